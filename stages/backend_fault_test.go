@@ -30,7 +30,7 @@ type faultyBackend struct {
 
 var errDown = errors.New("connection refused")
 
-func (f *faultyBackend) Exchange(ctx context.Context, t engine.ExchangeRequest) (engine.ExchangeResult, error) {
+func (f *faultyBackend) Exchange(ctx context.Context, in engine.ExchangeRequest) (engine.ExchangeResult, error) {
 	if f.down.Load() {
 		return engine.ExchangeResult{}, errDown
 	}
@@ -38,28 +38,28 @@ func (f *faultyBackend) Exchange(ctx context.Context, t engine.ExchangeRequest) 
 	f.exchanges++
 	n := f.exchanges
 	f.mu.Unlock()
-	real := func() (engine.ExchangeResult, error) { return f.Backend.Exchange(ctx, t) }
+	real := func() (engine.ExchangeResult, error) { return f.Backend.Exchange(ctx, in) }
 	if f.exchange != nil {
 		return f.exchange(n, real)
 	}
 	return real()
 }
 
-func (f *faultyBackend) Heartbeat(ctx context.Context, b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
+func (f *faultyBackend) Heartbeat(ctx context.Context, in engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
 	if f.down.Load() {
 		return engine.HeartbeatResult{}, errDown
 	}
-	return f.Backend.Heartbeat(ctx, b)
+	return f.Backend.Heartbeat(ctx, in)
 }
 
-func (f *faultyBackend) Sweep(ctx context.Context, s engine.SweepRequest) (engine.SweepResult, error) {
+func (f *faultyBackend) Sweep(ctx context.Context, in engine.SweepRequest) (engine.SweepResult, error) {
 	if f.down.Load() {
 		return engine.SweepResult{}, errDown
 	}
 	f.mu.Lock()
 	f.sweeps++
 	f.mu.Unlock()
-	return f.Backend.Sweep(ctx, s)
+	return f.Backend.Sweep(ctx, in)
 }
 
 func (f *faultyBackend) FindHeldClaims(ctx context.Context, w store.ID) ([]engine.Claim, error) {
@@ -67,11 +67,6 @@ func (f *faultyBackend) FindHeldClaims(ctx context.Context, w store.ID) ([]engin
 		return nil, errDown
 	}
 	return f.Backend.FindHeldClaims(ctx, w)
-}
-
-func waitForCancel(ctx context.Context, _ *stages.Job) (any, error) {
-	<-ctx.Done()
-	return nil, ctx.Err()
 }
 
 func TestReconcile_CompletesTasksAfterRepeatedLostResponses(t *testing.T) {
@@ -140,7 +135,7 @@ func TestProgress_InvalidValuesDoNotStopHeartbeats(t *testing.T) {
 		b.submit()
 		b.start(func(r *stages.Runner) { r.Lease, r.Grace = 600*time.Millisecond, -1 })
 		var last store.Worker
-		waittest.Until(t, "a heartbeat that says what is running", func() bool {
+		waittest.Until(t, "a heartbeat lists both attempts", func() bool {
 			all, err := b.Workers(t.Context(), false)
 			if err != nil || len(all) != 1 {
 				t.Fatal(all, err)
@@ -149,7 +144,7 @@ func TestProgress_InvalidValuesDoNotStopHeartbeats(t *testing.T) {
 			return len(last.Running) == 2
 		})
 		first := last.HeartbeatAt
-		waittest.Until(t, "further heartbeats", func() bool {
+		waittest.Until(t, "further heartbeats follow", func() bool {
 			all, err := b.Workers(t.Context(), false)
 			return err == nil && len(all) == 1 && all[0].HeartbeatAt.After(first.Add(time.Second))
 		})
@@ -175,12 +170,12 @@ func TestOutage_LongerThanTheLeaseCountsNoAttempt(t *testing.T) {
 	for _, f := range all {
 		f.down.Store(true)
 	}
-	time.Sleep(2 * time.Second) // the outage
+	time.Sleep(2 * time.Second) // the outage, twice as long as the lease
 	for _, f := range all {
 		f.down.Store(false)
 	}
 	for _, r := range runners {
-		r.wait(t, stages.ClaimReleased) // the worker's own heartbeat stopped the attempt
+		r.wait(t, stages.ClaimReleased) // the heartbeat stopped the attempt
 		r.wait(t, stages.StageStarted)
 	}
 	tasks, err := b.List(t.Context(), store.ListQuery{Filter: store.Filter{}})
@@ -194,7 +189,7 @@ func TestOutage_LongerThanTheLeaseCountsNoAttempt(t *testing.T) {
 	}
 }
 
-func TestReport_OfALockedRowDelaysNoOtherTask(t *testing.T) {
+func TestReport_ForALockedRowDelaysNoOtherTask(t *testing.T) {
 	t.Parallel()
 	first, finish := make(chan struct{}), make(chan struct{})
 	var ran atomic.Int64
@@ -275,9 +270,9 @@ func TestDrain_EndsDuringAnOutage(t *testing.T) {
 		_, stop := runFake(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = w, time.Hour })
 		w.Add(p.Graph().Channel("one"))
 		time.Sleep(10 * time.Second)
-		first := time.Now()
+		stopping := time.Now()
 		stop()
-		if took := time.Since(first); took > time.Minute {
+		if took := time.Since(stopping); took > time.Minute {
 			t.Errorf("stopped after %s", took)
 		}
 	})

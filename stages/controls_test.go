@@ -5,26 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 )
-
-func (b bundle) status(id store.ID, stage int) store.Status {
-	b.t.Helper()
-	return b.task(id).Stages[stage].Status
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 func TestPause_StopsClaimsUntilResumed(t *testing.T) {
 	t.Parallel()
@@ -38,9 +26,7 @@ func TestPause_StopsClaimsUntilResumed(t *testing.T) {
 			hold := make(chan struct{})
 			b := setup(t,
 				stages.Stage{Name: "one", Work: func(context.Context, *stages.Job) (any, error) { <-hold; return nil, nil }},
-				stages.Stage{
-					Name: "two", Needs: []string{"one"}, Work: func(context.Context, *stages.Job) (any, error) { return nil, nil },
-				})
+				stages.Stage{Name: "two", Needs: []string{"one"}, Work: noop})
 			r := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
 			id := b.submit()
 			r.wait(t, stages.StageStarted)
@@ -66,7 +52,7 @@ func TestPause_StopsClaimsUntilResumed(t *testing.T) {
 
 func TestPause_HoldsForAWorkerThatStartsLater(t *testing.T) {
 	t.Parallel()
-	b := setup(t, stages.Stage{Name: "one", Work: func(context.Context, *stages.Job) (any, error) { return nil, nil }})
+	b := setup(t, stages.Stage{Name: "one", Work: noop})
 	must(t, b.Pause(t.Context(), store.Pause{}))
 	id := b.submit()
 	var rounds atomic.Int64
@@ -78,11 +64,10 @@ func TestPause_HoldsForAWorkerThatStartsLater(t *testing.T) {
 			}
 		}
 	})
-	for range 3 { // each causes a wake, and would be claimed
+	for range 3 { // each causes a wake, and would be claimed without the pause
 		b.submit()
-		for enough := rounds.Load() + 5; rounds.Load() < enough; {
-			runtime.Gosched()
-		}
+		enough := rounds.Load() + 5
+		waittest.Until(t, "the dispatcher has run five more rounds", func() bool { return rounds.Load() >= enough })
 	}
 	if s := b.status(id, 0); s != store.StatusPending {
 		t.Errorf("the stage is %s", s)
@@ -126,7 +111,7 @@ func TestDrainWorker_FinishesWorkAndStops(t *testing.T) {
 // Event readers in other processes are notified of what a worker does.
 func TestRunner_NotifiesEventReaders(t *testing.T) {
 	t.Parallel()
-	b := setup(t, stages.Stage{Name: "one", Work: func(context.Context, *stages.Job) (any, error) { return nil, nil }})
+	b := setup(t, stages.Stage{Name: "one", Work: noop})
 	conn, err := b.pool.Acquire(t.Context())
 	must(t, err)
 	defer conn.Release()
@@ -147,7 +132,7 @@ func TestRunner_NotifiesEventReaders(t *testing.T) {
 	}
 }
 
-// A task that an operator retries after days has waited since the retry only.
+// The wait of a task that an operator retries after days counts from the retry.
 func TestStageStarted_WaitedCountsFromTheRetry(t *testing.T) {
 	t.Parallel()
 	for name, retrySQL := range map[string]string{
@@ -193,27 +178,22 @@ func TestStageStarted_ReportsWaitAndWakes(t *testing.T) {
 		stages.Stage{
 			Name: "one", Workers: 1, Work: func(context.Context, *stages.Job) (any, error) { <-hold; return nil, nil },
 		},
-		stages.Stage{
-			Name: "two", Needs: []string{"one"}, Workers: 2,
-			Work: func(context.Context, *stages.Job) (any, error) { return nil, nil },
-		})
+		stages.Stage{Name: "two", Needs: []string{"one"}, Workers: 2, Work: noop})
 	r := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
 	b.submit()
 	if e := r.wait(t, stages.StageStarted); !e.Woken || e.Waited <= 0 || e.Waited > 10*time.Second {
 		t.Errorf("on an idle system: woken %v, waited %s", e.Woken, e.Waited)
 	}
 	id := b.submit()
-	submitted := time.Now()
-	for time.Since(submitted) < 50*time.Millisecond { // it waits for the slot
-		time.Sleep(time.Millisecond)
-	}
+	const wait = 50 * time.Millisecond
+	time.Sleep(wait) // the task waits for the slot
 	close(hold)
 	for seen := 0; seen < 3; seen++ {
 		e := r.wait(t, stages.StageStarted)
 		switch {
 		case e.Stage == "two" && (e.Woken || e.Waited != 0):
 			t.Errorf("claimed with the stage it needs: woken %v, waited %s", e.Woken, e.Waited)
-		case e.Stage == "one" && (e.Task != id || e.Woken || e.Waited < 50*time.Millisecond):
+		case e.Stage == "one" && (e.Task != id || e.Woken || e.Waited < wait):
 			t.Errorf("without a free slot: woken %v, waited %s", e.Woken, e.Waited)
 		}
 	}

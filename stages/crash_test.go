@@ -18,28 +18,19 @@ import (
 // of events that continues after the last id it read has read every event.
 func TestRunner_LosesNothingWhenTheServerCrashes(t *testing.T) {
 	t.Parallel()
-	work := func(ctx context.Context, _ *stages.Job) (any, error) {
+	work := func(context.Context, *stages.Job) (any, error) {
 		if rand.IntN(20) == 0 {
 			return nil, errors.New("work failed")
 		}
 		time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond) // the work's duration
 		return nil, nil
 	}
-	p, err := stages.New("test",
-		stages.Stage{Name: "a", Workers: 8, Work: work, MaxAttempts: 20, Backoff: stages.Backoff{Base: time.Millisecond}},
-		stages.Stage{
-			Name: "b", Workers: 8, Needs: []string{"a"}, Work: work, MaxAttempts: 20,
-			Backoff: stages.Backoff{Base: time.Millisecond},
-		},
-		stages.Stage{
-			Name: "c", Workers: 8, Needs: []string{"a"}, Work: work, MaxAttempts: 20,
-			Backoff: stages.Backoff{Base: time.Millisecond},
-		},
-		stages.Stage{
-			Name: "d", Workers: 8, Needs: []string{"b", "c"}, Work: work, MaxAttempts: 20,
-			Backoff: stages.Backoff{Base: time.Millisecond},
-		},
-	)
+	stage := func(name string, needs ...string) stages.Stage {
+		return stages.Stage{
+			Name: name, Needs: needs, Workers: 8, Work: work, MaxAttempts: 20, Backoff: stages.Backoff{Base: time.Millisecond},
+		}
+	}
+	p, err := stages.New("test", stage("a"), stage("b", "a"), stage("c", "a"), stage("d", "b", "c"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +125,7 @@ func (b bundle) followEvents() (stop func() map[int64]bool) {
 			events, err := b.Events(b.t.Context(), store.EventQuery{After: last, Limit: 100})
 			switch {
 			case err != nil:
-				time.Sleep(10 * time.Millisecond) // the database is away
+				time.Sleep(10 * time.Millisecond) // a pause before it tries again
 				continue
 			case len(events) == 0 && stopWhenEmpty:
 				return

@@ -12,20 +12,6 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// withPool returns the bundle with another pool to the same database.
-func (b bundle) withPool(change func(*pgxpool.Config)) bundle {
-	b.t.Helper()
-	config := b.pool.Config()
-	change(config)
-	pool, err := pgxpool.NewWithConfig(context.Background(), config)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.t.Cleanup(pool.Close)
-	b = newBundle(b.t, pool, b.pipeline)
-	return b
-}
-
 func TestRunner_WorksWithAPoolOfOneConnection(t *testing.T) {
 	t.Parallel()
 	results := func(ctx context.Context, j *stages.Job) (any, error) {
@@ -67,7 +53,7 @@ func TestOutage_IncludesAReadOnlyDatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	worker := b.withPool(func(*pgxpool.Config) {})
+	worker := b.withPool(samePool)
 	id := b.submit()
 	r := worker.start(func(r *stages.Runner) { r.Wakes = worker.listening() })
 	r.wait(t, stages.StageStarted)

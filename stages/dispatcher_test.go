@@ -63,9 +63,9 @@ func TestRunner_SendsAlmostNoRequestsWhenIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sweeps, heartbeats, withoutChecks := 0, 0, 0
 		f := &fakeBackend{
-			heartbeat: func(b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
+			heartbeat: func(in engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
 				heartbeats++
-				if b.SkipChecks {
+				if in.SkipChecks {
 					withoutChecks++
 				}
 				return engine.HeartbeatResult{Now: time.Now()}, nil
@@ -115,8 +115,8 @@ func TestDispatcher_ClaimsARetryWhenItIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := notify.NewWakes()
 		p := pipeline(t, noop, "one")
-		f := &fakeBackend{exchange: func(t engine.ExchangeRequest) (engine.ExchangeResult, error) {
-			if t.PromoteDue[0] {
+		f := &fakeBackend{exchange: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
+			if in.PromoteDue[0] {
 				return engine.ExchangeResult{}, nil
 			}
 			return engine.ExchangeResult{NextDue: []time.Duration{90 * time.Second}}, nil
@@ -267,10 +267,7 @@ func TestLease_StopsWorkBeforeItExpires(t *testing.T) {
 func TestDrain_CancelsWorkAfterTheGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := notify.NewWakes()
-		p := pipeline(t, func(ctx context.Context, _ *stages.Job) (any, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}, "one")
+		p := pipeline(t, waitForCancel, "one")
 		f := &fakeBackend{exchange: grantOnce(engine.Claim{Task: store.ID{7}, Token: store.ID{8}, Attempt: 1})}
 		_, stop := runFake(t, f, p, func(r *stages.Runner) { r.Wakes, r.Grace = w, 40*time.Second })
 		w.Add(p.Graph().Channel("one"))

@@ -3,6 +3,7 @@ package stages_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ import (
 
 // fakeBackend is a stages.Backend without a database, for tests under synctest. A
 // method calls the function of its name if that is set; otherwise it returns an empty
-// result at once.
+// result at once. Slices that an ExchangeResult lacks are filled with zeros.
 type fakeBackend struct {
 	graph     store.Graph
 	exchange  func(engine.ExchangeRequest) (engine.ExchangeResult, error)
@@ -77,37 +78,35 @@ func (f *fakeBackend) DeregisterWorker(context.Context, store.ID) error {
 	return nil
 }
 
-func (f *fakeBackend) Exchange(_ context.Context, t engine.ExchangeRequest) (engine.ExchangeResult, error) {
+func (f *fakeBackend) Exchange(_ context.Context, in engine.ExchangeRequest) (engine.ExchangeResult, error) {
 	f.mu.Lock()
-	f.exchanges = append(f.exchanges, t)
+	f.exchanges = append(f.exchanges, in)
 	f.mu.Unlock()
-	n := len(f.graph.Stages())
+	var out engine.ExchangeResult
+	var err error
 	if f.exchange != nil {
-		out, err := f.exchange(t)
-		if out.MoreReady == nil {
-			out.MoreReady = make([]bool, n)
-		}
-		if out.NextDue == nil {
-			out.NextDue = noneDue(n)
-		}
-		if out.Requested == nil {
-			out.Requested = t.FreeSlots
-		}
-		if out.Granted == nil {
-			out.Granted = make([]int, n)
-		}
-		if out.LastPosition == nil {
-			out.LastPosition = make([]engine.Position, n)
-		}
-		if out.NewlyReady == nil {
-			out.NewlyReady = make([]bool, n)
-		}
-		return out, err
+		out, err = f.exchange(in)
 	}
-	return engine.ExchangeResult{
-		MoreReady: make([]bool, n), NextDue: noneDue(n), Requested: t.FreeSlots, Granted: make([]int, n),
-		LastPosition: make([]engine.Position, n), NewlyReady: make([]bool, n),
-	}, nil
+	n := len(f.graph.Stages())
+	if out.MoreReady == nil {
+		out.MoreReady = make([]bool, n)
+	}
+	if out.NextDue == nil {
+		out.NextDue = noneDue(n)
+	}
+	if out.Requested == nil {
+		out.Requested = in.FreeSlots
+	}
+	if out.Granted == nil {
+		out.Granted = make([]int, n)
+	}
+	if out.LastPosition == nil {
+		out.LastPosition = make([]engine.Position, n)
+	}
+	if out.NewlyReady == nil {
+		out.NewlyReady = make([]bool, n)
+	}
+	return out, err
 }
 
 func (f *fakeBackend) FindRecordedOutcomes(context.Context, []engine.Report) (map[store.ID]bool, error) {
@@ -121,9 +120,9 @@ func (f *fakeBackend) FindHeldClaims(context.Context, store.ID) ([]engine.Claim,
 	return nil, nil
 }
 
-func (f *fakeBackend) Heartbeat(_ context.Context, b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
+func (f *fakeBackend) Heartbeat(_ context.Context, in engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
 	if f.heartbeat != nil {
-		return f.heartbeat(b)
+		return f.heartbeat(in)
 	}
 	return engine.HeartbeatResult{Now: time.Now()}, nil
 }
@@ -146,10 +145,10 @@ func (f *fakeBackend) ExpireWorkers(_ context.Context, workers []store.ID) ([]st
 	return workers, nil
 }
 
-func (f *fakeBackend) Sweep(_ context.Context, s engine.SweepRequest) (engine.SweepResult, error) {
+func (f *fakeBackend) Sweep(_ context.Context, in engine.SweepRequest) (engine.SweepResult, error) {
 	n := len(f.graph.Stages())
 	if f.sweep != nil {
-		return f.sweep(s)
+		return f.sweep(in)
 	}
 	return engine.SweepResult{MoreReady: make([]bool, n), NextDue: noneDue(n)}, nil
 }
@@ -162,24 +161,22 @@ func (f *fakeBackend) Result(context.Context, store.ID, string) (json.RawMessage
 func (f *fakeBackend) requests() []engine.ExchangeRequest {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return append([]engine.ExchangeRequest(nil), f.exchanges...)
+	return slices.Clone(f.exchanges)
 }
 
 // grantOnce returns an exchange function that grants the claims once, to the first
 // request that claims.
 func grantOnce(claims ...engine.Claim) func(engine.ExchangeRequest) (engine.ExchangeResult, error) {
-	return func(t engine.ExchangeRequest) (engine.ExchangeResult, error) {
-		for _, wanted := range t.ClaimFrom {
-			if wanted && claims != nil {
-				out := engine.ExchangeResult{Claims: claims, Granted: make([]int, len(t.ClaimFrom))}
-				for _, c := range claims {
-					out.Granted[c.Stage]++
-				}
-				claims = nil
-				return out, nil
-			}
+	return func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
+		if claims == nil || !slices.Contains(in.ClaimFrom, true) {
+			return engine.ExchangeResult{}, nil
 		}
-		return engine.ExchangeResult{}, nil
+		out := engine.ExchangeResult{Claims: claims, Granted: make([]int, len(in.ClaimFrom))}
+		for _, c := range claims {
+			out.Granted[c.Stage]++
+		}
+		claims = nil
+		return out, nil
 	}
 }
 

@@ -28,28 +28,19 @@ type fakeListener struct {
 
 // newFakeListener returns a listener that was notified of stage one.
 func newFakeListener() *fakeListener {
-	e := &fakeListener{Wakes: notify.NewWakes()}
-	e.Add("cuelight_test_one")
-	return e
+	l := &fakeListener{Wakes: notify.NewWakes()}
+	l.Add("cuelight_test_one")
+	return l
 }
 
-func (e *fakeListener) Connected() bool        { return !e.disconnected.Load() }
-func (e *fakeListener) Direct() bool           { return !e.proxied.Load() }
-func (e *fakeListener) Session() (int64, bool) { return 7, !e.disconnected.Load() }
+func (l *fakeListener) Connected() bool        { return !l.disconnected.Load() }
+func (l *fakeListener) Direct() bool           { return !l.proxied.Load() }
+func (l *fakeListener) Session() (int64, bool) { return 7, !l.disconnected.Load() }
 
 func oneClaim() engine.Claim { return engine.Claim{Task: store.ID{7}, Token: store.ID{8}, Attempt: 1} }
 
-// workUntilCancelled returns work that ends when its context does, and sends the cause.
-func workUntilCancelled(causes chan<- error) stages.Work {
-	return func(ctx context.Context, _ *stages.Job) (any, error) {
-		<-ctx.Done()
-		causes <- context.Cause(ctx)
-		return nil, ctx.Err()
-	}
-}
-
-// How long work continues while the database does not answer depends on what other
-// workers see in that time.
+// Work continues without an answer of the database for a time that depends on what other
+// workers see of the database and of this worker's session.
 func TestLease_StopsWorkBeforeOthersMayClaimIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		session     bool
@@ -83,7 +74,7 @@ func TestLease_StopsWorkBeforeOthersMayClaimIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e, causes := newFakeListener(), make(chan error, 1)
+				listener, causes := newFakeListener(), make(chan error, 1)
 				p := pipeline(t, workUntilCancelled(causes), "one")
 				f := &fakeBackend{exchange: grantOnce(oneClaim())}
 				down := atomic.Bool{}
@@ -93,17 +84,17 @@ func TestLease_StopsWorkBeforeOthersMayClaimIt(t *testing.T) {
 					}
 					return engine.HeartbeatResult{Now: time.Now()}, nil
 				}
-				_, stop := runFake(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = e, time.Hour })
+				_, stop := runFake(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = listener, time.Hour })
 				time.Sleep(10 * time.Second)
 				down.Store(true)
-				e.disconnected.Store(!c.session)
-				e.proxied.Store(c.proxied)
+				listener.disconnected.Store(!c.session)
+				listener.proxied.Store(c.proxied)
 				start := time.Now()
 				if err := <-causes; !errors.Is(err, stages.ErrLeaseLost) {
 					t.Errorf("cause is %v", err)
 				}
-				// The last answer came up to three seconds before the database went down,
-				// and a heartbeat that would come too late is not waited for.
+				// The last answer came up to three seconds before the database went down, and
+				// the worker does not wait for a heartbeat that would come too late.
 				if took := time.Since(start); took < c.least-4*time.Second || took > c.most {
 					t.Errorf("work was stopped after %s without an answer", took)
 				}
@@ -115,37 +106,37 @@ func TestLease_StopsWorkBeforeOthersMayClaimIt(t *testing.T) {
 
 func TestSweep_RunsAtOnceForAnExpiredWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, expired := newFakeListener(), atomic.Bool{}
-		var swept []engine.SweepRequest
+		listener, expired := newFakeListener(), atomic.Bool{}
+		var sweeps []engine.SweepRequest
 		f := &fakeBackend{
-			heartbeat: func(b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
+			heartbeat: func(engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
 				return engine.HeartbeatResult{Now: time.Now(), WorkerExpired: expired.Swap(false)}, nil
 			},
-			sweep: func(s engine.SweepRequest) (engine.SweepResult, error) {
-				swept = append(swept, s)
+			sweep: func(in engine.SweepRequest) (engine.SweepResult, error) {
+				sweeps = append(sweeps, in)
 				return engine.SweepResult{
 					MoreReady: make([]bool, 1), NextDue: noneDue(1), ExpiredWorkers: []store.ID{{9}}, ExpiredClaims: 1,
 				}, nil
 			},
 		}
 		events, stop := runFake(t, f, pipeline(t, noop, "one"),
-			func(r *stages.Runner) { r.Wakes, r.SweepInterval = e, time.Hour })
+			func(r *stages.Runner) { r.Wakes, r.SweepInterval = listener, time.Hour })
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		events()
-		before := len(swept)
+		before := len(sweeps)
 		expired.Store(true)
 		time.Sleep(3 * time.Second)
 		kinds := events()
 		stop()
-		if before != 1 || len(swept) != 2 || len(kinds) != 2 || kinds[0] != stages.WorkerLost ||
+		if before != 1 || len(sweeps) != 2 || len(kinds) != 2 || kinds[0] != stages.WorkerLost ||
 			kinds[1] != stages.AttemptsExpired {
-			t.Fatalf("%d sweeps before the expiry, %d in all, observed %v", before, len(swept), kinds)
+			t.Fatalf("%d sweeps before the expiry, %d in all, observed %v", before, len(sweeps), kinds)
 		}
-		s := swept[1]
-		off := time.Since(s.ExpectedClock)
-		if s.Credit == nil || *s.Credit != (engine.OutageCredit{}) || off > 4*time.Second {
-			t.Errorf("the sweep's credit is %+v, and its clock is wrong by %s", s.Credit, off)
+		second := sweeps[1]
+		clockError := time.Since(second.ExpectedClock)
+		if second.Credit == nil || *second.Credit != (engine.OutageCredit{}) || clockError > 4*time.Second {
+			t.Errorf("the sweep's credit is %+v, and its clock is wrong by %s", second.Credit, clockError)
 		}
 	})
 }
@@ -169,12 +160,12 @@ func TestOutageCredit_ExtendsTheLeasesOfOthers(t *testing.T) {
 			map[time.Duration]time.Duration{55 * time.Second: 0, 84 * time.Second: 20 * time.Second, 145 * time.Second: 0},
 		},
 		"clock an hour ahead": {
-			func(b *engine.HeartbeatResult) error { b.Now = b.Now.Add(hour); return nil }, 60 * time.Second, hour,
+			func(out *engine.HeartbeatResult) error { out.Now = out.Now.Add(hour); return nil }, 60 * time.Second, hour,
 			map[time.Duration]time.Duration{55 * time.Second: 0, 65 * time.Second: -1, 72 * time.Second: 0},
 			map[time.Duration]time.Duration{72 * time.Second: -1, 105 * time.Second: 0},
 		},
 		"clock an hour back": {
-			func(b *engine.HeartbeatResult) error { b.Now = b.Now.Add(-hour); return nil }, 60 * time.Second, hour,
+			func(out *engine.HeartbeatResult) error { out.Now = out.Now.Add(-hour); return nil }, 60 * time.Second, hour,
 			map[time.Duration]time.Duration{55 * time.Second: 0, 65 * time.Second: -1, 72 * time.Second: 0},
 			map[time.Duration]time.Duration{72 * time.Second: -1, 105 * time.Second: 0},
 		},
@@ -183,9 +174,9 @@ func TestOutageCredit_ExtendsTheLeasesOfOthers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
 				credits := map[time.Duration]*engine.OutageCredit{} // by second
-				f := &fakeBackend{heartbeat: func(b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
+				f := &fakeBackend{heartbeat: func(in engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
 					at := time.Since(start)
-					credits[at.Truncate(time.Second)] = b.Credit
+					credits[at.Truncate(time.Second)] = in.Credit
 					out := engine.HeartbeatResult{Now: time.Now()}
 					if at >= c.from && at < c.from+c.last {
 						err := c.disturb(&out)
@@ -199,8 +190,8 @@ func TestOutageCredit_ExtendsTheLeasesOfOthers(t *testing.T) {
 				stop()
 				creditAt := func(at time.Duration) *engine.OutageCredit {
 					for d := range 3 {
-						if a, ok := credits[at+time.Duration(d)*time.Second]; ok {
-							return a
+						if credit, ok := credits[at+time.Duration(d)*time.Second]; ok {
+							return credit
 						}
 					}
 					t.Fatalf("no heartbeat about %s", at)
@@ -210,8 +201,8 @@ func TestOutageCredit_ExtendsTheLeasesOfOthers(t *testing.T) {
 					t.Helper()
 					for at, want := range want {
 						got := time.Duration(-1)
-						if a := creditAt(at); a != nil && of(a) < 10*hour {
-							got = of(a)
+						if credit := creditAt(at); credit != nil && of(credit) < 10*hour {
+							got = of(credit)
 						}
 						// An outage lasts from the last answer before it to the first one after it.
 						if (want < 0) != (got < 0) || want >= 0 && (got < want || got > want+5*time.Second) {
@@ -219,8 +210,8 @@ func TestOutageCredit_ExtendsTheLeasesOfOthers(t *testing.T) {
 						}
 					}
 				}
-				check("grace", c.grace, func(a *engine.OutageCredit) time.Duration { return a.Grace })
-				check("lease", c.lease, func(a *engine.OutageCredit) time.Duration { return a.Lease })
+				check("grace", c.grace, func(credit *engine.OutageCredit) time.Duration { return credit.Grace })
+				check("lease", c.lease, func(credit *engine.OutageCredit) time.Duration { return credit.Lease })
 			})
 		})
 	}
@@ -233,18 +224,18 @@ func TestSweep_ReportsMissedWakes(t *testing.T) {
 	}{"without a notification": {false, 1}, "with a late notification": {true, 0}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e := &fakeListener{Wakes: notify.NewWakes()}
+				listener := &fakeListener{Wakes: notify.NewWakes()}
 				p := pipeline(t, noop, "one")
 				sweeps := 0
 				f := &fakeBackend{exchange: grantOnce(oneClaim())}
 				f.sweep = func(engine.SweepRequest) (engine.SweepResult, error) {
 					sweeps++
 					if c.woken && sweeps == 2 {
-						time.AfterFunc(500*time.Millisecond, func() { e.Add(p.Graph().Channel("one")) })
+						time.AfterFunc(500*time.Millisecond, func() { listener.Add(p.Graph().Channel("one")) })
 					}
 					return engine.SweepResult{MoreReady: []bool{sweeps == 2}, NextDue: noneDue(1)}, nil
 				}
-				events, stop := runFake(t, f, p, func(r *stages.Runner) { r.Wakes = e })
+				events, stop := runFake(t, f, p, func(r *stages.Runner) { r.Wakes = listener })
 				time.Sleep(time.Minute)
 				missed, completed := 0, 0
 				for _, k := range events() {
@@ -266,26 +257,25 @@ func TestSweep_ReportsMissedWakes(t *testing.T) {
 
 func TestDispatcher_PollsEveryTwoSecondsWithoutNotifications(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newFakeListener()
-		e.disconnected.Store(true)
+		listener := newFakeListener()
+		listener.disconnected.Store(true)
 		f := &fakeBackend{}
-		_, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes = e })
+		_, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes = listener })
 		time.Sleep(time.Minute)
 		disconnected := len(f.requests())
-		e.disconnected.Store(false)
+		listener.disconnected.Store(false)
 		time.Sleep(3 * time.Second) // the last poll may be under way
 		before := len(f.requests())
 		time.Sleep(time.Minute)
 		stop()
 		if idle := len(f.requests()) - before; disconnected < 15 || disconnected > 40 || idle != 0 {
-			t.Errorf("%d exchanges in a minute without a connection, and %d in one with", disconnected, idle)
+			t.Errorf("%d exchanges in a minute without a connection, and %d in a minute with one", disconnected, idle)
 		}
 	})
 }
 
 func TestStall_FailsAnAttemptWithoutProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := newFakeListener()
 		work := func(ctx context.Context, j *stages.Job) (any, error) {
 			for i := range 10 {
 				time.Sleep(50 * time.Second)
@@ -311,7 +301,7 @@ func TestStall_FailsAnAttemptWithoutProgress(t *testing.T) {
 			reports = append(reports, in.Reports...)
 			return first(in)
 		}}
-		_, stop := runFake(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = e, time.Hour })
+		_, stop := runFake(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = newFakeListener(), time.Hour })
 		time.Sleep(time.Hour)
 		stop()
 		if len(reports) != 1 || reports[0].Outcome != engine.Failed || reports[0].Class != "stalled" || reports[0].Dead {
@@ -320,8 +310,8 @@ func TestStall_FailsAnAttemptWithoutProgress(t *testing.T) {
 	})
 }
 
-// Work that does not return costs a slot, and nothing else: its attempt is reported, so
-// that another worker can claim the stage.
+// Work that does not return keeps its slot in use, and nothing else: its attempt is
+// reported, so that another worker can claim the stage.
 func TestTimeout_ReportsWorkThatIgnoresItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -337,8 +327,8 @@ func TestTimeout_ReportsWorkThatIgnoresItsContext(t *testing.T) {
 			reports, free = append(reports, in.Reports...), in.FreeSlots[0]
 			return first(in)
 		}}
-		e := newFakeListener()
-		_, stop := runFake(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = e, time.Hour })
+		listener := newFakeListener()
+		_, stop := runFake(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = listener, time.Hour })
 		time.Sleep(90 * time.Second)
 		synctest.Wait()
 		if len(reports) != 1 || reports[0].Class != "timeout" || free != 1 {
@@ -346,7 +336,7 @@ func TestTimeout_ReportsWorkThatIgnoresItsContext(t *testing.T) {
 		}
 		close(release)
 		time.Sleep(time.Second)
-		e.Add(p.Graph().Channel("one"))
+		listener.Add(p.Graph().Channel("one"))
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if len(reports) != 1 || free != 2 {
@@ -373,7 +363,7 @@ func TestDrain_ReleasesWorkThatIgnoresItsContext(t *testing.T) {
 		err := stages.Runner{Backend: f, Pipeline: p, Wakes: newFakeListener(), Grace: 10 * time.Second}.Run(ctx)
 		took := time.Since(started) - time.Minute
 		if !errors.Is(err, stages.ErrIgnoredCancel) || took < 20*time.Second || took > 40*time.Second || !f.deregistered {
-			t.Errorf("it ended after %s with %v", took, err)
+			t.Errorf("Run returned %v after %s", err, took)
 		}
 		if len(reports) != 1 || reports[0].Outcome != engine.Released {
 			t.Errorf("reports are %+v", reports)
@@ -381,7 +371,7 @@ func TestDrain_ReleasesWorkThatIgnoresItsContext(t *testing.T) {
 	})
 }
 
-// A worker that is started again on a host gets the work of its predecessor at once.
+// A worker that starts again on a host expires its predecessor, whose work it gets at once.
 func TestRunner_ExpiresItsDeadPredecessorsAtStart(t *testing.T) {
 	var self store.Worker
 	probe := &fakeBackend{register: func(w store.Worker) { self = w }}
@@ -406,7 +396,7 @@ func TestRunner_ExpiresItsDeadPredecessorsAtStart(t *testing.T) {
 	dead := other(2, unusedPID, self.Host, identity)
 	reused := other(3, os.Getpid(), self.Host, boot+"/"+namespace+"/"+start+"1")
 	alive := other(4, os.Getpid(), self.Host, identity)
-	otherHost := other(5, unusedPID, "otherHost", identity)
+	otherHost := other(5, unusedPID, "other-host", identity)
 	otherBoot := other(6, unusedPID, self.Host, "x/"+namespace+"/"+start)
 	otherNamespace := other(7, unusedPID, self.Host, boot+"/x/"+start)
 	unidentified := other(8, unusedPID, self.Host, "")
@@ -424,21 +414,21 @@ func TestRunner_ExpiresItsDeadPredecessorsAtStart(t *testing.T) {
 		t.Errorf("expired workers are %v, want the dead one, and the one whose pid was reused: %v", f.expiredWorkers, want)
 	}
 	if f.workerQueries != 1 {
-		t.Errorf("it queried the workers %d times, want once", f.workerQueries)
+		t.Errorf("the Runner queried the workers %d times, want once", f.workerQueries)
 	}
 }
 
-// A wake before the listener's first connection is not a missed one.
+// A ready task that the sweep finds before the listener's first connection is no missed wake.
 func TestSweep_ReportsNoMissedWakeBeforeTheListenerConnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &fakeListener{Wakes: notify.NewWakes()}
-		e.disconnected.Store(true)
+		listener := &fakeListener{Wakes: notify.NewWakes()}
+		listener.disconnected.Store(true)
 		time.AfterFunc(500*time.Millisecond, func() {
-			e.disconnected.Store(false)
-			e.Add("cuelight_test_one")
+			listener.disconnected.Store(false)
+			listener.Add("cuelight_test_one")
 		})
 		f := &fakeBackend{exchange: grantOnce(oneClaim())}
-		events, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes = e })
+		events, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes = listener })
 		time.Sleep(10 * time.Second)
 		kinds := events()
 		stop()

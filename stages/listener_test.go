@@ -19,10 +19,10 @@ func (silentListener) C() <-chan struct{} { return nil }
 
 func (silentListener) Take() []string { return nil }
 
-func (r silentListener) Run(ctx context.Context) error {
-	defer close(r.ended)
-	if r.err != nil {
-		return r.err
+func (l silentListener) Run(ctx context.Context) error {
+	defer close(l.ended)
+	if l.err != nil {
+		return l.err
 	}
 	<-ctx.Done()
 	return nil
@@ -30,9 +30,9 @@ func (r silentListener) Run(ctx context.Context) error {
 
 func TestListener_RunsUntilTheWorkHasDrained(t *testing.T) {
 	t.Parallel()
-	begun, release := make(chan struct{}), make(chan struct{})
+	started, release := make(chan struct{}), make(chan struct{})
 	b := setup(t, stages.Stage{Name: "one", Work: func(context.Context, *stages.Job) (any, error) {
-		close(begun)
+		close(started)
 		<-release
 		return nil, nil
 	}})
@@ -44,7 +44,7 @@ func TestListener_RunsUntilTheWorkHasDrained(t *testing.T) {
 	go func() {
 		result <- stages.Runner{Backend: b.backend, Pipeline: b.pipeline, Wakes: l, Grace: time.Minute}.Run(ctx)
 	}()
-	<-begun
+	<-started
 	cancel()
 	select {
 	case <-l.ended:
@@ -60,7 +60,7 @@ func TestListener_RunsUntilTheWorkHasDrained(t *testing.T) {
 
 func TestListener_FailureStopsTheRunner(t *testing.T) {
 	t.Parallel()
-	b := setup(t, stages.Stage{Name: "one", Work: func(context.Context, *stages.Job) (any, error) { return nil, nil }})
+	b := setup(t, stages.Stage{Name: "one", Work: noop})
 	failure := errors.New("cannot listen")
 	err := stages.Runner{
 		Backend: b.backend, Pipeline: b.pipeline, Wakes: silentListener{err: failure, ended: make(chan struct{})},

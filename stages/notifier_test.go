@@ -1,7 +1,6 @@
 package stages_test
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -17,7 +16,7 @@ func TestPruneEvents_RunsPeriodically(t *testing.T) {
 	week := 7 * 24 * time.Hour
 	for name, c := range map[string]struct {
 		keep, want time.Duration
-	}{"by default": {0, week}, "for an hour": {time.Hour, time.Hour}, "for ever": {-1, 0}} {
+	}{"by default": {0, week}, "for an hour": {time.Hour, time.Hour}, "without a limit": {-1, 0}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var at []time.Time
@@ -105,7 +104,7 @@ func TestPause_ReleasesPrefetchedClaims(t *testing.T) {
 				return engine.HeartbeatResult{Now: time.Now(), Paused: []bool{heartbeats > 1}}, nil
 			},
 		}
-		p := pipeline(t, func(ctx context.Context, _ *stages.Job) (any, error) { <-ctx.Done(); return nil, ctx.Err() }, "one")
+		p := pipeline(t, waitForCancel, "one")
 		_, stop := runFake(t, f, p, func(r *stages.Runner) { r.Wakes = newFakeListener() })
 		time.Sleep(5 * time.Second)
 		var reports []engine.Report

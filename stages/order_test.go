@@ -72,7 +72,7 @@ func TestPriority_UrgentTaskIsNextDespiteALongQueue(t *testing.T) {
 			if c.listens {
 				<-listener.taken
 			}
-			for range 3 { // work this quick has at most two claims prefetched
+			for range 3 { // at most two claims are prefetched for work this quick
 				step <- struct{}{}
 				if r.wait(t, stages.StageStarted).Task == urgent {
 					return
@@ -83,34 +83,27 @@ func TestPriority_UrgentTaskIsNextDespiteALongQueue(t *testing.T) {
 	}
 }
 
-// reportingListener says when its notifications are taken.
+// reportingListener sends a signal when its notifications are taken.
 type reportingListener struct {
 	runningListener
 	taken chan struct{}
 }
 
-func (a reportingListener) Take() []string {
-	channels := a.runningListener.Take()
+func (l reportingListener) Take() []string {
+	channels := l.runningListener.Take()
 	select {
-	case a.taken <- struct{}{}:
+	case l.taken <- struct{}{}:
 	default:
 	}
 	return channels
 }
 
-// setupBottleneck sets up a pipeline whose second stage has one slot. Its first is so much
-// quicker that every exchange makes tasks ready for the second.
+// setupBottleneck sets up a pipeline whose second stage has one slot. The first stage is so
+// much quicker that every exchange makes tasks ready for the second.
 func setupBottleneck(t *testing.T, second stages.Work) bundle {
 	return setup(t,
 		stages.Stage{Name: "one", Workers: 64, Work: workTaking(16 * time.Millisecond)},
 		stages.Stage{Name: "two", Needs: []string{"one"}, Work: second, Backoff: stages.Backoff{Base: 50 * time.Millisecond}})
-}
-
-func workTaking(d time.Duration) stages.Work {
-	return func(context.Context, *stages.Job) (any, error) {
-		time.Sleep(d)
-		return nil, nil
-	}
 }
 
 // submitMany submits n equal tasks and returns their ids, oldest first.

@@ -18,8 +18,8 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-// A refused login, a missing privilege or a missing table says nothing about the work:
-// its report is kept and sent again.
+// A refused login, a missing privilege or a missing table is not the task's error: the
+// report is kept and sent again.
 func TestReport_IsSentAgainAfterAccessErrors(t *testing.T) {
 	for _, code := range []string{"28P01", "28000", "3D000", "42501", "42P01"} {
 		t.Run(code, func(t *testing.T) {
@@ -66,12 +66,12 @@ func TestReport_IsSentAgainAfterItsTableWasMissing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	exec(`alter table test_tasks rename to test_tasks_away`) // as during a restore
+	exec(`alter table test_tasks rename to test_tasks_renamed`) // as during a restore
 	close(finish)
 	r.wait(t, stages.DatabaseLost)
-	exec(`alter table test_tasks_away rename to test_tasks`)
+	exec(`alter table test_tasks_renamed rename to test_tasks`)
 	r.wait(t, stages.DatabaseBack)
-	waittest.Until(t, "task ended", func() bool { s := b.task(id).Status; return s == "dead" || s == "completed" })
+	waittest.Until(t, "the task has ended", func() bool { s := b.task(id).Status; return s == "dead" || s == "completed" })
 	if s := b.task(id).Status; s != "completed" {
 		t.Errorf("task is %s: %+v", s, b.history(id))
 	}
@@ -84,7 +84,7 @@ func TestReport_RejectedByTheDatabaseDelaysNoClaims(t *testing.T) {
 		first := grantOnce(oneClaim())
 		withoutReports := 0
 		f := &fakeBackend{}
-		e := newFakeListener()
+		listener := newFakeListener()
 		f.exchange = func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
 			if len(in.Reports) > 0 {
 				return engine.ExchangeResult{}, &pgconn.PgError{Code: "23514"}
@@ -92,17 +92,17 @@ func TestReport_RejectedByTheDatabaseDelaysNoClaims(t *testing.T) {
 			withoutReports++
 			return first(in)
 		}
-		_, stop := runFake(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = e, time.Hour })
+		_, stop := runFake(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = listener, time.Hour })
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		before := withoutReports
 		for range 60 {
-			e.Add("cuelight_test_one")
+			listener.Add("cuelight_test_one")
 			time.Sleep(10 * time.Second)
 		}
 		stop()
 		if withoutReports == before {
-			t.Errorf("no claim was made for ten minutes because of one refused report")
+			t.Error("no claim was made for ten minutes because of one rejected report")
 		}
 	})
 }
@@ -126,7 +126,7 @@ func TestResults_OutageCountsNoAttempt(t *testing.T) {
 		time.Sleep(time.Minute)
 		stop()
 		if len(reports) != 1 || reports[0].Outcome == engine.Failed {
-			t.Errorf("reports %+v", reports)
+			t.Errorf("reports are %+v", reports)
 		}
 	})
 }
@@ -144,7 +144,8 @@ func (f *unreadableResults) Result(context.Context, store.ID, string) (json.RawM
 	return json.RawMessage("1"), nil
 }
 
-// Until others know the session, only the end of the lease would show them a death.
+// Until the other workers know the session, they can expire a killed worker only by its
+// lease.
 func TestHeartbeat_ReportsANewSessionAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -158,17 +159,17 @@ func TestHeartbeat_ReportsANewSessionAtOnce(t *testing.T) {
 			}
 			return out, err
 		}
-		f.heartbeat = func(b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
-			if b.Session != 0 && reportedAt == 0 {
+		f.heartbeat = func(in engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
+			if in.Session != 0 && reportedAt == 0 {
 				reportedAt = time.Since(start)
 			}
 			return engine.HeartbeatResult{Now: time.Now()}, nil
 		}
-		e := newFakeListener()
-		e.disconnected.Store(true)
-		time.AfterFunc(200*time.Millisecond, func() { e.disconnected.Store(false) }) // connects
+		listener := newFakeListener()
+		listener.disconnected.Store(true)
+		time.AfterFunc(200*time.Millisecond, func() { listener.disconnected.Store(false) }) // connects
 		_, stop := runFake(t, f, pipeline(t, workUntilCancelled(make(chan error, 1)), "one"),
-			func(r *stages.Runner) { r.Wakes, r.SweepInterval, r.Grace = e, time.Hour, -1 })
+			func(r *stages.Runner) { r.Wakes, r.SweepInterval, r.Grace = listener, time.Hour, -1 })
 		time.Sleep(10 * time.Second)
 		stop()
 		if reportedAt-claimedAt > 500*time.Millisecond {
@@ -177,14 +178,14 @@ func TestHeartbeat_ReportsANewSessionAtOnce(t *testing.T) {
 	})
 }
 
-func TestHeartbeat_SlowOneIsNotTakenForAClockChange(t *testing.T) {
+func TestHeartbeat_SlowResponseIsNoClockChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start, n, withoutCredit, all := time.Now(), 0, 0, 0
-		f := &fakeBackend{heartbeat: func(b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
+		f := &fakeBackend{heartbeat: func(in engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
 			n++
 			if time.Since(start) > time.Minute {
 				all++
-				if b.Credit == nil || b.Credit.Lease > time.Hour {
+				if in.Credit == nil || in.Credit.Lease > time.Hour {
 					withoutCredit++
 				}
 			}
@@ -198,34 +199,28 @@ func TestHeartbeat_SlowOneIsNotTakenForAClockChange(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		stop()
 		if withoutCredit > 0 {
-			t.Errorf("%d of %d heartbeats could not let workers expire by their lease", withoutCredit, all)
+			t.Errorf("%d of %d heartbeats had no credit by which workers may expire", withoutCredit, all)
 		}
 	})
 }
 
 func TestAbort_StopsWhileTheDatabaseHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := pipeline(t, func(ctx context.Context, _ *stages.Job) (any, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}, "one")
-		first := grantOnce(oneClaim())
+		p := pipeline(t, waitForCancel, "one")
 		var hang atomic.Bool
-
-		f := &hangingBackend{fakeBackend: &fakeBackend{graph: p.Graph()}, hang: &hang}
-		f.fakeBackend.exchange = first
-		e := newFakeListener()
+		f := &hangingBackend{fakeBackend: &fakeBackend{graph: p.Graph(), exchange: grantOnce(oneClaim())}, hang: &hang}
+		listener := newFakeListener()
 		abort := make(chan struct{})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() {
 			done <- stages.Runner{
-				Backend: f, Pipeline: p, Wakes: e, SweepInterval: time.Hour, Abort: abort, Observe: func(ev stages.Event) {},
+				Backend: f, Pipeline: p, Wakes: listener, SweepInterval: time.Hour, Abort: abort,
 			}.Run(ctx)
 		}()
 		time.Sleep(10 * time.Second)
 		hang.Store(true)
-		e.Add("cuelight_test_one")
+		listener.Add("cuelight_test_one")
 		time.Sleep(time.Second)
 		aborted := time.Now()
 		cancel()
@@ -262,11 +257,11 @@ func (h *hangingBackend) FindHeldClaims(ctx context.Context, w store.ID) ([]engi
 	return nil, h.waitWhileHanging(ctx)
 }
 
-func (h *hangingBackend) Heartbeat(ctx context.Context, b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
+func (h *hangingBackend) Heartbeat(ctx context.Context, in engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
 	if err := h.waitWhileHanging(ctx); err != nil {
 		return engine.HeartbeatResult{}, err
 	}
-	return engine.HeartbeatResult{Now: time.Now()}, nil
+	return h.fakeBackend.Heartbeat(ctx, in)
 }
 
 func (h *hangingBackend) DeregisterWorker(ctx context.Context, w store.ID) error {
@@ -277,13 +272,13 @@ func TestOutageCredit_LastsForTheGraceDespiteAShortLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var at time.Duration
-		f := &fakeBackend{heartbeat: func(b engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
-			s := time.Since(start)
-			if s > 60*time.Second && s < 80*time.Second {
+		f := &fakeBackend{heartbeat: func(in engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
+			now := time.Since(start)
+			if now > 60*time.Second && now < 80*time.Second {
 				return engine.HeartbeatResult{}, syscall.ECONNREFUSED
 			}
-			if s > 80*time.Second && b.Credit != nil && b.Credit.Grace == 0 && at == 0 {
-				at = s - 80*time.Second
+			if now > 80*time.Second && in.Credit != nil && in.Credit.Grace == 0 && at == 0 {
+				at = now - 80*time.Second
 			}
 			return engine.HeartbeatResult{Now: time.Now()}, nil
 		}}
@@ -318,7 +313,7 @@ func TestSweep_LockedRowOfALostWorkerDelaysNoTask(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), "select from workers where id = $1 for no key update", dead); err != nil {
 		t.Fatal(err)
 	}
-	// Eight seconds are enough to find that the worker is lost.
+	// Eight seconds are enough for sweeps to find the lost worker.
 	for end := time.Now().Add(8 * time.Second); time.Now().Before(end); {
 		submitted := time.Now()
 		b.submit()
@@ -351,7 +346,7 @@ func TestHeartbeat_UnknownWorkerStopsWorkAndRegistersAgain(t *testing.T) {
 		}
 		stop()
 		if registered != 2 {
-			t.Errorf("it registered %d times, want twice", registered)
+			t.Errorf("the Runner registered %d times, want twice", registered)
 		}
 	})
 }

@@ -61,10 +61,7 @@ func TestPrefetch_IsLimitedAndOnlyForQuickWork(t *testing.T) {
 		t.Run(work.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var most atomic.Int64
-				p := pipeline(t, func(context.Context, *stages.Job) (any, error) {
-					time.Sleep(work)
-					return nil, nil
-				}, "one")
+				p := pipeline(t, workTaking(work), "one")
 				_, stop := runFake(t, manyTasks(&most, 5*time.Millisecond), p,
 					func(r *stages.Runner) { r.Wakes = newFakeListener() })
 				time.Sleep(2 * time.Second)
@@ -77,13 +74,13 @@ func TestPrefetch_IsLimitedAndOnlyForQuickWork(t *testing.T) {
 	}
 }
 
-// Prefetch before a stage with a queue would only make that queue longer. A stage in
-// between must have room for the tasks that continue there, else it gets a queue too.
+// Prefetching before a stage with a queue would only make that queue longer. A stage in
+// between prefetches more, so that tasks continue there and need no queue.
 func TestPrefetch_StopsInTheFirstStageForALaterQueue(t *testing.T) {
 	for queue, want := range map[bool][]int{false: {2 * 2, 3 * 2}, true: {2, 3 * 2}} {
 		t.Run(fmt.Sprint("queue:", queue), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				quick := func(context.Context, *stages.Job) (any, error) { time.Sleep(time.Millisecond); return nil, nil }
+				quick := workTaking(time.Millisecond)
 				p, err := stages.New("test", stages.Stage{Name: "one", Work: quick, Workers: 2},
 					stages.Stage{Name: "between", Needs: []string{"one"}, Work: quick, Workers: 2},
 					stages.Stage{Name: "last", Needs: []string{"between"}, Work: quick, Workers: 2})
@@ -144,8 +141,8 @@ func TestPrefetch_ReleasesClaimsThatFindNoSlot(t *testing.T) {
 	})
 }
 
-// Where exchanges take long, prefetched claims would not start in time, and would be
-// released again and again.
+// If exchanges take long, prefetched claims do not start in time, and are released
+// again and again.
 func TestPrefetch_StopsWithASlowDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var most, started, released atomic.Int64
@@ -211,8 +208,8 @@ func TestDispatcher_RunsDespiteBusyProcessors(t *testing.T) {
 	}
 }
 
-// A task whose row was locked when its stage was claimed from is before the position
-// from which claims continue, and causes no notification.
+// A task whose row was locked during a claim is before the position from which claims
+// continue, and causes no notification.
 func TestDispatcher_RereadsALongQueueFromItsStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeBackend{}
@@ -237,11 +234,7 @@ func TestDispatcher_RereadsALongQueueFromItsStart(t *testing.T) {
 			}
 			return out, nil
 		}
-		p := pipeline(t, func(context.Context, *stages.Job) (any, error) {
-			time.Sleep(time.Millisecond)
-			return nil, nil
-		}, "one")
-		_, stop := runFake(t, f, p, func(r *stages.Runner) { r.Wakes = newFakeListener() })
+		_, stop := runFake(t, f, pipeline(t, workTaking(time.Millisecond), "one"), func(r *stages.Runner) { r.Wakes = newFakeListener() })
 		time.Sleep(time.Second)
 		stop()
 		if longest = max(longest, time.Second-last); longest > 30*time.Millisecond {

@@ -12,17 +12,17 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// The work of a stage may put its source anywhere: net/http puts it, with the query,
-// into each of its errors.
+// Work may report its source anywhere: net/http puts it, with the query, into each of its
+// errors.
 func TestSourceSecrets_AreNeitherReportedNorStored(t *testing.T) {
 	t.Parallel()
 	const source = "s3://key:hunter22@bucket/clip.mp4?X-Amz-Signature=c0ffee123"
 	var b bundle
 	notes := make(chan string, 1)
 	b = setup(t,
-		stages.Stage{Name: "asks", MaxAttempts: 1, Work: func(ctx context.Context, j *stages.Job) (any, error) {
+		stages.Stage{Name: "requests", MaxAttempts: 1, Work: func(ctx context.Context, j *stages.Job) (any, error) {
 			if j.Source != source {
-				return nil, fmt.Errorf("the stage was given %q", j.Source)
+				return nil, fmt.Errorf("the job's source is %q", j.Source)
 			}
 			j.Progress(stages.Progress{Percent: -1, Note: "open " + j.Source})
 			r, err := http.NewRequestWithContext(ctx, http.MethodGet, j.Source, nil)
@@ -62,7 +62,7 @@ func TestSourceSecrets_AreNeitherReportedNorStored(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(texts) != 5 {
-		t.Fatalf("found %q", texts)
+		t.Fatalf("the texts are %q, want five", texts)
 	}
 	for _, text := range append(texts, string(raw)) {
 		if strings.Contains(text, "c0ffee") || strings.Contains(text, "hunter") {

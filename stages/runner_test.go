@@ -6,150 +6,13 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/waittest"
-	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 )
-
-// bundle is a test's database with its pipeline.
-type bundle struct {
-	*store.Store
-	backend  stages.Backend
-	t        testing.TB
-	pool     *pgxpool.Pool
-	pipeline *stages.Pipeline
-}
-
-func setup(t testing.TB, list ...stages.Stage) bundle {
-	t.Helper()
-	p, err := stages.New("test", list...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := pgtest.New(t, pgtest.SQL(p.Graph().SchemaSQL(), p.Graph().TriggersSQL()))
-	return newBundle(t, pool, p)
-}
-
-func newBundle(t testing.TB, pool *pgxpool.Pool, p *stages.Pipeline) bundle {
-	return bundle{store.New(pool, p.Graph()), stages.NewBackend(pool, p.Graph()), t, pool, p}
-}
-
-// runner is a running Runner, as one worker process would have it.
-type runner struct {
-	stages.Runner
-	events chan stages.Event
-	stop   func() // drains and waits
-}
-
-// start runs the pipeline until the test ends or stop is called. change may be
-// nil.
-func (b bundle) start(change func(*stages.Runner)) *runner {
-	b.t.Helper()
-	r := &runner{events: make(chan stages.Event, 100000)}
-	r.Runner = stages.Runner{
-		Backend: b.backend, Pipeline: b.pipeline, SweepInterval: time.Hour, Grace: 10 * time.Second,
-		Observe: func(e stages.Event) { r.events <- e },
-	}
-	if change != nil {
-		change(&r.Runner)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- r.Run(ctx) }()
-	r.stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			b.t.Errorf("run: %v", err)
-		}
-	})
-	b.t.Cleanup(r.stop)
-	r.wait(b.t, stages.WorkerStarted)
-	return r
-}
-
-// runningListener is a listener that is already running, so that the Runner does not
-// run it.
-type runningListener struct{ *notify.Listener }
-
-// Run hides Listener.Run.
-func (runningListener) Run() {}
-
-// listening starts a listener and waits until it is connected.
-func (b bundle) listening() runningListener {
-	b.t.Helper()
-	connected := make(chan struct{}, 1)
-	l := notify.New(b.pool, notify.Options{Channels: b.pipeline.Channels(), OnChange: func(bool, error) {
-		select {
-		case connected <- struct{}{}:
-		default: // only the first connection is waited for
-		}
-	}})
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- l.Run(ctx) }()
-	b.t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			b.t.Error(err)
-		}
-	})
-	<-connected
-	return runningListener{l}
-}
-
-// wait receives events until one of the kind arrives, and returns it.
-func (r *runner) wait(t testing.TB, kind stages.Kind) stages.Event {
-	t.Helper()
-	timeout := time.NewTimer(30 * time.Second)
-	defer timeout.Stop()
-	for {
-		select {
-		case e := <-r.events:
-			if e.Kind == kind {
-				return e
-			}
-		case <-timeout.C:
-			t.Fatalf("no event %s within 30 s", kind)
-		}
-	}
-}
-
-func (b bundle) submit() store.ID {
-	b.t.Helper()
-	receipt, err := b.Submit(b.t.Context(), store.Submission{Source: "a", Params: []byte(`{"n": 1}`)})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return receipt.ID
-}
-
-func (b bundle) task(id store.ID) store.Task {
-	b.t.Helper()
-	t, err := b.Get(b.t.Context(), id)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return t
-}
-
-func (b bundle) history(id store.ID) []store.Attempt {
-	b.t.Helper()
-	h, err := b.History(b.t.Context(), id)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return h
-}
-
-func noop(context.Context, *stages.Job) (any, error) { return nil, nil }
 
 func TestResult_IsReadByDependentStages(t *testing.T) {
 	t.Parallel()
@@ -261,7 +124,7 @@ func TestResult_ThatCannotBeStoredEndsOnlyItsStage(t *testing.T) {
 		case strings.Contains(string(j.Params), "3"):
 			return rawJSON("1e400000"), nil // JSON, but beyond PostgreSQL's numeric
 		case strings.Contains(string(j.Params), "4"):
-			return `\u0000`, nil // a backslash, and what comes after it
+			return `\u0000`, nil // a backslash and five characters, no NUL
 		}
 		return nil, nil
 	}})
@@ -304,19 +167,14 @@ func TestTimeout_CancelsTheAttemptWithItsCause(t *testing.T) {
 
 func TestCancel_StopsRunningWorkAtOnce(t *testing.T) {
 	t.Parallel()
-	started, causes := make(chan struct{}), make(chan error, 1)
-	b := setup(t, stages.Stage{Name: "one", Work: func(ctx context.Context, _ *stages.Job) (any, error) {
-		started <- struct{}{}
-		<-ctx.Done()
-		causes <- context.Cause(ctx)
-		return nil, ctx.Err()
-	}})
+	causes := make(chan error, 1)
+	b := setup(t, stages.Stage{Name: "one", Work: workUntilCancelled(causes)})
 	r := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
-	// The heartbeat alone would notice the cancel after about two seconds, so four
-	// quick cancels in a row need notifications.
+	// A heartbeat alone would find the cancel after about two seconds. Four cancels that
+	// each take less than a second need notifications.
 	for range 4 {
 		id := b.submit()
-		<-started
+		r.wait(t, stages.StageStarted)
 		cancelled := time.Now()
 		if err := b.Cancel(t.Context(), id); err != nil {
 			t.Fatal(err)
@@ -353,7 +211,7 @@ func TestDrain_LetsWorkFinishWithinTheGrace(t *testing.T) {
 	if e := r.wait(t, stages.WorkerDraining); e.Count != 1 {
 		t.Errorf("WorkerDraining says that %d attempts run, want 1", e.Count)
 	}
-	waittest.Until(t, "the worker is draining", func() bool {
+	waittest.Until(t, "the worker's state is draining", func() bool {
 		workers, err := b.Workers(t.Context(), false)
 		must(t, err)
 		return workers[0].State() == "draining"
@@ -381,16 +239,11 @@ func TestDrain_ReleasesWorkThatOutlastsTheGrace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			started, causes := make(chan struct{}), make(chan error, 1)
-			b := setup(t, stages.Stage{Name: "one", Work: func(ctx context.Context, _ *stages.Job) (any, error) {
-				close(started)
-				<-ctx.Done()
-				causes <- context.Cause(ctx)
-				return nil, ctx.Err()
-			}})
+			causes := make(chan error, 1)
+			b := setup(t, stages.Stage{Name: "one", Work: workUntilCancelled(causes)})
 			id := b.submit()
 			r := b.start(change)
-			<-started
+			r.wait(t, stages.StageStarted)
 			r.stop()
 			if err := <-causes; !errors.Is(err, stages.ErrDraining) {
 				t.Errorf("cause is %v", err)

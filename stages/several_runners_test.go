@@ -28,7 +28,7 @@ func TestRunners_MayServeDifferentStages(t *testing.T) {
 		part.pipeline = pipeline(first, second)
 		for i, c := range part.pipeline.Channels()[1:] {
 			if i >= len(channels) || c != b.Graph().Channel(channels[i]) {
-				t.Errorf("with %d and %d slots it listens on %q", first, second, c)
+				t.Errorf("with %d and %d slots the pipeline listens on %q", first, second, c)
 			}
 		}
 		return part.start(func(r *stages.Runner) { r.Wakes = part.listening() })

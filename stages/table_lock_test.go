@@ -134,6 +134,3 @@ func (b bundle) checkNoneExpire() (stop func()) {
 	}()
 	return func() { close(stopping); <-ended }
 }
-
-// samePool is for [bundle.withPool]: it keeps the pool's configuration.
-func samePool(*pgxpool.Config) {}

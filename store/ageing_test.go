@@ -31,7 +31,7 @@ func TestSweep_FindsAgedTasks(t *testing.T) {
 		return out.Aged[ingest]
 	}
 	if got := aged(time.Hour); !slices.Equal(got, []store.ID{lower}) {
-		t.Errorf("aged tasks are %v, want only the one behind others", got)
+		t.Errorf("aged tasks are %v, want only the one behind tasks of higher priority", got)
 	}
 	b.submitTask(store.Submission{Source: "urgent", Priority: 5})
 	want := []store.ID{first, second, lower}

@@ -150,7 +150,7 @@ func TestCountRetries_AgreesWithRetryAll(t *testing.T) {
 func TestEventWatermark_StaysBehindOpenTransactions(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	positions := func() (watermark, allocated int64) {
+	read := func() (watermark, allocated int64) {
 		t.Helper()
 		watermark, err1 := b.EventWatermark(t.Context())
 		allocated, err2 := b.LastAllocatedEvent(t.Context())
@@ -159,7 +159,7 @@ func TestEventWatermark_StaysBehindOpenTransactions(t *testing.T) {
 		}
 		return watermark, allocated
 	}
-	if watermark, allocated := positions(); watermark != allocated {
+	if watermark, allocated := read(); watermark != allocated {
 		t.Errorf("without events: watermark %d, allocated %d", watermark, allocated)
 	}
 	tx, err := b.pool.Begin(t.Context())
@@ -170,14 +170,14 @@ func TestEventWatermark_StaysBehindOpenTransactions(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.submit()
-	watermark, allocated := positions()
+	watermark, allocated := read()
 	if watermark >= allocated {
 		t.Errorf("with an open transaction: watermark %d, allocated %d", watermark, allocated)
 	}
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if watermark, _ := positions(); watermark < allocated {
+	if watermark, _ := read(); watermark < allocated {
 		t.Errorf("after the commit: watermark %d, want at least %d", watermark, allocated)
 	}
 }

@@ -35,13 +35,13 @@ func (b bundle) events(after int64) []store.Event {
 
 // eventTexts returns the type and stage of the events, without those of workers.
 func eventTexts(events []store.Event) []string {
-	var words []string
+	var texts []string
 	for _, e := range events {
 		if e.Worker.IsZero() || !e.Task.IsZero() {
-			words = append(words, strings.TrimSpace(fmt.Sprintf("%s %s", e.Type, e.Stage)))
+			texts = append(texts, strings.TrimSpace(fmt.Sprintf("%s %s", e.Type, e.Stage)))
 		}
 	}
-	return words
+	return texts
 }
 
 func wantEvents(t *testing.T, events []store.Event, want ...string) {
@@ -65,8 +65,8 @@ func TestEvents_RecordTheLifeOfATask(t *testing.T) {
 		if i > 0 && (e.ID <= events[i-1].ID || e.At.Before(events[i-1].At)) {
 			t.Errorf("event %d at %s follows event %d at %s", e.ID, e.At, events[i-1].ID, events[i-1].At)
 		}
-		ofStage := e.Stage != ""
-		if e.Type != store.WorkerStarted && e.Task != id || ofStage && (e.Worker != w || e.Attempt != 1) {
+		hasStage := e.Stage != ""
+		if e.Type != store.WorkerStarted && e.Task != id || hasStage && (e.Worker != w || e.Attempt != 1) {
 			t.Errorf("event of another task, worker or attempt: %+v", e)
 		}
 		if e.Type.Terminal() != (e.Type == store.TaskCompleted) {

@@ -102,7 +102,7 @@ func TestExchange_IgnoresReportsWithAnotherToken(t *testing.T) {
 	} {
 		out := b.exchange(w, 1, []engine.Report{report})
 		if len(out.Stale) != 1 || len(out.Claims) != 0 {
-			t.Errorf("%s: stale %d, claims %d; want 1 and 0", name, len(out.Stale), len(out.Claims))
+			t.Errorf("%s: %d stale reports and %d claims, want 1 and none", name, len(out.Stale), len(out.Claims))
 		}
 		b.wantStatuses(id, inprogress, pending, pending, pending, pending)
 	}
@@ -206,18 +206,18 @@ func TestExchange_PrefersUrgentTasksToContinuing(t *testing.T) {
 	ordinaryClaim := b.claim(w, ingest)
 	urgent := b.submitTask(store.Submission{Source: "urgent", Priority: 1})
 	urgentClaim := b.claim(w, ingest)
-	b.exchange(w, 0, []engine.Report{completed(urgentClaim)}) // no free slots: transcode and metadata of urgent wait
+	b.exchange(w, 0, []engine.Report{completed(urgentClaim)}) // no slots are free, so that the urgent task waits
 
 	out := b.exchange(w, 1, []engine.Report{completed(ordinaryClaim)})
 	if len(out.Claims) != 0 {
-		t.Errorf("continued the ordinary task although an urgent one waits: %+v", out.Claims)
+		t.Errorf("the ordinary task continued although an urgent one waits: %+v", out.Claims)
 	}
 	if got := b.claim(w, transcode).Task; got != urgent {
 		t.Errorf("next transcode is of %s, want the urgent task", got)
 	}
 }
 
-// Of tasks with one priority the older is claimed first, however it became ready. An
+// Among tasks of one priority the oldest is claimed first, however it became ready. An
 // exchange that completes a stage of a newer task continues it only if no older task is
 // ready.
 func TestExchange_PrefersOlderReadyTasksToContinuing(t *testing.T) {

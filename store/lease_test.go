@@ -133,7 +133,7 @@ func TestHeartbeat_WithoutChecksRenewsTheLease(t *testing.T) {
 		t.Errorf("%+v, %v; want Paused nil, and the time", out, err)
 	}
 	if n := b.queryInt("select count(*) from workers where heartbeat_at > now() - interval '5 s'"); n != 1 {
-		t.Error("it did not renew the lease")
+		t.Error("the heartbeat did not renew the lease")
 	}
 	out, err = b.Heartbeat(t.Context(), engine.HeartbeatRequest{Worker: w, Credit: &engine.OutageCredit{}})
 	if err != nil || len(out.Paused) != 5 {
@@ -197,15 +197,15 @@ func TestSweep_KeepsAWorkerWithARecentClaim(t *testing.T) {
 	}
 }
 
-// After a change of the database's clock, heartbeats look too old or too new.
+// After a change of the database's clock, heartbeats seem too old or too new.
 func TestSweep_ExpiresNoWorkerAfterAClockChange(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.worker()
 	b.setLastHeartbeat(w, "1 hour") // as after the clock was set an hour ahead
-	for _, off := range []time.Duration{-time.Hour, -3 * time.Second, 3 * time.Second, time.Hour} {
-		if lost := b.sweepExpired(func(s *engine.SweepRequest) { s.ExpectedClock = time.Now().Add(off) }); len(lost) > 0 {
-			t.Errorf("expired although the clock is wrong by %s", off)
+	for _, change := range []time.Duration{-time.Hour, -3 * time.Second, 3 * time.Second, time.Hour} {
+		if lost := b.sweepExpired(func(s *engine.SweepRequest) { s.ExpectedClock = time.Now().Add(change) }); len(lost) > 0 {
+			t.Errorf("expired although the clock is wrong by %s", change)
 		}
 	}
 	b.setLastHeartbeat(w, "-1 hour") // as after the clock was set back

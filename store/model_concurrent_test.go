@@ -56,7 +56,7 @@ type concurrentRun struct {
 	tables
 	t         *testing.T
 	pool      *pgxpool.Pool
-	noRetries bool // operators retry nothing
+	noRetries bool // no client retries a task
 
 	mu         sync.Mutex
 	requests   map[string]store.ID // of acknowledged submissions

@@ -181,7 +181,7 @@ func (m *model) complete(rows []*completionRow, in engine.ExchangeRequest, free 
 	}
 }
 
-// becomesReady says that a task becomes ready in a stage when these are completed.
+// becomesReady reports whether a task becomes ready in a stage when these are completed.
 func (m *model) becomesReady(t *modelTask, stage int, these []bool) bool {
 	return t.stages[stage].isClaimable() && t.stages[stage].wait == noWait && m.needsCompleted(t, stage, these) &&
 		!m.needsCompleted(t, stage, nil)

@@ -38,8 +38,8 @@ func TestMigrate_CreatesWorkingTablesForRandomGraphs(t *testing.T) {
 	}
 }
 
-// randomGraph returns a graph of up to 31 stages. Their names are SQL keywords, look like
-// columns of other stages, or have the maximum length.
+// randomGraph returns a graph of up to 31 stages. Their names are SQL keywords, columns of
+// other stages, or of the maximum length.
 func randomGraph(rng *rand.Rand, i int) (string, []store.Node) {
 	name := fmt.Sprintf("p%d", i)
 	if rng.IntN(2) == 0 {

@@ -106,7 +106,7 @@ type simulation struct {
 	rng       *rand.Rand
 	model     *model
 	workers   []*modelWorker // the current ones; the model has all
-	noRetries bool           // operators retry nothing
+	noRetries bool           // no step retries a task
 	prefix    string
 	step      int
 	taskCount int // of all tasks ever submitted

@@ -46,7 +46,7 @@ func pickOne[T any](p *simulation, all []T) T { return all[p.rng.IntN(len(all))]
 
 func (p *simulation) anyWorker() *modelWorker { return pickOne(p, p.workers) }
 
-// anyTask returns a random task, now and then one that does not exist.
+// anyTask returns a random task, in three of a hundred calls one that does not exist.
 func (p *simulation) anyTask() *modelTask {
 	if len(p.model.tasks) == 0 || p.chance(3) {
 		return &modelTask{id: store.ID{1}, name: "unknown"}
@@ -193,7 +193,7 @@ func (p *simulation) sweep() {
 	switch n := p.rng.IntN(10); {
 	case n == 0: // a sweep that expires no worker
 		credit, expires = nil, false
-	case n == 1: // a credit longer than the others' silence
+	case n == 1: // a credit longer than the time of the missed heartbeats
 		credit, expires = &engine.OutageCredit{Grace: 2 * time.Hour, Lease: 2 * time.Hour}, false
 	}
 	p.logStep("%s sweeps, expires workers: %t", w.name, expires)

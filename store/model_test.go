@@ -22,8 +22,8 @@ type model struct {
 }
 
 type modelTask struct {
-	scheduled    bool // cancelled before the time it was submitted for, which is still to come
-	wasReady     bool // it was ready before: its time came, a claim was released, or it was retried
+	scheduled    bool // cancelled before the time it was submitted for, which is in the future
+	wasReady     bool // ready before: the task was due, a claim was released, or it was retried
 	id           store.ID
 	name         string
 	priority     int16
@@ -43,7 +43,7 @@ type modelStage struct {
 	result          string // of the latest completed attempt
 }
 
-// modelWait says whether a stage waits for a time, and whether that has come.
+// modelWait is whether a stage waits for a time, and whether it is due.
 type modelWait int
 
 const (
@@ -84,8 +84,8 @@ func newModel(g store.Graph, maxAttempts int) *model {
 	for range n {
 		for i := range n {
 			for _, need := range m.needs[i] {
-				for j, is := range m.upstream[need] {
-					m.upstream[i][j] = m.upstream[i][j] || is
+				for j, needed := range m.upstream[need] {
+					m.upstream[i][j] = m.upstream[i][j] || needed
 				}
 			}
 		}
@@ -127,7 +127,7 @@ func (m *model) worker(id store.ID) *modelWorker {
 	return nil
 }
 
-// needsCompleted says that all stages that a stage needs are completed, or are in these.
+// needsCompleted reports whether all stages that a stage needs are completed, or are in these.
 func (m *model) needsCompleted(t *modelTask, stage int, these []bool) bool {
 	for _, need := range m.needs[stage] {
 		if t.stages[need].status != done && (these == nil || !these[need]) {
@@ -206,7 +206,7 @@ func (m *model) stop(t *modelTask, stage int, status store.Status) {
 	s.status, s.wait = status, noWait
 }
 
-// isScheduled says that a stage waits for the time that the task was submitted for.
+// isScheduled reports whether a stage waits for the time that the task was submitted for.
 func (m *model) isScheduled(t *modelTask, stage int) bool {
 	s := &t.stages[stage]
 	return len(m.needs[stage]) == 0 && s.attempts == 0 && s.wait != noWait && !t.wasReady
@@ -242,7 +242,7 @@ func (m *model) retry(t *modelTask, from int) bool {
 	if !t.overriddenBy.IsZero() && len(retried) > 0 {
 		return false
 	}
-	scheduled := true // the task is still scheduled, or is again
+	scheduled := true // the task is scheduled after the retry
 	for i := range t.stages {
 		scheduled = scheduled &&
 			(len(m.needs[i]) > 0 || m.keepsSchedule(t, i, from) || m.isScheduled(t, i) && !slices.Contains(retried, i))
@@ -259,7 +259,7 @@ func (m *model) retry(t *modelTask, from int) bool {
 	return true
 }
 
-// keepsSchedule says that a retried stage waits for the time that a cancel kept.
+// keepsSchedule reports whether a retried stage waits for the time that a cancel kept.
 func (m *model) keepsSchedule(t *modelTask, stage, from int) bool {
 	return from < 0 && t.scheduled && len(m.needs[stage]) == 0 && t.stages[stage].status == cancelled
 }
@@ -316,7 +316,7 @@ func (m *model) holdsRecentClaim(worker store.ID) bool {
 	return false
 }
 
-// isUnfinished says that a stage of the task may still run, now or later.
+// isUnfinished reports whether a stage of the task may still run, now or later.
 func (m *model) isUnfinished(t *modelTask) bool {
 	for i := range t.stages {
 		s := &t.stages[i]

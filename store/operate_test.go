@@ -250,7 +250,7 @@ func TestSweep_ExpiresWorkersThatMissHeartbeats(t *testing.T) {
 		t.Errorf("a lost worker's heartbeat returned %v", err)
 	}
 	if out := b.exchange(silent, 0, []engine.Report{completed(c)}); len(out.Stale) != 1 || out.Stale[0].Cancelled {
-		t.Error("its late report was accepted, or is said to be of a cancelled task")
+		t.Error("its late report was accepted, or was stale because of a cancel")
 	}
 	second := b.claim(alive, ingest)
 	if second.Attempt != 2 {

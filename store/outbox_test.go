@@ -17,8 +17,8 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-// Ids that were allocated by a transaction with an asynchronous commit could be allocated
-// again after a crash. So the next session leaves a gap.
+// After a crash, PostgreSQL may allocate ids again that a transaction with an asynchronous
+// commit had used. So the next session leaves a gap.
 func TestEventIDs_AreNotReusedAfterACrash(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -60,9 +60,9 @@ func TestEventIDs_AreNotReusedAfterARestore(t *testing.T) {
 	}
 }
 
-// Where more ids were allocated after a dump than the gap holds, and where a database was
-// created again, readers have positions beyond the database. If they waited there, they
-// would miss the events until then.
+// If more ids were allocated after a dump than the gap holds, or a database was created
+// again, readers have positions beyond its ids. If they waited there, they would miss the
+// events before these positions.
 func TestEvents_ReportPositionsThatWereNeverReached(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -179,7 +179,7 @@ func TestPruneEvents_ReportsGapsToReaders(t *testing.T) {
 		t.Fatalf("PruneEvents returned %v, %v", more, err)
 	}
 	if _, err := b.Events(ctx, store.EventQuery{After: seen}); !errors.Is(err, store.ErrEventsGone) {
-		t.Errorf("for a reader that missed one the error is %v", err)
+		t.Errorf("for a reader that missed an event the error is %v", err)
 	}
 	left := b.events(0)
 	if len(left) != 1 {
@@ -236,7 +236,7 @@ func TestPruneEvents_ReaderAtTheEndContinues(t *testing.T) {
 	_, err = b.PruneEvents(t.Context(), 0)
 	must(t, err)
 	if _, err := b.Events(t.Context(), store.EventQuery{After: events[0].ID}); !errors.Is(err, store.ErrEventsGone) {
-		t.Errorf("for a reader that missed one the error is %v", err)
+		t.Errorf("for a reader that missed an event the error is %v", err)
 	}
 	b.submit()
 	wantEvents(t, b.events(events[1].ID), "submitted")
@@ -262,7 +262,7 @@ func TestEvents_OfATaskReadOnlyRowsSinceItsSubmission(t *testing.T) {
 	}
 	from, err := b.EventWatermark(t.Context())
 	must(t, err)
-	ids := []store.ID{b.submit(), {0: 1, 6: 0x40}, {0: 0xff, 6: 0x70}} // one id has no time, and one is from a clock that is ahead
+	ids := []store.ID{b.submit(), {0: 1, 6: 0x40}, {0: 0xff, 6: 0x70}} // the second has no time, the third a time in the future
 	b.exec(`insert into tasks (id, source) select unnest($1::uuid[]), 'a'`, ids[1:])
 	w := b.worker()
 	for range ids {

@@ -60,7 +60,7 @@ func (b bundle) submitInRandomStates(n int, random *rand.Rand) []store.Task {
 	return tasks
 }
 
-// matches says whether a query should find a task.
+// matches reports whether a query should find a task.
 func matches(q store.ListQuery, t store.Task) bool {
 	anyStage := func(is func(i int, s store.StageState) bool) bool {
 		for i, s := range t.Stages {

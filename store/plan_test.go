@@ -106,8 +106,8 @@ func (b batchesOnly) Query(ctx context.Context, sql string, args ...any) (pgx.Ro
 	return b.DB.Query(ctx, sql, args...)
 }
 
-// A caller's pool may use JIT, which is PostgreSQL's default: it compiles statements that
-// look expensive, which takes longer than running them.
+// A caller's pool may use JIT, which is PostgreSQL's default: it compiles statements with a
+// high estimated cost, which takes longer than running them.
 func TestReads_IgnoreSessionSettings(t *testing.T) {
 	t.Parallel()
 	g := Video()

@@ -111,7 +111,7 @@ select pg_advisory_lock_shared((l.classid::bigint << 32) | l.objid::bigint),
 		must(t, err)
 		tag, err := held.Exec(ctx, copySQL)
 		if must(t, err); tag.RowsAffected() == 0 {
-			t.Error("there is no lock to take")
+			t.Error("the other role found no advisory lock to copy")
 		}
 		b.submit()
 		if n := len(eventTexts(b.events(0))); n != 1 {
@@ -128,7 +128,7 @@ select pg_advisory_lock_shared((l.classid::bigint << 32) | l.objid::bigint),
 	})
 	must(t, err)
 
-	// A transaction that is prepared for a two-phase commit is open, too.
+	// A transaction that is prepared for a two-phase commit is still open.
 	err = pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `insert into outbox (type) values ('alert')`)
 		must(t, err)

@@ -64,7 +64,7 @@ func TestList_FiltersAndOrders(t *testing.T) {
 	if o := stats.Oldest(); o.Stage != "ingest" || o.OldestReady <= 0 || o.OldestReady > time.Minute {
 		t.Errorf("the oldest ready stage is %+v", o)
 	}
-	_, err = b.List(t.Context(), store.ListQuery{Filter: store.Filter{Stage: "lunch"}})
+	_, err = b.List(t.Context(), store.ListQuery{Filter: store.Filter{Stage: "nonsense"}})
 	if !errors.Is(err, store.ErrNoStage) {
 		t.Errorf("error is %v", err)
 	}
@@ -115,7 +115,7 @@ func TestStats_OldestReadyCountsFromTheLastChange(t *testing.T) {
 	}
 }
 
-// submitDead submits a task whose first stage dies with the error.
+// submitDead submits a task whose first stage becomes dead with the error.
 func (b bundle) submitDead(w store.ID, source, class, err string) store.ID {
 	b.t.Helper()
 	id := b.submitTask(store.Submission{Source: source})
@@ -191,7 +191,7 @@ func TestDeadGroups_GroupByStageAndErrorPattern(t *testing.T) {
 	if n, _, err := b.CountDead(t.Context(), report.DeadFilter{}); err != nil || n != 1 {
 		t.Errorf("%d stages are still dead, %v", n, err)
 	}
-	_, err = b.retryDead(t.Context(), report.DeadFilter{Stage: "lunch"}, store.RetryAllOptions{})
+	_, err = b.retryDead(t.Context(), report.DeadFilter{Stage: "nonsense"}, store.RetryAllOptions{})
 	if !errors.Is(err, store.ErrNoStage) {
 		t.Errorf("error is %v", err)
 	}

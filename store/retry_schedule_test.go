@@ -35,7 +35,7 @@ func TestDelete_OfAReplacementKeepsTheOldTaskCancelled(t *testing.T) {
 	_, err = b.pool.Exec(ctx, `insert into tasks (source, ingest_status, overridden_by) values ('a', 'cancelled', $1)`,
 		by.ID)
 	if err == nil {
-		t.Error("a task is overridden by one that does not exist")
+		t.Error("a task that is overridden by an unknown one was inserted")
 	}
 }
 

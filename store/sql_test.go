@@ -87,24 +87,24 @@ func TestCheck_RequiresTriggers(t *testing.T) {
 
 func TestMigrate_WorksInAnotherSchema(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.New(t, pgtest.SQL("create schema apart", "create table tasks (other int)"))
+	pool := pgtest.New(t, pgtest.SQL("create schema other", "create table tasks (unrelated int)"))
 	c := pool.Config()
-	c.ConnConfig.RuntimeParams["search_path"] = "apart,public"
-	apart, err := pgxpool.NewWithConfig(t.Context(), c)
+	c.ConnConfig.RuntimeParams["search_path"] = "other,public"
+	inSchema, err := pgxpool.NewWithConfig(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(apart.Close)
-	b := newBundle(t, apart, store.Video())
+	t.Cleanup(inSchema.Close)
+	b := newBundle(t, inSchema, store.Video())
 	if _, err := b.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	id, w := b.submit(), b.worker()
 	// Other sessions have another search_path.
 	for _, sql := range []string{
-		"select apart.cuelight_video_status(t) from apart.tasks t",
-		"select apart.cuelight_video_cancel(id) from apart.tasks",
-		"select apart.cuelight_video_retry(id) from apart.tasks",
+		"select other.cuelight_video_status(t) from other.tasks t",
+		"select other.cuelight_video_cancel(id) from other.tasks",
+		"select other.cuelight_video_retry(id) from other.tasks",
 	} {
 		if _, err := pool.Exec(t.Context(), sql); err != nil {
 			t.Errorf("%s: %v", sql, err)
@@ -112,7 +112,7 @@ func TestMigrate_WorksInAnotherSchema(t *testing.T) {
 	}
 	b.completeAll(w, b.claim(w, ingest))
 	b.wantStatuses(id, done, done, done, done, done)
-	if _, err := pool.Exec(t.Context(), "delete from apart.tasks"); err != nil {
+	if _, err := pool.Exec(t.Context(), "delete from other.tasks"); err != nil {
 		t.Error(err)
 	}
 }

@@ -25,7 +25,7 @@ import (
 type interruptibleConn struct {
 	net.Conn
 	interrupted *atomic.Bool
-	endReached  bool // nothing more is sent
+	endReached  bool // the rest of the request is dropped
 }
 
 func (c *interruptibleConn) Write(b []byte) (int, error) {
@@ -194,10 +194,10 @@ func TestSweep_IgnoresSessionsOfOtherApplications(t *testing.T) {
 	for _, name := range []string{
 		strings.Repeat("-", 36), strings.Repeat("0", 36), "01a2037a-04ec-76e1-88a6-47847a9c449b",
 	} {
-		stranger, err := pgx.ConnectConfig(t.Context(), b.pool.Config().ConnConfig)
+		session, err := pgx.ConnectConfig(t.Context(), b.pool.Config().ConnConfig)
 		must(t, err)
-		defer stranger.Close(context.Background())
-		_, err = stranger.Exec(t.Context(), "select set_config('application_name', $1, false)", "cuelight "+name)
+		defer session.Close(context.Background())
+		_, err = session.Exec(t.Context(), "select set_config('application_name', $1, false)", "cuelight "+name)
 		must(t, err)
 	}
 	if lost := b.sweepExpired(nil); len(lost) > 0 {
@@ -205,7 +205,7 @@ func TestSweep_IgnoresSessionsOfOtherApplications(t *testing.T) {
 	}
 }
 
-// A sweep by a role that may not end the transaction reports it, and does the rest.
+// A sweep by a role that may not end the transaction reports it, and continues.
 func TestSweep_ReportsATransactionItMayNotEnd(t *testing.T) {
 	t.Parallel()
 	server := pgtest.NewServer(t, pgtest.ServerOptions{})
@@ -235,25 +235,25 @@ func TestSweep_ReportsATransactionItMayNotEnd(t *testing.T) {
 		func(out engine.SweepResult) bool { return slices.Contains(out.ExpiredWorkers, w) })
 }
 
-// PostgreSQL 17 can limit the time of a transaction: it ends that of a stopped process
-// by itself.
+// PostgreSQL 17 can limit the time of a transaction, and then ends that of a stopped
+// process by itself.
 func TestExchange_SetsTransactionTimeout(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	if b.queryInt(`select current_setting('server_version_num')::int`) < 170000 {
 		t.Skip("transaction_timeout is new in PostgreSQL 17")
 	}
-	b.exec(`create table seen (value text)`)
-	b.exec(`create function see() returns trigger language plpgsql as $$
-		begin insert into seen values (current_setting('transaction_timeout')); return null; end $$`)
-	b.exec(`create trigger see after update on tasks for each statement execute function see()`)
-	b.exec(`create trigger see after update on workers for each statement execute function see()`)
+	b.exec(`create table timeouts (value text)`)
+	b.exec(`create function record_timeout() returns trigger language plpgsql as $$
+		begin insert into timeouts values (current_setting('transaction_timeout')); return null; end $$`)
+	b.exec(`create trigger record_timeout after update on tasks for each statement execute function record_timeout()`)
+	b.exec(`create trigger record_timeout after update on workers for each statement execute function record_timeout()`)
 	b.submit()
 	w := b.worker()
 	b.claim(w, ingest)
 	_, err := b.heartbeat(w)
 	must(t, err)
-	if n := b.queryInt(`select count(*) from seen where value = '30s'`); n != 2 {
-		t.Errorf("%d of an exchange and a heartbeat set transaction_timeout, want both", n)
+	if n := b.queryInt(`select count(*) from timeouts where value = '30s'`); n != 2 {
+		t.Errorf("%d of two requests, an exchange and a heartbeat, set transaction_timeout", n)
 	}
 }

@@ -82,7 +82,7 @@ func (b bundle) worker() store.ID {
 	return id
 }
 
-// submit adds a task whose details do not matter.
+// submit submits a task with default values.
 func (b bundle) submit() store.ID {
 	b.t.Helper()
 	return b.submitTask(store.Submission{Source: "a.mp4"})

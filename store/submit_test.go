@@ -182,8 +182,7 @@ func TestSubmitAll_StoresTheSameAsSubmit(t *testing.T) {
 		}
 		return text
 	}
-	if a, b := row(single),
-		row(many[1].ID); a != b || !strings.Contains(a, sub.Traceparent) || !strings.Contains(a, `"priority": 7`) {
+	if a, b := row(single), row(many[1].ID); a != b || !strings.Contains(a, sub.Traceparent) || !strings.Contains(a, `"priority": 7`) {
 		t.Errorf("the tasks are\n%s\n%s", a, b)
 	}
 	if got := b.get(single); got.RequestID != "alone" || got.UserID != "u" {

@@ -139,7 +139,7 @@ func TestTriggers_RecordTheSameEventsForOneAndManyTasks(t *testing.T) {
 		if b == single {
 			want = texts
 		} else if !slices.Equal(texts, want) {
-			t.Errorf("among others:\n%v\nalone:\n%v", texts, want)
+			t.Errorf("among %d tasks:\n%v\nalone:\n%v", others+1, texts, want)
 		}
 		n := b.queryInt(fmt.Sprintf(`select count(*) from attempts where outcome = 'cancelled' and task_id = '%s'`, id))
 		if n != 1 {
@@ -227,11 +227,11 @@ func TestEvents_AreNotDelayedByALongStatement(t *testing.T) {
 	other, err := b.pool.Acquire(t.Context())
 	must(t, err)
 	defer other.Release()
-	gate := func(lock string) {
+	callLockFunc := func(lock string) {
 		_, err := other.Exec(t.Context(), `select `+lock+`(4711)`)
 		must(t, err)
 	}
-	gate("pg_advisory_lock")
+	callLockFunc("pg_advisory_lock")
 	ended := make(chan error, 1)
 	go func() { // the statement waits at its last row
 		_, err := b.pool.Exec(t.Context(), `update tasks set priority = 1, ingest_status = 'dead'
@@ -249,7 +249,7 @@ func TestEvents_AreNotDelayedByALongStatement(t *testing.T) {
 	must(t, err)
 	b.submit()
 	wantEvents(t, b.events(before), "submitted")
-	gate("pg_advisory_unlock")
+	callLockFunc("pg_advisory_unlock")
 	must(t, <-ended)
 	if events := b.events(before); len(events) != 11 {
 		t.Errorf("afterwards there are %d events, want 11", len(events))

@@ -8,7 +8,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-func TestWarnings_AreThoseOfTheLatestResults(t *testing.T) {
+func TestWarnings_ComeFromTheLatestResults(t *testing.T) {
 	t.Parallel()
 	attempt := func(stage, outcome, result string) store.Attempt {
 		return store.Attempt{Stage: stage, Outcome: outcome, Result: json.RawMessage(result)}

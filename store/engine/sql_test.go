@@ -9,7 +9,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-func TestStatements_AreThoseOfTheFile(t *testing.T) {
+func TestStatements_MatchVideoSQL(t *testing.T) {
 	t.Parallel()
 	file, err := os.ReadFile("video.sql")
 	if err != nil {
