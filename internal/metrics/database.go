@@ -3,13 +3,14 @@ package metrics
 import (
 	"context"
 	"fmt"
-	"slices"
+	"maps"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -27,18 +28,19 @@ type DatabaseOptions struct {
 	Timeout time.Duration
 }
 
-// Database reads the [Figures] of a pipeline and caches them. Concurrent callers share
-// one query.
+// Database reads the figures that all processes share, and caches them. Concurrent
+// callers share one query.
 type Database struct {
-	db    DB
-	graph store.Graph
-	sql   string
-	o     DatabaseOptions
+	db       DB
+	metrics  []databaseMetric
+	defaults map[series]float64
+	sql      string
+	o        DatabaseOptions
 
 	querying chan struct{} // has an element while no query runs
 
 	mu    sync.Mutex
-	last  Figures // zero before the first answer
+	last  snapshot // zero before the first answer
 	tried time.Time
 	err   error // of the latest query
 }
@@ -54,68 +56,67 @@ func NewDatabase(db DB, g store.Graph, o DatabaseOptions) *Database {
 	if o.Timeout <= 0 {
 		o.Timeout = 4 * time.Second
 	}
-	d := &Database{db: db, graph: g, sql: g.SQL(figuresSQL, CountAtMost), o: o, querying: make(chan struct{}, 1)}
+	d := &Database{
+		db: db, metrics: databaseMetrics(g.Stages()), defaults: make(map[series]float64),
+		sql: g.SQL(figuresSQL, report.MaxCount), o: o, querying: make(chan struct{}, 1),
+	}
+	for _, m := range d.metrics {
+		m.addDefaults(d.defaults)
+	}
 	d.querying <- struct{}{}
 	return d
 }
 
-// Figures returns figures that are no older than MaxAge. If the query fails, Figures
-// returns the error and the last figures, whose At is zero if there are none. It takes
-// no longer than Timeout; while another caller's query runs, it ends with ctx.
-func (d *Database) Figures(ctx context.Context) (Figures, error) {
-	if f, err, fresh := d.cached(); fresh {
-		return f, err
+// snapshot returns a snapshot that is no older than MaxAge. If the query fails, it
+// returns the error and the last snapshot, whose time is zero if there is none. It takes
+// no longer than Timeout; while another caller's query runs, it ends with ctx. Nobody may
+// change the values of a snapshot.
+func (d *Database) snapshot(ctx context.Context) (snapshot, error) {
+	if s, err, fresh := d.cached(); fresh {
+		return s, err
 	}
 	select {
 	case <-d.querying:
 		defer func() { d.querying <- struct{}{} }()
 	case <-ctx.Done():
-		f, _, _ := d.cached()
-		return f, fmt.Errorf("read figures: %w", ctx.Err())
+		s, _, _ := d.cached()
+		return s, fmt.Errorf("read figures: %w", ctx.Err())
 	}
-	if f, err, fresh := d.cached(); fresh {
-		return f, err
+	if s, err, fresh := d.cached(); fresh {
+		return s, err
 	}
 	// Other callers wait for the answer, too, so the query does not end with this ctx.
-	f, err := d.query(context.WithoutCancel(ctx))
+	s, err := d.query(context.WithoutCancel(ctx))
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.tried, d.err = time.Now(), err
 	if err == nil {
-		d.last = f
+		d.last = s
 	}
-	return d.last.clone(), err
+	return d.last, err
 }
 
 // cached returns the last answer and whether it is fresh.
-func (d *Database) cached() (f Figures, err error, fresh bool) {
+func (d *Database) cached() (s snapshot, err error, fresh bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	maxAge := d.o.MaxAge
 	if d.err != nil {
 		maxAge = min(retryAfter, maxAge)
 	}
-	return d.last.clone(), d.err, !d.tried.IsZero() && time.Since(d.tried) < maxAge
+	return d.last, d.err, !d.tried.IsZero() && time.Since(d.tried) < maxAge
 }
 
-func (d *Database) query(ctx context.Context) (Figures, error) {
+func (d *Database) query(ctx context.Context) (snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.o.Timeout)
 	defer cancel()
-	f := Figures{At: time.Now()}
-	for _, name := range d.graph.Stages() {
-		f.Stages = append(f.Stages, StageFigures{Name: name})
-	}
+	s := snapshot{at: time.Now(), values: maps.Clone(d.defaults)}
 	var batch pgx.Batch
 	batch.Queue(figuresSettings, strconv.FormatInt(d.o.Timeout.Milliseconds(), 10))
-	batch.Queue(d.sql).Query(f.scan)
+	batch.Queue(d.sql).Query(s.scan)
 	if err := d.db.SendBatch(ctx, &batch).Close(); err != nil {
-		return Figures{}, fmt.Errorf("read figures: %w", err)
+		return snapshot{}, fmt.Errorf("read figures: %w", err)
 	}
-	f.Took = time.Since(f.At)
-	return f, nil
-}
-
-func (f Figures) clone() Figures {
-	f.Stages, f.Workers = slices.Clone(f.Stages), slices.Clone(f.Workers)
-	return f
+	s.took = time.Since(s.at)
+	return s, nil
 }

@@ -15,22 +15,22 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// fakeDB answers, with no rows, as answer says.
+// fakeDB answers queries without rows, or with the error of answer.
 type fakeDB struct {
-	asked  atomic.Int32
-	answer func(context.Context) error
+	queries atomic.Int32
+	answer  func(context.Context) error
 }
 
-// SendBatch counts the queries and answers with no rows.
+// SendBatch counts the queries.
 func (f *fakeDB) SendBatch(ctx context.Context, _ *pgx.Batch) pgx.BatchResults {
-	f.asked.Add(1)
+	f.queries.Add(1)
 	if f.answer == nil {
 		return fakeResults{}
 	}
 	return fakeResults{err: f.answer(ctx)}
 }
 
-// fakeResults is closed, and asked for nothing else.
+// fakeResults supports Close only.
 type fakeResults struct {
 	pgx.BatchResults
 	err error
@@ -39,33 +39,33 @@ type fakeResults struct {
 // Close returns the error of the answer.
 func (r fakeResults) Close() error { return r.err }
 
-var errAway = errors.New("the database is away")
+var errDown = errors.New("the database is down")
 
-func TestFigures_AreCachedForTenSeconds(t *testing.T) {
+func TestSnapshot_AreCachedForTenSeconds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeDB{}
 		d := NewDatabase(db, store.Video(), DatabaseOptions{})
 		for range 100 {
-			if _, err := d.Figures(t.Context()); err != nil {
+			if _, err := d.snapshot(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(200 * time.Millisecond)
 		}
-		if n := db.asked.Load(); n != 2 {
-			t.Errorf("asked %d times in 20 s, want 2", n)
+		if n := db.queries.Load(); n != 2 {
+			t.Errorf("%d queries in 20 s, want 2", n)
 		}
 	})
 }
 
-func TestFigures_ConcurrentCallersShareOneQuery(t *testing.T) {
+func TestSnapshot_ConcurrentCallersShareOneQuery(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeDB{answer: func(context.Context) error { time.Sleep(time.Second); return nil }}
 		d := NewDatabase(db, store.Video(), DatabaseOptions{})
 		for range 50 {
 			go func() {
-				if f, err := d.Figures(t.Context()); err != nil || f.At.IsZero() || len(f.Stages) != 5 {
+				if f, err := d.snapshot(t.Context()); err != nil || f.at.IsZero() || len(f.values) == 0 {
 					t.Errorf("got %v, %v", f, err)
 				}
 			}()
@@ -73,33 +73,33 @@ func TestFigures_ConcurrentCallersShareOneQuery(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if n := db.asked.Load(); n != 1 {
-			t.Errorf("asked %d times, want 1", n)
+		if n := db.queries.Load(); n != 1 {
+			t.Errorf("%d queries, want 1", n)
 		}
 	})
 }
 
-func TestFigures_WaitingEndsWithTheContext(t *testing.T) {
+func TestSnapshot_WaitingEndsWithTheContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeDB{answer: func(context.Context) error { time.Sleep(3 * time.Second); return nil }}
 		d := NewDatabase(db, store.Video(), DatabaseOptions{})
-		go d.Figures(t.Context())
+		go d.snapshot(t.Context())
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := d.Figures(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v, want that the time is over", err)
+		if _, err := d.snapshot(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error %v; want DeadlineExceeded", err)
 		}
 		time.Sleep(3 * time.Second)
-		if f, err := d.Figures(t.Context()); err != nil || f.At.IsZero() {
-			t.Errorf("whoever asked first did not get an answer: %v", err)
+		if f, err := d.snapshot(t.Context()); err != nil || f.at.IsZero() {
+			t.Errorf("the first caller got %v", err)
 		}
 	})
 }
 
-// A browser that goes away must not make everybody believe that the database has.
-func TestFigures_QueryOutlivesItsCaller(t *testing.T) {
+// A client that disconnects must not fail the query of all others.
+func TestSnapshot_QueryOutlivesItsCaller(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeDB{answer: func(ctx context.Context) error {
@@ -113,72 +113,56 @@ func TestFigures_QueryOutlivesItsCaller(t *testing.T) {
 		d := NewDatabase(db, store.Video(), DatabaseOptions{})
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(500*time.Millisecond, cancel)
-		if _, err := d.Figures(ctx); err != nil {
+		if _, err := d.snapshot(ctx); err != nil {
 			t.Errorf("got %v", err)
 		}
 	})
 }
 
-func TestFigures_ReturnsTheLastOnesWithTheError(t *testing.T) {
+func TestSnapshot_ReturnsTheLastOnesWithTheError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeDB{}
 		d := NewDatabase(db, store.Video(), DatabaseOptions{})
-		before, err := d.Figures(t.Context())
+		before, err := d.snapshot(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		db.answer = func(context.Context) error { return errAway }
+		db.answer = func(context.Context) error { return errDown }
 		time.Sleep(time.Minute)
-		asked := db.asked.Load()
+		earlier := db.queries.Load()
 		for range 30 { // in three seconds
-			f, err := d.Figures(t.Context())
-			if !errors.Is(err, errAway) || !f.At.Equal(before.At) || len(f.Stages) != 5 {
-				t.Fatalf("got figures of %s, and %v", f.At, err)
+			f, err := d.snapshot(t.Context())
+			if !errors.Is(err, errDown) || !f.at.Equal(before.at) || len(f.values) == 0 {
+				t.Fatalf("a snapshot of %s, and %v", f.at, err)
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
-		if n := db.asked.Load() - asked; n != 3 {
-			t.Errorf("asked %d times in 3 s, want 3", n)
+		if n := db.queries.Load() - earlier; n != 3 {
+			t.Errorf("%d queries in 3 s, want 3", n)
 		}
 		db.answer = nil
 		time.Sleep(time.Second)
-		if f, err := d.Figures(t.Context()); err != nil || !f.At.After(before.At) {
-			t.Errorf("with the database back, got figures of %s, and %v", f.At, err)
+		if f, err := d.snapshot(t.Context()); err != nil || !f.at.After(before.at) {
+			t.Errorf("after the recovery: a snapshot of %s, and %v", f.at, err)
 		}
 	})
 }
 
-func TestFigures_EndsAfterTheTimeout(t *testing.T) {
+func TestSnapshot_EndsAfterTheTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeDB{answer: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}
 		d := NewDatabase(db, store.Video(), DatabaseOptions{})
 		began := time.Now()
-		f, err := d.Figures(t.Context())
-		if took := time.Since(began); took != 4*time.Second || !errors.Is(err, context.DeadlineExceeded) || !f.At.IsZero() {
-			t.Errorf("after %s got %v and figures of %s", took, err, f.At)
+		f, err := d.snapshot(t.Context())
+		if took := time.Since(began); took != 4*time.Second || !errors.Is(err, context.DeadlineExceeded) || !f.at.IsZero() {
+			t.Errorf("after %s: %v and a snapshot of %s", took, err, f.at)
 		}
 	})
 }
 
-func TestFigures_ReturnsACopy(t *testing.T) {
-	t.Parallel()
-	d := NewDatabase(&fakeDB{}, store.Video(), DatabaseOptions{})
-	for range 2 {
-		f, err := d.Figures(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if f.Stages[0].Name != "ingest" {
-			t.Errorf("stages are %v", f.Stages)
-		}
-		f.Stages[0].Name = "changed"
-	}
-}
-
-// The server gives up, too, and does not go on for nobody.
-func TestFigures_ServerEndsASlowStatement(t *testing.T) {
+func TestSnapshot_ServerEndsASlowStatement(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
 	pool := newPool(t, g)
@@ -190,7 +174,7 @@ func TestFigures_ServerEndsASlowStatement(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	d := NewDatabase(slow{conn, ctx}, g, DatabaseOptions{MaxAge: time.Nanosecond, Timeout: time.Second})
-	if _, err := d.Figures(t.Context()); err != nil { // it is prepared from now on
+	if _, err := d.snapshot(t.Context()); err != nil { // it is prepared from now on
 		t.Fatal(err)
 	}
 	lock, err := pool.Begin(t.Context())
@@ -201,29 +185,29 @@ func TestFigures_ServerEndsASlowStatement(t *testing.T) {
 	if _, err := lock.Exec(t.Context(), `lock table cuelight_deliveries in access exclusive mode`); err != nil {
 		t.Fatal(err)
 	}
-	_, err = d.Figures(t.Context())
+	_, err = d.snapshot(t.Context())
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) || pg.Code != "57014" { // query_canceled
-		t.Errorf("got %v, want that the statement was cancelled by the server", err)
+		t.Errorf("error %v; want query_canceled", err)
 	}
 }
 
-// slow has more time than its caller.
+// slow ignores the deadline of its caller.
 type slow struct {
 	DB
 	ctx context.Context
 }
 
-// SendBatch ignores the deadline of its caller.
+// SendBatch uses the context of slow.
 func (s slow) SendBatch(_ context.Context, b *pgx.Batch) pgx.BatchResults {
 	return s.DB.SendBatch(s.ctx, b)
 }
 
-func TestFigures_FailsWithoutTables(t *testing.T) {
+func TestSnapshot_FailsWithoutTables(t *testing.T) {
 	t.Parallel()
 	d := NewDatabase(pgtest.New(t, pgtest.Schema{}), store.Video(), DatabaseOptions{})
 	var pg *pgconn.PgError
-	if _, err := d.Figures(t.Context()); !errors.As(err, &pg) || pg.Code != "42P01" {
-		t.Errorf("got %v, want that tables are missing", err)
+	if _, err := d.snapshot(t.Context()); !errors.As(err, &pg) || pg.Code != "42P01" {
+		t.Errorf("error %v; want undefined_table", err)
 	}
 }

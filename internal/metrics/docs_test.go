@@ -21,7 +21,7 @@ func document(t *testing.T, name string) string {
 	return string(text)
 }
 
-// ruleFile is a file of rules, with all that Prometheus allows and these use.
+// ruleFile is a file of Prometheus rules, with the fields that ours use.
 type ruleFile struct {
 	Groups []struct {
 		Name  string
@@ -46,12 +46,12 @@ func alerts(t *testing.T) (f ruleFile) {
 
 func TestAlerts_UseExistingMetrics(t *testing.T) {
 	t.Parallel()
-	b := newBook(t)
+	c := newCatalogue(t)
 	n := 0
 	for _, g := range alerts(t).Groups {
 		for _, r := range g.Rules {
 			n++
-			b.check(t, r.Alert, r.Expr)
+			c.check(t, r.Alert, r.Expr)
 		}
 	}
 	if n < 9 {
@@ -66,7 +66,7 @@ func TestAlerts_AreDescribed(t *testing.T) {
 	for _, g := range alerts(t).Groups {
 		for _, r := range g.Rules {
 			if known[r.Alert] {
-				t.Errorf("there are two %s", r.Alert)
+				t.Errorf("two alerts are named %s", r.Alert)
 			}
 			known[r.Alert] = true
 			if !strings.Contains(readme, "\n| `"+r.Alert+"` |") {
@@ -79,7 +79,7 @@ func TestAlerts_AreDescribed(t *testing.T) {
 	}
 	for _, name := range regexp.MustCompile("`(Cuelight[A-Z]\\w*)`").FindAllStringSubmatch(readme, -1) {
 		if !known[name[1]] {
-			t.Errorf("the README describes %s, which there is not", name[1])
+			t.Errorf("the README describes %s, which does not exist", name[1])
 		}
 	}
 }
@@ -115,25 +115,25 @@ func readDashboard(t *testing.T) (d dashboard) {
 	return d
 }
 
-// What Grafana puts in the place of its variables.
+// variables replaces the variables of Grafana.
 var variables = strings.NewReplacer(
 	"$__rate_interval", "5m", `="$job"`, `=~".*"`, `=~"$instance"`, `=~".*"`, `=~"$stage"`, `=~".*"`,
 )
 
 func TestDashboard_UsesExistingMetrics(t *testing.T) {
 	t.Parallel()
-	b := newBook(t)
+	c := newCatalogue(t)
 	d := readDashboard(t)
 	for _, p := range d.Panels {
 		if p.Type != "row" && len(p.Targets) == 0 {
-			t.Errorf("%s shows nothing", p.Title)
+			t.Errorf("panel %s has no query", p.Title)
 		}
 		for _, q := range p.Targets {
-			b.check(t, p.Title, variables.Replace(q.Expr))
+			c.check(t, p.Title, variables.Replace(q.Expr))
 		}
 	}
 	for _, a := range d.Annotations.List {
-		b.check(t, a.Name, variables.Replace(a.Expr))
+		c.check(t, a.Name, variables.Replace(a.Expr))
 	}
 	values := regexp.MustCompile(`^label_values\((.*), (\w+)\)$`)
 	for _, v := range d.Templating.List {
@@ -144,10 +144,10 @@ func TestDashboard_UsesExistingMetrics(t *testing.T) {
 		text, _ := q["query"].(string)
 		m := values.FindStringSubmatch(text)
 		if m == nil {
-			t.Errorf("%s asks for %q", v.Name, text)
+			t.Errorf("variable %s has the query %q", v.Name, text)
 			continue
 		}
-		b.check(t, v.Name, "sum by ("+m[2]+") ("+variables.Replace(m[1])+")")
+		c.check(t, v.Name, "sum by ("+m[2]+") ("+variables.Replace(m[1])+")")
 	}
 }
 
@@ -168,7 +168,7 @@ func TestDashboard_HasItsRowsWithoutOverlap(t *testing.T) {
 			for y := range p.GridPos.H {
 				at := [2]int{p.GridPos.X + x, p.GridPos.Y + y}
 				if taken[at] != "" || at[0] >= 24 {
-					t.Fatalf("%s has no place of its own", p.Title)
+					t.Fatalf("panel %s overlaps another or the edge", p.Title)
 				}
 				taken[at] = p.Title
 			}
@@ -182,9 +182,9 @@ func TestDashboard_HasItsRowsWithoutOverlap(t *testing.T) {
 
 func TestMetrics_AreShownAndDescribed(t *testing.T) {
 	t.Parallel()
-	b := newBook(t)
+	c := newCatalogue(t)
 	readme, shown := document(t, "README.md"), document(t, "grafana.json")+document(t, "rules.yml")
-	for name, f := range b.families {
+	for name, f := range c.families {
 		if !strings.HasPrefix(name, namespace) {
 			continue
 		}
@@ -194,20 +194,20 @@ func TestMetrics_AreShownAndDescribed(t *testing.T) {
 			continue
 		}
 		if kind := strings.ToLower(f.GetType().String()); row[1] != kind {
-			t.Errorf("the README calls %s a %s, which is a %s", name, row[1], kind)
+			t.Errorf("%s is a %s; the README says %s", name, kind, row[1])
 		}
 		described := strings.FieldsFunc(row[2], func(r rune) bool { return strings.ContainsRune("`, ", r) })
 		slices.Sort(described)
-		if !slices.Equal(described, b.labels(name)) {
-			t.Errorf("the README gives %s the labels %q, it has %q", name, described, b.labels(name))
+		if !slices.Equal(described, c.labels(name)) {
+			t.Errorf("%s has the labels %q; the README says %q", name, c.labels(name), described)
 		}
 		if !regexp.MustCompile(name + `(_bucket|_sum|_count)?\b`).MatchString(shown) {
-			t.Errorf("%s is neither shown nor watched", name)
+			t.Errorf("neither the dashboard nor an alert uses %s", name)
 		}
 	}
 	for _, name := range regexp.MustCompile(`\bcuelight_\w+`).FindAllString(readme, -1) {
-		if b.families[name] == nil {
-			t.Errorf("the README names %s, which is not told", name)
+		if c.families[name] == nil {
+			t.Errorf("the README names %s, which is not exported", name)
 		}
 	}
 }

@@ -4,83 +4,105 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/cuelight/cuelight/internal/report"
 )
 
-// Figures describe a pipeline, as the database shows it to all processes.
-type Figures struct {
-	At     time.Time     // time of the query, by this process's clock
-	Took   time.Duration // duration of the query
-	Stages []StageFigures
-
-	// DeadTasks is the number of tasks with a dead stage.
-	DeadTasks int
-
-	// Workers are the worker processes that have neither stopped nor expired.
-	Workers []WorkerFigures
-
-	// OutboxPending is the number of outbox rows that the slowest enabled webhook
-	// has not processed, and OutboxOldest the age of the oldest of them. Both are
-	// zero without an enabled webhook.
-	OutboxPending int
-	OutboxOldest  time.Duration
-
-	// OutboxHeld is the age of the oldest outbox row that is not visible yet,
-	// because an earlier transaction is still open. It is 0 if there is none, and
-	// negative if the database cannot tell.
-	OutboxHeld time.Duration
-	// OutboxAge is the age of the oldest outbox row.
-	OutboxAge time.Duration
-
-	// WebhooksOn and WebhooksOff are the numbers of enabled and disabled webhooks.
-	WebhooksOn, WebhooksOff int
-	// WebhookPending is the number of pending deliveries to enabled webhooks,
-	// WebhookOldest the age of the oldest of them, and WebhookDead the number of
-	// dead ones.
-	WebhookPending int
-	WebhookOldest  time.Duration
-	WebhookDead    int
+// snapshot is what the database shows of a pipeline to all processes.
+type snapshot struct {
+	at     time.Time     // time of the query, by this process's clock
+	took   time.Duration // duration of the query
+	values map[series]float64
 }
 
-// StageFigures are the figures of one stage. Each status is counted up to
-// [CountAtMost]; beyond that, Ready is PostgreSQL's estimate.
-type StageFigures struct {
-	Name       string
-	Ready      int // can be claimed now
-	Scheduled  int // scheduled for a later time
-	Waiting    int // waits for the time of the next attempt
-	InProgress int
-	Dead       int
-
-	// OldestReady is how long the oldest ready task has been ready. The database
-	// does not store that, so it is computed from the submission, the scheduled
-	// time, the last retry by an operator, and the history of the stage and of
-	// those before it. Of more than 200 tasks of one priority it covers the 200
-	// that are claimed next; of more than 50 priorities, the lowest 50.
-	OldestReady time.Duration
-
-	Paused bool // on all hosts
+// series is a metric with the values of its labels.
+type series struct {
+	metric string
+	labels [2]string // empty if the metric has fewer
 }
 
-// WorkerFigures are the figures of one process, or of several with the same host and
-// process id, in containers for example.
-type WorkerFigures struct {
-	Worker string // host:pid
-	State  string // alive, draining, or silent for longer than its lease
-	Age    time.Duration
+// databaseMetric is a metric of the snapshot.
+type databaseMetric struct {
+	name, help string
+	labels     []labelValues
+	// noDefault means that a series without a value is missing. Otherwise it is 0.
+	noDefault bool
 }
 
-// The states of a worker.
-const (
-	workerAlive    = "alive"
-	workerDraining = "draining"
-	workerSilent   = "silent"
-)
+// labelValues are a label and its values.
+type labelValues struct {
+	name   string
+	values []string // none if they are not known in advance
+}
 
-// CountAtMost is the limit of every count: the cost of counting must not grow with the
-// length of a queue.
-const CountAtMost = report.MaxCount
+// databaseMetrics are the metrics of a pipeline with these stages. Every count ends at
+// report.MaxCount: its cost must not grow with the length of a queue.
+func databaseMetrics(stages []string) []databaseMetric {
+	stage := labelValues{"stage", stages}
+	status := labelValues{"status", []string{"ready", "scheduled", "waiting", "inprogress", "dead"}}
+	workerState := labelValues{"state", []string{"alive", "draining", "silent"}}
+	webhookState := labelValues{"state", []string{"on", "off"}}
+	return []databaseMetric{
+		{name: "tasks", labels: []labelValues{stage, status},
+			help: "Tasks by stage and its state: ready to be claimed, scheduled for a later time, waiting for the next " +
+				"attempt, inprogress or dead. Exact up to 10000; beyond that, ready is PostgreSQL's estimate " +
+				"and the others are 10000."},
+		{name: "oldest_ready_seconds", labels: []labelValues{stage},
+			help: "How long, about, the oldest ready task has been ready for a stage; 0 if none is."},
+		{name: "stage_paused", labels: []labelValues{stage},
+			help: "1 while a stage is paused on all hosts, otherwise 0."},
+		{name: "dead_tasks",
+			help: "Tasks with a dead stage; nothing happens to them until an operator retries them. Counted up to 10000."},
+		{name: "workers", labels: []labelValues{workerState},
+			help: "Worker processes by state: alive, draining, or silent for longer than their lease."},
+		{name: "worker_heartbeat_age_seconds", labels: []labelValues{{name: "worker"}},
+			help: "Time since the last heartbeat of each worker (host:pid) that has not expired."},
+		{name: "outbox_pending",
+			help: "Outbox rows that the slowest enabled webhook has not processed. Counted up to 10000."},
+		{name: "outbox_oldest_seconds",
+			help: "Age of the oldest outbox row that the slowest enabled webhook has not processed; 0 if there is none."},
+		{name: "outbox_held_seconds", noDefault: true, // without a value, the database cannot tell
+			help: "Age of the oldest outbox row that is not visible yet, because an earlier transaction is still open; " +
+				"0 if there is none."},
+		{name: "outbox_age_seconds", help: "Age of the oldest outbox row; 0 if there is none."},
+		{name: "webhooks", labels: []labelValues{webhookState}, help: "Webhooks by state: on or off."},
+		{name: "webhook_pending", help: "Pending deliveries to enabled webhooks. Counted up to 10000 per webhook."},
+		{name: "webhook_oldest_seconds", help: "Age of the oldest pending delivery; 0 if there is none."},
+		{name: "webhook_dead",
+			help: "Dead deliveries to enabled webhooks, until an operator retries them. Counted up to 10000 per webhook."},
+	}
+}
+
+// addDefaults adds the series of the metric, with the value 0.
+func (m databaseMetric) addDefaults(to map[series]float64) {
+	all := []series{{metric: m.name}}
+	for i, label := range m.labels {
+		var longer []series
+		for _, s := range all {
+			for _, value := range label.values {
+				s.labels[i] = value
+				longer = append(longer, s)
+			}
+		}
+		all = longer
+	}
+	for _, s := range all {
+		if !m.noDefault {
+			to[s] = 0
+		}
+	}
+}
+
+// scan reads the rows of figuresSQL.
+func (s *snapshot) scan(rows pgx.Rows) error {
+	var row series
+	var value *float64
+	_, err := pgx.ForEachRow(rows, []any{&row.metric, &row.labels[0], &row.labels[1], &value}, func() error {
+		if value != nil {
+			s.values[row] = max(*value, 0) // differences between clocks may be negative
+		}
+		return nil
+	})
+	return err
+}
 
 // figuresSettings make the planner use the indexes for this statement even without
 // statistics, and end the statement when the caller no longer waits.
@@ -90,22 +112,28 @@ select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan'
        set_config('statement_timeout', $1, true)`
 
 // figuresSQL counts with the partial indexes, which contain no finished tasks. Each row
-// is a figure: its kind, its stage or worker, and its value.
+// is a value of a metric: its name, its labels in the order of databaseMetrics, and the
+// value, which is null if there is nothing to measure.
+//
+// The database does not store since when a task is ready, so the time is computed from
+// the submission, the scheduled time, the last retry by an operator, and the history of
+// the stage and of those before it. Of more than 200 tasks of one priority the query
+// reads the 200 that are claimed next; of more than 50 priorities, the lowest 50.
 const figuresSQL = `
 /* figures */
 {{- range .Stages}}
-select 'ready' as what, '{{.Name}}' as name,
+select 'tasks' as metric, '{{.Name}}' as label1, 'ready' as label2,
        case when few.n < {{$.With}} then few.n
             else greatest(few.n, (select reltuples from pg_class
-                                   where oid = to_regclass('{{$.Tasks}}_{{.Name}}_ready'))) end as n, '' as state
+                                   where oid = to_regclass('{{$.Tasks}}_{{.Name}}_ready'))) end as value
   from (select count(*)::float8 as n from (select from {{$.Tasks}} where {{.Ready ""}} limit {{$.With}}) as few) as few
 {{- if not .Needs}}
 union all
-select 'scheduled', '{{.Name}}',
-       (select count(*) from (select from {{$.Tasks}} where {{$.IsScheduled ""}} limit {{$.With}}) as few), ''
+select 'tasks', '{{.Name}}', 'scheduled',
+       (select count(*) from (select from {{$.Tasks}} where {{$.IsScheduled ""}} limit {{$.With}}) as few)
 {{- end}}
 union all
-select 'oldest', '{{.Name}}', extract(epoch from now() - (
+select 'oldest_ready_seconds', '{{.Name}}', '', extract(epoch from now() - (
   with recursive levels (priority) as (
     (select priority from {{$.Tasks}} where {{.Ready ""}} order by priority, id desc limit 1)
     union all
@@ -122,16 +150,16 @@ select 'oldest', '{{.Name}}', extract(epoch from now() - (
    cross join lateral (select greatest(t.created_at, t.ready_at, max(greatest(a.finished_at, a.retry_at))) as at
                          from {{$.Attempts}} a
                         where a.task_id = t.id
-                          and a.stage in ('{{.Name}}'{{range .Needs}}, '{{.}}'{{end}})) as since)), ''
+                          and a.stage in ('{{.Name}}'{{range .Needs}}, '{{.}}'{{end}})) as since))
 union all
 {{end -}}
-select 'inprogress', k.name, count(*) filter (where k.status = 'inprogress'), ''
+select 'tasks', k.name, 'inprogress', count(*) filter (where k.status = 'inprogress')
   from (select * from {{.Tasks}} where {{.Any "" "inprogress"}} limit {{.With}}) as t
  cross join lateral (values {{range $i, $s := .Stages}}{{if $i}}, {{end}}
        ('{{.Name}}', t.{{.Name}}_status){{end}}) as k (name, status)
  group by k.name
 union all
-select 'waiting', k.name, count(k.run_at), ''
+select 'tasks', k.name, 'waiting', count(k.run_at)
   from (
   {{- range $i, $retrying := .Retrying ""}}{{if $i}} union all
         {{end}}(select * from {{$.Tasks}} where {{$retrying}} limit {{$.With}}){{end}}) as t
@@ -139,42 +167,47 @@ select 'waiting', k.name, count(k.run_at), ''
        ('{{.Name}}', t.{{.Name}}_run_at){{end}}) as k (name, run_at)
  group by k.name
 union all
-select 'dead', k.name, count(*) filter (where k.status = 'dead'), ''
+select k.metric, k.name, k.label2, count(*) filter (where k.status = 'dead')
   from (select * from {{.Tasks}} where ({{.Any "" "dead"}}) and overridden_by is null limit {{.With}}) as t
- cross join lateral (values {{range .Stages}}('{{.Name}}', t.{{.Name}}_status), {{end}}
-       ('', 'dead'::cuelight_status)) as k (name, status)
- group by k.name
+ cross join lateral (values {{range .Stages}}('tasks', '{{.Name}}', 'dead', t.{{.Name}}_status), {{end}}
+       ('dead_tasks', '', '', 'dead'::cuelight_status)) as k (metric, name, label2, status)
+ group by k.metric, k.name, k.label2
 union all
-select 'paused', stage, 1, '' from cuelight_pauses where pipeline = '{{.Name}}' and host = ''
+select 'stage_paused', s.name, '', 1
+  from cuelight_pauses as p
+  join (values {{range $i, $s := .Stages}}{{if $i}}, {{end}}('{{.Name}}'){{end}}) as s (name) on p.stage in ('', s.name)
+ where p.pipeline = '{{.Name}}' and p.host = ''
 union all
-select 'worker', worker, age, state
+select k.metric, k.label, '', sum(k.value)
   from (select distinct on (worker) worker, age, state
           from (select host || ':' || pid as worker, extract(epoch from now() - heartbeat_at) as age,
-                       case when now() - heartbeat_at > lease then '` + workerSilent + `'
-                            when drain_at is not null then '` + workerDraining + `'
-                            else '` + workerAlive + `' end as state
+                       case when now() - heartbeat_at > lease then 'silent'
+                            when drain_at is not null then 'draining'
+                            else 'alive' end as state
                   from workers where pipeline = '{{.Name}}' and stopped_at is null and lost_at is null) as w
          order by worker, age desc) as each
+ cross join lateral (values ('worker_heartbeat_age_seconds', worker, age), ('workers', state, 1)) as k (metric, label, value)
+ group by k.metric, k.label
 union all
-select k.what, '', k.n, ''
+select k.metric, '', '', k.value
   from (select min(cursor) >> 16 as seen from cuelight_webhooks
          where pipeline = '{{.Name}}' and disabled_at is null) as c
  cross join lateral (values
        ('outbox_pending',
         (select count(*) from (select from {{.Outbox}} where id > c.seen limit {{.With}}) as few)::float8),
-       ('outbox_oldest',
-        (select extract(epoch from now() - at) from {{.Outbox}} where id > c.seen order by id limit 1))) as k (what, n)
+       ('outbox_oldest_seconds',
+        (select extract(epoch from now() - at) from {{.Outbox}} where id > c.seen order by id limit 1))) as k (metric, value)
 union all
-select 'outbox_age', '', (select extract(epoch from now() - at) from {{.Outbox}} order by id limit 1), ''
+select 'outbox_age_seconds', '', '', (select extract(epoch from now() - at) from {{.Outbox}} order by id limit 1)
 union all
-select 'outbox_held', '',
-       case when c.place is null then -1
-            else coalesce((select extract(epoch from clock_timestamp() - at) from {{.Outbox}}
-                            where id > c.place order by id limit 1), 0) end, ''
+select 'outbox_held_seconds', '', '',
+       case when c.watermark is not null
+            then coalesce((select extract(epoch from clock_timestamp() - at) from {{.Outbox}}
+                            where id > c.watermark order by id limit 1), 0) end
   from (select case when current_setting('transaction_isolation') like 'read %' and not pg_is_in_recovery()
-                    then cuelight_event_watermark('{{.Outbox}}_id') end as place offset 0) as c
+                    then cuelight_event_watermark('{{.Outbox}}_id') end as watermark offset 0) as c
 union all
-select k.what, '', k.n, ''
+select k.metric, k.label, '', k.value
   from (select count(*) filter (where w.disabled_at is null)::float8 as on,
                count(*) filter (where w.disabled_at is not null)::float8 as off,
                sum(p.pending)::float8 as pending, max(p.oldest) as oldest, sum(d.dead)::float8 as dead
@@ -190,83 +223,5 @@ select k.what, '', k.n, ''
                         where webhook_id = w.id and status = 'dead'
                         order by id limit {{.With}}) as few) as d on w.disabled_at is null
          where w.pipeline = '{{.Name}}') as w
- cross join lateral (values ('webhooks_on', w.on), ('webhooks_off', w.off), ('webhook_pending', w.pending),
-                            ('webhook_oldest', w.oldest), ('webhook_dead', w.dead)) as k (what, n)`
-
-// scan reads the rows of the statement.
-func (f *Figures) scan(rows pgx.Rows) error {
-	byName := make(map[string]*StageFigures)
-	for i := range f.Stages {
-		byName[f.Stages[i].Name] = &f.Stages[i]
-	}
-	var what, name, state string
-	var value *float64
-	_, err := pgx.ForEachRow(rows, []any{&what, &name, &value, &state}, func() error {
-		if value == nil {
-			return nil // there is no oldest one
-		}
-		switch {
-		case what == "worker":
-			f.Workers = append(f.Workers, WorkerFigures{Worker: name, State: state, Age: seconds(*value)})
-		case what == "paused" && name == "":
-			for i := range f.Stages {
-				f.Stages[i].Paused = true
-			}
-		case byName[name] != nil:
-			byName[name].set(what, *value)
-		default:
-			f.set(what, *value)
-		}
-		return nil
-	})
-	return err
-}
-
-func (s *StageFigures) set(what string, value float64) {
-	switch what {
-	case "ready":
-		s.Ready = int(value)
-	case "scheduled":
-		s.Scheduled = int(value)
-	case "waiting":
-		s.Waiting = int(value)
-	case "inprogress":
-		s.InProgress = int(value)
-	case "dead":
-		s.Dead = int(value)
-	case "oldest":
-		s.OldestReady = seconds(value)
-	case "paused":
-		s.Paused = true
-	}
-}
-
-func (f *Figures) set(what string, value float64) {
-	switch what {
-	case "dead":
-		f.DeadTasks = int(value)
-	case "outbox_pending":
-		f.OutboxPending = int(value)
-	case "outbox_oldest":
-		f.OutboxOldest = seconds(value)
-	case "outbox_age":
-		f.OutboxAge = seconds(value)
-	case "outbox_held":
-		if f.OutboxHeld = seconds(value); value < 0 {
-			f.OutboxHeld = -1
-		}
-	case "webhooks_on":
-		f.WebhooksOn = int(value)
-	case "webhooks_off":
-		f.WebhooksOff = int(value)
-	case "webhook_pending":
-		f.WebhookPending = int(value)
-	case "webhook_oldest":
-		f.WebhookOldest = seconds(value)
-	case "webhook_dead":
-		f.WebhookDead = int(value)
-	}
-}
-
-// seconds is a duration; differences between clocks do not make it negative.
-func seconds(s float64) time.Duration { return max(time.Duration(s*float64(time.Second)), 0) }
+ cross join lateral (values ('webhooks', 'on', w.on), ('webhooks', 'off', w.off), ('webhook_pending', '', w.pending),
+                            ('webhook_oldest_seconds', '', w.oldest), ('webhook_dead', '', w.dead)) as k (metric, label, value)`

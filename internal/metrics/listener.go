@@ -10,21 +10,17 @@ import (
 type listener struct {
 	connected  prometheus.Gauge
 	reconnects prometheus.Counter
-	state      *listenerState
+
+	mu                        sync.Mutex
+	isConnected, wasConnected bool
 }
 
-type listenerState struct {
-	sync.Mutex
-	on, before bool
-}
-
-func (m *Metrics) newListener() listener {
-	return listener{
+func (m *Metrics) newListener() *listener {
+	return &listener{
 		connected: m.gauge("listener_connected",
 			"1 while this process receives notifications, 0 while only the sweep finds work.").WithLabelValues(),
 		reconnects: m.counter("listener_reconnects_total",
 			"Reconnections of the listener.").WithLabelValues(),
-		state: &listenerState{},
 	}
 }
 
@@ -32,12 +28,12 @@ func (m *Metrics) newListener() listener {
 // notify.Options.OnChange.
 func (m *Metrics) Listening(connected bool, _ error) {
 	l := m.listener
-	l.state.Lock()
-	defer l.state.Unlock()
-	if connected && l.state.before && !l.state.on {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if connected && l.wasConnected && !l.isConnected {
 		l.reconnects.Inc()
 	}
-	l.state.on, l.state.before = connected, l.state.before || connected
+	l.isConnected, l.wasConnected = connected, l.wasConnected || connected
 	if connected {
 		l.connected.Set(1)
 	} else {

@@ -57,7 +57,7 @@ type Metrics struct {
 	speed      prometheus.Observer
 	expired    prometheus.Counter
 	lost       prometheus.Counter
-	listener   listener
+	listener   *listener
 	deliveries deliveries
 	requests   requests
 }

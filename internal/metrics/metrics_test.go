@@ -32,8 +32,8 @@ func task(n uint64) store.ID {
 	return id
 }
 
-// process is Metrics of a process with two slots for each stage.
-func process() *Metrics {
+// newMetrics returns the Metrics of a process with two slots for each stage.
+func newMetrics() *Metrics {
 	slots := make(map[string]int)
 	for _, s := range store.Video().Stages() {
 		slots[s] = 2
@@ -41,7 +41,7 @@ func process() *Metrics {
 	return New(Options{Graph: store.Video(), Slots: slots, Version: "1.2.3"})
 }
 
-// gathered finds one series, by its labels, of what a scrape would get.
+// gathered returns the series with these labels from a scrape, or nil.
 func gathered(t testing.TB, g prometheus.Gatherer, name string, labels ...string) *dto.Metric {
 	t.Helper()
 	families, err := g.Gather()
@@ -74,12 +74,12 @@ func label(m *dto.Metric, name string) string {
 	return ""
 }
 
-// want checks the value of a counter or gauge, or how much a histogram has seen.
+// want checks the value of a counter or gauge, or the number of observations of a histogram.
 func want(t testing.TB, m *Metrics, value float64, name string, labels ...string) {
 	t.Helper()
 	s := gathered(t, m.registry, "cuelight_"+name, labels...)
 	if s == nil {
-		t.Errorf("there is no %s %q", name, labels)
+		t.Errorf("%s %q is missing", name, labels)
 		return
 	}
 	got := s.GetCounter().GetValue() + s.GetGauge().GetValue() + float64(s.GetHistogram().GetSampleCount())
@@ -90,7 +90,7 @@ func want(t testing.TB, m *Metrics, value float64, name string, labels ...string
 
 func TestObserve_CountsClaimsByOutcome(t *testing.T) {
 	t.Parallel()
-	m := process()
+	m := newMetrics()
 	kinds := slices.Sorted(maps.Keys(outcomes))
 	for i, k := range kinds {
 		for n := range i + 1 {
@@ -108,13 +108,13 @@ func TestObserve_CountsClaimsByOutcome(t *testing.T) {
 	sum := gathered(t, m.registry, "cuelight_stage_duration_seconds", "stage", "transcode", "outcome",
 		"completed").GetHistogram().GetSampleSum()
 	if want := 60 * float64(slices.Index(kinds, stages.StageCompleted)+1); sum != want {
-		t.Errorf("one minute is %v s", sum)
+		t.Errorf("the sum is %v s, want %v", sum, want)
 	}
 }
 
 func TestObserve_ClaimThatDidNotStartHasNoDurationAndNoSlot(t *testing.T) {
 	t.Parallel()
-	m := process()
+	m := newMetrics()
 	m.Observe(stages.Event{Kind: stages.ClaimReleased, Stage: "ingest", Task: task(1), Attempt: 1})
 	want(t, m, 1, "stage_attempts_total", "stage", "ingest", "outcome", "released")
 	want(t, m, 0, "stage_duration_seconds", "stage", "ingest", "outcome", "released")
@@ -124,7 +124,7 @@ func TestObserve_ClaimThatDidNotStartHasNoDurationAndNoSlot(t *testing.T) {
 
 func TestObserve_SlotIsBusyFromStartToEnd(t *testing.T) {
 	t.Parallel()
-	m := process()
+	m := newMetrics()
 	slots := func(busy, free float64) {
 		t.Helper()
 		want(t, m, busy, "worker_slots", "stage", "assemble", "state", "busy")
@@ -139,7 +139,7 @@ func TestObserve_SlotIsBusyFromStartToEnd(t *testing.T) {
 		Kind: stages.StageCompleted, Stage: "assemble", Task: task(1), Attempt: 1, Duration: time.Second,
 	})
 	slots(1, 1)
-	// The news that an attempt was lost may come when the next one has begun.
+	// The event of a lost attempt may arrive after the start of the next one.
 	m.Observe(stages.Event{Kind: stages.StageStarted, Stage: "assemble", Task: task(2), Attempt: 2})
 	m.Observe(stages.Event{Kind: stages.ClaimRevoked, Stage: "assemble", Task: task(2), Attempt: 1, Duration: time.Second})
 	slots(1, 1)
@@ -149,7 +149,7 @@ func TestObserve_SlotIsBusyFromStartToEnd(t *testing.T) {
 
 func TestObserve_TakesSpeedFromProgress(t *testing.T) {
 	t.Parallel()
-	m := process()
+	m := newMetrics()
 	for _, speed := range []float64{0, 3.5, 0, 4.5} {
 		m.Observe(stages.Event{
 			Kind: stages.StageProgress, Stage: "transcode", Task: task(1), Progress: stages.Progress{Speed: speed},
@@ -163,7 +163,7 @@ func TestObserve_TakesSpeedFromProgress(t *testing.T) {
 
 func TestObserve_CountsSweepClaimsAndExpiredAttempts(t *testing.T) {
 	t.Parallel()
-	m := process()
+	m := newMetrics()
 	m.Observe(stages.Event{Kind: stages.WakeMissed, Stage: "publish", Count: 3})
 	m.Observe(stages.Event{Kind: stages.WakeMissed, Stage: "publish", Count: 2})
 	m.Observe(stages.Event{Kind: stages.AttemptsExpired, Count: 4})
@@ -176,8 +176,8 @@ func TestObserve_CountsSweepClaimsAndExpiredAttempts(t *testing.T) {
 
 func TestObserve_MeasuresQueueWaitAndWakeLatency(t *testing.T) {
 	t.Parallel()
-	m := process()
-	m.Observe(stages.Event{Kind: stages.StageStarted, Stage: "metadata", Task: task(1)}) // claimed with what it needs
+	m := newMetrics()
+	m.Observe(stages.Event{Kind: stages.StageStarted, Stage: "metadata", Task: task(1)}) // claimed with the completion of ingest
 	m.Observe(stages.Event{Kind: stages.StageStarted, Stage: "metadata", Task: task(2), Waited: 2 * time.Second})
 	m.Observe(stages.Event{
 		Kind: stages.StageStarted, Stage: "metadata", Task: task(3), Waited: 3 * time.Millisecond, Woken: true,
@@ -185,32 +185,32 @@ func TestObserve_MeasuresQueueWaitAndWakeLatency(t *testing.T) {
 	want(t, m, 3, "stage_queue_wait_seconds", "stage", "metadata")
 	want(t, m, 1, "wake_latency_seconds")
 	if sum := gathered(t, m.registry, "cuelight_wake_latency_seconds").GetHistogram().GetSampleSum(); sum != 0.003 {
-		t.Errorf("three milliseconds are %v s", sum)
+		t.Errorf("the sum is %v s, want 0.003", sum)
 	}
 }
 
 func TestListening_CountsReconnectionsOnly(t *testing.T) {
 	t.Parallel()
-	m := process()
+	m := newMetrics()
 	want(t, m, 0, "listener_connected")
 	for _, step := range []struct {
-		connected bool
-		now, back float64
+		connected         bool
+		state, reconnects float64
 	}{{false, 0, 0}, {true, 1, 0}, {true, 1, 0}, {false, 0, 0}, {true, 1, 1}, {false, 0, 1}, {true, 1, 2}} {
-		m.Listening(step.connected, errors.New("why"))
-		want(t, m, step.now, "listener_connected")
-		want(t, m, step.back, "listener_reconnects_total")
+		m.Listening(step.connected, errors.New("connection lost"))
+		want(t, m, step.state, "listener_connected")
+		want(t, m, step.reconnects, "listener_reconnects_total")
 	}
 }
 
 func TestWebhookDelivery_CountsByTypeAndOutcomeWithBoundedLabels(t *testing.T) {
 	t.Parallel()
-	m := process()
+	m := newMetrics()
 	m.WebhookDelivery("completed", "delivered")
 	m.WebhookDelivery("completed", "delivered")
 	m.WebhookDelivery("dead", "failed")
-	m.WebhookDelivery("a type of tomorrow", "dead")
-	m.WebhookDelivery("completed", "an outcome of tomorrow")
+	m.WebhookDelivery("unknown type", "dead")
+	m.WebhookDelivery("completed", "unknown outcome")
 	want(t, m, 2, "webhook_deliveries_total", "type", "completed", "outcome", "delivered")
 	want(t, m, 1, "webhook_deliveries_total", "type", "dead", "outcome", "failed")
 	want(t, m, 1, "webhook_deliveries_total", "type", "other", "outcome", "dead")
@@ -219,34 +219,34 @@ func TestWebhookDelivery_CountsByTypeAndOutcomeWithBoundedLabels(t *testing.T) {
 
 func TestObserve_IgnoresUnknownStages(t *testing.T) {
 	t.Parallel()
-	m := process()
-	before := series(t, m)
+	m := newMetrics()
+	before := countSeries(t, m)
 	for _, k := range append(slices.Collect(maps.Keys(outcomes)), stages.StageStarted, stages.WakeMissed,
 		stages.StageProgress) {
 		m.Observe(stages.Event{Kind: k, Stage: "elsewhere", Task: task(1), Duration: time.Second})
 	}
-	if after := series(t, m); after != before {
-		t.Errorf("there were %d series, and are %d", before, after)
+	if after := countSeries(t, m); after != before {
+		t.Errorf("%d series before, %d after", before, after)
 	}
 }
 
-// Nothing that happens may make a series: there are millions of tasks.
+// There are millions of tasks, so events must not create series.
 func TestObserve_CreatesNoSeries(t *testing.T) {
 	t.Parallel()
-	m := process()
-	before := series(t, m)
+	m := newMetrics()
+	before := countSeries(t, m)
 	for n := range uint64(1000) {
 		m.Observe(stages.Event{Kind: stages.StageStarted, Stage: "ingest", Task: task(n), Worker: task(n)})
 		m.Observe(stages.Event{
-			Kind: stages.AttemptFailed, Stage: "ingest", Task: task(n), Worker: task(n), Duration: time.Second, Err: errAway,
+			Kind: stages.AttemptFailed, Stage: "ingest", Task: task(n), Worker: task(n), Duration: time.Second, Err: errDown,
 		})
 	}
-	if after := series(t, m); after != before {
-		t.Errorf("there were %d series, and are %d", before, after)
+	if after := countSeries(t, m); after != before {
+		t.Errorf("%d series before, %d after", before, after)
 	}
 }
 
-func series(t *testing.T, m *Metrics) int {
+func countSeries(t *testing.T, m *Metrics) int {
 	t.Helper()
 	n, err := testutil.GatherAndCount(m.registry)
 	if err != nil {
@@ -257,7 +257,7 @@ func series(t *testing.T, m *Metrics) int {
 
 func TestObserve_IsSafeForConcurrentUse(t *testing.T) {
 	t.Parallel()
-	m := process()
+	m := newMetrics()
 	var all sync.WaitGroup
 	for g := range uint64(8) {
 		all.Go(func() {
@@ -272,15 +272,15 @@ func TestObserve_IsSafeForConcurrentUse(t *testing.T) {
 		})
 	}
 	for range 5 {
-		series(t, m)
+		countSeries(t, m)
 	}
 	all.Wait()
 	want(t, m, 4000, "stage_attempts_total", "stage", "ingest", "outcome", "completed")
 	want(t, m, 0, "worker_slots", "stage", "ingest", "state", "busy")
 }
 
-// whole is Metrics with all there is to tell.
-func whole(t testing.TB) (*Metrics, *pgxpool.Pool) {
+// newFullMetrics returns Metrics that export every metric.
+func newFullMetrics(t testing.TB) (*Metrics, *pgxpool.Pool) {
 	t.Helper()
 	g := store.Video()
 	pool := newPool(t, g)
@@ -290,7 +290,7 @@ func whole(t testing.TB) (*Metrics, *pgxpool.Pool) {
 		Database: NewDatabase(pool, g, DatabaseOptions{}), KeepEvents: time.Hour,
 	})
 	m.HTTPStreams(func() int { return 3 })
-	for _, status := range []int{200, 301, 404, 500} { // those that are answered with begin with the first
+	for _, status := range []int{200, 301, 404, 500} { // a series exists from its first request
 		m.HTTPRequest("GET /api/v1/tasks", status, time.Millisecond, false)
 	}
 	return m, pool
@@ -298,7 +298,7 @@ func whole(t testing.TB) (*Metrics, *pgxpool.Pool) {
 
 func TestHTTPRequest_CountsByRoute(t *testing.T) {
 	t.Parallel()
-	m := process()
+	m := newMetrics()
 	m.HTTPStreams(func() int { return 7 })
 	const list, stream = "GET /api/v1/tasks", "GET /api/v1/events/stream"
 	m.HTTPRequest(list, 200, time.Second, false)
@@ -318,7 +318,7 @@ func TestHTTPRequest_CountsByRoute(t *testing.T) {
 
 func TestMetrics_FollowNamingConventions(t *testing.T) {
 	t.Parallel()
-	m, _ := whole(t)
+	m, _ := newFullMetrics(t)
 	families, err := m.registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -332,14 +332,14 @@ func TestMetrics_FollowNamingConventions(t *testing.T) {
 	}
 	for _, f := range families {
 		if f.GetHelp() == "" {
-			t.Errorf("%s is not described", f.GetName())
+			t.Errorf("%s has no help text", f.GetName())
 		}
 	}
 }
 
 func TestHandler_ExportsProcessAndDatabase(t *testing.T) {
 	t.Parallel()
-	m, pool := whole(t)
+	m, pool := newFullMetrics(t)
 	exec(t, pool, `insert into tasks (source) values ('a')`)
 	w := httptest.NewRecorder()
 	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
@@ -355,18 +355,18 @@ func TestHandler_ExportsProcessAndDatabase(t *testing.T) {
 		`cuelight_pool_connections_max `, `cuelight_disk_free_bytes{dir="`, `go_goroutines `, `process_start_time_seconds `,
 	} {
 		if !strings.Contains(string(body), line) {
-			t.Errorf("there is no %s", line)
+			t.Errorf("%s is missing", line)
 		}
 	}
 }
 
 func TestHandler_WorksWithoutADatabase(t *testing.T) {
 	t.Parallel()
-	db := &fakeDB{answer: func(context.Context) error { return errAway }}
+	db := &fakeDB{answer: func(context.Context) error { return errDown }}
 	m := New(Options{Graph: store.Video(), Database: NewDatabase(db, store.Video(), DatabaseOptions{})})
 	want(t, m, 0, "database_up")
 	if s := gathered(t, m.registry, "cuelight_tasks"); s != nil {
-		t.Errorf("it tells of tasks it knows nothing of: %s", s)
+		t.Errorf("without an answer, the tasks are exported: %s", s)
 	}
 }
 
@@ -376,7 +376,7 @@ func TestHandler_ExportsOldFiguresWithTheirAge(t *testing.T) {
 	d := NewDatabase(db, store.Video(), DatabaseOptions{MaxAge: time.Nanosecond})
 	m := New(Options{Graph: store.Video(), Database: d})
 	want(t, m, 1, "database_up")
-	db.answer = func(context.Context) error { return errAway }
+	db.answer = func(context.Context) error { return errDown }
 	want(t, m, 0, "database_up")
 	want(t, m, 0, "tasks", "stage", "ingest", "status", "ready")
 	if age := gathered(t, m.registry, "cuelight_database_snapshot_age_seconds").GetGauge().GetValue(); age <= 0 {
@@ -391,41 +391,41 @@ func TestHandler_ExportsDiskSpace(t *testing.T) {
 	free := gathered(t, m.registry, "cuelight_disk_free_bytes", "dir", dir)
 	size := gathered(t, m.registry, "cuelight_disk_size_bytes", "dir", dir)
 	if free == nil || size == nil {
-		t.Fatal("it is not told")
+		t.Fatal("no disk space is exported")
 	}
 	if f, s := free.GetGauge().GetValue(), size.GetGauge().GetValue(); f <= 0 || s < f {
-		t.Errorf("%v of %v are free", f, s)
+		t.Errorf("%v of %v bytes are free", f, s)
 	}
 	if gathered(t, m.registry, "cuelight_disk_free_bytes", "dir", filepath.Join(dir, "missing")) != nil {
-		t.Error("a directory that is missing has room")
+		t.Error("a missing directory has disk space")
 	}
 }
 
 func TestHandler_SkipsADiskThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
-	c := newDiskCollector([]string{"stuck", "well"})
-	answer, asked := make(chan struct{}), make(chan struct{}, 10)
-	c.dirs[0].statfs = func(string, *syscall.Statfs_t) error { asked <- struct{}{}; <-answer; return nil }
+	c := newDiskCollector([]string{"hanging", "working"})
+	answer, readings := make(chan struct{}), make(chan struct{}, 10)
+	c.dirs[0].statfs = func(string, *syscall.Statfs_t) error { readings <- struct{}{}; <-answer; return nil }
 	c.dirs[1].statfs = func(string, *syscall.Statfs_t) error { return nil }
 	r := prometheus.NewRegistry()
 	r.MustRegister(c)
 	for range 3 {
-		if gathered(t, r, "cuelight_disk_free_bytes", "dir", "stuck") != nil {
-			t.Error("a disk that does not answer has room")
+		if gathered(t, r, "cuelight_disk_free_bytes", "dir", "hanging") != nil {
+			t.Error("the hanging disk is exported")
 		}
-		if gathered(t, r, "cuelight_disk_free_bytes", "dir", "well") == nil {
-			t.Error("the other disk is not told")
+		if gathered(t, r, "cuelight_disk_free_bytes", "dir", "working") == nil {
+			t.Error("the working disk is not exported")
 		}
 	}
-	if len(asked) != 1 {
-		t.Errorf("it was asked %d times, want 1", len(asked))
+	if len(readings) != 1 {
+		t.Errorf("%d readings, want 1", len(readings))
 	}
 	close(answer)
 	<-c.dirs[0].read().done
 }
 
 func BenchmarkObserve(b *testing.B) {
-	m := process()
+	m := newMetrics()
 	id := task(1)
 	for _, e := range []stages.Event{
 		{Kind: stages.StageProgress, Stage: "transcode", Task: id, Progress: stages.Progress{Speed: 3}},
@@ -446,7 +446,7 @@ func BenchmarkObserve(b *testing.B) {
 			m.Observe(end)
 		}
 	})
-	b.Run("start and end by several", func(b *testing.B) {
+	b.Run("start and end, concurrently", func(b *testing.B) {
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
 				m.Observe(start)

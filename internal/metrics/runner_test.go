@@ -11,8 +11,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// What a Runner tells adds up: each task ends once in each stage, whatever failed
-// on the way, and no slot stays taken.
+// Each task ends once in each stage, even after failed attempts, and no slot stays busy.
 func TestObserve_EventsOfARunnerAddUp(t *testing.T) {
 	t.Parallel()
 	done := make(chan struct{}, 100)
@@ -22,7 +21,7 @@ func TestObserve_EventsOfARunnerAddUp(t *testing.T) {
 			Work: func(_ context.Context, j *stages.Job) (any, error) {
 				j.Progress(stages.Progress{Percent: 50, Speed: 2})
 				if j.Attempt == 1 {
-					return nil, errors.New("no luck")
+					return nil, errors.New("first attempt")
 				}
 				return nil, nil
 			},

@@ -21,8 +21,8 @@ func passes(context.Context) error { return nil }
 
 func fails(context.Context) error { return errors.New("db.internal does not answer") }
 
-// ask makes a request, and reads the answer.
-func ask(t *testing.T, h *health.Health, method string) (*http.Response, health.Report) {
+// request makes a request and reads the report.
+func request(t *testing.T, h *health.Health, method string) (*http.Response, health.Report) {
 	t.Helper()
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest(method, "/readyz", nil))
@@ -38,7 +38,7 @@ func ask(t *testing.T, h *health.Health, method string) (*http.Response, health.
 func TestReport_PassesIfAllChecksPass(t *testing.T) {
 	t.Parallel()
 	h := health.New(health.Options{Checks: []health.Check{{Name: "a", Run: passes}, {Name: "b", Run: passes}}})
-	resp, r := ask(t, h, http.MethodGet)
+	resp, r := request(t, h, http.MethodGet)
 	if resp.StatusCode != http.StatusOK || r.Status != health.Pass || len(r.Checks) != 2 || r.Checks[0].Name != "a" ||
 		r.Checks[1].Name != "b" {
 		t.Errorf("status %d, %+v", resp.StatusCode, r)
@@ -51,7 +51,7 @@ func TestReport_PassesIfAllChecksPass(t *testing.T) {
 func TestReport_FailsWithTheReasonOfAFailedCheck(t *testing.T) {
 	t.Parallel()
 	h := health.New(health.Options{Checks: []health.Check{{Name: "a", Run: passes}, {Name: "database", Run: fails}}})
-	resp, r := ask(t, h, http.MethodGet)
+	resp, r := request(t, h, http.MethodGet)
 	if resp.StatusCode != http.StatusServiceUnavailable || r.Status != health.Fail {
 		t.Errorf("status %d, %s", resp.StatusCode, r.Status)
 	}
@@ -63,7 +63,7 @@ func TestReport_FailsWithTheReasonOfAFailedCheck(t *testing.T) {
 
 func TestReport_PassesWithoutChecks(t *testing.T) {
 	t.Parallel()
-	resp, r := ask(t, health.New(health.Options{}), http.MethodGet)
+	resp, r := request(t, health.New(health.Options{}), http.MethodGet)
 	if resp.StatusCode != http.StatusOK || r.Checks == nil {
 		t.Errorf("status %d, checks %v", resp.StatusCode, r.Checks)
 	}
@@ -71,29 +71,29 @@ func TestReport_PassesWithoutChecks(t *testing.T) {
 
 func TestServeHTTP_ShowsReasonsOnlyWithDetail(t *testing.T) {
 	t.Parallel()
-	var may bool
+	var detail bool
 	h := health.New(health.Options{
 		Checks: []health.Check{{Name: "database", Run: fails}},
-		Detail: func(*http.Request) bool { return may },
+		Detail: func(*http.Request) bool { return detail },
 	})
-	if _, r := ask(t, h, http.MethodGet); r.Checks[0].Error != "" || r.Checks[0].Status != health.Fail {
-		t.Errorf("a stranger is told %+v", r.Checks)
+	if _, r := request(t, h, http.MethodGet); r.Checks[0].Error != "" || r.Checks[0].Status != health.Fail {
+		t.Errorf("without detail: %+v", r.Checks)
 	}
-	may = true
-	if _, r := ask(t, h, http.MethodGet); r.Checks[0].Error == "" {
-		t.Error("the operator is not told why")
+	detail = true
+	if _, r := request(t, h, http.MethodGet); r.Checks[0].Error == "" {
+		t.Error("with detail, the reason is missing")
 	}
 }
 
 func TestServeHTTP_AllowsGETAndHEADOnly(t *testing.T) {
 	t.Parallel()
 	h := health.New(health.Options{Checks: []health.Check{{Name: "a", Run: passes}}})
-	if resp, _ := ask(t, h, http.MethodHead); resp.StatusCode != http.StatusOK {
-		t.Errorf("HEAD is answered with %d", resp.StatusCode)
+	if resp, _ := request(t, h, http.MethodHead); resp.StatusCode != http.StatusOK {
+		t.Errorf("HEAD: status %d", resp.StatusCode)
 	}
-	resp, _ := ask(t, h, http.MethodPost)
+	resp, _ := request(t, h, http.MethodPost)
 	if resp.StatusCode != http.StatusMethodNotAllowed || resp.Header.Get("Allow") == "" {
-		t.Errorf("POST is answered with %d", resp.StatusCode)
+		t.Errorf("POST: status %d", resp.StatusCode)
 	}
 }
 
@@ -111,7 +111,7 @@ func TestReport_RunsChecksConcurrentlyAndCachesForASecond(t *testing.T) {
 		}
 		h.Report(t.Context())
 		if took := time.Since(began); took != 500*time.Millisecond {
-			t.Errorf("it took %s, want no longer than one of them", took)
+			t.Errorf("it took %s, want the duration of one check", took)
 		}
 		time.Sleep(499 * time.Millisecond)
 		h.Report(t.Context())
@@ -121,7 +121,7 @@ func TestReport_RunsChecksConcurrentlyAndCachesForASecond(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		h.Report(t.Context())
 		if n := ran.Load(); n != 6 {
-			t.Errorf("checks ran %d times, want again after a second", n)
+			t.Errorf("after a second, checks ran %d times, want 6", n)
 		}
 	})
 }
@@ -147,14 +147,14 @@ func TestReport_TimesOutASlowCheckAlone(t *testing.T) {
 	})
 }
 
-// A disk on a network that went away answers to nobody, and no context helps.
+// A network disk may never answer, and ignores the context.
 func TestReport_DoesNotRepeatAHangingCheck(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var begun atomic.Int32
-		back := make(chan struct{})
+		var runs atomic.Int32
+		answer := make(chan struct{})
 		h := health.New(health.Options{
-			Checks: []health.Check{{Name: "disk", Run: func(context.Context) error { begun.Add(1); <-back; return nil }}},
+			Checks: []health.Check{{Name: "disk", Run: func(context.Context) error { runs.Add(1); <-answer; return nil }}},
 		})
 		for range 5 {
 			if r := h.Report(t.Context()); r.Status != health.Fail || r.Checks[0].Error == "" {
@@ -162,13 +162,13 @@ func TestReport_DoesNotRepeatAHangingCheck(t *testing.T) {
 			}
 			time.Sleep(2 * time.Second)
 		}
-		if n := begun.Load(); n != 1 {
-			t.Errorf("it was begun %d times", n)
+		if n := runs.Load(); n != 1 {
+			t.Errorf("it ran %d times, want 1", n)
 		}
-		close(back)
+		close(answer)
 		synctest.Wait()
 		if r := h.Report(t.Context()); r.Status != health.Pass {
-			t.Errorf("after it has come back, got %+v", r)
+			t.Errorf("after the disk answered: %+v", r)
 		}
 	})
 }
@@ -181,7 +181,7 @@ func TestReport_FailsACheckThatPanics(t *testing.T) {
 	}
 }
 
-// A probe that goes away must not be the reason why the next one fails.
+// A probe that disconnects must not fail the report of the next one.
 func TestReport_ChecksOutliveTheirCaller(t *testing.T) {
 	t.Parallel()
 	h := health.New(health.Options{
@@ -201,15 +201,15 @@ func TestChecks_OfAProcess(t *testing.T) {
 		check health.Check
 		want  string // in the error; empty for none
 	}{
-		"loops go round": {health.Loops(func() []string { return nil }), ""},
-		"loops are stuck": {
-			health.Loops(func() []string { return []string{"beat", "dispatcher"} }), "beat, dispatcher",
+		"loops that make progress": {health.Loops(func() []string { return nil }), ""},
+		"stuck loops": {
+			health.Loops(func() []string { return []string{"heartbeat", "dispatcher"} }), "heartbeat, dispatcher",
 		},
-		"news comes in":         {health.Listening(func() bool { return true }), ""},
-		"no news comes in":      {health.Listening(func() bool { return false }), "notifications"},
-		"there is room":         {health.Disk("disk", dir, 1), ""},
-		"there is too little":   {health.Disk("disk", dir, math.MaxInt64), dir},
-		"the directory is gone": {health.Disk("disk", filepath.Join(dir, "gone"), 1), "gone"},
+		"connected listener":    {health.Listening(func() bool { return true }), ""},
+		"disconnected listener": {health.Listening(func() bool { return false }), "notifications"},
+		"enough space":          {health.Disk("disk", dir, 1), ""},
+		"too little space":      {health.Disk("disk", dir, math.MaxInt64), dir},
+		"missing directory":     {health.Disk("disk", filepath.Join(dir, "missing"), 1), "missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -12,35 +12,35 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// book knows what a scrape of a process with everything has in it.
-type book struct {
+// catalogue has the metric families of a process that exports everything.
+type catalogue struct {
 	parser   parser.Parser
 	families map[string]*dto.MetricFamily
 }
 
-func newBook(t *testing.T) book {
+func newCatalogue(t *testing.T) catalogue {
 	t.Helper()
-	m, _ := whole(t)
+	m, _ := newFullMetrics(t)
 	families, err := m.registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := book{parser: parser.NewParser(parser.Options{}), families: make(map[string]*dto.MetricFamily)}
+	c := catalogue{parser: parser.NewParser(parser.Options{}), families: make(map[string]*dto.MetricFamily)}
 	for _, f := range families {
-		b.families[f.GetName()] = f
+		c.families[f.GetName()] = f
 	}
-	return b
+	return c
 }
 
-// family is the one that a series in an expression belongs to, and whether that
-// says how many there are within bounds.
-func (b book) family(series string) (f *dto.MetricFamily, bucket bool) {
-	if f := b.families[series]; f != nil && f.GetType() != dto.MetricType_HISTOGRAM {
+// family returns the family of a series in an expression, and whether the series is a
+// histogram's bucket.
+func (c catalogue) family(series string) (f *dto.MetricFamily, bucket bool) {
+	if f := c.families[series]; f != nil && f.GetType() != dto.MetricType_HISTOGRAM {
 		return f, false
 	}
 	for _, part := range []string{"_bucket", "_sum", "_count"} {
 		if base, ok := strings.CutSuffix(series, part); ok {
-			if f := b.families[base]; f != nil && f.GetType() == dto.MetricType_HISTOGRAM {
+			if f := c.families[base]; f != nil && f.GetType() == dto.MetricType_HISTOGRAM {
 				return f, part == "_bucket"
 			}
 		}
@@ -48,26 +48,25 @@ func (b book) family(series string) (f *dto.MetricFamily, bucket bool) {
 	return nil, false
 }
 
-func (b book) labels(family string) (names []string) {
-	for _, l := range b.families[family].GetMetric()[0].GetLabel() {
+func (c catalogue) labels(family string) (names []string) {
+	for _, l := range c.families[family].GetMetric()[0].GetLabel() {
 		names = append(names, l.GetName())
 	}
 	slices.Sort(names)
 	return names
 }
 
-func (b book) check(t *testing.T, where, expr string) {
+func (c catalogue) check(t *testing.T, where, expr string) {
 	t.Helper()
-	for _, p := range b.problems(expr) {
+	for _, p := range c.problems(expr) {
 		t.Errorf("%s: %s\n%s", where, p, expr)
 	}
 }
 
-// problems is what is wrong with an expression: its grammar, series that are not
-// told, labels they do not have, values these never have, and a rate of what is no
-// counter or the other way round.
-func (b book) problems(expr string) (all []string) {
-	tree, err := b.parser.ParseExpr(expr)
+// problems lists the errors of an expression: syntax, unknown series, labels and values,
+// a rate of a gauge, and a counter without a rate.
+func (c catalogue) problems(expr string) (all []string) {
+	tree, err := c.parser.ParseExpr(expr)
 	if err != nil {
 		return []string{err.Error()}
 	}
@@ -80,12 +79,12 @@ func (b book) problems(expr string) (all []string) {
 			return nil
 		}
 		used++
-		f, bucket := b.family(s.Name)
+		f, bucket := c.family(s.Name)
 		if f == nil {
 			all = append(all, fmt.Sprintf("there is no %s", s.Name))
 			return nil
 		}
-		has := append(b.labels(f.GetName()), added...)
+		has := append(c.labels(f.GetName()), added...)
 		if bucket {
 			has = append(has, "le")
 		}
@@ -100,12 +99,12 @@ func (b book) problems(expr string) (all []string) {
 		return nil
 	})
 	if used == 0 {
-		all = append(all, "it asks for nothing")
+		all = append(all, "it uses no series")
 	}
 	parser.Inspect(tree, func(node parser.Node, _ []parser.Node) error {
 		for _, l := range matched(node) {
 			if !slices.Contains(known, l) {
-				all = append(all, fmt.Sprintf("nothing in it has a label %s", l))
+				all = append(all, fmt.Sprintf("no series in it has a label %s", l))
 			}
 		}
 		return nil
@@ -113,7 +112,7 @@ func (b book) problems(expr string) (all []string) {
 	return all
 }
 
-// matched are the labels by which a node brings series together.
+// matched returns the labels by which a node groups or joins series.
 func matched(node parser.Node) []string {
 	switch n := node.(type) {
 	case *parser.AggregateExpr:
@@ -126,7 +125,7 @@ func matched(node parser.Node) []string {
 	return nil
 }
 
-// valueProblems: of the labels whose values are words, every alternative is one.
+// valueProblems lists the values of a matcher that no series has, for labels with fixed values.
 func valueProblems(f *dto.MetricFamily, m *labels.Matcher) (all []string) {
 	if m.Value == ".*" || !slices.Contains([]string{"stage", "outcome", "status", "state", "type"}, m.Name) {
 		return nil
@@ -139,7 +138,7 @@ func valueProblems(f *dto.MetricFamily, m *labels.Matcher) (all []string) {
 	return all
 }
 
-// callProblems looks at the function that is called with a range of a series.
+// callProblems checks the function that is called with a range of a series.
 func callProblems(f *dto.MetricFamily, path []parser.Node) []string {
 	counts := f.GetType() == dto.MetricType_COUNTER || f.GetType() == dto.MetricType_HISTOGRAM
 	for _, node := range slices.Backward(path) {
@@ -150,7 +149,7 @@ func callProblems(f *dto.MetricFamily, path []parser.Node) []string {
 		switch name := call.Func.Name; name {
 		case "rate", "increase":
 			if !counts {
-				return []string{fmt.Sprintf("%s of %s, which is no counter", name, f.GetName())}
+				return []string{fmt.Sprintf("%s of %s, which is not a counter", name, f.GetName())}
 			}
 			return nil
 		case "delta", "changes", "min_over_time":
@@ -161,14 +160,14 @@ func callProblems(f *dto.MetricFamily, path []parser.Node) []string {
 		}
 	}
 	if counts {
-		return []string{f.GetName() + " is a counter, and means nothing without a rate"}
+		return []string{f.GetName() + " is a counter, whose value means nothing without a rate"}
 	}
 	return nil
 }
 
 func TestCatalogue_FindsErrorsInExpressions(t *testing.T) {
 	t.Parallel()
-	b := newBook(t)
+	c := newCatalogue(t)
 	const goneAttempts = `rate(cuelight_stage_attempts_total{outcome=~"dead|gone"}[5m])`
 	for expr, want := range map[string]string{
 		`sum by (stage) (rate(cuelight_retries_total{stage=~".*"}[5m])) > 0`:                    "",
@@ -180,14 +179,14 @@ func TestCatalogue_FindsErrorsInExpressions(t *testing.T) {
 		`cuelight_tasks{state="ready"}`:                      "cuelight_tasks has no label state",
 		`cuelight_tasks{status="redy"}`:                      `no cuelight_tasks has status "redy"`,
 		goneAttempts:                                         `no cuelight_stage_attempts_total has outcome "gone"`,
-		`rate(cuelight_dead_tasks[5m])`:                      "which is no counter",
+		`rate(cuelight_dead_tasks[5m])`:                      "which is not a counter",
 		`delta(cuelight_retries_total[5m])`:                  "which is a counter",
 		`cuelight_retries_total > 0`:                         "means nothing without a rate",
-		`sum by (worker) (cuelight_tasks)`:                   "nothing in it has a label worker",
-		`cuelight_tasks and on (worker) cuelight_dead_tasks`: "nothing in it has a label worker",
-		`vector(1)`:                                          "it asks for nothing",
+		`sum by (worker) (cuelight_tasks)`:                   "no series in it has a label worker",
+		`cuelight_tasks and on (worker) cuelight_dead_tasks`: "no series in it has a label worker",
+		`vector(1)`:                                          "it uses no series",
 	} {
-		got := strings.Join(b.problems(expr), "\n")
+		got := strings.Join(c.problems(expr), "\n")
 		if (got == "") != (want == "") || !strings.Contains(got, want) {
 			t.Errorf("%s: found %q, want %q", expr, got, want)
 		}
