@@ -12,7 +12,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/console"
 	"github.com/cuelight/cuelight/internal/dbconn"
-	"github.com/cuelight/cuelight/internal/fetch"
+	"github.com/cuelight/cuelight/internal/diskspace"
 	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/internal/media/sandbox"
 	"github.com/cuelight/cuelight/internal/postgres"
@@ -171,7 +171,7 @@ func checkDirectory(kind, dir string) []finding {
 		return wrong(fmt.Sprintf("%s cannot be written to: %s", at, usererr.SystemMessage(err)),
 			fmt.Sprintf("fix it, or set another directory with --%s-dir", kind))
 	}
-	free, err := fetch.FreeSpace(at)
+	free, _, err := diskspace.Free(at)
 	switch {
 	case err != nil:
 		return ok("%s%s", dir, note)

@@ -12,6 +12,8 @@ import (
 	"net/url"
 	"sync/atomic"
 	"time"
+
+	"github.com/cuelight/cuelight/internal/diskspace"
 )
 
 var errTimeout = errors.New("the download takes too long")
@@ -245,9 +247,9 @@ func (d *downloader) slowError() error {
 		return fmt.Errorf("the server sent nothing for %v", d.options.IdleTimeout)
 	}
 	return fmt.Errorf("the server is too slow: %s in %v; the minimum is %s",
-		formatBytes(received), d.options.IdleTimeout, formatBytes(d.options.MinBytes))
+		diskspace.Format(received), d.options.IdleTimeout, diskspace.Format(d.options.MinBytes))
 }
 
 func (d *downloader) tooLargeError() error {
-	return permanent("the file is larger than the limit of %s", formatBytes(d.options.MaxBytes))
+	return permanent("the file is larger than the limit of %s", diskspace.Format(d.options.MaxBytes))
 }

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/diskspace"
 	"github.com/cuelight/cuelight/internal/ssrf"
 )
 
@@ -52,24 +54,14 @@ type messageError struct {
 func (e *messageError) Error() string { return e.text }
 func (e *messageError) Unwrap() error { return e.err }
 
-// noSpaceError is a full disk found before writing. Like the kernel's error it matches
-// ENOSPC.
-type noSpaceError struct {
-	dir                 string
-	need, reserve, free int64
-}
-
-func (e *noSpaceError) Error() string {
-	return fmt.Sprintf("not enough disk space for %q: %s needed, %s to be kept free, %s left",
-		e.dir, formatBytes(e.need), formatBytes(e.reserve), formatBytes(e.free))
-}
-func (e *noSpaceError) Unwrap() error { return syscall.ENOSPC }
-
-// IsTooLarge reports whether err says that this source does not fit on the disk while
-// smaller ones do.
-func IsTooLarge(err error) bool {
-	e, ok := errors.AsType[*noSpaceError](err)
-	return ok && e.free >= e.reserve
+// checkSpace returns an error if need bytes would not leave the reserve free: a
+// permanent one if they do not fit even on the empty disk.
+func checkSpace(dst string, need, reserve int64) error {
+	err := diskspace.Check(filepath.Dir(dst), need, reserve)
+	if full, ok := errors.AsType[*diskspace.FullError](err); ok && full.NeverFits() {
+		return permanent("%w", err)
+	}
+	return err
 }
 
 // sourceError explains a system error about a local source, without its path: the label
@@ -126,17 +118,4 @@ func connectError(err error) error {
 		return permanent("%w", err)
 	}
 	return err
-}
-
-func formatBytes(n int64) string {
-	const unit = 1024
-	if n < unit {
-		return fmt.Sprintf("%d B", n)
-	}
-	v, prefix := float64(n)/unit, 0
-	for v >= unit {
-		v /= unit
-		prefix++
-	}
-	return fmt.Sprintf("%.1f %ciB", v, "KMGTPE"[prefix])
 }

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/cuelight/cuelight/internal/flock"
 )
 
 // partialFile is the file of an unfinished download.
@@ -81,7 +83,7 @@ func openLocked(path string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		if locked, _ := flock.TryLock(f, flock.Exclusive); !locked {
 			f.Close()
 			return nil, nil
 		}

@@ -208,20 +208,6 @@ func quietLog() *log.Logger { return log.New(io.Discard, "", 0) }
 
 func allowOnly(prefix string) []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix(prefix)} }
 
-func serveOn(t *testing.T, addr string, h http.HandlerFunc) *httptest.Server {
-	t.Helper()
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		t.Skipf("this host has no %s: %v", addr, err)
-	}
-	s := httptest.NewUnstartedServer(h)
-	s.Listener.Close()
-	s.Listener = l
-	s.Start()
-	t.Cleanup(s.Close)
-	return s
-}
-
 // nameServer answers each query for an IPv4 address with the next of addrs, and repeats
 // the last one. It returns no IPv6 addresses.
 func nameServer(t *testing.T, addrs ...netip.Addr) *net.Resolver {

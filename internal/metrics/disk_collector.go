@@ -2,10 +2,11 @@ package metrics
 
 import (
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cuelight/cuelight/internal/diskspace"
 )
 
 // diskTimeout limits how long a scrape waits for a disk. A network disk may never
@@ -27,7 +28,7 @@ func newDiskCollector(dirs []string) *diskCollector {
 	for _, dir := range dirs {
 		if !seen[dir] {
 			seen[dir] = true
-			c.dirs = append(c.dirs, &disk{dir: dir, statfs: syscall.Statfs})
+			c.dirs = append(c.dirs, &disk{dir: dir, freeSpace: diskspace.Free})
 		}
 	}
 	return c
@@ -55,8 +56,8 @@ func (c *diskCollector) Collect(to chan<- prometheus.Metric) {
 		case <-timeout:
 		}
 		if r.isKnown() {
-			to <- prometheus.MustNewConstMetric(c.free, prometheus.GaugeValue, r.free, d.dir)
-			to <- prometheus.MustNewConstMetric(c.size, prometheus.GaugeValue, r.size, d.dir)
+			to <- prometheus.MustNewConstMetric(c.free, prometheus.GaugeValue, float64(r.free), d.dir)
+			to <- prometheus.MustNewConstMetric(c.size, prometheus.GaugeValue, float64(r.size), d.dir)
 		}
 	}
 }
@@ -64,8 +65,8 @@ func (c *diskCollector) Collect(to chan<- prometheus.Metric) {
 // disk is a disk that may not answer. Concurrent scrapes wait for the same reading, so
 // that a hanging disk holds one goroutine and not one per scrape.
 type disk struct {
-	dir    string
-	statfs func(string, *syscall.Statfs_t) error
+	dir       string
+	freeSpace func(dir string) (free, size int64, err error)
 
 	mu      sync.Mutex
 	current *reading // nil between two readings
@@ -74,7 +75,7 @@ type disk struct {
 type reading struct {
 	done       chan struct{} // closed when the fields below are set
 	err        error
-	free, size float64
+	free, size int64
 }
 
 // isKnown reports whether the disk has answered without an error.
@@ -97,9 +98,7 @@ func (d *disk) read() *reading {
 	r := &reading{done: make(chan struct{})}
 	d.current = r
 	go func() {
-		var st syscall.Statfs_t
-		r.err = d.statfs(d.dir, &st)
-		r.free, r.size = float64(st.Bavail)*float64(st.Bsize), float64(st.Blocks)*float64(st.Bsize)
+		r.free, r.size, r.err = d.freeSpace(d.dir)
 		d.mu.Lock()
 		d.current = nil
 		d.mu.Unlock()

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -405,8 +404,8 @@ func TestHandler_SkipsADiskThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	c := newDiskCollector([]string{"hanging", "working"})
 	answer, readings := make(chan struct{}), make(chan struct{}, 10)
-	c.dirs[0].statfs = func(string, *syscall.Statfs_t) error { readings <- struct{}{}; <-answer; return nil }
-	c.dirs[1].statfs = func(string, *syscall.Statfs_t) error { return nil }
+	c.dirs[0].freeSpace = func(string) (int64, int64, error) { readings <- struct{}{}; <-answer; return 1, 1, nil }
+	c.dirs[1].freeSpace = func(string) (int64, int64, error) { return 1, 1, nil }
 	r := prometheus.NewRegistry()
 	r.MustRegister(c)
 	for range 3 {

@@ -203,6 +203,12 @@ func writeFileSync(path, text string) error {
 	return syncDir(filepath.Dir(path))
 }
 
+// openLock opens a lock file, for writing: network file systems grant exclusive locks on
+// nothing less.
+func openLock(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+}
+
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -93,34 +92,6 @@ func TestRotateLog_KeepsTheEnd(t *testing.T) {
 	}
 	if got := c.logSince(3); got != "est\n" {
 		t.Errorf("since three bytes: %q", got)
-	}
-}
-
-func TestLock_EndsWithItsContext(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "lock")
-	holder, err := openLock(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer holder.Close()
-	waiter, err := openLock(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer waiter.Close()
-	if err := lock(t.Context(), holder, lockExclusive); err != nil {
-		t.Fatal(err)
-	}
-	enough := errors.New("enough")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(enough)
-	if err := lock(ctx, waiter, lockShared); !errors.Is(err, enough) {
-		t.Errorf("%v", err)
-	}
-	holder.Close()
-	if err := lock(t.Context(), waiter, lockShared); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/ctxsleep"
+	"github.com/cuelight/cuelight/internal/flock"
 )
 
 // launch gets the server of a cluster running.
@@ -38,7 +39,7 @@ func (l *launch) run(ctx context.Context) (*instance, error) {
 			return nil, errors.Join(err, staleErr)
 		}
 		if !removed {
-			_ = ctxsleep.For(ctx, lockRetryInterval) // adopt checks ctx
+			_ = ctxsleep.For(ctx, flock.RetryInterval) // adopt checks ctx
 		}
 	}
 }
@@ -115,7 +116,7 @@ func (l *launch) adopt(ctx context.Context) (*instance, error) {
 		case !isStarting(err):
 			return nil, nil // the process id may belong to another process
 		}
-		_ = ctxsleep.For(ctx, lockRetryInterval) // checkServer checks ctx
+		_ = ctxsleep.For(ctx, flock.RetryInterval) // checkServer checks ctx
 	}
 }
 

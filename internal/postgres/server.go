@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/cuelight/cuelight/internal/flock"
 )
 
 // closeLockTimeout is how long Close waits for another process that is starting or
@@ -95,7 +97,7 @@ func (s *Server) limitLog() {
 		return
 	}
 	defer startStop.Close()
-	if taken, err := tryLock(startStop, lockExclusive); taken && err == nil {
+	if taken, err := flock.TryLock(startStop, flock.Exclusive); taken && err == nil {
 		_ = s.cluster.rotateLog(maxLogSize)
 	}
 }
@@ -119,14 +121,14 @@ func (s *Server) detach() error {
 		return fmt.Errorf("stop server: %w", err)
 	}
 	defer startStop.Close()
-	if err := lock(ctx, startStop, lockExclusive); err != nil {
+	if err := flock.Lock(ctx, startStop, flock.Exclusive); err != nil {
 		s.in.process.release()
 		if ctx.Err() != nil {
 			return nil // a process that takes so long is starting the server for itself
 		}
 		return fmt.Errorf("stop server: %w", err)
 	}
-	last, err := tryLock(s.users, lockExclusive)
+	last, err := flock.TryLock(s.users, flock.Exclusive)
 	if !last || err != nil {
 		s.in.process.release()
 		return err

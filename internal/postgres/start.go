@@ -11,6 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cuelight/cuelight/internal/flock"
 )
 
 const (
@@ -78,7 +80,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, fmt.Errorf("lock database: %w", err)
 	}
 	defer startStop.Close()
-	if err := lock(ctx, startStop, lockExclusive); err != nil {
+	if err := flock.Lock(ctx, startStop, flock.Exclusive); err != nil {
 		return nil, err
 	}
 	users, err := openLock(filepath.Join(o.Dir, usersName))
@@ -139,7 +141,7 @@ func startLocked(ctx context.Context, o Options, users *os.File) (*Server, error
 	if err := c.create(ctx); err != nil {
 		return nil, err
 	}
-	alone, err := tryLock(users, lockExclusive)
+	alone, err := flock.TryLock(users, flock.Exclusive)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +151,7 @@ func startLocked(ctx context.Context, o Options, users *os.File) (*Server, error
 		return nil, err
 	}
 	if err = ensureDatabase(ctx, in.url("postgres"), o.Database); err == nil {
-		err = lock(ctx, users, lockShared)
+		err = flock.Lock(ctx, users, flock.Shared)
 	}
 	if err != nil {
 		if alone {

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"os"
-	"syscall"
 	"time"
+
+	"github.com/cuelight/cuelight/internal/flock"
 )
 
 const (
@@ -116,24 +117,15 @@ func (h *lockedUpload) flock() error {
 		return err
 	}
 	h.dir = d
-	for {
-		err := syscall.Flock(int(d.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		switch {
-		case errors.Is(err, syscall.EINTR):
-		case errors.Is(err, syscall.EWOULDBLOCK):
-			return errBusy
-		default:
-			return nil
-		}
+	if locked, err := flock.TryLock(d, flock.Exclusive); !locked && err == nil {
+		return errBusy
 	}
+	return nil
 }
 
 func (h *lockedUpload) unlock() {
 	if h.dir != nil {
-		// Close alone may not unlock: a child process that is being started has the
-		// file until its exec.
-		_ = syscall.Flock(int(h.dir.Fd()), syscall.LOCK_UN)
-		h.dir.Close()
+		flock.Unlock(h.dir)
 	}
 	h.request.endReading()
 	h.uploads.mu.Lock()

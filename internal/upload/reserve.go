@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/cuelight/cuelight/internal/fetch"
+	"github.com/cuelight/cuelight/internal/diskspace"
 )
 
 // reserve checks whether the limits permit e. The caller holds u.reserving.
@@ -95,7 +95,7 @@ func (u *Uploads) renewReservation(ctx context.Context, e *record) error {
 // checkDisk checks that need bytes fit on the disk. If the free space is unknown, it
 // returns nil, and a later write fails if the disk is full.
 func (u *Uploads) checkDisk(need int64) error {
-	free, err := fetch.FreeSpace(u.dir)
+	free, _, err := diskspace.Free(u.dir)
 	if err != nil || free-need >= u.options.MinFree {
 		return nil
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/cuelight/cuelight/internal/flock"
 )
 
 // partialDownload is an unfinished download in a task's directory. The state files
@@ -27,7 +29,7 @@ func (t *Cleaner) findAbandonedInTask(d *removalList) (busy bool, err error) {
 	if lock == nil {
 		return true, err
 	}
-	defer unlock(lock)
+	defer flock.Unlock(lock)
 	t.addAbandoned(d, entries)
 	t.addPartialDownload(d, entries)
 	return false, nil
@@ -50,7 +52,7 @@ func (t *Cleaner) findAbandonedInPublished(d *removalList) (busy bool, err error
 	if lock == nil {
 		return true, err
 	}
-	defer unlock(lock)
+	defer flock.Unlock(lock)
 	t.addAbandoned(d, entries)
 	return false, d.addOldGenerations(t.Config.keepOld(), func(e fs.DirEntry) bool {
 		return t.isAbandoned(d, e, isLocal(lock))
@@ -79,7 +81,7 @@ func (t *Cleaner) addAbandoned(d *removalList, entries []fs.DirEntry) {
 			continue // it is in use, or another process removed it
 		}
 		if !t.isAbandoned(d, e, supported && isLocal(f)) {
-			unlock(f)
+			flock.Unlock(f)
 			continue
 		}
 		d.names, d.locks = append(d.names, e.Name()), append(d.locks, f)
@@ -122,7 +124,7 @@ func (t *Cleaner) addPartialDownload(d *removalList, entries []fs.DirEntry) {
 		if err != nil {
 			return
 		}
-		if locked, err := tryLock(f); err == nil && !locked {
+		if locked, err := flock.TryLock(f, flock.Exclusive); err == nil && !locked {
 			f.Close()
 			return
 		}

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/flock"
 	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
@@ -143,7 +144,7 @@ func TestCleaner_RemovesUnservedGeneration(t *testing.T) {
 	if done := h.mustClean(-1); done != (CleanResult{}) {
 		t.Errorf("removed %+v while an attempt holds its generation", done)
 	}
-	unlock(held)
+	flock.Unlock(held)
 	if done := h.mustClean(-1); done != (CleanResult{Removed: 3, Bytes: int64(1 + 3*len(unserved+"/x"))}) {
 		t.Errorf("removed %+v", done)
 	}
@@ -247,7 +248,7 @@ func TestCleaner_KeepsPartialDownloadForADay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ok, err := tryLock(f); !ok || err != nil {
+	if ok, err := flock.TryLock(f, flock.Exclusive); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	if done := h.mustClean(-1); done != (CleanResult{}) {

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/diskspace"
 	"github.com/cuelight/cuelight/internal/fetch"
 	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/stages"
@@ -31,7 +32,7 @@ func classify(ctx context.Context, err error, attempt int) error {
 	var rejected *media.RejectedError
 	var fetching *fetch.Error
 	var missing *missingError
-	var full *diskFullError
+	var full *diskspace.FullError
 	pause := hostRetryDelay
 	if attempt > 1 {
 		pause = hostLongRetryDelay
@@ -45,7 +46,7 @@ func classify(ctx context.Context, err error, attempt int) error {
 		return postpone(hostRetryDelay, err)
 	case errors.As(err, &rejected):
 		return stages.Permanent(err)
-	case errors.As(err, &full) && full.neverFits():
+	case errors.As(err, &full) && full.NeverFits():
 		return stages.Permanent(err)
 	case errors.Is(err, media.ErrMismatch) && attempt > 1 && !isHostError(err):
 		// The first time, this host's memory or disk may have been the cause. The
@@ -82,9 +83,9 @@ func isHostError(err error) bool {
 // missing, it needs more space than others, or only root may read its source.
 func isOneTaskOnly(err error) bool {
 	var missing *missingError
-	var full *diskFullError
-	return errors.As(err, &missing) && missing.oneTask || errors.As(err, &full) && full.fitsSmallerTasks() ||
-		fetch.IsTooLarge(err) || errors.Is(err, media.ErrSourceNotReadable)
+	var full *diskspace.FullError
+	return errors.As(err, &missing) && missing.oneTask || errors.As(err, &full) && full.FitsLess() ||
+		errors.Is(err, media.ErrSourceNotReadable)
 }
 
 // isWholeHost reports whether the error affects every task.
@@ -107,7 +108,7 @@ func isFull(err error) bool {
 
 // explainHostError puts the cause before the system's message.
 func explainHostError(err error) error {
-	var full *diskFullError
+	var full *diskspace.FullError
 	var fetching *fetch.Error
 	switch {
 	case errors.As(err, &full), errors.As(err, &fetching), errors.Is(err, media.ErrMemory):

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/diskspace"
 	"github.com/cuelight/cuelight/internal/fetch"
 	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/stages"
@@ -35,9 +36,9 @@ func TestClassify_SeparatesPermanentErrors(t *testing.T) {
 		"unreadable source":   {&fetch.Error{Source: `"/x"`, Err: path(syscall.EACCES)}, false, "fetch"},
 		"full disk in ffmpeg": {fmt.Errorf("run ffmpeg: %w", media.ErrNoSpace), false, "the disk is full: run ffmpeg"},
 		"full disk":           {path(syscall.ENOSPC), false, "the disk is full"},
-		"full disk, noticed":  {&diskFullError{need: 50, size: 100, free: 10}, false, "not enough disk space"},
-		"too small a disk":    {&diskFullError{need: 101, size: 100, free: 10}, true, "could not hold if it were empty"},
-		"too large a reserve": {&diskFullError{need: 101, size: 100, free: 10, reserve: 100}, false, "not enough disk space"},
+		"full disk, noticed":  {&diskspace.FullError{Need: 50, Size: 100, Free: 10}, false, "not enough disk space"},
+		"too small a disk":    {&diskspace.FullError{Need: 101, Size: 100, Free: 10}, true, "use a larger disk"},
+		"too large a reserve": {&diskspace.FullError{Need: 101, Size: 100, Free: 10, Reserve: 100}, false, "not enough disk space"},
 		"quota":               {path(syscall.EDQUOT), false, "the disk is full"},
 		"read-only disk":      {path(syscall.EROFS), false, "the disk is read-only"},
 		"missing permission":  {path(syscall.EACCES), false, "may not"},
@@ -90,8 +91,8 @@ func TestClassify_OneTaskErrorSuspendsNoStage(t *testing.T) {
 		err      error
 		suspends bool
 	}{
-		"too large an estimate":     {&diskFullError{need: 200, size: 1000, free: 100, reserve: 10}, false},
-		"less than the reserve":     {&diskFullError{need: 1, size: 1000, free: 9, reserve: 10}, true},
+		"too large an estimate":     {&diskspace.FullError{Need: 200, Size: 1000, Free: 100, Reserve: 10}, false},
+		"less than the reserve":     {&diskspace.FullError{Need: 1, Size: 1000, Free: 9, Reserve: 10}, true},
 		"full disk":                 {syscall.ENOSPC, true},
 		"read-only disk":            {syscall.EROFS, true},
 		"task's directory":          {fmt.Errorf("x: %w", &missingError{oneTask: true}), false},
@@ -127,7 +128,7 @@ func TestFindTaskDir_MissingDirConcernsOneTask(t *testing.T) {
 func TestIngest_TooLargeSourceSuspendsNoStage(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, filepath.Join(otherFileSystem(t), "large.mp4"))
-	free, size, err := fetch.DiskSpace(h.DataDir)
+	free, size, err := diskspace.Free(h.DataDir)
 	if err != nil {
 		t.Fatal(err)
 	}

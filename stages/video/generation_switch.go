@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/flock"
 	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/stages"
 )
@@ -57,7 +58,7 @@ func (s *generationSwitch) switchLocked(ctx context.Context) (*removalList, erro
 	if err != nil {
 		return nil, err
 	}
-	defer unlock(lock)
+	defer flock.Unlock(lock)
 	if s.checkCurrent != nil {
 		if err := s.checkCurrent(ctx); err != nil {
 			return nil, err

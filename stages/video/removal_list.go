@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/flock"
 	"github.com/cuelight/cuelight/internal/media"
 )
 
@@ -47,7 +48,7 @@ func newRemovalList(path string) (*removalList, error) {
 
 func (d *removalList) close() {
 	for _, f := range d.locks {
-		unlock(f)
+		flock.Unlock(f)
 	}
 	d.dir.Close()
 }
@@ -115,7 +116,7 @@ func (d *removalList) lockAndAdd(name dirName) bool {
 	}
 	renamed, err := renameUnfinished(d.dir, name)
 	if err != nil {
-		unlock(f)
+		flock.Unlock(f)
 		return false
 	}
 	d.names, d.locks = append(d.names, renamed), append(d.locks, f)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"path/filepath"
 
+	"github.com/cuelight/cuelight/internal/diskspace"
 	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/stages"
 )
@@ -47,7 +48,7 @@ func (c Config) transcode(ctx context.Context, job *stages.Job, in Ingest) (Tran
 	rungs := media.Ladder(in.Info)
 	var out *media.Output
 	name, err := c.inWorkdir(ctx, job, taskDir, transcodeStage, privateMode, func(job *stages.Job, dir string) error {
-		if err := checkFreeSpace(dir, estimateSize(in.Info, rungs), c.reserve()); err != nil {
+		if err := diskspace.Check(dir, estimateSize(in.Info, rungs), c.reserve()); err != nil {
 			return err
 		}
 		tools, reporter := c.Tools, &transcodeReporter{job: job}

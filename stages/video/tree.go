@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/cuelight/cuelight/internal/fetch"
+	"github.com/cuelight/cuelight/internal/diskspace"
 )
 
 // treeSize is the number and total size of files below a directory.
@@ -67,7 +67,7 @@ func (l *linker) linkOrCopy(from, to string) error {
 	}
 	if cannotLink(err) {
 		if !l.copying {
-			if err := checkFreeSpace(filepath.Dir(to), l.need-l.done.bytes, l.reserve); err != nil {
+			if err := diskspace.Check(filepath.Dir(to), l.need-l.done.bytes, l.reserve); err != nil {
 				return err
 			}
 			l.copying = true
@@ -157,36 +157,3 @@ func syncFile(path string) error {
 	defer f.Close()
 	return f.Sync()
 }
-
-// checkFreeSpace returns an error if writing need bytes would leave less than the
-// reserve. If the disk cannot report its free space, writing will show it.
-func checkFreeSpace(dir string, need, reserve int64) error {
-	free, size, err := fetch.DiskSpace(dir)
-	if err != nil || free >= need+reserve {
-		return nil
-	}
-	return &diskFullError{dir: dir, need: need, reserve: reserve, free: free, size: size}
-}
-
-// diskFullError is a full disk found before writing. It matches ENOSPC.
-type diskFullError struct {
-	dir                       string
-	need, reserve, free, size int64
-}
-
-func (e *diskFullError) Error() string {
-	const mib = 1 << 20
-	if e.neverFits() {
-		return fmt.Sprintf("the output may take %d MiB, which the disk of %q could not hold if it were empty: "+
-			"it has %d MiB, of which %d must stay free; use a larger disk", e.need/mib+1, e.dir, e.size/mib, e.reserve/mib)
-	}
-	return fmt.Sprintf("not enough disk space for %q: %d MiB needed, %d MiB must stay free, %d MiB left; free some space",
-		e.dir, e.need/mib+1, e.reserve/mib, e.free/mib)
-}
-func (e *diskFullError) Unwrap() error { return syscall.ENOSPC }
-
-// fitsSmallerTasks reports whether a task that needs less would fit.
-func (e *diskFullError) fitsSmallerTasks() bool { return e.free >= e.reserve }
-
-// neverFits reports whether even an empty disk would be too small.
-func (e *diskFullError) neverFits() bool { return fetch.ExceedsDisk(e.need, e.reserve, e.size) }

@@ -20,6 +20,7 @@ import (
 
 	"code.dny.dev/ssrf"
 
+	"github.com/cuelight/cuelight/internal/diskspace"
 	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/stages"
 )
@@ -359,10 +360,10 @@ func TestTranscode_RequiresSpaceForLadder(t *testing.T) {
 	if got := estimateSize(info, rungs); got != 111_000_000 {
 		t.Errorf("estimate %d", got)
 	}
-	if err := checkFreeSpace(t.TempDir(), 1, 1<<60); !errors.Is(err, syscall.ENOSPC) {
+	if err := diskspace.Check(t.TempDir(), 1, 1<<60); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("got %v", err)
 	}
-	wantPermanent(t, "more than the whole disk", checkFreeSpace(t.TempDir(), 1<<60, 0))
+	wantPermanent(t, "more than the whole disk", diskspace.Check(t.TempDir(), 1<<60, 0))
 }
 
 func TestStages_PublishDamagedSourceWithWarning(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/flock"
 	"github.com/cuelight/cuelight/stages"
 )
 
@@ -99,7 +100,7 @@ func (w *workdir) create(ctx context.Context) (older []dirName, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer unlock(lock)
+	defer flock.Unlock(lock)
 	if older, err = dirNames(w.parent, w.stage); err != nil {
 		return nil, err
 	}
@@ -115,7 +116,7 @@ func (w *workdir) create(ctx context.Context) (older []dirName, err error) {
 		return nil, fmt.Errorf("open working directory: %w", err)
 	}
 	// Without locks, no process removes a directory that it cannot lock.
-	_, _ = tryLock(w.lock)
+	_, _ = flock.TryLock(w.lock, flock.Exclusive)
 	return older, nil
 }
 
@@ -195,7 +196,7 @@ func (w *workdir) discard() {
 	if w.unfinished {
 		os.RemoveAll(w.path)
 	}
-	unlock(w.lock)
+	flock.Unlock(w.lock)
 }
 
 // removeFinished removes the directory even if it is finished.
@@ -243,7 +244,7 @@ func removeUnlocked(ctx context.Context, job *stages.Job, parent string, d dirNa
 	if f == nil {
 		return
 	}
-	defer unlock(f)
+	defer flock.Unlock(f)
 	if !supported {
 		return
 	}

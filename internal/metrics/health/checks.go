@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"syscall"
+
+	"github.com/cuelight/cuelight/internal/diskspace"
 )
 
 // Loops checks that the main loops of the process make progress; stuck returns the
@@ -35,11 +36,11 @@ func Listening(connected func() bool) Check {
 // processes. Clients without credentials see the name, too.
 func Disk(name, dir string, floor int64) Check {
 	return Check{Name: name, Run: func(context.Context) error {
-		var st syscall.Statfs_t
-		if err := syscall.Statfs(dir, &st); err != nil {
+		free, _, err := diskspace.Free(dir)
+		if err != nil {
 			return fmt.Errorf("read the free space of %s: %w", dir, err)
 		}
-		if free := int64(st.Bavail) * int64(st.Bsize); free < floor {
+		if free < floor {
 			return fmt.Errorf("%[2]s has %[1]d MiB free, less than %[3]d", free>>20, dir, floor>>20)
 		}
 		return nil
