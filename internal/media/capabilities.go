@@ -1,6 +1,7 @@
 package media
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -19,42 +20,32 @@ type capabilities struct {
 	zscale   bool
 	sidedata bool
 	bwdif    bool
-	// alphaVP8 and alphaVP9 are decoders that support WebM's transparency.
-	alphaVP8, alphaVP9 bool
-	decoders           decoderSet
+	decoders decoderSet
 }
 
 func (t Tools) capabilities(ctx context.Context, video, audio bool) (capabilities, error) {
-	text := map[string]string{}
-	for _, option := range []string{"-version", "-filters", "-encoders", "-decoders"} {
-		var err error
-		if text[option], err = t.ffmpegOutput(ctx, option); err != nil {
-			return capabilities{}, err
-		}
-	}
-	filters, decoders := text["-filters"], text["-decoders"]
-	codecs, err := t.decoders(ctx)
-	if err != nil {
+	version, err1 := t.Version(ctx)
+	filters, err2 := t.ffmpegOutput(ctx, "-filters")
+	decoders, encoders, err3 := t.codecs(ctx)
+	if err := cmp.Or(err1, err2, err3); err != nil {
 		return capabilities{}, err
 	}
 	for encoder, needed := range map[string]bool{"libx264": video, "aac": audio} {
-		if needed && !listsName(text["-encoders"], encoder) {
+		if needed && !slices.Contains(encoders, encoder) {
 			return capabilities{}, fmt.Errorf("%w: this ffmpeg has no %s encoder", ErrToolMissing, encoder)
 		}
 	}
 	return capabilities{
-		decoders: codecs,
-		fpsMode:  hasFPSModeOption(text["-version"]),
-		zscale:   listsName(filters, "zscale") && listsName(filters, "tonemap"),
-		sidedata: listsName(filters, "sidedata"),
-		bwdif:    listsName(filters, "bwdif"),
-		alphaVP8: listsName(decoders, "libvpx"),
-		alphaVP9: listsName(decoders, "libvpx-vp9"),
+		decoders: decoders,
+		fpsMode:  hasFPSModeOption(version),
+		zscale:   hasFilter(filters, "zscale") && hasFilter(filters, "tonemap"),
+		sidedata: hasFilter(filters, "sidedata"),
+		bwdif:    hasFilter(filters, "bwdif"),
 	}, nil
 }
 
 // CapabilityCache remembers the output of programs that list their capabilities,
-// until their files change; four lists take a fifth of a second of processor
+// until their files change; the lists take a fifth of a second of processor
 // time. The zero value is ready, and goroutines may share it.
 type CapabilityCache struct{ outputs sync.Map }
 
@@ -94,10 +85,10 @@ func (t Tools) ffmpegOutput(ctx context.Context, option string) (string, error) 
 	return out.String(), nil
 }
 
-// listsName reports whether a name is in the second column of one of ffmpeg's lists.
-func listsName(list, name string) bool {
+// hasFilter reports whether a name is in the second column of ffmpeg's list.
+func hasFilter(list, name string) bool {
 	for line := range strings.Lines(list) {
-		if fields := strings.Fields(line); len(fields) > 1 && slices.Contains(strings.Split(fields[1], ","), name) {
+		if fields := strings.Fields(line); len(fields) > 1 && fields[1] == name {
 			return true
 		}
 	}

@@ -15,17 +15,13 @@ func transcodeWith(t *testing.T, src string, c capabilities) result {
 	if r.info, err = fastTools.Probe(t.Context(), src); err != nil {
 		t.Fatal(err)
 	}
-	abs, url, err := sourceURL(src)
-	if err != nil {
-		t.Fatal(err)
-	}
 	video, audio := renditionJobs(r.info, Ladder(r.info))
 	if err := createRenditionDirs(r.dir, slices.Concat(video, audio)); err != nil {
 		t.Fatal(err)
 	}
 	plan := planTiming(r.info)
 	said, err := fastTools.run(t.Context(), command{
-		tool: "ffmpeg", args: fastTools.transcodeArgs(url, r.info, video, audio, plan, c), dir: r.dir, source: abs,
+		tool: "ffmpeg", args: fastTools.transcodeArgs(src, r.info, video, audio, plan, c), dir: r.dir, source: src,
 	})
 	if err != nil {
 		t.Fatal(err)

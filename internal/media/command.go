@@ -9,13 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/cuelight/cuelight/internal/childproc"
-	"github.com/cuelight/cuelight/internal/media/sandbox"
 )
 
 // command is one run of ffmpeg or ffprobe.
@@ -55,15 +55,12 @@ func (t Tools) run(ctx context.Context, c command) (stderrReport, error) {
 
 func (t Tools) execute(ctx context.Context, c command) (stderrReport, error) {
 	path, err := t.toolPath(c.tool)
+	if err == nil && ctx.Err() != nil {
+		err = fmt.Errorf("run %s: %w", c.tool, context.Cause(ctx))
+	}
 	if err != nil {
 		return stderrReport{}, err
 	}
-	if ctx.Err() != nil {
-		return stderrReport{}, fmt.Errorf("run %s: %w", c.tool, context.Cause(ctx))
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-
 	stdout, stderr := &stdoutMonitor{next: c.stdout}, &stderrTail{source: c.source}
 	cmd := exec.Command(path, c.args...)
 	cmd.Dir, cmd.Env = cmp.Or(c.dir, "/"), environment(c.dir)
@@ -80,38 +77,40 @@ func (t Tools) execute(ctx context.Context, c command) (stderrReport, error) {
 	if err != nil {
 		return stderrReport{}, err
 	}
+	cause := t.waitAndWatch(ctx, child, stdout, c.noProgress)
+	cause = cmp.Or(cause, grant.release())
+	out := stderr.report()
+	out.cpu = child.State().UserTime() + child.State().SystemTime()
+	if c.dir != "" { // a child without a directory writes nothing
+		out.diskError = stderr.diskError
+	}
+	if cause == nil && out.diskError != nil && isDiskErrorConfirmed(c.dir, out.diskError) {
+		cause = out.diskError
+	}
+	if cause != nil {
+		return out, fmt.Errorf("run %s: %w", c.tool, cause)
+	}
+	return out, exitErrorOf(c.tool, child.Err(), out.tail, oomKillCount() > oomKills)
+}
+
+// waitAndWatch waits until the child has ended. If it was killed, waitAndWatch returns
+// the cause.
+func (t Tools) waitAndWatch(
+	ctx context.Context, child *childproc.Process, stdout *stdoutMonitor, noProgress bool,
+) (cause error) {
+	ctx, cancel := context.WithCancelCause(ctx)
 	lowerPriority(child.PID(), t.Nice)
 	var watchers sync.WaitGroup
 	watchers.Go(func() { lowerSessionPriority(ctx, child.PID(), t.Nice) })
-	watchers.Go(func() { t.watch(ctx, cancel, stdout, c.noProgress, child.PID()) })
+	watchers.Go(func() { t.watch(ctx, cancel, stdout, noProgress, child.PID()) })
 	_ = child.Wait(ctx)
-	cause := context.Cause(ctx)
+	cause = context.Cause(ctx)
 	cancel(nil)
 	watchers.Wait()
 	if cause == nil {
 		t.step()
 	}
-
-	if err := grant.release(); err != nil && cause == nil {
-		return stderrReport{}, fmt.Errorf("run %s: %w", c.tool, err)
-	}
-	out := stderr.report()
-	out.cpu = child.State().UserTime() + child.State().SystemTime()
-	switch {
-	case cause != nil:
-		return out, fmt.Errorf("run %s: %w", c.tool, cause)
-	case stderr.diskError != nil && isDiskErrorConfirmed(c.dir, stderr.diskError):
-		return out, fmt.Errorf("run %s: %w", c.tool, stderr.diskError)
-	case c.dir != "":
-		out.diskError = stderr.diskError
-	}
-	err = exitErrorOf(c.tool, child.Err(), out.tail, oomKillCount() > oomKills)
-	if exit := (*exitError)(nil); errors.As(err, &exit) {
-		if reason := sandbox.Failure(exit.code, exit.tail); reason != "" {
-			return out, fmt.Errorf("%w: %s: %s", ErrSandbox, c.tool, reason)
-		}
-	}
-	return out, err
+	return cause
 }
 
 // toolPath finds the program.
@@ -147,16 +146,6 @@ func environment(dir string) []string {
 	return env
 }
 
-// sourceURL returns the form of a path that ffmpeg always reads as a file,
-// whatever characters it contains.
-func sourceURL(path string) (abs, url string, err error) {
-	abs, err = filepath.Abs(path)
-	if err != nil {
-		return "", "", fmt.Errorf("find source: %w", err)
-	}
-	return abs, "file:" + abs, nil
-}
-
 // demuxers are the permitted containers. Formats that could make ffmpeg open a
 // second file or a connection are missing: playlists, concat scripts, session
 // descriptions, image sequences, virtual devices.
@@ -168,11 +157,21 @@ var demuxers = strings.Join([]string{
 	"wv", "tta", "tak", "loas", "mpc", "mpc8",
 }, ",")
 
-// input returns the options for reading a source. The pixel limit applies to
-// everything that is decoded, covers included, before memory is allocated.
-func input(url string, options ...string) []string {
+// quiet are the options that make ffmpeg and ffprobe print errors alone, with their
+// level, and each of them.
+var quiet = []string{"-hide_banner", "-loglevel", "repeat+level+error"}
+
+// ffmpegArgs returns the first arguments of every ffmpeg.
+func (t Tools) ffmpegArgs(args ...string) []string {
+	return slices.Concat([]string{"-nostdin", "-y"}, quiet, t.threads(), args)
+}
+
+// input returns the options for reading a source, given by its absolute path. The pixel
+// limit applies to everything that is decoded, covers included, before memory is
+// allocated. With "file:", ffmpeg reads any path as a file.
+func input(source string, options ...string) []string {
 	args := append([]string{
 		"-protocol_whitelist", "file", "-format_whitelist", demuxers, "-max_pixels", strconv.Itoa(maxPixels),
 	}, options...)
-	return append(args, "-i", url)
+	return append(args, "-i", "file:"+source)
 }

@@ -154,8 +154,8 @@ func TestExitError_ReportsOutOfMemory(t *testing.T) {
 		t.Errorf("error %v; want one that does not claim that memory ran out", err)
 	}
 	for _, words := range []string{"Cannot allocate memory", "x264 [error]: malloc of size 7332480 failed"} {
-		out, err := Tools{FFmpeg: script(t, "echo '"+words+"' >&2; exit 1\n")}.run(t.Context(), command{tool: "ffmpeg"})
-		if err := ignoreSourceErrors(out, err); !errors.Is(err, ErrMemory) {
+		_, err := Tools{FFmpeg: script(t, "echo '"+words+"' >&2; exit 1\n")}.run(t.Context(), command{tool: "ffmpeg"})
+		if _, err := exitBySource(err); !errors.Is(err, ErrMemory) {
 			t.Errorf("after %q: error %v; want ErrMemory", words, err)
 		}
 	}

@@ -38,7 +38,7 @@ func TestCapabilities_RequireEncoder(t *testing.T) {
 func TestCapabilityCache_QueriesAgainAfterFileChange(t *testing.T) {
 	t.Parallel()
 	asked := filepath.Join(t.TempDir(), "asked")
-	file := script(t, "echo >> '"+asked+"'\necho ' V..... libx264 x'\n")
+	file := script(t, "echo >> '"+asked+"'\necho ' DEV.LS h264 x (encoders: libx264 )'\n")
 	tools := Tools{FFmpeg: file, Cache: new(CapabilityCache), Sandbox: SandboxOff} // it writes outside its directory
 	times := func() int {
 		t.Helper()

@@ -55,9 +55,12 @@ func measureDamage(v *Video, decoded frameList, errors int64) *Damage {
 	return d
 }
 
-// addWarning describes the damage for the sender.
-func (d *Damage) addWarning(o *Output) {
-	switch {
+// warnOfDamage describes the damage for the sender. Errors may be in audio alone.
+func (o *Output) warnOfDamage(errors int64) {
+	if o.Damage == nil && errors > 0 {
+		o.Damage = &Damage{Errors: errors}
+	}
+	switch d := o.Damage; {
 	case d == nil:
 	case d.Frames > 0:
 		o.warn("the source is damaged: about %.1f s of the picture are missing (%d frames)", d.Seconds, d.Frames)

@@ -7,62 +7,51 @@ import (
 	"strings"
 )
 
-// codecSet has the codecs that ffmpeg can decode or encode. ffprobe also names others,
-// and one such stream would end the whole transcode.
-type codecSet map[string]codec
-
-// codec lists the names of a codec's decoders and encoders.
-type codec struct{ decoders, encoders []string }
+// decoderSet lists ffmpeg's decoders of each codec. ffprobe also names codecs
+// without a decoder, and one such stream would end the whole transcode.
+type decoderSet map[string][]string
 
 // supports returns a stream's codec and whether ffmpeg can decode it.
-func (c codecSet) supports(s *rawStream) (name string, ok bool) {
-	name, known := s.codec()
-	return name, known && len(c[name].decoders) > 0
+func (d decoderSet) supports(s *rawStream) (codec string, ok bool) {
+	codec, known := s.codec()
+	return codec, known && len(d[codec]) > 0
 }
 
-// requiredCodecs lists the codecs, which must not be empty.
-func (t Tools) requiredCodecs(ctx context.Context) (codecSet, error) {
-	codecs, err := t.codecs(ctx)
-	if err == nil && len(codecs) == 0 {
-		return nil, errors.New("ffmpeg lists no codecs")
+// requiredDecoders lists the decoders, which must not be empty.
+func (t Tools) requiredDecoders(ctx context.Context) (decoderSet, error) {
+	d, _, err := t.codecs(ctx)
+	if err == nil && len(d) == 0 {
+		return nil, errors.New("ffmpeg lists no decoders")
 	}
-	return codecs, err
+	return d, err
 }
 
-func (t Tools) codecs(ctx context.Context) (codecSet, error) {
+// codecs lists ffmpeg's decoders of each codec, and its encoders.
+func (t Tools) codecs(ctx context.Context) (decoders decoderSet, encoders []string, err error) {
 	text, err := t.ffmpegOutput(ctx, "-codecs")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	codecs := codecSet{}
+	decoders = decoderSet{}
 	for line := range strings.Lines(text) {
-		if name, c, ok := parseCodec(line); ok {
-			codecs[name] = c
+		f := strings.Fields(line)
+		if len(f) < 2 || len(f[0]) != 6 {
+			continue
+		}
+		if f[0][0] == 'D' {
+			decoders[f[1]] = parseCoders(f[1], line, "decoders")
+		}
+		if f[0][1] == 'E' {
+			encoders = append(encoders, parseCoders(f[1], line, "encoders")...)
 		}
 	}
-	return codecs, nil
+	return decoders, encoders, nil
 }
 
-// parseCodec reads a line of ffmpeg's list, such as
-// " DEV.LS h264  H.264 (decoders: h264 h264_qsv ) (encoders: libx264 )".
-func parseCodec(line string) (name string, c codec, ok bool) {
-	f := strings.Fields(line)
-	if len(f) < 2 || len(f[0]) != 6 {
-		return "", codec{}, false
-	}
-	if f[0][0] == 'D' {
-		c.decoders = coders(f[1], line, "(decoders: ")
-	}
-	if f[0][1] == 'E' {
-		c.encoders = coders(f[1], line, "(encoders: ")
-	}
-	return f[1], c, len(c.decoders)+len(c.encoders) > 0
-}
-
-// coders reads the decoders or encoders of a codec. The line names them only if one has
-// a name other than the codec's.
-func coders(codec, line, prefix string) []string {
-	if _, rest, ok := strings.Cut(line, prefix); ok {
+// parseCoders reads a codec's decoders or encoders from its line in ffmpeg's list. The
+// line names them only if the codec has one with a name other than its own.
+func parseCoders(codec, line, kind string) []string {
+	if _, rest, ok := strings.Cut(line, "("+kind+": "); ok {
 		names, _, _ := strings.Cut(rest, ")")
 		return strings.Fields(names)
 	}
@@ -72,15 +61,16 @@ func coders(codec, line, prefix string) []string {
 // probedInputOptions restricts ffmpeg to the container and the codecs that the
 // probe found, out of several hundred. An Info of an older version has no
 // codecs; then all are allowed.
-func probedInputOptions(info *Info, codecs codecSet) []string {
+func probedInputOptions(info *Info, decoders decoderSet) []string {
 	options := resyncOptions(info.Container)
 	if info.Container != "" {
 		options = append(options, "-format_whitelist", info.Container)
 	}
 	var names []string
-	for _, name := range info.Codecs {
-		for _, related := range append(relatedCodecs[name], name) {
-			names = append(names, codecs[related].decoders...)
+	for _, codec := range info.Codecs {
+		names = append(names, decoders[codec]...)
+		for _, related := range relatedCodecs[codec] {
+			names = append(names, decoders[related]...)
 		}
 	}
 	slices.Sort(names)

@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"strings"
 	"syscall"
+
+	"github.com/cuelight/cuelight/internal/media/sandbox"
 )
 
 // exitError is a child's failure without a more specific reason.
@@ -41,14 +43,17 @@ func (e *exitError) Is(target error) bool {
 }
 
 func exitErrorOf(tool string, err error, tail string, outOfMemory bool) error {
-	exit := (*exec.ExitError)(nil)
+	exit, ok := errors.AsType[*exec.ExitError](err)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, exec.ErrWaitDelay):
 		return fmt.Errorf("run %s: %w", tool, exec.ErrWaitDelay)
-	case !errors.As(err, &exit):
+	case !ok:
 		return fmt.Errorf("run %s: %w", tool, err)
+	}
+	if reason := sandbox.Failure(exit.ExitCode(), tail); reason != "" {
+		return fmt.Errorf("%w: %s: %s", ErrSandbox, tool, reason)
 	}
 	signal := syscall.Signal(0)
 	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
@@ -80,15 +85,15 @@ func hostError(tail string) error {
 	return nil
 }
 
-// ignoreSourceErrors drops exit codes that the source caused. It keeps host
-// errors, signals and all other errors.
-func ignoreSourceErrors(out stderrReport, err error) error {
-	exit := (*exitError)(nil)
-	if !errors.As(err, &exit) || exit.signal != 0 {
-		return err
+// exitBySource returns the exit that the source caused. All other errors, such as those
+// of the host and signals, are the second result.
+func exitBySource(err error) (*exitError, error) {
+	exit, ok := errors.AsType[*exitError](err)
+	if !ok || exit.signal != 0 {
+		return nil, err
 	}
-	if hostErr := hostError(out.tail); hostErr != nil {
-		return fmt.Errorf("%w: %w", hostErr, err)
+	if hostErr := hostError(exit.tail); hostErr != nil {
+		return nil, fmt.Errorf("%w: %w", hostErr, err)
 	}
-	return nil
+	return exit, nil
 }

@@ -14,6 +14,7 @@ type playlist struct {
 	init     string
 	segments []playlistEntry
 	ended    bool
+	next     *float64 // duration of the next segment
 }
 
 type playlistEntry struct {
@@ -25,62 +26,63 @@ type playlistEntry struct {
 // for this package: one initialization segment, and segments in the playlist's
 // directory.
 func parsePlaylist(text string) (*playlist, error) {
+	lines := strings.Split(text, "\n")
+	if strings.TrimRight(lines[0], "\r") != "#EXTM3U" {
+		return nil, fmt.Errorf("line 1: no #EXTM3U")
+	}
 	p := &playlist{}
-	var duration float64
-	pending := false
-	for i, line := range strings.Split(text, "\n") {
-		line = strings.TrimRight(line, "\r")
-		tag, value, _ := strings.Cut(line, ":")
-		switch {
-		case i == 0 && line != "#EXTM3U":
-			return nil, fmt.Errorf("line 1: no #EXTM3U")
-		case line == "" || i == 0:
-		case p.ended:
-			return nil, fmt.Errorf("line %d: text after #EXT-X-ENDLIST", i+1)
-		case tag == "#EXT-X-TARGETDURATION":
-			n, err := strconv.Atoi(value)
-			if err != nil || n < 0 {
-				return nil, fmt.Errorf("line %d: target duration %q", i+1, value)
-			}
-			p.target = n
-		case tag == "#EXT-X-MAP":
-			name, ok := strings.CutPrefix(value, `URI="`)
-			name, closed := strings.CutSuffix(name, `"`)
-			if !ok || !closed || !isPlainName(name) || p.init != "" {
-				return nil, fmt.Errorf("line %d: header %q", i+1, value)
-			}
-			p.init = name
-		case tag == "#EXTINF":
-			d, err := strconv.ParseFloat(strings.TrimSuffix(value, ","), 64)
-			if err != nil || math.IsNaN(d) || d < 0 || d > maxTimestamp || pending {
-				return nil, fmt.Errorf("line %d: duration %q", i+1, value)
-			}
-			duration, pending = d, true
-		case line == "#EXT-X-ENDLIST":
-			p.ended = true
-		case strings.HasPrefix(line, "#"):
-		default:
-			if !pending || !isPlainName(line) {
-				return nil, fmt.Errorf("line %d: segment %q", i+1, line)
-			}
-			p.segments = append(p.segments, playlistEntry{line, duration})
-			pending = false
+	for i, line := range lines[1:] {
+		if err := p.addLine(strings.TrimRight(line, "\r")); err != nil {
+			return nil, fmt.Errorf("line %d: %w", i+2, err)
 		}
 	}
-	return p, p.check(pending)
+	switch {
+	case p.next != nil || !p.ended:
+		return p, fmt.Errorf("it is not complete: #EXT-X-ENDLIST is missing")
+	case len(p.segments) == 0:
+		return p, errEmptyRendition
+	case p.init == "":
+		return p, fmt.Errorf("it has no #EXT-X-MAP")
+	}
+	return p, nil
 }
 
 // errEmptyRendition means that ffmpeg ended a rendition before it wrote a segment.
 var errEmptyRendition = errors.New("it has no segments")
 
-func (p *playlist) check(pending bool) error {
+func (p *playlist) addLine(line string) error {
+	tag, value, _ := strings.Cut(line, ":")
 	switch {
-	case pending || !p.ended:
-		return fmt.Errorf("it is not complete: #EXT-X-ENDLIST is missing")
-	case len(p.segments) == 0:
-		return errEmptyRendition
-	case p.init == "":
-		return fmt.Errorf("it has no #EXT-X-MAP")
+	case line == "":
+	case p.ended:
+		return fmt.Errorf("text after #EXT-X-ENDLIST")
+	case tag == "#EXT-X-TARGETDURATION":
+		n, err := strconv.Atoi(value)
+		if err != nil || n < 0 {
+			return fmt.Errorf("target duration %q", value)
+		}
+		p.target = n
+	case tag == "#EXT-X-MAP":
+		name, ok := strings.CutPrefix(value, `URI="`)
+		name, closed := strings.CutSuffix(name, `"`)
+		if !ok || !closed || !isPlainName(name) || p.init != "" {
+			return fmt.Errorf("header %q", value)
+		}
+		p.init = name
+	case tag == "#EXTINF":
+		d, err := strconv.ParseFloat(strings.TrimSuffix(value, ","), 64)
+		if err != nil || math.IsNaN(d) || d < 0 || d > maxTimestamp || p.next != nil {
+			return fmt.Errorf("duration %q", value)
+		}
+		p.next = &d
+	case line == "#EXT-X-ENDLIST":
+		p.ended = true
+	case strings.HasPrefix(line, "#"):
+	case p.next == nil || !isPlainName(line):
+		return fmt.Errorf("segment %q", line)
+	default:
+		p.segments = append(p.segments, playlistEntry{line, *p.next})
+		p.next = nil
 	}
 	return nil
 }

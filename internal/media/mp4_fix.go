@@ -27,6 +27,33 @@ const (
 // the picture by its B-frames and the audio by the encoder delay, which puts
 // them visibly out of sync.
 func fixInit(file string, editStart int64) error {
+	return rewriteMP4(file, func(parsed *mp4.File) (encoder, error) {
+		if parsed.Init == nil || parsed.Init.Moov == nil || parsed.Init.Moov.Trak == nil {
+			return nil, fmt.Errorf("it has no track")
+		}
+		trak := parsed.Init.Moov.Trak
+		children := trak.Children[:0:0]
+		for _, box := range trak.Children {
+			if box.Type() == "edts" {
+				continue
+			}
+			children = append(children, box)
+			if box.Type() == "tkhd" {
+				children = append(children, editList(editStart))
+			}
+		}
+		trak.Children = children
+		parsed.Init.Ftyp = mp4.NewFtyp("iso6", 0, []string{"iso6", "cmfc", "mp41"})
+		parsed.Init.Children[0] = parsed.Init.Ftyp
+		return parsed.Init, nil
+	})
+}
+
+// encoder is an initialization segment or a media segment.
+type encoder interface{ Encode(io.Writer) error }
+
+// rewriteMP4 replaces a file by what change makes of it.
+func rewriteMP4(file string, change func(*mp4.File) (encoder, error)) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
@@ -35,25 +62,12 @@ func fixInit(file string, editStart int64) error {
 	if err != nil {
 		return err
 	}
-	if parsed.Init == nil || parsed.Init.Moov == nil || parsed.Init.Moov.Trak == nil {
-		return fmt.Errorf("it has no track")
+	changed, err := change(parsed)
+	if err != nil {
+		return err
 	}
-	trak := parsed.Init.Moov.Trak
-	children := trak.Children[:0:0]
-	for _, box := range trak.Children {
-		if box.Type() == "edts" {
-			continue
-		}
-		children = append(children, box)
-		if box.Type() == "tkhd" {
-			children = append(children, editList(editStart))
-		}
-	}
-	trak.Children = children
-	parsed.Init.Ftyp = mp4.NewFtyp("iso6", 0, []string{"iso6", "cmfc", "mp41"})
-	parsed.Init.Children[0] = parsed.Init.Ftyp
 	var out bytes.Buffer
-	if err := parsed.Init.Encode(&out); err != nil {
+	if err := changed.Encode(&out); err != nil {
 		return err
 	}
 	return writeFile(file, out.Bytes())
@@ -111,29 +125,19 @@ func (s *renditionFiles) extendLastFrame(dir string, end float64) error {
 }
 
 func setLastDuration(file string, ticks uint32) error {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	parsed, err := decodeMP4(bytes.NewReader(text))
-	if err != nil {
-		return err
-	}
-	if len(parsed.Segments) != 1 || len(parsed.Segments[0].Fragments) == 0 {
-		return fmt.Errorf("it is not one segment")
-	}
-	fragments := parsed.Segments[0].Fragments
-	last := fragments[len(fragments)-1]
-	trun := last.Moof.Traf.Trun
-	trun.AddSampleDefaultValues(last.Moof.Traf.Tfhd, nil)
-	trun.Samples[len(trun.Samples)-1].Dur = ticks
-	trun.Flags |= mp4.TrunSampleDurationPresentFlag
-	last.SetTrunDataOffsets()
-	var out bytes.Buffer
-	if err := parsed.Segments[0].Encode(&out); err != nil {
-		return err
-	}
-	return writeFile(file, out.Bytes())
+	return rewriteMP4(file, func(parsed *mp4.File) (encoder, error) {
+		if len(parsed.Segments) != 1 || len(parsed.Segments[0].Fragments) == 0 {
+			return nil, fmt.Errorf("it is not one segment")
+		}
+		fragments := parsed.Segments[0].Fragments
+		last := fragments[len(fragments)-1]
+		trun := last.Moof.Traf.Trun
+		trun.AddSampleDefaultValues(last.Moof.Traf.Tfhd, nil)
+		trun.Samples[len(trun.Samples)-1].Dur = ticks
+		trun.Flags |= mp4.TrunSampleDurationPresentFlag
+		last.SetTrunDataOffsets()
+		return parsed.Segments[0], nil
+	})
 }
 
 // mergeShortTail appends a last segment that is too short to the one before it.

@@ -78,11 +78,17 @@ func FuzzStderr(f *testing.F) {
 func FuzzCapabilityLists(f *testing.F) {
 	f.Add("ffmpeg version 5.1.6\nlibavcodec     59. 37.100 / 59. 37.100\n", "aac")
 	f.Add("libavcodec 99999999999999999999.1.1/", "")
-	f.Add(" V....D libx264              H.264\n A....D aac,aac_fixed  x", "aac_fixed")
+	f.Add(" ... zscale            V->V       Resize", "zscale")
+	f.Add(" DEAIL. aac  AAC (decoders: aac aac_fixed )", "aac")
 	f.Fuzz(func(t *testing.T, text, name string) {
 		hasFPSModeOption(text)
-		if listsName(text, name) && !strings.Contains(text, name) {
-			t.Errorf("%q offers %q", text, name)
+		if hasFilter(text, name) && !strings.Contains(text, name) {
+			t.Errorf("%q lists %q", text, name)
+		}
+		for _, decoder := range parseCoders(name, text, "decoders") {
+			if decoder != name && !strings.Contains(text, decoder) {
+				t.Errorf("%q has the decoder %q", text, decoder)
+			}
 		}
 	})
 }

@@ -34,7 +34,7 @@ func (t Tools) Poster(ctx context.Context, src string, info *Info, file string) 
 }
 
 func (t Tools) poster(ctx context.Context, src string, info *Info, file string) error {
-	abs, url, err := sourceURL(src)
+	source, err := filepath.Abs(src)
 	if err != nil {
 		return err
 	}
@@ -50,32 +50,41 @@ func (t Tools) poster(ctx context.Context, src string, info *Info, file string) 
 		return spaceError(err)
 	}
 	defer os.RemoveAll(work)
-	best, bytes := "", int64(0)
+	best, err := t.bestFrame(ctx, source, work, posterRequests(info, c))
+	if err != nil {
+		return err
+	}
+	if err := os.Chmod(best, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(best, file)
+}
+
+// bestFrame makes pictures in dir and returns the path of the one with the most detail.
+func (t Tools) bestFrame(ctx context.Context, source, dir string, requests []frameRequest) (best string, err error) {
+	size := int64(0)
 	var withDiskError stderrReport
-	for i, request := range posterRequests(info, c) {
-		name := fmt.Sprintf("%d.jpg", i)
+	for i, request := range requests {
 		if request.fallback && best != "" {
 			break
 		}
-		out, err := t.writeJPEG(ctx, abs, url, work, name, request)
+		name := fmt.Sprintf("%d.jpg", i)
+		out, err := t.writeJPEG(ctx, source, dir, name, request)
 		if err != nil {
-			return err
+			return "", err
 		}
 		if out.diskError != nil {
 			withDiskError = out
 		}
-		st, err := os.Stat(filepath.Join(work, name))
-		if err == nil && st.Size() > bytes {
-			best, bytes = name, st.Size()
+		picture := filepath.Join(dir, name)
+		if st, err := os.Stat(picture); err == nil && st.Size() > size {
+			best, size = picture, st.Size()
 		}
 	}
 	if best == "" {
-		return withDiskError.preferDiskError(fmt.Errorf("%w: no frame could be decoded", ErrNoPicture))
+		return "", withDiskError.preferDiskError(fmt.Errorf("%w: no frame could be decoded", ErrNoPicture))
 	}
-	if err := os.Chmod(filepath.Join(work, best), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(filepath.Join(work, best), file)
+	return best, nil
 }
 
 // frameRequest is one attempt to decode a picture.
@@ -128,16 +137,15 @@ func jpegFilter(v *Video, maxSide int, c capabilities) string {
 const jpegColours = "scale=in_range=tv:out_range=pc:in_color_matrix=bt709:out_color_matrix=bt601,format=yuvj420p"
 
 // writeJPEG writes one JPEG, or none if there is no frame; the exit code does not tell.
-func (t Tools) writeJPEG(ctx context.Context, abs, url, dir, name string, s frameRequest) (stderrReport, error) {
-	args := []string{"-nostdin", "-hide_banner", "-y", "-loglevel", "repeat+level+error"}
-	args = append(args, t.threads()...)
+func (t Tools) writeJPEG(ctx context.Context, source, dir, name string, s frameRequest) (stderrReport, error) {
 	options := append([]string{"-noautorotate"}, s.options...)
 	if s.at > 0 {
 		options = append(options, "-ss", formatSeconds(s.at))
 	}
-	args = append(args, input(url, options...)...)
+	args := t.ffmpegArgs(input(source, options...)...)
 	args = append(args, "-map", "0:"+strconv.Itoa(s.stream), "-vf", s.filter, "-frames:v", "1", "-q:v", "3",
 		"-f", "mjpeg", "file:"+name)
-	out, err := t.run(ctx, command{tool: "ffmpeg", purpose: "poster", args: args, dir: dir, source: abs, noProgress: true})
-	return out, ignoreSourceErrors(out, err)
+	out, err := t.run(ctx, command{tool: "ffmpeg", purpose: "poster", args: args, dir: dir, source: source, noProgress: true})
+	_, err = exitBySource(err)
+	return out, err
 }

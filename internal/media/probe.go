@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 )
 
 // Probe measures the file at path. It reads the whole file once without
@@ -24,28 +25,28 @@ func (t Tools) Probe(ctx context.Context, path string) (*Info, error) {
 }
 
 func (t Tools) probe(ctx context.Context, path string) (*Info, error) {
-	abs, url, err := sourceURL(path)
+	source, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
 	}
-	size, err := checkReadable(abs)
+	size, err := checkReadable(source)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := t.withTimeLimit(ctx, t.probeSeconds(size))
 	defer cancel()
-	raw, err := t.probeStreams(ctx, abs, url)
+	raw, err := t.probeStreams(ctx, source)
 	if err != nil {
 		return nil, err
 	}
-	tracks, end, err := t.probePackets(ctx, abs, url, raw.Format.Name)
+	tracks, end, err := t.probePackets(ctx, source, raw.Format.Name)
 	if err != nil {
 		return nil, err
 	}
 	if t.probeDecoders, err = t.requiredDecoders(ctx); err != nil {
 		return nil, err
 	}
-	raw.truncated = isTruncated(abs)
+	raw.truncated = isTruncated(source)
 	info, err := describe(raw, tracks, size, t.probeDecoders)
 	if err != nil {
 		return nil, err
@@ -53,14 +54,14 @@ func (t Tools) probe(ctx context.Context, path string) (*Info, error) {
 	if err := checkDuration(info.Duration, cmp.Or(t.MaxDuration, DefaultMaxDuration).Seconds()); err != nil {
 		return nil, err
 	}
-	unread, err := unreadBytesAtEnd(abs, info.Container, size, end)
+	unread, err := unreadBytesAtEnd(source, info.Container, size, end)
 	if err != nil {
 		return nil, err
 	}
 	if err := checkUnread(info, unread); err != nil {
 		return nil, err
 	}
-	return info, t.sample(ctx, abs, url, info)
+	return info, t.sample(ctx, source, info)
 }
 
 // checkReadable separates errors of the file system from errors of the content.
@@ -90,24 +91,19 @@ func checkReadable(path string) (int64, error) {
 // streams fit, because their strings are cut first.
 const probeBytes = 4 << 20
 
-func (t Tools) probeStreams(ctx context.Context, abs, url string) (*rawProbe, error) {
+func (t Tools) probeStreams(ctx context.Context, source string) (*rawProbe, error) {
 	answer := &limitedBuffer{limit: probeBytes}
-	args := append([]string{
-		"-hide_banner", "-loglevel", "repeat+level+error", "-of", "json", "-show_format", "-show_streams",
-	}, input(url)...)
+	args := slices.Concat(quiet, []string{"-of", "json", "-show_format", "-show_streams"}, input(source))
 	out, err := t.run(ctx, command{
-		tool: "ffprobe", purpose: "streams", args: args, source: abs, stdout: &stringLimiter{next: answer},
+		tool: "ffprobe", purpose: "streams", args: args, source: source, stdout: &stringLimiter{next: answer},
 	})
-	if exit := (*exitError)(nil); errors.As(err, &exit) && exit.signal == 0 {
-		if hostErr := hostError(out.tail); hostErr != nil {
-			return nil, fmt.Errorf("%w: %w", hostErr, err)
-		}
-		return nil, rejectUnreadable(abs, out.tail)
-	}
-	if err != nil {
+	exit, err := exitBySource(err)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if answer.overflowed {
+	case exit != nil:
+		return nil, rejectUnreadable(source, exit.tail)
+	case answer.overflowed:
 		return nil, reject("", "the file's headers are larger than 4 MiB; the file is damaged or forged")
 	}
 	raw, err := parseProbe(answer.Bytes())
@@ -119,16 +115,15 @@ func (t Tools) probeStreams(ctx context.Context, abs, url string) (*rawProbe, er
 }
 
 func (t Tools) probePackets(
-	ctx context.Context, abs, url, container string,
+	ctx context.Context, source, container string,
 ) (tracks map[int]*trackTiming, end int64, err error) {
 	reader := newPacketReader(hasTimestampJumps(container))
-	args := append([]string{
-		"-hide_banner", "-loglevel", "repeat+level+error", "-of", "compact=p=0:nk=0",
-		"-show_entries", "packet=stream_index,pts_time,dts_time,duration_time,flags,pos,size",
-	}, input(url, resyncOptions(container)...)...)
-	out, err := t.run(ctx, command{tool: "ffprobe", purpose: "packets", args: args, source: abs, stdout: reader})
+	args := slices.Concat(quiet, []string{
+		"-of", "compact=p=0:nk=0", "-show_entries", "packet=stream_index,pts_time,dts_time,duration_time,flags,pos,size",
+	}, input(source, resyncOptions(container)...))
+	_, err = t.run(ctx, command{tool: "ffprobe", purpose: "packets", args: args, source: source, stdout: reader})
 	// ffprobe ends with an error at a damaged place; the packets before it count.
-	if err := ignoreSourceErrors(out, err); err != nil {
+	if _, err := exitBySource(err); err != nil {
 		return nil, 0, err
 	}
 	return reader.finish(), reader.end, nil

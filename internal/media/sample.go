@@ -26,30 +26,30 @@ const (
 
 // sample decodes the beginning of each stream, to reject early what can never be
 // transcoded, and detects interlacing.
-func (t Tools) sample(ctx context.Context, abs, url string, info *Info) error {
+func (t Tools) sample(ctx context.Context, source string, info *Info) error {
 	if info.Video != nil {
-		if err := t.sampleVideo(ctx, abs, url, info); err != nil {
+		if err := t.sampleVideo(ctx, source, info); err != nil {
 			return err
 		}
 	}
 	if len(info.Audio) > 0 {
-		return t.sampleAudio(ctx, abs, url, info)
+		return t.sampleAudio(ctx, source, info)
 	}
 	return nil
 }
 
 // sampleVideo rejects video that cannot be decoded, finds its first decodable
 // frame, and detects interlacing from frames, because headers are often wrong.
-func (t Tools) sampleVideo(ctx context.Context, abs, url string, info *Info) error {
+func (t Tools) sampleVideo(ctx context.Context, source string, info *Info) error {
 	v := info.Video
 	detect := mayBeInterlaced(v)
 	start := 0.0
 	if detect && info.Duration > 30 {
 		start = info.Duration / 3 // openings are often black, which shows no fields
 	}
-	frames, tail, err := t.decodeFrames(ctx, abs, url, info, start, detect)
+	frames, tail, err := t.decodeFrames(ctx, source, info, start, detect)
 	if err == nil && frames.frames == 0 && start > 0 {
-		frames, tail, err = t.decodeFrames(ctx, abs, url, info, 0, detect)
+		frames, tail, err = t.decodeFrames(ctx, source, info, 0, detect)
 	}
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func (t Tools) sampleVideo(ctx context.Context, abs, url string, info *Info) err
 		}
 	}
 	if start > 0 {
-		if frames, _, err = t.decodeFrames(ctx, abs, url, info, 0, false); err != nil {
+		if frames, _, err = t.decodeFrames(ctx, source, info, 0, false); err != nil {
 			return err
 		}
 	}
@@ -100,10 +100,8 @@ func (i *Info) setFirstDecodable(first float64) {
 }
 
 // sampleAudio removes streams that cannot be decoded. They would become silence.
-func (t Tools) sampleAudio(ctx context.Context, abs, url string, info *Info) error {
-	args := []string{"-nostdin", "-hide_banner", "-loglevel", "repeat+level+error"}
-	args = append(args, t.threads()...)
-	args = append(args, input(url, probedInputOptions(info, t.probeDecoders)...)...)
+func (t Tools) sampleAudio(ctx context.Context, source string, info *Info) error {
+	args := t.ffmpegArgs(input(source, probedInputOptions(info, t.probeDecoders)...)...)
 	for _, a := range info.Audio {
 		args = append(args, "-map", "0:"+strconv.Itoa(a.Index))
 	}
@@ -115,8 +113,8 @@ func (t Tools) sampleAudio(ctx context.Context, abs, url string, info *Info) err
 			decoded[n] = true
 		}
 	})
-	out, err := t.run(ctx, command{tool: "ffmpeg", purpose: "audio sample", args: args, source: abs, stdout: lines})
-	if err := ignoreSourceErrors(out, err); err != nil {
+	out, err := t.run(ctx, command{tool: "ffmpeg", purpose: "audio sample", args: args, source: source, stdout: lines})
+	if _, err := exitBySource(err); err != nil {
 		return err
 	}
 	kept := info.Audio[:0:0]
@@ -139,17 +137,16 @@ func (t Tools) sampleAudio(ctx context.Context, abs, url string, info *Info) err
 // decodeFrames decodes a few frames from start on. A stream that cannot be
 // decoded gives an empty sample and no error.
 func (t Tools) decodeFrames(
-	ctx context.Context, abs, url string, info *Info, start float64, detectInterlacing bool,
+	ctx context.Context, source string, info *Info, start float64, detectInterlacing bool,
 ) (frameSample, string, error) {
-	args := []string{"-nostdin", "-hide_banner", "-loglevel", "repeat+level+error"}
-	args = append(args, t.threads()...)
+	args := t.ffmpegArgs()
 	options := probedInputOptions(info, t.probeDecoders)
 	if start > 0 {
 		options = append(options, "-ss", strconv.FormatFloat(start, 'f', 3, 64))
 	} else {
 		args = append(args, "-copyts") // keep the first frame's own timestamp
 	}
-	args = append(args, input(url, options...)...)
+	args = append(args, input(source, options...)...)
 	frames := decodeCheckFrames
 	if detectInterlacing {
 		frames = sampleFrames
@@ -158,8 +155,8 @@ func (t Tools) decodeFrames(
 	args = append(args, "-map", "0:"+strconv.Itoa(info.Video.Index), "-vf", "idet,metadata=mode=print:file=-",
 		"-frames:v", strconv.Itoa(frames), "-f", "null", "-")
 	reader := newFrameSampleReader()
-	out, err := t.run(ctx, command{tool: "ffmpeg", purpose: "video sample", args: args, source: abs, stdout: reader})
-	if err := ignoreSourceErrors(out, err); err != nil {
+	out, err := t.run(ctx, command{tool: "ffmpeg", purpose: "video sample", args: args, source: source, stdout: reader})
+	if _, err := exitBySource(err); err != nil {
 		return frameSample{}, "", err
 	}
 	return reader.frameSample, out.tail, nil

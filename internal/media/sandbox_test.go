@@ -172,14 +172,14 @@ func TestProbedInputOptions_AllowOnlyProbedCodecs(t *testing.T) {
 	}
 }
 
-func TestParseDecoders_ReadsList(t *testing.T) {
+func TestParseCoders_ReadsList(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
 		" DEV.L. av1    Alliance (decoders: libdav1d av1 av1_cuvid ) (encoders: libaom-av1 )": "libdav1d av1 av1_cuvid",
 		" DEV..S png    PNG (Portable Network Graphics) image":                                "png",
 		" DEVIL. dnxhd  VC3/DNxHD (encoders: dnxhd )":                                         "dnxhd",
 	} {
-		if got := strings.Join(parseDecoders(strings.Fields(line)[1], line), " "); got != want {
+		if got := strings.Join(parseCoders(strings.Fields(line)[1], line, "decoders"), " "); got != want {
 			t.Errorf("%q: %q; want %q", line, got, want)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"syscall"
+
+	"github.com/cuelight/cuelight/internal/diskspace"
 )
 
 const (
@@ -111,14 +113,10 @@ func (s *stderrTail) cleanLine(line string) string {
 }
 
 // isDiskErrorConfirmed checks whether the disk has the error that a child
-// reported: decoders use the same messages for their buffers. A child without a
-// directory writes nothing. EFBIG cannot be reproduced with a small file. A
-// test write is not enough if this process is root and the child is not,
-// because ext4 reserves space for root.
+// reported: decoders use the same messages for their buffers. EFBIG cannot be
+// reproduced with a small file. A test write is not enough if this process is root
+// and the child is not, because ext4 reserves space for root.
 func isDiskErrorConfirmed(dir string, diskErr error) bool {
-	if dir == "" {
-		return false
-	}
 	if errors.Is(diskErr, ErrNoSpace) && isFullForUnprivileged(dir) {
 		return true
 	}
@@ -134,11 +132,8 @@ func isDiskErrorConfirmed(dir string, diskErr error) bool {
 // isFullForUnprivileged reports whether unprivileged users have almost no space
 // left. A disk that reports no size is not full.
 func isFullForUnprivileged(dir string) bool {
-	var st syscall.Statfs_t
-	if err := syscall.Statfs(dir, &st); err != nil || st.Blocks == 0 {
-		return false
-	}
-	return int64(st.Bavail)*int64(st.Bsize) < minFree
+	free, size, err := diskspace.Free(dir)
+	return err == nil && size > 0 && free < minFree
 }
 
 // preferDiskError keeps a source from being rejected for an error that the disk

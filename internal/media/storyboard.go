@@ -64,8 +64,7 @@ func (t Tools) storyboard(ctx context.Context, dir string, info *Info, out *Outp
 		return nil, err
 	}
 	b := newStoryboard(info.Duration, r.Width, r.Height)
-	args := []string{"-hide_banner", "-y", "-loglevel", "repeat+level+error", "-progress", "pipe:1"}
-	args = append(args, t.threads()...)
+	args := t.ffmpegArgs("-progress", "pipe:1")
 	if keyframeSeconds <= b.Interval/2 && !out.Constant {
 		args = append(args, "-skip_frame", "nokey") // otherwise a picture may repeat its neighbour
 	}

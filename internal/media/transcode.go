@@ -39,7 +39,7 @@ func (t Tools) Transcode(
 func (t Tools) transcode(
 	ctx context.Context, src string, info *Info, rungs []Rung, dir string, progress func(Progress),
 ) (*Output, error) {
-	abs, url, err := sourceURL(src)
+	source, err := filepath.Abs(src)
 	if err != nil {
 		return nil, err
 	}
@@ -58,9 +58,9 @@ func (t Tools) transcode(
 		return nil, err
 	}
 	plan := planTiming(info)
-	args := t.transcodeArgs(url, info, video, audio, plan, c)
+	args := t.transcodeArgs(source, info, video, audio, plan, c)
 	reader := newProgressReader(info.Duration, progress, time.Now)
-	cmd := command{tool: "ffmpeg", purpose: "transcode", args: args, dir: dir, source: abs, stdout: reader}
+	cmd := command{tool: "ffmpeg", purpose: "transcode", args: args, dir: dir, source: source, stdout: reader}
 	out, err := t.run(ctx, cmd)
 	if err != nil {
 		return nil, out.preferDiskError(explainExit(err, dir, info, len(video) > 0))
@@ -98,12 +98,9 @@ func createRenditionDirs(dir string, jobs []renditionJob) error {
 // explainExit turns ffmpeg's exit into a rejection if the source is to blame:
 // there is no host error, and no output.
 func explainExit(err error, dir string, info *Info, video bool) error {
-	exit := (*exitError)(nil)
-	if !errors.As(err, &exit) || exit.signal != 0 {
-		return err
-	}
-	if hostErr := hostError(exit.tail); hostErr != nil {
-		return fmt.Errorf("%w: %w", hostErr, err)
+	exit, otherErr := exitBySource(err)
+	if exit == nil {
+		return otherErr
 	}
 	if !video {
 		if segments, globErr := fs.Glob(os.DirFS(dir), "*/seg-*"); globErr == nil && len(segments) == 0 {
@@ -134,25 +131,21 @@ func (t Tools) collect(
 			o.warn("the colours of the HDR source are approximate, because this ffmpeg has no zscale filter")
 		}
 	}
-	if o.Damage == nil && out.errors > 0 {
-		o.Damage = &Damage{Errors: out.errors}
-	}
-	o.Damage.addWarning(o)
-	for _, j := range slices.Concat(video, audio) {
+	o.warnOfDamage(out.errors)
+	jobs := slices.Concat(video, audio)
+	for _, j := range jobs {
 		r, err := t.finishRendition(ctx, dir, j, info, plan)
+		isEmpty := errors.Is(err, fs.ErrNotExist) || errors.Is(err, errEmptyRendition)
 		switch {
-		case j.audio != nil && isEmptyRendition(err) && out.diskError == nil && len(video)+len(audio) > 1:
-			// Publish the rest without the audio that cannot be decoded.
-			o.warn("the audio stream %d could not be decoded and is left out", j.audio.Index)
-			if err := os.RemoveAll(filepath.Join(dir, j.dir)); err != nil {
-				return nil, fmt.Errorf("remove empty rendition: %w", err)
-			}
-		case err != nil:
-			return nil, err
-		case j.audio != nil:
+		case j.audio != nil && isEmpty && out.diskError == nil && len(jobs) > 1:
+			err = o.leaveOut(dir, j) // publish the rest
+		case err == nil && j.audio != nil:
 			o.Audio = append(o.Audio, r)
-		default:
+		case err == nil:
 			o.Video = append(o.Video, r)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	if len(o.Video)+len(o.Audio) == 0 {
@@ -162,9 +155,13 @@ func (t Tools) collect(
 	return o, nil
 }
 
-// isEmptyRendition distinguishes audio without output from disk errors.
-func isEmptyRendition(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, errEmptyRendition)
+// leaveOut removes the rendition of audio that cannot be decoded.
+func (o *Output) leaveOut(dir string, j renditionJob) error {
+	o.warn("the audio stream %d could not be decoded and is left out", j.audio.Index)
+	if err := os.RemoveAll(filepath.Join(dir, j.dir)); err != nil {
+		return fmt.Errorf("remove empty rendition: %w", err)
+	}
+	return nil
 }
 
 func (o *Output) summarize() {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 )
 
@@ -48,14 +49,10 @@ func renditionJobs(info *Info, rungs []Rung) (video, audio []renditionJob) {
 // Output names are relative to the output directory, because ffmpeg would
 // interpret some characters of the directory's own name.
 func (t Tools) transcodeArgs(
-	url string, info *Info, video, audio []renditionJob, plan timing, c capabilities,
+	source string, info *Info, video, audio []renditionJob, plan timing, c capabilities,
 ) []string {
-	args := []string{
-		"-nostdin", "-hide_banner", "-y", "-loglevel", "repeat+level+error", "-progress", "pipe:1", "-stats_period", "1",
-		// Whether there are too many errors is decided from the output.
-		"-max_error_rate", "1",
-	}
-	args = append(args, t.threads()...)
+	// Whether there are too many errors is decided from the output.
+	args := t.ffmpegArgs("-progress", "pipe:1", "-stats_period", "1", "-max_error_rate", "1")
 	// If frames change mid-stream, ffmpeg would rebuild the graph and lose the
 	// frames in it.
 	options := []string{"-noautorotate", "-reinit_filter:v", "0"}
@@ -65,7 +62,7 @@ func (t Tools) transcodeArgs(
 	if !c.fpsMode {
 		args = append(args, "-vsync", "vfr")
 	}
-	args = append(args, input(url, append(probedInputOptions(info, c.decoders), options...)...)...)
+	args = append(args, input(source, append(probedInputOptions(info, c.decoders), options...)...)...)
 	if len(video) > 0 {
 		rungs := make([]Rung, len(video))
 		for i, j := range video {
@@ -84,16 +81,14 @@ func (t Tools) transcodeArgs(
 	return args
 }
 
-// alphaDecoder selects the decoder that supports WebM's transparency. ffmpeg's own
-// decoders for these codecs ignore it.
+// alphaDecoder selects the decoder that supports WebM's transparency, if it is
+// installed. ffmpeg's own decoders for these codecs ignore it.
 func alphaDecoder(v *Video, c capabilities) []string {
-	switch {
-	case v.Alpha && v.Codec == "vp9" && c.alphaVP9:
-		return []string{fmt.Sprintf("-c:%d", v.Index), "libvpx-vp9"}
-	case v.Alpha && v.Codec == "vp8" && c.alphaVP8:
-		return []string{fmt.Sprintf("-c:%d", v.Index), "libvpx"}
+	decoder := map[string]string{"vp8": "libvpx", "vp9": "libvpx-vp9"}[v.Codec]
+	if !v.Alpha || !slices.Contains(c.decoders[v.Codec], decoder) {
+		return nil
 	}
-	return nil
+	return []string{fmt.Sprintf("-c:%d", v.Index), decoder}
 }
 
 func frameListArgs(label, mode, file string, plan timing, c capabilities) []string {
@@ -136,7 +131,7 @@ func (t Tools) videoArgs(i int, j renditionJob, v *Video, plan timing, c capabil
 			args = append(args, "-bsf:v", frameDurations)
 		}
 	}
-	if isSlowPreset(preset) {
+	if slices.Contains(slowPresets, preset) {
 		args = append(args, "-refs", strconv.Itoa(maxReferences))
 	}
 	args = append(args, t.threads()[:min(2, len(t.threads()))]...)
@@ -172,14 +167,8 @@ func maxDecodeRate(v *Video, plan timing) float64 {
 	return v.outputRate()
 }
 
-// isSlowPreset reports whether the preset refers to more frames than the level allows.
-func isSlowPreset(preset string) bool {
-	switch preset {
-	case "slow", "slower", "veryslow", "placebo":
-		return true
-	}
-	return false
-}
+// slowPresets refer to more frames than the level allows.
+var slowPresets = []string{"slow", "slower", "veryslow", "placebo"}
 
 func audioArgs(j renditionJob, info *Info, plan timing) []string {
 	a := j.audio

@@ -1,6 +1,7 @@
 package media
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -35,11 +36,7 @@ func (t Tools) watch(
 	ctx context.Context, cancel context.CancelCauseFunc, stdout *stdoutMonitor, noProgress bool, pid int,
 ) {
 	detector := stallDetector{stall: t.stall()}
-	interval := watchInterval
-	if detector.stall > 0 {
-		interval = min(max(detector.stall/16, time.Millisecond), watchInterval)
-	}
-	maxMemory := t.MemoryLimit()
+	interval := detector.interval()
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	steps, reported, before := stdout.steps.Load(), time.Now(), time.Now()
@@ -68,18 +65,30 @@ func (t Tools) watch(
 			reported = now
 			t.step()
 		}
-		if err := detector.err(); err != nil {
+		if err := cmp.Or(detector.err(), t.checkMemory(pid)); err != nil {
 			cancel(err)
 			return
 		}
-		if maxMemory <= 0 {
-			continue
-		}
-		if size := residentBytes(pid); size > maxMemory {
-			cancel(fmt.Errorf("%w: it used %d MiB; the limit is %d MiB", ErrMemory, size>>20, maxMemory>>20))
-			return
-		}
 	}
+}
+
+// interval is the time between two checks: short enough to measure the stall time.
+func (s *stallDetector) interval() time.Duration {
+	if s.stall <= 0 {
+		return watchInterval
+	}
+	return min(max(s.stall/16, time.Millisecond), watchInterval)
+}
+
+func (t Tools) checkMemory(pid int) error {
+	limit := t.MemoryLimit()
+	if limit <= 0 {
+		return nil
+	}
+	if size := residentBytes(pid); size > limit {
+		return fmt.Errorf("%w: it used %d MiB; the limit is %d MiB", ErrMemory, size>>20, limit>>20)
+	}
+	return nil
 }
 
 // stall is Tools.Stall with its default; 0 means never.
