@@ -8,6 +8,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/redact"
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -79,67 +80,21 @@ func (s *Server) searchTasks(
 	}
 }
 
-// taskDetails is a task with its attempts.
-type taskDetails struct {
-	store.Task
-	Running  []store.Running `json:"running"`
-	History  []store.Attempt `json:"history"`
-	Warnings []string        `json:"warnings"` // of the stages
-}
-
 func (s *Server) getTask(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {
 	id, err := pathID(r)
 	if err != nil {
 		return jsonResponse{}, err
 	}
-	d, err := s.taskDetails(r.Context(), id)
+	d, err := report.Task(r.Context(), s.opts.Store, id)
 	if err != nil {
 		return jsonResponse{}, err
 	}
-	return okResponse(d)
-}
-
-func (s *Server) taskDetails(ctx context.Context, id store.ID) (taskDetails, error) {
-	t, err := s.opts.Store.Get(ctx, id)
-	if err != nil {
-		return taskDetails{}, err
-	}
-	history, err := s.opts.Store.History(ctx, id)
-	if err != nil {
-		return taskDetails{}, err
-	}
-	d := taskDetails{Task: visibleTask(ctx, t), History: append([]store.Attempt{}, history...)}
-	if access.From(ctx).Scope < access.Admin {
+	if access.From(r.Context()).Scope < access.Admin {
 		for i := range d.History {
 			a := &d.History[i]
-			a.Error, a.Result = redact.Text(a.Error, t.Source), redact.JSON(a.Result, t.Source)
+			a.Error, a.Result = redact.Text(a.Error, d.Source), redact.JSON(a.Result, d.Source)
 		}
+		d.Task, d.Warnings = visibleTask(r.Context(), d.Task), store.Warnings(d.History)
 	}
-	d.Warnings = store.Warnings(d.History)
-	d.Running, err = s.runningStages(ctx, t)
-	return d, err
-}
-
-// runningStages returns what workers report of the stages that they run now. A report may be older than the task, so
-// only stages with a current claim count.
-func (s *Server) runningStages(ctx context.Context, t store.Task) ([]store.Running, error) {
-	running := []store.Running{}
-	claimed := make(map[store.ID]bool)
-	for _, st := range t.Stages {
-		if !st.Token.IsZero() {
-			claimed[st.Token] = true
-		}
-	}
-	if len(claimed) == 0 {
-		return running, nil
-	}
-	workers, err := s.opts.Store.Workers(ctx, false)
-	for _, w := range workers {
-		for _, run := range w.Running {
-			if claimed[run.Token] {
-				running = append(running, run)
-			}
-		}
-	}
-	return running, err
+	return okResponse(d)
 }
