@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cuelight/cuelight/internal/daemon"
+	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/usererr"
 )
 
@@ -39,36 +41,27 @@ db psql".`,
 			Short: "Run psql on the database",
 			Long: `Psql runs PostgreSQL's command line client on the database, with the arguments after
 "--". A private server runs until it exits.`,
-			RunE: func(cmd *cobra.Command, args []string) error { return c.psql(cmd.Context(), args) },
+			RunE: func(cmd *cobra.Command, args []string) error {
+				return c.withConnection(cmd.Context(), func(db *dbconn.Database) error { return c.psql(cmd.Context(), db, args) })
+			},
 		},
 	)
 	return cmd
 }
 
-func (c *cli) databaseAddress(ctx context.Context) (err error) {
-	db, err := c.Connect(ctx)
-	if err != nil {
+func (c *cli) databaseAddress(ctx context.Context) error {
+	return c.withConnection(ctx, func(db *dbconn.Database) error {
+		if db.PrivateServer() != nil && !db.PrivateServer().Adopted() {
+			fmt.Fprintln(c.err, "cuelight: no other command uses this server, so it stops now; cuelight db psql keeps it running")
+		}
+		// Of the PG* variables, the name has what they say, without the password.
+		_, err := fmt.Fprintln(c.out, cmp.Or(db.ConnString(), db.Name))
 		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	address := db.ConnString()
-	if address == "" {
-		address = db.Name // what the PG* variables say, without the password
-	}
-	if db.PrivateServer() != nil && !db.PrivateServer().Adopted() {
-		fmt.Fprintln(c.err, "cuelight: no other command uses this server, so it stops now; cuelight db psql keeps it running")
-	}
-	_, err = fmt.Fprintln(c.out, address)
-	return err
+	})
 }
 
 // psql runs psql in the foreground, where it receives the terminal's signals itself.
-func (c *cli) psql(ctx context.Context, args []string) (err error) {
-	db, err := c.Connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
+func (c *cli) psql(ctx context.Context, db *dbconn.Database, args []string) (err error) {
 	program := psqlName
 	if db.PrivateServer() != nil {
 		program = db.PrivateServer().Binaries().Path(program)

@@ -8,15 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/cuelight/cuelight/internal/console"
 	"github.com/cuelight/cuelight/internal/daemon"
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/eventfeed"
 	"github.com/cuelight/cuelight/internal/ops"
 	"github.com/cuelight/cuelight/internal/usererr"
-	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -32,38 +29,18 @@ func (c *cli) watchEvents(ctx context.Context, db *dbconn.Database, after int64,
 			return err
 		}
 		w := ops.TaskFollower{Store: db.Store, Task: id, After: max(after, 0), Handle: c.printEvent, HeldUp: c.warnHeldUp}
-		if ended, err := w.Past(ctx); ended || err != nil {
-			return eventsError(err)
-		}
-		follow = w.Follow
+		follow = w.Run
 	} else if after == eventfeed.Now {
 		var err error
 		if after, err = db.Store.EventWatermark(ctx); err != nil {
 			return err
 		}
 	}
-	err := withFeed(ctx, db, follow)
+	err := ops.WithFeed(ctx, db.Store, db.Pool, db.NotifyConfig, follow)
 	if _, ok := daemon.Received(ctx); ok && len(args) == 0 {
 		return nil // only a signal ends it
 	}
 	return eventsError(err)
-}
-
-// withFeed runs a feed of the pipeline's events for as long as follow runs.
-func withFeed(ctx context.Context, db *dbconn.Database, follow func(context.Context, *eventfeed.Feed) error) error {
-	listener := notify.New(db.Pool, notify.Options{
-		Channels: ops.EventChannels(db.Store.Graph()), ConnConfig: db.NotifyConfig,
-	})
-	f := eventfeed.New(eventfeed.Options{Reader: db.Store, Wake: listener.Wakes})
-	g, ctx := errgroup.WithContext(ctx)
-	ctx, stop := context.WithCancel(ctx)
-	g.Go(func() error { return listener.Run(ctx) })
-	g.Go(func() error { return f.Run(ctx) })
-	g.Go(func() error {
-		defer stop()
-		return follow(ctx, f)
-	})
-	return g.Wait()
 }
 
 func (c *cli) warnHeldUp() {

@@ -60,7 +60,7 @@ func (c *cli) list(ctx context.Context, db *dbconn.Database, f store.Filter, aft
 		if c.out.Terminal {
 			id = shortID(t.ID)
 		}
-		return []string{id, age(t.CreatedAt), string(t.Status), currentStages(t), shownTask(t)}
+		return []string{id, age(t.CreatedAt), string(t.Status), currentStages(t), titleOf(t)}
 	})
 	if err == nil && len(tasks) == f.Limit && !c.json {
 		fmt.Fprintf(c.err, "cuelight: there may be more: use --limit, or --after %s\n", shortID(tasks[len(tasks)-1].ID))

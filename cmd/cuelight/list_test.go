@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cuelight/cuelight/internal/console"
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -49,9 +50,9 @@ func TestShow_PrintsWarnings(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	c := &cli{out: console.NewStream(&b, nil)}
-	c.writeHead(&b, taskDetails{
+	c.writeHead(&b, shownTask{TaskDetails: report.TaskDetails{
 		Warnings: []string{"the source is damaged: about 2.0 s of the picture are missing, some 50 frames"},
-	})
+	}})
 	if !strings.Contains(b.String(), "\nwarning    the source is damaged: about 2.0 s") {
 		t.Errorf("shown: %s", b.String())
 	}

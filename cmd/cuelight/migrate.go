@@ -47,7 +47,7 @@ With --check it changes nothing, and exits with 13 if there is something to do.`
 	return cmd
 }
 
-func (c *cli) migrate(ctx context.Context, check bool) (err error) {
+func (c *cli) migrate(ctx context.Context, check bool) error {
 	if check {
 		err := c.CheckCreated()
 		if none, ok := errors.AsType[dbconn.NotCreatedError](err); ok {
@@ -56,29 +56,24 @@ func (c *cli) migrate(ctx context.Context, check bool) (err error) {
 			return err
 		}
 	}
-	db, err := c.Connect(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	if check {
-		if err := db.Store.Check(ctx); err != nil {
-			return db.Describe(err)
+	return c.withConnection(ctx, func(db *dbconn.Database) error {
+		done := "are up to date"
+		if check {
+			if err := db.Store.Check(ctx); err != nil {
+				return db.Describe(err)
+			}
+		} else {
+			r, err := db.Store.Migrate(ctx)
+			switch {
+			case err != nil:
+				return db.Describe(err)
+			case r.From == 0:
+				done = "were created"
+			case len(r.Added) > 0:
+				done = "now have the stages " + strings.Join(r.Added, ", ")
+			}
 		}
-		fmt.Fprintf(c.err, "cuelight: the tables in %s are up to date (version %d)\n", db.Name, store.SchemaVersion)
+		fmt.Fprintf(c.err, "cuelight: the tables in %s %s (version %d)\n", db.Name, done, store.SchemaVersion)
 		return nil
-	}
-	r, err := db.Store.Migrate(ctx)
-	if err != nil {
-		return db.Describe(err)
-	}
-	done := "are up to date"
-	switch {
-	case r.From == 0:
-		done = "were created"
-	case len(r.Added) > 0:
-		done = "now have the stages " + strings.Join(r.Added, ", ")
-	}
-	fmt.Fprintf(c.err, "cuelight: the tables in %s %s (version %d)\n", db.Name, done, store.SchemaVersion)
-	return nil
+	})
 }

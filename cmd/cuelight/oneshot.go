@@ -29,12 +29,11 @@ const (
 
 // oneShot works until its tasks have ended. Only the goroutine that called run uses it.
 type oneShot struct {
-	c          *cli
-	db         *dbconn.Database
-	inputs     map[store.ID]*input
-	publishDir string
-	events     *daemon.EventQueue
-	progress   *progress
+	c        *cli
+	db       *dbconn.Database
+	inputs   map[store.ID]*input
+	events   *daemon.EventQueue
+	progress *progress
 
 	open      int               // tasks that have not ended
 	unchecked map[store.ID]bool // of these, the ones that may have ended
@@ -48,9 +47,9 @@ type oneShot struct {
 	err      error
 }
 
-func newOneShot(c *cli, db *dbconn.Database, inputs []*input, publishDir string, quiet bool) *oneShot {
+func newOneShot(c *cli, db *dbconn.Database, inputs []*input, quiet bool) *oneShot {
 	j := &oneShot{
-		c: c, db: db, publishDir: publishDir, events: daemon.NewEventQueue(),
+		c: c, db: db, events: daemon.NewEventQueue(),
 		inputs: make(map[store.ID]*input), unchecked: make(map[store.ID]bool),
 		open: len(inputs), abort: make(chan struct{}),
 	}
@@ -192,7 +191,7 @@ func (j *oneShot) checkTasks() {
 			err = j.reportEnd(j.inputs[id], taskReport{TaskID: id, Status: store.StatusCancelled})
 		case err == nil && t.IsFinished(j.db.Store.Graph()):
 			var r taskReport
-			if r, err = reportOn(ctx, j.db.Store, t, "", j.publishDir); err == nil {
+			if r, err = j.c.reportOn(ctx, j.db.Store, t, ""); err == nil {
 				err = j.reportEnd(j.inputs[id], r)
 			}
 		}

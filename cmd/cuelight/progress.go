@@ -120,8 +120,9 @@ func (p *progress) showRunning(all []daemon.Activity) {
 		p.screen.Draw(lines)
 	case !p.quiet:
 		for _, a := range all {
-			if time.Since(p.printed[a.StageKey]) >= lineInterval {
-				p.printed[a.StageKey] = time.Now()
+			key := daemon.StageKey{Task: a.Task, Stage: a.Stage}
+			if time.Since(p.printed[key]) >= lineInterval {
+				p.printed[key] = time.Now()
 				r := p.row(a)
 				p.printf("%s: %s %s", r.Label, r.Stage, r)
 			}
@@ -130,9 +131,14 @@ func (p *progress) showRunning(all []daemon.Activity) {
 }
 
 func (p *progress) row(a daemon.Activity) console.ProgressRow {
+	r := progressRow(a.Running, p.label(a.Task))
+	r.Elapsed = time.Since(a.Since)
+	return r
+}
+
+func progressRow(r store.Running, label string) console.ProgressRow {
 	return console.ProgressRow{
-		Label: p.label(a.Task), Stage: a.Stage, Percent: a.Progress.Percent, Speed: a.Progress.Speed,
-		Remaining: a.Progress.ETA, Note: a.Progress.Note, Elapsed: time.Since(a.Since),
+		Label: label, Stage: r.Stage, Percent: r.Percent, Speed: r.Speed, Remaining: seconds(r.ETA), Note: r.Note,
 	}
 }
 

@@ -93,11 +93,8 @@ func (c *cli) prepareWork(o *workOptions) (video.Config, error) {
 func (c *cli) runOn(
 	ctx context.Context, db *dbconn.Database, inputs []*input, config video.Config, o *workOptions, quiet bool,
 ) error {
-	workspace, err := daemon.IdentifyWorkspace(config)
+	engine, err := daemon.NewOneShot(ctx, db, config)
 	if err != nil {
-		return err
-	}
-	if err := workspace.CheckWorkers(ctx, db.Store, true); err != nil {
 		return err
 	}
 	tracer, flush := c.startTracing(ctx)
@@ -110,11 +107,9 @@ func (c *cli) runOn(
 	}
 	// Other tasks are left to a daemon: it retries for longer, and still runs when this
 	// command has ended.
-	return newOneShot(c, db, inputs, config.PublishDir, quiet).run(ctx, &daemon.Engine{
-		DB: db, Stages: tracer.Stages(daemon.LimitRetries(daemon.PipelineStages(config))), OnlyTasks: tasks,
-		Workspace: workspace, Grace: o.grace, Lease: o.lease, KeepEvents: db.Source.EventRetention(),
-		Version: programVersion(),
-	})
+	engine.OnlyTasks, engine.Stages = tasks, tracer.Stages(engine.Stages)
+	engine.Grace, engine.Lease, engine.Version = o.grace, o.lease, programVersion()
+	return newOneShot(c, db, inputs, quiet).run(ctx, engine)
 }
 
 // input is a source that was given, once or several times, and its task.

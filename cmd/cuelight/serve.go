@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -73,7 +72,27 @@ func (c *cli) serveCommand() *cobra.Command {
 }
 
 func (c *cli) serve(ctx context.Context, o *serveOptions) error {
-	d, db, err := c.newDaemon(ctx, o)
+	watched, err := o.check()
+	if err != nil {
+		return err
+	}
+	config, err := c.prepareWork(o.workOptions)
+	if err != nil {
+		return err
+	}
+	return c.withConnection(ctx, func(db *dbconn.Database) error { return c.runDaemon(ctx, db, o, config, watched) })
+}
+
+func (c *cli) runDaemon(
+	ctx context.Context, db *dbconn.Database, o *serveOptions, config video.Config, watched inbox.Options,
+) error {
+	d, err := daemon.New(ctx, daemon.Options{
+		DB: db, Config: config, HTTP: o.http.HTTPOptions, Inbox: watched, Log: daemon.NewLog(c.err), Env: c.Env,
+		Engine: &daemon.Engine{
+			Grace: o.grace, Lease: o.lease, AgeAfter: o.ageAfter, KeepEvents: o.keepEvents,
+			Version: programVersion(), Abort: c.sig.Abort,
+		},
+	})
 	if err != nil {
 		return err
 	}
@@ -85,52 +104,7 @@ func (c *cli) serve(ctx context.Context, o *serveOptions) error {
 		}
 	default:
 	}
-	return errors.Join(err, db.Close())
-}
-
-// newDaemon checks all flags before it starts anything.
-func (c *cli) newDaemon(ctx context.Context, o *serveOptions) (*daemon.Daemon, *dbconn.Database, error) {
-	watched, err := o.check()
-	if err != nil {
-		return nil, nil, err
-	}
-	config, err := c.prepareWork(o.workOptions)
-	if err != nil {
-		return nil, nil, err
-	}
-	workspace, err := daemon.IdentifyWorkspace(config)
-	if err != nil {
-		return nil, nil, err
-	}
-	// A watched directory may contain the data directory, with files that are no sources.
-	watched.Skip = []string{
-		filepath.Join(config.DataDir, "tasks"), filepath.Join(config.DataDir, dbconn.PrivateDir), config.PublishDir,
-	}
-	db, err := c.Connect(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	d, err := c.startDaemon(ctx, db, o, config, workspace, watched)
-	if err != nil {
-		return nil, nil, errors.Join(err, db.Close())
-	}
-	return d, db, nil
-}
-
-func (c *cli) startDaemon(
-	ctx context.Context, db *dbconn.Database, o *serveOptions, config video.Config, w daemon.Workspace,
-	watched inbox.Options,
-) (*daemon.Daemon, error) {
-	if err := db.OpenReadPool(ctx); err != nil {
-		return nil, err
-	}
-	return daemon.New(ctx, daemon.Options{
-		DB: db, Config: config, HTTP: o.http.HTTPOptions, Inbox: watched, Log: daemon.NewLog(c.err), Env: c.Env,
-		Engine: &daemon.Engine{
-			DB: db, Stages: daemon.PipelineStages(config), Workspace: w, Grace: o.grace, Lease: o.lease, AgeAfter: o.ageAfter,
-			KeepEvents: o.keepEvents, Version: programVersion(), Abort: c.sig.Abort,
-		},
-	})
+	return err
 }
 
 // check checks the flags and returns the directories to watch.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/console"
 	"github.com/cuelight/cuelight/internal/dbconn"
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
 )
@@ -34,61 +35,23 @@ task's id ends like that.`,
 	return cmd
 }
 
-// taskDetails is what show prints of a task.
-type taskDetails struct {
-	store.Task
-	Published *string         `json:"published"`
-	Error     *string         `json:"error"`
-	Running   []store.Running `json:"running"`
-	History   []store.Attempt `json:"history"`
-	Warnings  []string        `json:"warnings"`
-}
-
-func (c *cli) readDetails(ctx context.Context, db *dbconn.Database, id store.ID) (taskDetails, error) {
-	t, err := db.Store.Get(ctx, id)
-	if err != nil {
-		return taskDetails{}, err
-	}
-	published, err := c.PublishPath()
-	if err != nil {
-		return taskDetails{}, err
-	}
-	r, err := reportOn(ctx, db.Store, t, t.Source, published)
-	if err != nil {
-		return taskDetails{}, err
-	}
-	d := taskDetails{
-		Task: t, Published: r.Published, Error: r.Error, Running: []store.Running{}, History: []store.Attempt{},
-	}
-	history, err := db.Store.History(ctx, id)
-	if err != nil {
-		return taskDetails{}, err
-	}
-	d.History = append(d.History, history...)
-	d.Warnings = store.Warnings(history)
-	workers, err := db.Store.Workers(ctx, false)
-	if err != nil {
-		return taskDetails{}, err
-	}
-	held := make(map[store.ID]bool)
-	for _, s := range t.Stages {
-		held[s.Token] = !s.Token.IsZero()
-	}
-	for _, w := range workers {
-		for _, run := range w.Running {
-			if held[run.Token] { // a worker's report is up to a second old
-				d.Running = append(d.Running, run)
-			}
-		}
-	}
-	return d, nil
+// shownTask is what show prints of a task.
+type shownTask struct {
+	report.TaskDetails
+	Published *string `json:"published"`
+	Error     *string `json:"error"`
 }
 
 func (c *cli) show(ctx context.Context, db *dbconn.Database, id store.ID) error {
-	d, err := c.readDetails(ctx, db, id)
+	details, err := report.Task(ctx, db.Store, id)
 	if err != nil {
 		return err
 	}
+	r, err := c.newReport(ctx, db.Store, details.Task, details.History, details.Source)
+	if err != nil {
+		return err
+	}
+	d := shownTask{details, r.Published, r.Error}
 	if c.json {
 		return c.writeJSON(d)
 	}
@@ -105,7 +68,7 @@ func (c *cli) show(ctx context.Context, db *dbconn.Database, id store.ID) error 
 }
 
 // writeHead writes what concerns the task as a whole.
-func (c *cli) writeHead(b *strings.Builder, d taskDetails) {
+func (c *cli) writeHead(b *strings.Builder, d shownTask) {
 	line := func(name, value string) {
 		if value != "" {
 			fmt.Fprintf(b, "%-10s %s\n", name, value)
@@ -140,7 +103,7 @@ func (c *cli) writeHead(b *strings.Builder, d taskDetails) {
 	}
 }
 
-func (c *cli) stageTable(d taskDetails) *console.Table {
+func (c *cli) stageTable(d shownTask) *console.Table {
 	t := &console.Table{Out: c.out, Header: []string{"STAGE", "STATUS", "ATTEMPTS", "NOW"}}
 	for _, s := range d.Stages {
 		now := ""
@@ -156,13 +119,6 @@ func (c *cli) stageTable(d taskDetails) *console.Table {
 	}
 	t.Paint(1, statusColours)
 	return t
-}
-
-func progressRow(r store.Running, label string) console.ProgressRow {
-	return console.ProgressRow{
-		Label: label, Stage: r.Stage, Percent: r.Percent, Speed: r.Speed,
-		Remaining: time.Duration(r.ETA * float64(time.Second)), Note: r.Note,
-	}
 }
 
 // writeHistory writes a line for each attempt, and its whole error below it.

@@ -57,8 +57,8 @@ func isURL(s string) bool {
 // shownSource returns a source without secrets, printable.
 func shownSource(source string) string { return usererr.Printable(redact.Source(source)) }
 
-// shownTask returns a task's title, or its source if it has none.
-func shownTask(t store.Task) string {
+// titleOf returns a task's title, or its source if it has none.
+func titleOf(t store.Task) string {
 	if title := t.Title(); title != "" {
 		return usererr.Printable(title)
 	}

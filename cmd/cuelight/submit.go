@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/internal/daemon"
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/usererr"
@@ -78,7 +77,11 @@ func (c *cli) submit(ctx context.Context, args []string, o *submitOptions) error
 		}
 		c.warnNoWorkers(ctx, db.Store)
 		if o.wait {
-			return c.waitForTasks(ctx, db, args, receipts)
+			var tasks []awaited
+			for i, r := range receipts {
+				tasks = append(tasks, awaited{r.ID, args[i]})
+			}
+			return c.watch(ctx, db, tasks, false)
 		}
 		return c.printReceipts(args, subs, receipts)
 	})
@@ -175,63 +178,4 @@ func (c *cli) warnNoWorkers(ctx context.Context, st *store.Store) {
 	if err == nil && !slices.ContainsFunc(workers, takesAny) {
 		fmt.Fprintln(c.err, "cuelight: no worker is running on this database; start one with cuelight serve")
 	}
-}
-
-// waitForTasks reports on tasks as they end.
-func (c *cli) waitForTasks(ctx context.Context, db *dbconn.Database, args []string, receipts []store.Receipt) error {
-	published, err := c.PublishPath()
-	if err != nil {
-		return err
-	}
-	open := make(map[int]bool) // by index of args
-	for i := range receipts {
-		open[i] = true
-	}
-	completed := 0
-	for {
-		for i := range receipts {
-			if !open[i] {
-				continue
-			}
-			r, ended, err := reportIfEnded(ctx, db.Store, receipts[i].ID, args[i], published)
-			if err == nil && ended {
-				delete(open, i)
-				err = c.printReport(r)
-			}
-			if err != nil {
-				return err
-			}
-			if r.Published != nil {
-				completed++
-			}
-		}
-		if len(open) == 0 {
-			return statusOf(completed, len(receipts))
-		}
-		if err := ctxsleep.For(ctx, pollInterval); err != nil {
-			return err
-		}
-	}
-}
-
-func reportIfEnded(
-	ctx context.Context, st *store.Store, id store.ID, source, publishDir string,
-) (taskReport, bool, error) {
-	t, err := st.Get(ctx, id)
-	if err != nil || !t.IsFinished(st.Graph()) {
-		return taskReport{}, false, err
-	}
-	r, err := reportOn(ctx, st, t, source, publishDir)
-	return r, err == nil, err
-}
-
-// statusOf returns the exit status for so many completed tasks of all.
-func statusOf(completed, all int) error {
-	switch completed {
-	case all:
-		return nil
-	case 0:
-		return exitStatus(exitFailure)
-	}
-	return exitStatus(exitPartial)
 }

@@ -28,14 +28,21 @@ type stageReport struct {
 	Error      *string      `json:"error"`       // of the last attempt, unless the stage is completed
 }
 
-// reportOn reads the outcome of a task. publishDir is where this process publishes; the
-// process that published the task may have used another directory.
-func reportOn(ctx context.Context, st *store.Store, t store.Task, source, publishDir string) (taskReport, error) {
-	r := taskReport{TaskID: t.ID, Source: validSource(source, t.Source), Status: t.Status}
+// reportOn reads the outcome of a task.
+func (c *cli) reportOn(ctx context.Context, st *store.Store, t store.Task, source string) (taskReport, error) {
 	history, err := st.History(ctx, t.ID)
 	if err != nil {
-		return r, err
+		return taskReport{}, err
 	}
+	return c.newReport(ctx, st, t, history, source)
+}
+
+// newReport returns a report from a task's history. Where the process that published the
+// task has not recorded its directory, that of this process counts.
+func (c *cli) newReport(
+	ctx context.Context, st *store.Store, t store.Task, history []store.Attempt, source string,
+) (taskReport, error) {
+	r := taskReport{TaskID: t.ID, Source: validSource(source, t.Source), Status: t.Status}
 	for _, s := range t.Stages {
 		sr := reportOnStage(s, history)
 		if s.Status == store.StatusDead && r.Error == nil {
@@ -43,8 +50,12 @@ func reportOn(ctx context.Context, st *store.Store, t store.Task, source, publis
 		}
 		r.Stages = append(r.Stages, member[stageReport]{s.Name, sr})
 	}
-	if t.Status == store.StatusCompleted {
-		r.Published, err = daemon.MasterPlaylist(ctx, st, t.ID, publishDir)
+	if t.Status != store.StatusCompleted {
+		return r, nil
+	}
+	published, err := c.PublishPath()
+	if err == nil {
+		r.Published, err = daemon.MasterPlaylist(ctx, st, t.ID, published)
 	}
 	return r, err
 }
@@ -91,4 +102,15 @@ func (c *cli) printReport(r taskReport) error {
 	}
 	_, err := fmt.Fprintf(c.err, "%s: %s\n", labelOf(r.Source), reason)
 	return err
+}
+
+// statusOf returns the exit status for so many completed tasks of all.
+func statusOf(completed, all int) error {
+	switch completed {
+	case all:
+		return nil
+	case 0:
+		return exitStatus(exitFailure)
+	}
+	return exitStatus(exitPartial)
 }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,7 +40,7 @@ last line is a report on the task, as cuelight run writes it.
 With --events it prints every event as it happens. --after begins after an event that
 was seen before; 0 begins with the oldest that is kept. Each event is printed exactly
 once.`,
-		Args: cobra.MaximumNArgs(1),
+		Args: atMostOne("ID"),
 	}
 	events := cmd.Flags().Bool("events", false, "print every event as it happens")
 	after := cmd.Flags().Int64("after", 0,
@@ -57,46 +59,59 @@ once.`,
 			if *events {
 				return c.watchEvents(cmd.Context(), db, *after, args)
 			}
-			return c.watch(cmd.Context(), db, args)
+			var task []awaited
+			if len(args) > 0 {
+				id, err := db.Store.Find(cmd.Context(), strings.ToLower(args[0]))
+				if err != nil {
+					return err
+				}
+				task = []awaited{{task: id}}
+			}
+			return c.watch(cmd.Context(), db, task, true)
 		})
 	}
 	return cmd
 }
 
-// watcher shows the work of all processes.
+// awaited is a task whose end a command waits for.
+type awaited struct {
+	task   store.ID
+	source string // as it was given; "" for that of the task
+}
+
+// watcher shows the work of all processes, or that on the awaited tasks.
 type watcher struct {
 	c         *cli
 	db        *dbconn.Database
-	only      store.ID // or zero
+	awaited   []awaited // those whose end was not reported
+	completed int       // those that were completed
+	onlyThese bool      // there were awaited tasks
+	showsWork bool      // otherwise only the reports
 	progress  *progress
 	tasks     map[store.ID]store.Task // those being worked on, as last read
 	idleReads map[store.ID]int        // for how many reads no worker has worked on a task
 	running   map[daemon.StageKey]store.Running
 }
 
-func (c *cli) watch(ctx context.Context, db *dbconn.Database, args []string) error {
+// watch shows the work of all processes until a signal. With awaited tasks it shows only
+// these, if at all, reports on each when it ends, and returns when all have ended.
+func (c *cli) watch(ctx context.Context, db *dbconn.Database, tasks []awaited, showsWork bool) error {
 	w := &watcher{
-		c: c, db: db, tasks: make(map[store.ID]store.Task), idleReads: make(map[store.ID]int),
+		c: c, db: db, awaited: tasks, onlyThese: len(tasks) > 0, showsWork: showsWork,
+		tasks: make(map[store.ID]store.Task), idleReads: make(map[store.ID]int),
 		running: make(map[daemon.StageKey]store.Running),
 	}
-	w.progress = newProgress(c.err, c.json, w.label)
-	if len(args) > 0 {
-		id, err := db.Store.Find(ctx, strings.ToLower(args[0]))
-		if err != nil {
-			return err
-		}
-		w.only = id
-	}
+	w.progress = newProgress(c.err, c.json || !showsWork, w.label)
 	defer w.progress.clear()
 	for {
-		finished, err := w.read(ctx)
-		if err == nil && finished {
-			return w.reportEnd(ctx)
+		err := w.read(ctx)
+		if err == nil && w.onlyThese && len(w.awaited) == 0 {
+			return statusOf(w.completed, len(tasks))
 		}
 		if err == nil {
 			err = ctxsleep.For(ctx, watchInterval)
 		}
-		if _, ok := daemon.Received(ctx); ok && w.only.IsZero() {
+		if _, ok := daemon.Received(ctx); ok && !w.onlyThese {
 			return nil // only a signal ends it
 		}
 		if err != nil {
@@ -115,56 +130,65 @@ func (w *watcher) label(id store.ID) string {
 	return shortID(id)
 }
 
-// read shows what has changed since the last time, and reports whether the only task has
-// finished.
-func (w *watcher) read(ctx context.Context) (bool, error) {
-	workers, err := w.db.Store.Workers(ctx, false)
-	if err != nil {
-		return false, err
-	}
-	current := make(map[daemon.StageKey]store.Running)
+// read shows what has changed since the last time, and reports on tasks that have ended.
+func (w *watcher) read(ctx context.Context) error {
 	follow := make(map[store.ID]bool)
 	for id := range w.tasks {
 		follow[id] = true
 	}
-	if !w.only.IsZero() {
-		follow[w.only] = true
+	for _, a := range w.awaited {
+		follow[a.task] = true
 	}
+	current, err := w.readRunning(ctx, follow)
+	if err != nil {
+		return err
+	}
+	for id := range follow {
+		if err := w.followTask(ctx, id, current); err != nil {
+			return err
+		}
+	}
+	if err := w.show(current); err != nil {
+		return err
+	}
+	return w.reportEnds(ctx)
+}
+
+// readRunning returns what workers run, and adds its tasks to follow unless these are
+// given.
+func (w *watcher) readRunning(
+	ctx context.Context, follow map[store.ID]bool,
+) (map[daemon.StageKey]store.Running, error) {
+	current := make(map[daemon.StageKey]store.Running)
+	if !w.showsWork {
+		return current, nil
+	}
+	workers, err := w.db.Store.Workers(ctx, false)
 	for _, worker := range workers {
 		for _, r := range worker.Running {
-			if w.only.IsZero() || r.Task == w.only {
+			if !w.onlyThese || follow[r.Task] {
 				current[daemon.StageKey{Task: r.Task, Stage: r.Stage}] = r
 				follow[r.Task] = true
 			}
 		}
 	}
-	finished := false
-	for id := range follow {
-		done, err := w.followTask(ctx, id, current)
-		if err != nil {
-			return false, err
-		}
-		finished = finished || done && id == w.only
-	}
-	return finished, w.show(current)
+	return current, err
 }
 
 // followTask prints how a task's stages have changed, and forgets a task that no worker
 // has worked on for a while.
-func (w *watcher) followTask(
-	ctx context.Context, id store.ID, current map[daemon.StageKey]store.Running,
-) (finished bool, err error) {
+func (w *watcher) followTask(ctx context.Context, id store.ID, current map[daemon.StageKey]store.Running) error {
 	t, err := w.db.Store.Get(ctx, id)
-	if errors.Is(err, store.ErrNotFound) && id != w.only {
+	if errors.Is(err, store.ErrNotFound) && !w.onlyThese {
 		w.forget(id)
-		return false, nil
+		return nil
 	}
 	if err != nil {
-		return false, err
+		return err
 	}
 	before, known := w.tasks[id]
 	w.tasks[id] = t
-	active := id == w.only
+	active := w.onlyThese
 	for i, s := range t.Stages {
 		key := daemon.StageKey{Task: id, Stage: s.Name}
 		if r, runs := current[key]; runs && r.Token != s.Token {
@@ -181,7 +205,7 @@ func (w *watcher) followTask(
 	if w.idleReads[id] > maxIdleReads {
 		w.forget(id)
 	}
-	return t.IsFinished(w.db.Store.Graph()), nil
+	return nil
 }
 
 func (w *watcher) forget(id store.ID) {
@@ -195,7 +219,7 @@ func (w *watcher) printChange(id store.ID, s store.StageState) {
 		w.progress.event(stages.Event{Kind: stages.StageStarted, Task: id, Stage: s.Name, Attempt: s.Attempts})
 	case store.StatusPending:
 	default:
-		if !w.c.json {
+		if w.showsWork && !w.c.json {
 			status := w.c.err.Paint(statusColours[string(s.Status)], string(s.Status))
 			w.progress.printf("%s: %s %s", w.label(id), s.Name, status)
 		}
@@ -216,10 +240,8 @@ func (w *watcher) show(current map[daemon.StageKey]store.Running) error {
 		return nil
 	}
 	var all []daemon.Activity
-	for key, r := range current {
-		a := daemon.Activity{StageKey: key, Attempt: r.Attempt, Progress: stages.Progress{
-			Percent: r.Percent, Speed: r.Speed, ETA: time.Duration(r.ETA * float64(time.Second)), Note: r.Note,
-		}}
+	for _, r := range current {
+		a := daemon.Activity{Running: r}
 		for _, s := range w.tasks[r.Task].Stages {
 			if s.Name == r.Stage && s.LockedAt != nil {
 				a.Since = *s.LockedAt
@@ -231,23 +253,23 @@ func (w *watcher) show(current map[daemon.StageKey]store.Running) error {
 	return nil
 }
 
-// reportEnd reports on the only task.
-func (w *watcher) reportEnd(ctx context.Context) error {
-	w.progress.clear()
-	published, err := w.c.PublishPath()
-	if err != nil {
-		return err
-	}
-	t, err := w.db.Store.Get(ctx, w.only)
-	if err != nil {
-		return err
-	}
-	r, err := reportOn(ctx, w.db.Store, t, t.Source, published)
-	if err == nil {
-		err = w.c.printReport(r)
-	}
-	if err == nil && r.Published == nil {
-		err = exitStatus(exitFailure)
-	}
+// reportEnds reports on the awaited tasks that have ended.
+func (w *watcher) reportEnds(ctx context.Context) (err error) {
+	w.awaited = slices.DeleteFunc(w.awaited, func(a awaited) bool {
+		t := w.tasks[a.task]
+		if err != nil || !t.IsFinished(w.db.Store.Graph()) {
+			return false
+		}
+		w.progress.clear()
+		w.forget(a.task)
+		var r taskReport
+		if r, err = w.c.reportOn(ctx, w.db.Store, t, cmp.Or(a.source, t.Source)); err == nil {
+			err = w.c.printReport(r)
+		}
+		if r.Published != nil {
+			w.completed++
+		}
+		return true
+	})
 	return err
 }

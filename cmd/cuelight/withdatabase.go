@@ -9,13 +9,23 @@ import (
 	"github.com/cuelight/cuelight/internal/usererr"
 )
 
-// withDatabase calls do with the database, which it creates if need be.
-func (c *cli) withDatabase(ctx context.Context, do func(db *dbconn.Database) error) error {
-	db, err := c.Open(ctx)
+// withConnection calls do with the database, whatever the state of its tables.
+func (c *cli) withConnection(ctx context.Context, do func(db *dbconn.Database) error) error {
+	db, err := c.Connect(ctx)
 	if err != nil {
 		return err
 	}
 	return errors.Join(do(db), db.Close())
+}
+
+// withDatabase calls do with the database, which it creates if need be.
+func (c *cli) withDatabase(ctx context.Context, do func(db *dbconn.Database) error) error {
+	return c.withConnection(ctx, func(db *dbconn.Database) error {
+		if err := db.Ready(ctx); err != nil {
+			return db.Describe(err)
+		}
+		return do(db)
+	})
 }
 
 // withTasks is withDatabase for commands about existing tasks, which create no database.

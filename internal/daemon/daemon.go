@@ -14,6 +14,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,11 +34,11 @@ import (
 
 // Options say what a daemon does.
 type Options struct {
-	DB     *dbconn.Database // with a read pool; the caller closes it after Run
+	DB     *dbconn.Database // the caller closes it after Run
 	Config video.Config
-	Engine *Engine // New completes it
+	Engine *Engine // New sets its DB, Stages and Workspace
 	HTTP   HTTPOptions
-	Inbox  inbox.Options // the watched directories
+	Inbox  inbox.Options // the watched directories; New sets Skip
 	Log    *zap.Logger
 	Env    dbconn.Environment // has the service manager's socket
 }
@@ -61,6 +62,17 @@ type Daemon struct {
 
 // New prepares a daemon and listens, if it is to. Run must follow.
 func New(ctx context.Context, o Options) (*Daemon, error) {
+	if err := o.DB.OpenReadPool(ctx); err != nil {
+		return nil, err
+	}
+	var err error
+	if o.Engine.Workspace, err = identifyWorkspace(o.Config); err != nil {
+		return nil, err
+	}
+	// A watched directory may contain the data directory, with files that are no sources.
+	o.Inbox.Skip = []string{
+		filepath.Join(o.Config.DataDir, "tasks"), filepath.Join(o.Config.DataDir, dbconn.PrivateDir), o.Config.PublishDir,
+	}
 	d := &Daemon{
 		Options: o, events: NewEventQueue(), systemd: newSystemd(o.Env),
 		cleanup:      cleanup{cleaner: video.Cleaner{Config: o.Config}, log: o.Log},
@@ -69,8 +81,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	d.tracer, d.flush = StartTracing(ctx, o.Engine.Version, o.Engine.Abort,
 		d.logTrouble("traces cannot be sent", "traces are sent again"),
 		func(what string, err error) { o.Log.Warn(what, zap.Error(err)) })
-	d.Engine.Stages = d.tracer.Stages(d.Engine.Stages)
-	var err error
+	d.Engine.DB, d.Engine.Stages = o.DB, d.tracer.Stages(pipelineStages(o.Config))
 	if d.services, err = d.newServices(ctx); err != nil {
 		d.close()
 		return nil, err
@@ -208,7 +219,7 @@ func (d *Daemon) waitForDatabase(ctx context.Context) error {
 	for delay := 250 * time.Millisecond; ; delay = min(2*delay, 5*time.Second) {
 		err := d.DB.Ready(ctx)
 		if err == nil {
-			err = d.Engine.Workspace.CheckWorkers(ctx, d.DB.Store, false)
+			err = d.Engine.Workspace.checkWorkers(ctx, d.DB.Store, false)
 		}
 		switch {
 		case err == nil:

@@ -22,21 +22,14 @@ func TestDaemon_EndsWhenTheWebServerFails(t *testing.T) {
 	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
 	core, logs := observer.New(zap.InfoLevel)
 	config := video.Config{DataDir: t.TempDir(), PublishDir: t.TempDir()}
-	workspace, err := IdentifyWorkspace(config)
-	if err != nil {
-		t.Fatal(err)
-	}
 	db, err := (&dbconn.Options{DatabaseURL: pool.Config().ConnString()}).Connect(t.Context())
-	if err == nil {
-		err = db.OpenReadPool(t.Context())
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	d, err := New(t.Context(), Options{
 		DB: db, Config: config, Inbox: inbox.Options{}, Log: zap.New(core),
 		HTTP:   HTTPOptions{Listen: "127.0.0.1:0", ConnectionsPerAddress: 10, MaxUpload: 1 << 20},
-		Engine: &Engine{DB: db, Stages: PipelineStages(config), Workspace: workspace, Version: "test"},
+		Engine: &Engine{Version: "test"},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -32,8 +32,21 @@ type Engine struct {
 	watchdog    watchdog
 }
 
-// PipelineStages returns the stages of the video pipeline as this program runs them.
-func PipelineStages(config video.Config) []stages.Stage {
+// NewOneShot returns an Engine for a command that works on tasks of its own, which the
+// caller adds. It returns an error if a live worker has other directories and would take
+// these tasks.
+func NewOneShot(ctx context.Context, db *dbconn.Database, config video.Config) (*Engine, error) {
+	workspace, err := identifyWorkspace(config)
+	if err == nil {
+		err = workspace.checkWorkers(ctx, db.Store, true)
+	}
+	return &Engine{
+		DB: db, Stages: limitRetries(pipelineStages(config)), Workspace: workspace, KeepEvents: db.Source.EventRetention(),
+	}, err
+}
+
+// pipelineStages returns the stages of the video pipeline as this program runs them.
+func pipelineStages(config video.Config) []stages.Stage {
 	all := video.Stages(config)
 	for i := range all {
 		if all[i].Name == publishStage {

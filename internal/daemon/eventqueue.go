@@ -26,10 +26,8 @@ type StageKey struct {
 
 // Activity is a running attempt.
 type Activity struct {
-	StageKey
-	Attempt  int
-	Since    time.Time
-	Progress stages.Progress
+	store.Running
+	Since time.Time
 }
 
 // NewEventQueue returns an empty queue.
@@ -45,13 +43,14 @@ func (q *EventQueue) Observe(e stages.Event) {
 	case stages.StageProgress:
 		// Only the latest progress matters; it is not queued.
 		if a := q.running[key]; a != nil {
-			a.Progress = e.Progress
+			p := e.Progress
+			a.Percent, a.Speed, a.ETA, a.Note = p.Percent, p.Speed, p.ETA.Seconds(), p.Note
 		}
 		q.mu.Unlock()
 		return
 	case stages.StageStarted:
 		q.running[key] = &Activity{
-			StageKey: key, Attempt: e.Attempt, Since: time.Now(), Progress: stages.Progress{Percent: -1},
+			Running: store.Running{Task: e.Task, Stage: e.Stage, Attempt: e.Attempt, Percent: -1}, Since: time.Now(),
 		}
 	case stages.StageCompleted, stages.AttemptFailed, stages.StageDead, stages.ClaimReleased, stages.ClaimRevoked:
 		if a := q.running[key]; a != nil && a.Attempt == e.Attempt {

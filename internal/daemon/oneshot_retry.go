@@ -15,9 +15,9 @@ const (
 	maxRetryDelay   = 30 * time.Second
 )
 
-// LimitRetries makes stages give up early, for a command that a person waits for. A
+// limitRetries makes stages give up early, for a command that a person waits for. A
 // daemon has other work to do while it waits minutes for a disk to be mounted.
-func LimitRetries(all []stages.Stage) []stages.Stage {
+func limitRetries(all []stages.Stage) []stages.Stage {
 	for i := range all {
 		if all[i].MaxAttempts == 0 || all[i].MaxAttempts > oneShotAttempts {
 			all[i].MaxAttempts = oneShotAttempts

@@ -32,8 +32,8 @@ const SilentAfter = 30 * time.Second
 // IDFile is the file that holds a directory's random id.
 const IDFile = ".cuelight-id"
 
-// IdentifyWorkspace reads the ids of the directories, or creates them at the first use.
-func IdentifyWorkspace(c video.Config) (Workspace, error) {
+// identifyWorkspace reads the ids of the directories, or creates them at the first use.
+func identifyWorkspace(c video.Config) (Workspace, error) {
 	var w Workspace
 	for dir, id := range map[string]*string{c.DataDir: &w.Data, c.PublishDir: &w.Published} {
 		var err error
@@ -84,9 +84,9 @@ func WorkspaceOf(worker store.Worker) (w Workspace) {
 	return w
 }
 
-// CheckWorkers returns an error if a live worker on the same database has other
+// checkWorkers returns an error if a live worker on the same database has other
 // directories and would take this process's tasks, or this process its.
-func (w Workspace) CheckWorkers(ctx context.Context, st *store.Store, onlyOwnTasks bool) error {
+func (w Workspace) checkWorkers(ctx context.Context, st *store.Store, onlyOwnTasks bool) error {
 	workers, err := st.Workers(ctx, false)
 	if err != nil {
 		return err

@@ -46,20 +46,9 @@ type Database struct {
 	server         *postgres.Server // nil unless private
 }
 
-// Open connects to the database and makes sure that its tables are ready to use.
-func (o *Options) Open(ctx context.Context) (*Database, error) {
-	db, err := o.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := db.Ready(ctx); err != nil {
-		return nil, errors.Join(db.Describe(err), db.Close())
-	}
-	return db, nil
-}
-
 // Connect starts the private server, or uses the one that another command started; any
-// other database is connected to at its first use.
+// other database is connected to at its first use. Database.Ready makes sure that the
+// tables can be used.
 func (o *Options) Connect(ctx context.Context) (*Database, error) {
 	db := &Database{Source: o.Source()}
 	config, err := o.poolConfig(ctx, db)

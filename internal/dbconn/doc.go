@@ -2,8 +2,8 @@
 //
 // [Options] say which database that is: an address from a flag or the environment, or
 // a private PostgreSQL server in the data directory, which Options.Connect starts and
-// Database.Close stops. Call Options.Open for a database whose tables are ready to use;
-// Connect does not wait for the database, for commands that can.
+// Database.Close stops. Connect does not wait for the database; Database.Ready creates or
+// checks its tables.
 //
 // A [Database] has one pool for the work and, after OpenReadPool, two smaller ones for
 // the dashboard and the API, so that many or slow requests cannot delay a heartbeat.

@@ -23,7 +23,7 @@ type NotCreatedError struct {
 func (e NotCreatedError) Error() string { return e.Message.Text }
 func (e NotCreatedError) Unwrap() error { return e.Message }
 
-// CheckCreated returns a NotCreatedError if Open would have to create the private
+// CheckCreated returns a NotCreatedError if Connect would have to create the private
 // database.
 func (o *Options) CheckCreated() error {
 	if !o.Source().Private {

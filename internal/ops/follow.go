@@ -5,8 +5,13 @@ import (
 	"errors"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
+
 	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/internal/eventfeed"
+	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -18,6 +23,25 @@ func EventChannels(g store.Graph) []string {
 		channels = append(channels, g.Channel(stage))
 	}
 	return channels
+}
+
+// WithFeed calls follow with a feed of a pipeline's events, which runs until follow
+// returns. The listener connects as conn says; nil is for the way of the pool.
+func WithFeed(
+	ctx context.Context, st *store.Store, pool *pgxpool.Pool, conn *pgx.ConnConfig,
+	follow func(context.Context, *eventfeed.Feed) error,
+) error {
+	listener := notify.New(pool, notify.Options{Channels: EventChannels(st.Graph()), ConnConfig: conn})
+	f := eventfeed.New(eventfeed.Options{Reader: st, Wake: listener.Wakes})
+	g, ctx := errgroup.WithContext(ctx)
+	ctx, stop := context.WithCancel(ctx)
+	g.Go(func() error { return listener.Run(ctx) })
+	g.Go(func() error { return f.Run(ctx) })
+	g.Go(func() error {
+		defer stop()
+		return follow(ctx, f)
+	})
+	return g.Wait()
 }
 
 // FollowEvents calls handle with each event after a position, until handle fails or ctx
@@ -59,8 +83,6 @@ func resubscribe(ctx context.Context, read func() error) error {
 var ErrNotCompleted = errors.New("the task was not completed")
 
 // TaskFollower handles the events of one task until nothing more will happen to it.
-//
-// Call Past first, and unless it reports the end, Follow.
 type TaskFollower struct {
 	Store  *store.Store
 	Task   store.ID
@@ -69,21 +91,19 @@ type TaskFollower struct {
 	HeldUp func()                  // is called if a transaction of another client delays the last events
 }
 
-// Past handles the events that have happened, and reports whether the task has ended.
-func (f *TaskFollower) Past(ctx context.Context) (ended bool, err error) {
+// Run handles the events that have happened, and those of the feed until the task has
+// ended. It returns ErrNotCompleted, or store.ErrNotFound for a task that was deleted.
+func (f *TaskFollower) Run(ctx context.Context, feed *eventfeed.Feed) error {
 	watermark, err := f.Store.EventWatermark(ctx)
 	if err == nil {
 		err = f.readUpTo(ctx, watermark)
 	}
 	if err != nil {
-		return false, err
+		return err
 	}
-	return f.checkEnd(ctx)
-}
-
-// Follow handles what happens from now on until the task has ended. It returns
-// ErrNotCompleted, or store.ErrNotFound for a task that was deleted.
-func (f *TaskFollower) Follow(ctx context.Context, feed *eventfeed.Feed) error {
+	if ended, err := f.checkEnd(ctx); ended || err != nil {
+		return err
+	}
 	return resubscribe(ctx, func() error {
 		sub := feed.Subscribe(f.After, func(e store.Event) bool { return e.Task == f.Task })
 		defer sub.Close()
