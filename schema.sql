@@ -374,18 +374,18 @@ create table if not exists cuelight_leases (
 
 -- Webhook receivers and their delivery cursor.
 create table if not exists cuelight_webhooks (
-  id           uuid        primary key default cuelight_id(),
-  pipeline     text        not null,
-  url          text        not null,
-  types        text[]      not null default '{}',    -- of events; empty: all except progress and alerts
-  secret       text        not null,                 -- whsec_ and the key in base64
-  old_secret   text,                                 -- also signs, until old_until
-  old_until    timestamptz,
-  cooldown     interval    not null default '300 s', -- between two alerts of one subject
-  created_at   timestamptz not null default now(),
-  disabled_at  timestamptz,
-  disabled_why text        not null default '',
-  cursor       bigint      not null                  -- the last event that was read
+  id              uuid        primary key default cuelight_id(),
+  pipeline        text        not null,
+  url             text        not null,
+  types           text[]      not null default '{}',    -- of events; empty: all except progress and alerts
+  secret          text        not null,                 -- whsec_ and the key in base64
+  old_secret      text,                                 -- also signs, until old_until
+  old_until       timestamptz,
+  cooldown        interval    not null default '300 s', -- between two alerts of one subject
+  created_at      timestamptz not null default now(),
+  disabled_at     timestamptz,
+  disabled_reason text        not null default '',
+  cursor          bigint      not null                  -- the last event that was read
 );
 
 -- Webhook deliveries: one row per event and webhook.

@@ -44,7 +44,7 @@ type Registration struct {
 
 const webhookColumns = `
 id, url, types, secret, case when old_until > now() then old_until end, extract(epoch from cooldown)::int,
-       created_at, disabled_at, disabled_why,
+       created_at, disabled_at, disabled_reason,
        (select count(*) from (select from cuelight_deliveries d
                                where d.webhook_id = w.id and d.status = 'pending' limit 100000) as pending),
        (select count(*) from (select from cuelight_deliveries d
@@ -163,7 +163,7 @@ const disableSQL = `
 /* disable webhook */
 update cuelight_webhooks w
    set disabled_at = coalesce(disabled_at, now()),
-       disabled_why = case when disabled_at is null then $3 else disabled_why end
+       disabled_reason = case when disabled_at is null then $3 else disabled_reason end
  where id = $1 and pipeline = $2
 returning ` + webhookColumns
 
@@ -176,7 +176,7 @@ func (w *Webhooks) Disable(ctx context.Context, id store.ID, reason string) erro
 
 const enableSQL = `
 /* enable webhook */
-update cuelight_webhooks w set disabled_at = null, disabled_why = ''
+update cuelight_webhooks w set disabled_at = null, disabled_reason = ''
  where id = $1 and pipeline = $2
 returning ` + webhookColumns
 

@@ -78,7 +78,7 @@ const goneReason = "the receiver answered 410 Gone"
 
 const disableGoneSQL = `
 /* disable webhook that is gone */
-update cuelight_webhooks set disabled_at = now(), disabled_why = $2 where id = $1 and url = $3 and disabled_at is null`
+update cuelight_webhooks set disabled_at = now(), disabled_reason = $2 where id = $1 and url = $3 and disabled_at is null`
 
 // retryAfterOutageSQL makes deliveries due that could not reach a receiver which recovered.
 // It does so for temporary errors of the receiver, too, but only in the first attempts:
