@@ -18,7 +18,7 @@ type StateFilter string
 // The values of a [StateFilter].
 const (
 	StateRunning   StateFilter = "running"   // a stage is in progress
-	StateWaiting   StateFilter = "waiting"   // a stage is ready
+	StateReady     StateFilter = "ready"     // a stage is ready
 	StateScheduled StateFilter = "scheduled" // [StatusScheduled]
 	StateRetrying  StateFilter = "retrying"  // a stage failed or waits for a time, and will be retried
 	StateDead      StateFilter = "dead"      // a stage is dead, and the task is not overridden
@@ -112,7 +112,7 @@ func newPages(w templateData) map[pageKey]string {
 		sourceRequest:                   {Where: []string{"t.request_id = $5"}},
 		sourceUser:                      {Where: []string{"t.user_id = $4"}},
 		sourceOfOnly(StateRunning):      {Where: []string{running}},
-		sourceOfOnly(StateWaiting):      {Ready: w.Stages},
+		sourceOfOnly(StateReady):        {Ready: w.Stages},
 		sourceOfOnly(StateScheduled):    {Where: []string{w.IsScheduled("t.")}},
 		sourceOfOnly(StateRetrying):     {Where: w.Retrying("t.")},
 		sourceOfOnly(StateDead):         {Where: []string{died + " and t.overridden_by is null"}},

@@ -82,7 +82,7 @@ func matches(q store.ListQuery, t store.Task) bool {
 		(q.Source == "" || strings.Contains(t.Source, q.Source)) &&
 		(q.Stage == "" || t.Stages[stage].Status == q.StageStatus) &&
 		map[store.StateFilter]bool{
-			"": true, store.StateRunning: status(inprogress), store.StateWaiting: ready,
+			"": true, store.StateRunning: status(inprogress), store.StateReady: ready,
 			store.StateDead:      status(dead) && t.OverriddenBy.IsZero(),
 			store.StateScheduled: t.Status == store.StatusScheduled,
 			store.StateRetrying: (status(failing) || scheduled) && !status(dead, cancelled) &&
@@ -107,7 +107,7 @@ func TestPages_ReturnAllMatchesAndNothingElse(t *testing.T) {
 	all := b.submitInRandomStates(150, rand.New(rand.NewPCG(seed, 0)))
 	queries := []store.ListQuery{{}}
 	for _, state := range []store.StateFilter{
-		store.StateRunning, store.StateWaiting, store.StateScheduled, store.StateRetrying, store.StateDead,
+		store.StateRunning, store.StateReady, store.StateScheduled, store.StateRetrying, store.StateDead,
 	} {
 		queries = append(queries, store.ListQuery{State: state})
 	}
@@ -130,7 +130,7 @@ func TestPages_ReturnAllMatchesAndNothingElse(t *testing.T) {
 	stats, err := b.Stats(t.Context())
 	must(t, err)
 	for state, got := range map[store.StateFilter]int{
-		store.StateRunning: stats.Running, store.StateWaiting: stats.Waiting, store.StateScheduled: stats.Scheduled,
+		store.StateRunning: stats.Running, store.StateReady: stats.Ready, store.StateScheduled: stats.Scheduled,
 		store.StateRetrying: stats.Retrying, store.StateDead: stats.Dead,
 	} {
 		want := 0
@@ -205,13 +205,13 @@ func TestStats_EstimatesALongQueue(t *testing.T) {
 	b.exec("insert into tasks (source) select n::text from generate_series(1, $1) as n", n)
 	b.exec("insert into tasks (source, ingest_run_at) select n::text, 'tomorrow' from generate_series(1, $1) as n", n)
 	stats, err := b.Stats(t.Context())
-	if err != nil || stats.Waiting < report.MaxCount || stats.Stages[0].Ready < report.MaxCount {
+	if err != nil || stats.Ready < report.MaxCount || stats.Stages[0].Ready < report.MaxCount {
 		t.Errorf("before the table was analyzed: %+v, %v", stats, err)
 	}
 	b.exec("analyze tasks")
 	stats, err = b.Stats(t.Context())
 	if err != nil || stats.Stages[0].Ready < n*9/10 || stats.Stages[0].Ready > n*11/10 ||
-		stats.Waiting != stats.Stages[0].Ready {
+		stats.Ready != stats.Stages[0].Ready {
 		t.Errorf("the estimate is %+v, %v", stats, err)
 	}
 	if stats.Scheduled != report.MaxCount {
@@ -235,7 +235,7 @@ func TestStatus_IsScheduledUntilItsTime(t *testing.T) {
 	}
 	wantStatus(store.StatusScheduled)
 	stats, err := b.Stats(t.Context())
-	if err != nil || stats.Scheduled != 1 || stats.Retrying+stats.Waiting != 0 || stats.Stages[0].OldestReady != 0 {
+	if err != nil || stats.Scheduled != 1 || stats.Retrying+stats.Ready != 0 || stats.Stages[0].OldestReady != 0 {
 		t.Errorf("stats is %+v, %v", stats, err)
 	}
 	b.exec("update tasks set ingest_run_at = null")
@@ -289,7 +289,7 @@ func TestStatus_OfAPostponedTaskIsNotScheduled(t *testing.T) {
 			all = append(all, task)
 		}
 		slices.SortFunc(all, func(a, b store.Task) int { return bytes.Compare(b.ID[:], a.ID[:]) })
-		for _, state := range []store.StateFilter{store.StateScheduled, store.StateRetrying, store.StateWaiting} {
+		for _, state := range []store.StateFilter{store.StateScheduled, store.StateRetrying, store.StateReady} {
 			b.checkPages(all, store.ListQuery{State: state})
 		}
 		for _, status := range []store.Status{store.StatusScheduled, pending, cancelled} {
@@ -299,7 +299,7 @@ func TestStatus_OfAPostponedTaskIsNotScheduled(t *testing.T) {
 	wantStats := func(when string, scheduled, retrying, ready int) {
 		t.Helper()
 		stats, err := b.Stats(t.Context())
-		if err != nil || stats.Scheduled != scheduled || stats.Retrying != retrying || stats.Waiting != ready {
+		if err != nil || stats.Scheduled != scheduled || stats.Retrying != retrying || stats.Ready != ready {
 			t.Errorf("%s, stats is %+v, %v; want %d scheduled, %d retrying, %d waiting", when, stats, err,
 				scheduled, retrying, ready)
 		}

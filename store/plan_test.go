@@ -62,7 +62,7 @@ func TestReads_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 	ready := "tasks_ingest_ready tasks_transcode_ready tasks_metadata_ready tasks_assemble_ready tasks_publish_ready"
 	indexes := map[source]string{
 		sourceAll: "tasks_pkey", sourceRequest: "tasks_request", sourceUser: "tasks_user",
-		sourceOfOnly(StateRunning): "tasks_held", sourceOfOnly(StateDead): "tasks_dead", sourceOfOnly(StateWaiting): ready,
+		sourceOfOnly(StateRunning): "tasks_held", sourceOfOnly(StateDead): "tasks_dead", sourceOfOnly(StateReady): ready,
 		sourceOfStatus(StatusPending):    "tasks_by_status tasks_ingest_ready",
 		sourceOfStatus(StatusInProgress): "tasks_by_status tasks_held tasks_publish_ready",
 		sourceOfStage(StatusInProgress):  "tasks_held", sourceOfStage(StatusDead): "tasks_dead",

@@ -32,15 +32,15 @@ func TestList_FiltersAndOrders(t *testing.T) {
 	b.exchange(w, 0, []engine.Report{failed(b.claim(w, ingest), time.Hour)})
 	running := b.submit()
 	b.claim(w, ingest)
-	waiting := b.submit()
+	ready := b.submit()
 	for name, c := range map[string]struct {
 		q    store.ListQuery
 		want []store.ID
 	}{
-		"all, newest first": {store.ListQuery{}, []store.ID{waiting, running, retrying, dead}},
-		"all, oldest first": {store.ListQuery{Oldest: true}, []store.ID{dead, retrying, running, waiting}},
+		"all, newest first": {store.ListQuery{}, []store.ID{ready, running, retrying, dead}},
+		"all, oldest first": {store.ListQuery{Oldest: true}, []store.ID{dead, retrying, running, ready}},
 		"running":           {store.ListQuery{State: store.StateRunning}, []store.ID{running}},
-		"waiting":           {store.ListQuery{State: store.StateWaiting}, []store.ID{waiting}},
+		"ready":             {store.ListQuery{State: store.StateReady}, []store.ID{ready}},
 		"retrying":          {store.ListQuery{State: store.StateRetrying}, []store.ID{retrying}},
 		"dead":              {store.ListQuery{State: store.StateDead}, []store.ID{dead}},
 		"the second page":   {store.ListQuery{Filter: store.Filter{After: running, Limit: 1}}, []store.ID{retrying}},
@@ -58,7 +58,7 @@ func TestList_FiltersAndOrders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if stats.Running != 1 || stats.Waiting != 1 || stats.Retrying != 1 || stats.Dead != 1 {
+	if stats.Running != 1 || stats.Ready != 1 || stats.Retrying != 1 || stats.Dead != 1 {
 		t.Errorf("stats is %+v", stats)
 	}
 	if o := stats.Oldest(); o.Stage != "ingest" || o.OldestReady <= 0 || o.OldestReady > time.Minute {

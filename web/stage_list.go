@@ -19,7 +19,7 @@ type stagesBody struct {
 	Running   int         `json:"running"`
 	Ready     int         `json:"ready"`
 	Scheduled int         `json:"scheduled"`
-	Waiting   int         `json:"waiting"`
+	Retrying  int         `json:"retrying"`
 	Dead      int         `json:"dead"`
 	Stages    []stageBody `json:"stages"`
 }
@@ -57,8 +57,8 @@ func (s *Server) readStages(ctx context.Context) (stagesBody, error) {
 		})
 	}
 	body := stagesBody{
-		Pipeline: g.Name(), Running: stats.Running, Ready: stats.Waiting, Scheduled: stats.Scheduled,
-		Waiting: stats.Retrying, Dead: stats.Dead, Stages: make([]stageBody, len(stats.Stages)),
+		Pipeline: g.Name(), Running: stats.Running, Ready: stats.Ready, Scheduled: stats.Scheduled,
+		Retrying: stats.Retrying, Dead: stats.Dead, Stages: make([]stageBody, len(stats.Stages)),
 	}
 	for i, st := range stats.Stages {
 		body.Stages[i] = stageBody{

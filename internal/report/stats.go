@@ -44,9 +44,9 @@ const MaxCount = 10_000
 
 // Stats are the unfinished tasks of a pipeline in a few numbers; see [MaxCount].
 type Stats struct {
-	// Running, Waiting, Scheduled, Retrying and Dead count tasks as [store.StateFilter]
+	// Running, Ready, Scheduled, Retrying and Dead count tasks as [store.StateFilter]
 	// selects them.
-	Running, Waiting, Scheduled, Retrying, Dead int
+	Running, Ready, Scheduled, Retrying, Dead int
 	// Stages are in the pipeline's order.
 	Stages []StageStats
 }
@@ -132,11 +132,11 @@ func (r *Reader) Stats(ctx context.Context) (out Stats, err error) {
 		_, err := pgx.ForEachRow(rows, columns, func() error {
 			ready = atLeast(ready, estimate)
 			if stage < 0 {
-				out.Waiting, out.Running, out.Scheduled = min(ready, MaxCount), running, scheduled
+				out.Ready, out.Running, out.Scheduled = min(ready, MaxCount), running, scheduled
 				out.Retrying, out.Dead = min(retrying, MaxCount), dead
 				return nil
 			}
-			out.Waiting = max(out.Waiting, ready)
+			out.Ready = max(out.Ready, ready)
 			out.Stages = append(out.Stages, StageStats{
 				Stage: names[stage], Ready: ready, Running: running, OldestReady: seconds(max(age, 0)),
 			})

@@ -282,7 +282,7 @@ func (s *testSite) openStream(query, seen string) (lines *bufio.Scanner, end fun
 func TestStream_SendsMissedAndNewChanges(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)
-	lines, end := s.openStream("page=board&for=state%3Dwaiting&at=old", "")
+	lines, end := s.openStream("page=board&for=state%3Dready&at=old", "")
 	if event, id, _ := nextMessage(t, lines); event != "hello" || id != "old" {
 		t.Errorf("the first event is %q, id %q", event, id)
 	}
@@ -298,7 +298,7 @@ func TestStream_SendsMissedAndNewChanges(t *testing.T) {
 		t.Errorf("the message after a change is %s", data)
 	}
 	end()
-	lines, end = s.openStream("page=board&for=state%3Dwaiting&at=old", newer)
+	lines, end = s.openStream("page=board&for=state%3Dready&at=old", newer)
 	defer end()
 	nextMessage(t, lines)
 	if err := s.st.Cancel(t.Context(), s.seeded.Waiting); err != nil {

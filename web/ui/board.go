@@ -19,7 +19,7 @@ const (
 
 // stateTabs are the filters by state that have a link.
 var stateTabs = []struct{ State, Word string }{
-	{"", "All"}, {"running", "Running"}, {"waiting", "Ready"}, {"scheduled", "Scheduled"}, {"retrying", "Retrying"},
+	{"", "All"}, {"running", "Running"}, {"ready", "Ready"}, {"scheduled", "Scheduled"}, {"retrying", "Retrying"},
 	{"dead", "Dead"}, {"completed", "Completed"}, {"cancelled", "Cancelled"},
 }
 

@@ -83,7 +83,7 @@ func newTestSite(t *testing.T, change func(*ui.Options)) *testSite {
 func (s *testSite) pages() []string {
 	video := "/videos/" + s.seeded.Waiting.String()
 	return []string{
-		"/", "/?state=dead", "/?state=waiting&order=oldest", "/?q=nothing-like-it",
+		"/", "/?state=dead", "/?state=ready&order=oldest", "/?q=nothing-like-it",
 		"/videos/" + s.seeded.Published.String(), "/videos/" + s.seeded.Running.String(),
 		"/videos/" + s.seeded.Retrying.String(), "/videos/" + s.seeded.Dead.String(), "/videos/" + s.seeded.Replaced.String(),
 		"/workers", "/dead", "/dead?stage=ingest", "/dead?q=nothing-like-it", "/latency", "/latency?span=30d",
