@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cuelight/cuelight/internal/problem"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -64,7 +65,7 @@ func streamStart(r *http.Request, p *queryParameters) (after int64, given bool) 
 	if header := r.Header.Get("Last-Event-ID"); header != "" {
 		after, given, ok := parseEventID(header)
 		if !ok {
-			p.err = newProblem(kindInvalidRequest, "the header Last-Event-ID must be the id of an event")
+			p.err = problem.New(problem.InvalidRequest, "the header Last-Event-ID must be the id of an event")
 		}
 		return after, given
 	}
@@ -79,7 +80,7 @@ func parseEventTypes(text string) (map[store.EventType]bool, error) {
 	types := make(map[store.EventType]bool)
 	for name := range strings.SplitSeq(text, ",") {
 		if !slices.Contains(store.EventTypes(), store.EventType(name)) {
-			return nil, newProblem(kindInvalidRequest, "unknown event type %q", name)
+			return nil, problem.New(problem.InvalidRequest, "unknown event type %q", name)
 		}
 		types[store.EventType(name)] = true
 	}

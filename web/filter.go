@@ -3,6 +3,7 @@ package web
 import (
 	"slices"
 
+	"github.com/cuelight/cuelight/internal/problem"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -35,15 +36,15 @@ var statuses = []store.Status{
 func (f filter) toStoreFilter() (store.Filter, error) {
 	for _, status := range []string{f.Status, f.StageStatus} {
 		if status != "" && !slices.Contains(statuses, store.Status(status)) {
-			return store.Filter{}, newProblem(kindInvalidRequest, "unknown status %q", status)
+			return store.Filter{}, problem.New(problem.InvalidRequest, "unknown status %q", status)
 		}
 	}
 	if f.StageStatus == string(store.StatusScheduled) {
-		return store.Filter{}, newProblem(kindInvalidRequest,
+		return store.Filter{}, problem.New(problem.InvalidRequest,
 			"stage_status cannot be %q: only a whole task is scheduled", f.StageStatus)
 	}
 	if (f.Stage == "") != (f.StageStatus == "") {
-		return store.Filter{}, newProblem(kindInvalidRequest, "stage and stage_status must be given together")
+		return store.Filter{}, problem.New(problem.InvalidRequest, "stage and stage_status must be given together")
 	}
 	for i, text := range []string{f.Stage, f.UserID, f.RequestID, f.Source, f.Error} {
 		if err := checkText([]string{"stage", "user_id", "request_id", "source", "error"}[i], text); err != nil {

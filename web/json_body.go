@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/cuelight/cuelight/internal/problem"
 )
 
 const (
@@ -25,14 +27,14 @@ func decode(w http.ResponseWriter, r *http.Request, limit int64, optional bool, 
 		if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
 			return err
 		}
-		return newProblem(kindInvalidRequest, "the body is incomplete")
+		return problem.New(problem.InvalidRequest, "the body is incomplete")
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the body is complete
 	if len(text) == 0 && optional {
 		return nil
 	}
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
-		return newProblem(kindUnsupportedMediaType, "the header Content-Type must be application/json")
+		return problem.New(problem.UnsupportedMediaType, "the header Content-Type must be application/json")
 	}
 	return unmarshalStrict(text, v)
 }
@@ -45,7 +47,7 @@ func unmarshalStrict(text []byte, v any) error {
 		err = d.Decode(v)
 	}
 	if err != nil {
-		return newProblem(kindInvalidRequest, "the body is invalid: %v", err)
+		return problem.New(problem.InvalidRequest, "the body is invalid: %v", err)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/problem"
 )
 
 // A request waits for a free slot of its principal before it is refused. A stream waits longer: after a restart all
@@ -73,9 +73,8 @@ func (l *requestLimit) release(principal string, p *principalRequests) {
 }
 
 func (l *requestLimit) timeoutError(principal string, wait time.Duration) error {
-	detail := fmt.Sprintf("%s has %d active requests, its limit, and this request waited %v for one of them to end; "+
-		"send fewer at the same time", principal, l.perPrincipal, wait)
-	return &problem{kindTooManyRequests, detail, defaultRetryAfter}
+	return problem.New(problem.TooManyRequests, "%s has %d active requests, its limit, and this request waited %v for one of "+
+		"them to end; send fewer at the same time", principal, l.perPrincipal, wait).After(defaultRetryAfter)
 }
 
 // limitRequests makes next wait for a slot of the principal, up to wait. The slot is free again when the first byte
@@ -109,11 +108,11 @@ func (l *streamLimit) acquire(principal string) error {
 	defer l.mu.Unlock()
 	switch {
 	case l.open >= l.total:
-		detail := fmt.Sprintf("%d streams are open, the limit of this server", l.total)
-		return &problem{kindTooManyStreams, detail, defaultRetryAfter}
+		return problem.New(problem.TooManyStreams, "%d streams are open, the limit of this server", l.total).
+			After(defaultRetryAfter)
 	case l.byPrincipal[principal] >= l.perPrincipal:
-		detail := fmt.Sprintf("%s has %d open streams, its limit", principal, l.perPrincipal)
-		return &problem{kindTooManyStreams, detail, defaultRetryAfter}
+		return problem.New(problem.TooManyStreams, "%s has %d open streams, its limit", principal, l.perPrincipal).
+			After(defaultRetryAfter)
 	}
 	l.open++
 	l.byPrincipal[principal]++

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/problem"
 )
 
 const maxLoginForm = 8 << 10 // bytes
@@ -18,7 +19,7 @@ const maxLoginForm = 8 << 10 // bytes
 func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxLoginForm)
 	if err := r.ParseForm(); err != nil {
-		s.writeError(w, r, newProblem(kindInvalidRequest, "the form is invalid"))
+		s.writeError(w, r, problem.New(problem.InvalidRequest, "the form is invalid"))
 		return
 	}
 	next := s.nextPage(r.PostForm.Get("next"))

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/cuelight/cuelight/internal/ops"
+	"github.com/cuelight/cuelight/internal/problem"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -44,7 +45,7 @@ func (s *Server) resume(_ http.ResponseWriter, r *http.Request) (jsonResponse, e
 	p := store.Pause{Stage: q.text("stage"), Host: q.text("host")}
 	err := s.actions().Resume(r.Context(), p)
 	if errors.Is(err, store.ErrNotFound) {
-		err = newProblem(kindNotFound, "no pause of %s exists", ops.PauseScope(p))
+		err = problem.New(problem.NotFound, "no pause of %s exists", ops.PauseScope(p))
 	}
 	if err != nil {
 		return jsonResponse{}, err

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/cuelight/cuelight/internal/problem"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -33,7 +34,7 @@ var mediaTypes = map[string]string{
 	".txt":  "text/plain; charset=utf-8",
 }
 
-var errNoFile = &problem{kind: kindNotFound, detail: "the published file does not exist"}
+var errNoFile = problem.New(problem.NotFound, "the published file does not exist")
 
 // servePublished serves a published file, with ranges. The open file stays the same if another replaces it.
 func (s *Server) servePublished(w http.ResponseWriter, r *http.Request) {

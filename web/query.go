@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/cuelight/cuelight/internal/problem"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -29,7 +30,7 @@ type queryParameters struct {
 func parseQuery(r *http.Request, known ...string) queryParameters {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return queryParameters{err: newProblem(kindInvalidRequest, "the query is not percent-encoded correctly")}
+		return queryParameters{err: problem.New(problem.InvalidRequest, "the query is not percent-encoded correctly")}
 	}
 	return queryParameters{values, checkQuery(values, known)}
 }
@@ -41,11 +42,11 @@ func checkQuery(values url.Values, known []string) error {
 	for name, all := range values {
 		switch {
 		case len(known) == 0:
-			return newProblem(kindInvalidRequest, "unknown parameter %q; this route has no parameters", name)
+			return problem.New(problem.InvalidRequest, "unknown parameter %q; this route has no parameters", name)
 		case !slices.Contains(known, name):
-			return newProblem(kindInvalidRequest, "unknown parameter %q; allowed: %s", name, strings.Join(known, ", "))
+			return problem.New(problem.InvalidRequest, "unknown parameter %q; allowed: %s", name, strings.Join(known, ", "))
 		case len(all) > 1:
-			return newProblem(kindInvalidRequest, "the parameter %s is repeated", name)
+			return problem.New(problem.InvalidRequest, "the parameter %s is repeated", name)
 		}
 		if err := checkText("the parameter "+name, all[0]); err != nil {
 			return err
@@ -57,7 +58,7 @@ func checkQuery(values url.Values, known []string) error {
 // checkText refuses text that PostgreSQL cannot store, and long text.
 func checkText(name, text string) error {
 	if len(text) > maxText || !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-		return newProblem(kindInvalidRequest, "%s must be UTF-8 text without NUL of at most %d bytes", name, maxText)
+		return problem.New(problem.InvalidRequest, "%s must be UTF-8 text without NUL of at most %d bytes", name, maxText)
 	}
 	return nil
 }
@@ -123,7 +124,7 @@ func (p *queryParameters) flag(name string) bool {
 
 func (p *queryParameters) reject(name, want string) {
 	if p.err == nil {
-		p.err = newProblem(kindInvalidRequest, "the parameter %s must be %s", name, want)
+		p.err = problem.New(problem.InvalidRequest, "the parameter %s must be %s", name, want)
 	}
 }
 
@@ -131,7 +132,7 @@ func (p *queryParameters) reject(name, want string) {
 func pathID(r *http.Request) (store.ID, error) {
 	id, err := store.ParseID(r.PathValue("id"))
 	if err != nil || id.IsZero() {
-		return store.ID{}, newProblem(kindNotFound, "the path does not contain a valid id")
+		return store.ID{}, problem.New(problem.NotFound, "the path does not contain a valid id")
 	}
 	return id, nil
 }

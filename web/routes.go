@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/problem"
 )
 
 const apiPath = "/api/v1"
@@ -130,7 +131,7 @@ func (s *Server) newMux() *http.ServeMux {
 		}
 	}
 	notFound := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.writeError(w, r, newProblem(kindNotFound, "nothing has this address"))
+		s.writeError(w, r, problem.New(problem.NotFound, "nothing has this address"))
 	})
 	m.Handle(base+"/api/", notFound)
 	if s.opts.Dashboard != nil {
@@ -151,7 +152,7 @@ func (s *Server) methodNotAllowed(allowed []string) http.Handler {
 	list := strings.Join(allowed, ", ")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", list)
-		s.writeError(w, r, newProblem(kindMethodNotAllowed, "method %s is not allowed; allowed: %s", r.Method, list))
+		s.writeError(w, r, problem.New(problem.MethodNotAllowed, "method %s is not allowed; allowed: %s", r.Method, list))
 	})
 }
 

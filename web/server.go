@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/problem"
 	"github.com/cuelight/cuelight/web/sse"
 )
 
@@ -59,7 +60,7 @@ func New(o Options) (*Server, error) {
 		}
 	}
 	csrf.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.writeError(w, r, newProblem(kindCrossOrigin, "pages of other sites cannot change anything here"))
+		s.writeError(w, r, problem.New(problem.CrossOrigin, "pages of other sites cannot change anything here"))
 	}))
 	s.handler = withSecurityHeaders(o.Guard.Identify(withMiddleware(o.Wrap, s.observeRequests(csrf.Handler(s.newMux())))))
 	return s, nil
@@ -146,7 +147,7 @@ func (s *Server) reportPanic(rec *responseWriter, r *http.Request, value any) {
 	}
 	s.opts.OnError(r.Pattern, fmt.Errorf("panic: %v\n%s", value, debug.Stack()))
 	if rec.status == 0 {
-		writeProblem(rec, newProblem(kindInternal, internalDetail))
+		problem.New(problem.Internal, internalDetail).Write(rec, r)
 		rec.Flush()
 	}
 }

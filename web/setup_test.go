@@ -96,8 +96,7 @@ func setup(t *testing.T, change ...func(*web.Options)) *testServer {
 func newUploadHandler(t *testing.T, st *store.Store) http.Handler {
 	t.Helper()
 	u, err := upload.New(upload.Options{
-		Dir: t.TempDir(), BasePath: web.UploadsPath(""), ProblemTypePrefix: web.ProblemTypes,
-		ProblemTitle: web.ProblemTitle, MinFree: -1,
+		Dir: t.TempDir(), BasePath: web.UploadsPath(""), MinFree: -1,
 		Principal: func(ctx context.Context) string { return access.From(ctx).Name },
 		OnComplete: func(ctx context.Context, u upload.Upload) (upload.Receipt, error) {
 			r, err := st.Submit(ctx, store.Submission{Source: u.Path, UserID: u.UserID, RequestID: "upload:" + u.ID})

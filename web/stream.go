@@ -8,6 +8,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/eventfeed"
+	"github.com/cuelight/cuelight/internal/problem"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/web/sse"
 )
@@ -15,7 +16,7 @@ import (
 // principalCheckInterval is how often the server checks that the principal of an open stream or page is valid.
 const principalCheckInterval = time.Minute
 
-var errShuttingDown = &problem{kindUnavailable, "the server is shutting down; try again", sse.ReconnectDelay}
+var errShuttingDown = problem.New(problem.Unavailable, "the server is shutting down; try again").After(sse.ReconnectDelay)
 
 // stream is an open stream of events.
 type stream struct {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/ops"
+	"github.com/cuelight/cuelight/internal/problem"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -43,10 +44,10 @@ func (in submitRequest) list() (all []submission, isList bool, err error) {
 	one := in.submission
 	if one.Source != "" || one.Params != nil || one.Priority != 0 || one.RequestID != "" || one.UserID != "" ||
 		one.NotBefore != nil {
-		return nil, true, newProblem(kindInvalidRequest, "the body has both tasks and members of one task")
+		return nil, true, problem.New(problem.InvalidRequest, "the body has both tasks and members of one task")
 	}
 	if len(in.Tasks) == 0 || len(in.Tasks) > maxTasksPerRequest {
-		return nil, true, newProblem(kindInvalidRequest, "tasks must have 1 to %d items", maxTasksPerRequest)
+		return nil, true, problem.New(problem.InvalidRequest, "tasks must have 1 to %d items", maxTasksPerRequest)
 	}
 	return in.Tasks, true, nil
 }
@@ -54,12 +55,12 @@ func (in submitRequest) list() (all []submission, isList bool, err error) {
 func (in submission) toStoreSubmission() (store.Submission, error) {
 	for _, text := range []string{in.Source, in.RequestID, in.UserID} {
 		if len(text) > maxText {
-			return store.Submission{}, newProblem(kindInvalid,
+			return store.Submission{}, problem.New(problem.Invalid,
 				"source, request_id and user_id can have at most %d bytes", maxText)
 		}
 	}
 	if len(in.Params) > maxParams {
-		return store.Submission{}, newProblem(kindInvalid, "params can have at most %d bytes", maxParams)
+		return store.Submission{}, problem.New(problem.Invalid, "params can have at most %d bytes", maxParams)
 	}
 	sub := store.Submission{
 		Source: in.Source, Params: in.Params, Priority: in.Priority, RequestID: in.RequestID, UserID: in.UserID,

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/ops"
+	"github.com/cuelight/cuelight/internal/problem"
 	"github.com/cuelight/cuelight/internal/webhook"
 	"github.com/cuelight/cuelight/store"
 )
@@ -71,7 +72,7 @@ func (s *Server) createWebhook(w http.ResponseWriter, r *http.Request) (jsonResp
 // parseSeconds converts the member name of a body, a number of seconds.
 func parseSeconds(name string, seconds, most int) (time.Duration, error) {
 	if seconds < 0 || seconds > most {
-		return 0, newProblem(kindInvalid, "%s must be from 0 to %d", name, most)
+		return 0, problem.New(problem.Invalid, "%s must be from 0 to %d", name, most)
 	}
 	return time.Duration(seconds) * time.Second, nil
 }
@@ -92,7 +93,7 @@ func (s *Server) updateWebhook(w http.ResponseWriter, r *http.Request) (jsonResp
 	update := webhook.Update{Types: in.Types}
 	if in.URL != nil {
 		if update.URL = *in.URL; update.URL == "" { // would leave it unchanged
-			return jsonResponse{}, newProblem(kindInvalid, "url must not be empty")
+			return jsonResponse{}, problem.New(problem.Invalid, "url must not be empty")
 		}
 	}
 	if in.Cooldown != nil {
@@ -209,7 +210,7 @@ func (s *Server) listDeliveries(_ http.ResponseWriter, r *http.Request) (jsonRes
 		return jsonResponse{}, p.err
 	}
 	if !slices.Contains([]string{"", "pending", "delivered", "dead", "suppressed"}, f.Status) {
-		return jsonResponse{}, newProblem(kindInvalidRequest, "unknown delivery status %q", f.Status)
+		return jsonResponse{}, problem.New(problem.InvalidRequest, "unknown delivery status %q", f.Status)
 	}
 	f.Limit = limit + 1
 	all, err := s.opts.Webhooks.Deliveries(r.Context(), f)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/problem"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -43,7 +44,7 @@ func (s *Server) listWorkers(_ http.ResponseWriter, r *http.Request) (jsonRespon
 	case p.err != nil:
 		return jsonResponse{}, p.err
 	case !all && (p.text("after") != "" || p.text("limit") != ""):
-		return jsonResponse{}, newProblem(kindInvalidRequest,
+		return jsonResponse{}, problem.New(problem.InvalidRequest,
 			"after and limit require all=true: working workers are not listed by pages")
 	}
 	var workers, stopped []store.Worker

@@ -130,8 +130,7 @@ func (d *Daemon) uploadOptions(guard *access.Guard) upload.Options {
 	return upload.Options{
 		Dir: d.Config.DataDir, BasePath: web.UploadsPath(d.HTTP.BasePath),
 		MaxBytes: d.HTTP.MaxUpload, MinFree: cmp.Or(max(d.Config.Reserve, 0), -1),
-		Principal:         func(ctx context.Context) string { return access.From(ctx).Name },
-		ProblemTypePrefix: web.ProblemTypes, ProblemTitle: web.ProblemTitle,
+		Principal:      func(ctx context.Context) string { return access.From(ctx).Name },
 		CheckPrincipal: stillAuthorized(guard), Check: checkUploadScope, OnComplete: submitUpload(st),
 		SourceState: uploadSourceState(st),
 		OnError:     func(id string, err error) { d.Log.Warn("upload failed", zap.String("upload", id), zap.Error(err)) },
@@ -217,21 +216,18 @@ func (s *services) serveProfiles(ctx context.Context) {
 // uploadCleanupInterval is how often uploads that are not needed any more are deleted.
 const uploadCleanupInterval = 5 * time.Minute
 
-// maintainUploads submits the uploads that were complete when the last process ended, and
-// deletes those that are not needed any more.
+// maintainUploads submits complete uploads that have no task yet, such as those of the last
+// process, and deletes those that are not needed any more.
 func (s *services) maintainUploads(ctx context.Context) {
 	log := s.d.Log
-	if err := s.uploads.Recover(ctx); err != nil && ctx.Err() == nil {
-		log.Warn("uploads cannot be submitted yet", zap.Error(err))
-	}
 	failed := false
-	for ctxsleep.For(ctx, uploadCleanupInterval) == nil {
+	for ok := true; ok; ok = ctxsleep.For(ctx, uploadCleanupInterval) == nil {
 		done, err := s.uploads.CleanUp(ctx)
 		if n := done.Expired + done.Released; n > 0 {
 			log.Info("uploads deleted", zap.Int("removed", n), zap.Int64("bytes", done.Bytes))
 		}
 		if err != nil && !failed && ctx.Err() == nil {
-			log.Warn("some uploads cannot be deleted", zap.Error(err))
+			log.Warn("some uploads cannot be submitted or deleted", zap.Error(err))
 		}
 		failed = err != nil
 	}

@@ -120,17 +120,3 @@ func (u *Uploads) releaseUnneeded(ctx context.Context, id string, result *CleanU
 }
 
 func isSubmitted(e *record) bool { return e.isComplete() && !e.state.SubmittedAt.IsZero() }
-
-// Release deletes a finished upload whose task does not need the file. It returns
-// ErrNotFound if no upload with this id was submitted.
-func (u *Uploads) Release(ctx context.Context, id string) error {
-	released := false
-	err := u.withLock(ctx, id, isSubmitted, func(*record) error {
-		released = true
-		return u.deleteFiles(id)
-	})
-	if err == nil && !released {
-		return fmt.Errorf("release upload %q: %w", id, ErrNotFound)
-	}
-	return err
-}

@@ -149,26 +149,26 @@ func TestCleanUp_DeletesNoFinishedFileByDefault(t *testing.T) {
 	s.checkFile(s.submissions.only(t), []byte("abc"))
 }
 
-func TestRelease_DeletesOnlyFinishedUploads(t *testing.T) {
+func TestCleanUp_ReleasesOnlySubmittedUploads(t *testing.T) {
 	t.Parallel()
-	s := serve(t, upload.Options{})
-	url := s.create(3)
-	id := filepath.Base(url)
-	for _, other := range []string{id, strings.Repeat("A", 26), "../uploads", ""} {
-		if err := s.uploads.Release(t.Context(), other); !errors.Is(err, upload.ErrNotFound) {
-			t.Errorf("release %q: %v", other, err)
+	s := serve(t, upload.Options{SourceState: func(context.Context, upload.Upload) (upload.SourceState, error) {
+		return upload.SourceCopied, nil
+	}})
+	cleanUp := func(name string, want int, wantErr error) {
+		t.Helper()
+		if done, err := s.uploads.CleanUp(t.Context()); done.Released != want || !errors.Is(err, wantErr) {
+			t.Errorf("%s: CleanUp returned %+v, %v; want %d released", name, done, err, want)
 		}
 	}
-	s.submissions.failWith(errors.New("later"))
+	url := s.create(3)
+	cleanUp("unfinished", 0, nil)
+	later := errors.New("later")
+	s.submissions.failWith(later)
 	s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
-	if err := s.uploads.Release(t.Context(), id); !errors.Is(err, upload.ErrNotFound) {
-		t.Errorf("released before the submission: %v", err)
-	}
+	cleanUp("not submitted", 0, later)
 	s.submissions.failWith(nil)
 	s.mustPatch(http.StatusNoContent, url, 3, nil)
-	if err := s.uploads.Release(t.Context(), id); err != nil {
-		t.Error(err)
-	}
+	cleanUp("submitted", 1, nil)
 	if left := s.entries(); len(left) > 0 {
 		t.Errorf("remaining: %v", left)
 	}

@@ -7,10 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/cuelight/cuelight/internal/problem"
 )
 
 // submitTimeout limits OnComplete.
@@ -78,7 +79,7 @@ func (u *Uploads) submit(ctx context.Context, e *record) error {
 	receipt, err := u.options.OnComplete(ctx, e.Upload)
 	switch {
 	case errors.Is(err, ErrRefused):
-		return errors.Join(newProblem(http.StatusUnprocessableEntity, "%v", err), u.deleteFiles(e.ID))
+		return errors.Join(problem.New(problem.Invalid, "%v", err), u.deleteFiles(e.ID))
 	case errors.Is(err, ErrRequestTaken):
 		return u.keepForNewRequestID(e, err)
 	case err != nil:
@@ -96,21 +97,12 @@ func (u *Uploads) submit(ctx context.Context, e *record) error {
 // keepForNewRequestID keeps a file whose request id belongs to another task, until the
 // client sends another id or deletes the upload, or that task is deleted.
 func (u *Uploads) keepForNewRequestID(e *record, cause error) error {
-	p := newProblem(http.StatusConflict, "%v; the file is kept", cause).as(kindRequestTaken)
+	p := problem.New(problem.RequestIDTaken, "%v; the file is kept", cause)
 	if e.state.RequestIDTaken {
 		return p
 	}
 	e.state.RequestIDTaken, e.state.Length = true, e.Size
 	return errors.Join(p, u.save(e))
-}
-
-// Recover submits the complete uploads that the previous process did not submit. It tries
-// each once. CleanUp tries again.
-func (u *Uploads) Recover(ctx context.Context) error {
-	return u.forEach(ctx, func(id string) error {
-		_, err := u.submitPending(ctx, id)
-		return err
-	})
 }
 
 // submitPending submits an upload that has all bytes and is not submitted.
@@ -121,7 +113,7 @@ func (u *Uploads) submitPending(ctx context.Context, id string) (submitted bool,
 	err = u.withLock(ctx, id, isPending, func(e *record) error {
 		err := u.complete(ctx, e)
 		submitted = err == nil
-		if p, ok := errors.AsType[*problem](err); ok && p.kind == kindRequestTaken {
+		if p, ok := errors.AsType[*problem.Problem](err); ok && p.Kind == problem.RequestIDTaken {
 			return nil // the client knows
 		}
 		return err
@@ -142,7 +134,7 @@ func (u *Uploads) withLock(ctx context.Context, id string, condition func(*recor
 			}
 		}
 	}
-	if errors.Is(err, ErrNotFound) || errors.Is(err, errBusy) {
+	if errors.Is(err, errNotFound) || errors.Is(err, errBusy) {
 		return nil
 	}
 	if err != nil {

@@ -75,7 +75,7 @@ func (p *childProcess) kill() {
 	}
 }
 
-func TestRecover_SubmitsACompleteUploadAfterAKill(t *testing.T) {
+func TestCleanUp_SubmitsACompleteUploadAfterAKill(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	p := startChild(t, dir)
@@ -89,7 +89,7 @@ func TestRecover_SubmitsACompleteUploadAfterAKill(t *testing.T) {
 	}
 	p.kill()
 	for range 2 { // the second call has nothing to do
-		if err := s.uploads.Recover(t.Context()); err != nil {
+		if _, err := s.uploads.CleanUp(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -101,7 +101,7 @@ func TestRecover_SubmitsACompleteUploadAfterAKill(t *testing.T) {
 }
 
 // The process was killed before it renamed the file.
-func TestRecover_SubmitsAnUploadThatHasAllBytes(t *testing.T) {
+func TestCleanUp_SubmitsAnUploadThatHasAllBytes(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
 	url := s.create(3, "Upload-Metadata", metadata("filename", "x.mkv"))
@@ -111,7 +111,7 @@ func TestRecover_SubmitsAnUploadThatHasAllBytes(t *testing.T) {
 	if len(s.submissions.all()) > 0 {
 		t.Fatal("submitted too early")
 	}
-	if err := s.uploads.Recover(t.Context()); err != nil {
+	if _, err := s.uploads.CleanUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	s.checkFile(s.submissions.only(t), []byte("abc"))

@@ -1,9 +1,9 @@
 // Package upload receives files over HTTP, in one request or in several that can be
 // resumed, and submits each file when it is complete.
 //
-// Call [New], serve the [Uploads] under Options.BasePath, call [Uploads.Recover] when the
-// process starts, [Uploads.CleanUp] every few minutes, and [Uploads.Close] before the
-// process ends. What it promises:
+// Call [New], serve the [Uploads] under Options.BasePath, call [Uploads.CleanUp] when the
+// process starts and every few minutes, and [Uploads.Close] before the process ends. What
+// it promises:
 //
 //   - A complete file is synced to disk and renamed to the path that Options.OnComplete
 //     gets. An incomplete file has another name.
@@ -80,10 +80,9 @@
 //   - an upload that OnComplete refuses; see [ErrRefused];
 //   - an upload whose request id belongs to another task, after DELETE; see
 //     [ErrRequestTaken];
-//   - a finished upload by [Uploads.Release], or by [Uploads.CleanUp] when
-//     Options.SourceState says that the task has its own copy, or does not exist for
-//     Options.TaskGoneRetention. By default, and after an error of SourceState, the file
-//     is kept.
+//   - a finished upload when Options.SourceState says that the task has its own copy, or
+//     does not exist for Options.TaskGoneRetention. By default, and after an error of
+//     SourceState, the file is kept.
 //
 // A later task with the path of a deleted upload does not find the file. A program that
 // can run a task again from its source must return [SourceNeeded] until then.

@@ -281,7 +281,7 @@ func (u *Uploads) unfinished(ctx context.Context) ([]*record, error) {
 			continue
 		}
 		e, err := u.load(id)
-		if errors.Is(err, ErrNotFound) {
+		if errors.Is(err, errNotFound) {
 			continue
 		}
 		if err != nil {

@@ -8,6 +8,8 @@ import (
 	"mime"
 	"mime/multipart"
 	"net/http"
+
+	"github.com/cuelight/cuelight/internal/problem"
 )
 
 const (
@@ -106,7 +108,7 @@ func (f lastPartReader) Read(p []byte) (int, error) {
 // formError returns problems of the connection unchanged. Other errors are errors of the
 // form.
 func formError(err error) error {
-	if _, ok := errors.AsType[*problem](err); ok {
+	if _, ok := errors.AsType[*problem.Problem](err); ok {
 		return err
 	}
 	return badRequest("the form is invalid: %v", err)

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
-	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"strconv"
@@ -14,6 +13,8 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/cuelight/cuelight/internal/problem"
 )
 
 func FuzzParseMetadata(f *testing.F) {
@@ -24,7 +25,7 @@ func FuzzParseMetadata(f *testing.F) {
 	f.Fuzz(func(t *testing.T, header string) {
 		metadata, err := parseMetadata(header)
 		if err != nil {
-			if r := (&problem{}); !errors.As(err, &r) || r.status != http.StatusBadRequest {
+			if p, ok := errors.AsType[*problem.Problem](err); !ok || p.Kind != problem.InvalidRequest {
 				t.Fatalf("got the error %v", err)
 			}
 			return

@@ -20,7 +20,7 @@ type Options struct {
 	BasePath string
 
 	// OnComplete submits a complete file as a task. After an error, it is called again
-	// by Recover, by CleanUp, or at the client's next request. After an error that
+	// by CleanUp or at the client's next request. After an error that
 	// matches ErrRefused, the file is deleted; after ErrRequestTaken, it is kept. The
 	// client gets the message of both. The context ends after a minute, not with the
 	// request.
@@ -77,14 +77,6 @@ type Options struct {
 	// notices that its connection is lost. Default 5 s; at most StallTimeout.
 	TakeoverTimeout time.Duration
 
-	// ProblemTypePrefix is the prefix of problem types, such as "urn:example:problem:".
-	// Default: the type of all problems is about:blank.
-	ProblemTypePrefix string
-
-	// ProblemTitle returns the title of a problem type's kind, or "" if the kind is not
-	// shared with other packages. Default: "".
-	ProblemTitle func(kind string) string
-
 	// OnError is called with errors that clients see only as internal. The id is empty
 	// if the error concerns no upload.
 	OnError func(id string, err error)
@@ -113,9 +105,6 @@ var ErrRevoked = errors.New("principal is revoked")
 // ErrRequestTaken matches errors of Options.OnComplete that say that the RequestID belongs
 // to the task of another file.
 var ErrRequestTaken = errors.New("the request id names a task of another file")
-
-// ErrNotFound means that there is no such upload, or that it is not finished.
-var ErrNotFound = errors.New("no such upload")
 
 // Receipt is the result of Options.OnComplete.
 type Receipt struct {
@@ -151,9 +140,6 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errors.New("uploads: Options.OnComplete is missing")
 	case !strings.HasPrefix(o.BasePath, "/") || !strings.HasSuffix(o.BasePath, "/"):
 		return o, errors.New(`uploads: Options.BasePath must begin and end with "/"`)
-	}
-	if o.ProblemTitle == nil {
-		o.ProblemTitle = func(string) string { return "" }
 	}
 	if o.CheckPrincipal == nil {
 		o.CheckPrincipal = func(context.Context) error { return nil }

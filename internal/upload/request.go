@@ -8,6 +8,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/cuelight/cuelight/internal/problem"
 )
 
 // drainTimeout is how long the server may read the rest of a body that is not needed.
@@ -16,16 +18,16 @@ const drainTimeout = 5 * time.Second
 // activeRequest is a request that may append to an upload. It moves the deadlines of its
 // connection while data arrives, and other requests can interrupt it.
 type activeRequest struct {
-	control      *http.ResponseController // nil for Recover, CleanUp and Release
+	control      *http.ResponseController // nil for CleanUp
 	stallTimeout time.Duration
 	done         chan struct{} // closed when it has unlocked the upload
 
 	mu           sync.Mutex
 	lastReceived time.Time
 	deadlinesSet time.Time
-	interruption *problem // nil if it was not interrupted
-	bodyEnded    bool     // read until io.EOF
-	readingEnded bool     // it cannot be interrupted any more
+	interruption *problem.Problem // nil if it was not interrupted
+	bodyEnded    bool             // read until io.EOF
+	readingEnded bool             // it cannot be interrupted any more
 }
 
 func newActiveRequest(control *http.ResponseController, stallTimeout time.Duration) *activeRequest {
@@ -123,7 +125,7 @@ func (a *activeRequest) endReading() {
 }
 
 // interrupt makes the request stop reading and respond with p.
-func (a *activeRequest) interrupt(p *problem) {
+func (a *activeRequest) interrupt(p *problem.Problem) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.readingEnded || a.control == nil || a.interruption != nil {
@@ -141,7 +143,7 @@ func (a *activeRequest) isSilent(duration time.Duration) bool {
 }
 
 // busyProblem is the response to others while this request has locked the upload.
-func (a *activeRequest) busyProblem() *problem {
+func (a *activeRequest) busyProblem() *problem.Problem {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.readingEnded {

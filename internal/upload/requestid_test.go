@@ -15,7 +15,6 @@ import (
 func newServerWithTakenID(t *testing.T) *testServer {
 	var s *testServer
 	s = serve(t, upload.Options{
-		ProblemTypePrefix: "urn:test:",
 		SourceState: func(context.Context, upload.Upload) (upload.SourceState, error) {
 			return upload.SourceCopied, nil
 		},

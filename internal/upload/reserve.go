@@ -3,11 +3,11 @@ package upload
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"path/filepath"
 	"time"
 
 	"github.com/cuelight/cuelight/internal/diskspace"
+	"github.com/cuelight/cuelight/internal/problem"
 )
 
 // reserve checks whether the limits permit e. The caller holds u.reserving.
@@ -31,18 +31,18 @@ func (u *Uploads) reserve(ctx context.Context, e *record) error {
 			own += n
 		}
 	}
-	const retryAfter = 60
+	const retryAfter = time.Minute
 	switch {
 	case count >= u.options.MaxUnfinished:
-		return newProblem(http.StatusTooManyRequests,
-			"you have %d unfinished uploads; finish or delete one", count).after(retryAfter)
+		return problem.New(problem.TooManyUploads,
+			"you have %d unfinished uploads; finish or delete one", count).After(retryAfter)
 	case own > u.options.MaxReservedPerPrincipal:
-		return newProblem(http.StatusTooManyRequests,
+		return problem.New(problem.TooManyUploads,
 			"your unfinished uploads would have %d bytes to receive, of at most %d; finish or delete one",
-			own, u.options.MaxReservedPerPrincipal).after(retryAfter)
+			own, u.options.MaxReservedPerPrincipal).After(retryAfter)
 	case all > u.options.MaxReserved:
-		return newProblem(http.StatusServiceUnavailable,
-			"the server is receiving too many uploads; retry later").as("uploads-full").after(retryAfter)
+		return problem.New(problem.UploadsFull,
+			"the server is receiving too many uploads; retry later").After(retryAfter)
 	}
 	return u.checkDisk(onDisk)
 }

@@ -15,7 +15,7 @@ import (
 
 // kind returns the kind of a problem.
 func (a response) kind() string {
-	_, kind, _ := strings.Cut(a.body, `"type":"urn:test:`)
+	_, kind, _ := strings.Cut(a.body, `"type":"urn:cuelight:problem:`)
 	kind, _, _ = strings.Cut(kind, `"`)
 	return kind
 }
@@ -23,7 +23,7 @@ func (a response) kind() string {
 func TestReservation_ExpiresWithoutData(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{
-		MaxBytes: 10, MaxReserved: 20, ReservationTimeout: time.Hour, ProblemTypePrefix: "urn:test:",
+		MaxBytes: 10, MaxReserved: 20, ReservationTimeout: time.Hour,
 	})
 	begin := func(want int, length, principal string) response {
 		t.Helper()
@@ -111,7 +111,7 @@ func TestReservation_IgnoresUnknownLengthsForDiskSpace(t *testing.T) {
 
 func TestUpload_HasItsUserAndPrincipal(t *testing.T) {
 	t.Parallel()
-	s := serve(t, upload.Options{ProblemTypePrefix: "urn:test:"})
+	s := serve(t, upload.Options{})
 	url := s.create(3, "As", "ann", "Upload-Metadata", metadata("filename", "a.mp4", "user_id", "user 7"))
 	s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("abc"), "As", "ann")
 	if u := s.submissions.only(t); u.UserID != "user 7" || u.Principal != "ann" {
@@ -128,7 +128,7 @@ func TestProblems_HaveKinds(t *testing.T) {
 	t.Parallel()
 	entered, leave := make(chan struct{}), make(chan struct{})
 	s := serve(t, upload.Options{
-		ProblemTypePrefix: "urn:test:", OnComplete: func(context.Context, upload.Upload) (upload.Receipt, error) {
+		OnComplete: func(context.Context, upload.Upload) (upload.Receipt, error) {
 			close(entered)
 			<-leave
 			return upload.Receipt{Task: "task"}, nil

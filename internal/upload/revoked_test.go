@@ -19,7 +19,7 @@ func newRevocableServer(t *testing.T, askEvery time.Duration) (s *testServer, re
 	t.Helper()
 	var revoked atomic.Bool
 	s = serve(t, upload.Options{
-		ProblemTypePrefix: "urn:test:", CheckPrincipalInterval: askEvery, CheckPrincipal: func(context.Context) error {
+		CheckPrincipalInterval: askEvery, CheckPrincipal: func(context.Context) error {
 			if revoked.Load() {
 				return fmt.Errorf("%w: credentials are not valid", upload.ErrRevoked)
 			}

@@ -78,7 +78,7 @@ func (u *Uploads) receiveFile(
 	case e.Existed:
 		status = http.StatusOK
 	}
-	writeJSON(w, status, "application/json", u.newView(e))
+	writeJSON(w, status, u.newView(e))
 	return nil
 }
 

@@ -166,7 +166,7 @@ func TestSingleRequest_IsAcceptedIfTheSubmissionFails(t *testing.T) {
 	s.submissions.failWith(errors.New("the database is down"))
 	s.mustSendPlain(http.StatusAccepted, "PUT", "/uploads/a.mp4", strings.NewReader("abc"))
 	s.submissions.failWith(nil)
-	if err := s.uploads.Recover(t.Context()); err != nil {
+	if _, err := s.uploads.CleanUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	s.checkFile(s.submissions.only(t), []byte("abc"))

@@ -59,7 +59,7 @@ func sourceState(st *store.Store) func(context.Context, upload.Upload) (upload.S
 	}
 }
 
-func TestRecover_SubmitsTheSameTaskAgain(t *testing.T) {
+func TestCleanUp_SubmitsTheSameTaskAgain(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
 	st := store.New(pool, store.Video())
@@ -77,7 +77,7 @@ func TestRecover_SubmitsTheSameTaskAgain(t *testing.T) {
 	if err := os.WriteFile(file, []byte(before+"}"), 0o600); err != nil || !ok {
 		t.Fatalf("%v: %s", err, raw)
 	}
-	if err := s.uploads.Recover(t.Context()); err != nil {
+	if _, err := s.uploads.CleanUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	again := s.mustSend(http.StatusOK, "HEAD", url, nil, "As", "ann").header.Get("Cuelight-Task")

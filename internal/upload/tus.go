@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cuelight/cuelight/internal/problem"
 )
 
 const (
@@ -26,7 +28,7 @@ func (u *Uploads) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id, isBelow := strings.CutPrefix(r.URL.Path, u.options.BasePath)
 	if !isBelow {
 		if r.URL.Path+"/" != u.options.BasePath {
-			u.writeProblem(w, r, "", newProblem(http.StatusNotFound, "there is nothing at this path"))
+			u.writeProblem(w, r, "", problem.New(problem.NotFound, "there is nothing at this path"))
 			return
 		}
 		id = ""
@@ -80,7 +82,7 @@ func (u *Uploads) route(w http.ResponseWriter, r *http.Request, a *activeRequest
 		allow = "GET, OPTIONS, POST, PUT"
 	}
 	w.Header().Set("Allow", allow)
-	return newProblem(http.StatusMethodNotAllowed, "this method is not allowed here; allowed: %s", allow)
+	return problem.New(problem.MethodNotAllowed, "this method is not allowed here; allowed: %s", allow)
 }
 
 func (u *Uploads) handleOptions(w http.ResponseWriter) error {
@@ -98,7 +100,7 @@ func checkTusVersion(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	w.Header().Set("Tus-Version", tusVersion)
-	return newProblem(http.StatusPreconditionFailed, "Tus-Resumable must be %s", tusVersion)
+	return problem.New(problem.TusVersion, "Tus-Resumable must be %s", tusVersion)
 }
 
 func (u *Uploads) handlePost(w http.ResponseWriter, r *http.Request, a *activeRequest) error {
@@ -203,7 +205,7 @@ func (u *Uploads) handlePatch(w http.ResponseWriter, r *http.Request, a *activeR
 		return err
 	}
 	if r.Header.Get("Content-Type") != chunkType {
-		return newProblem(http.StatusUnsupportedMediaType, "Content-Type must be %s", chunkType)
+		return problem.New(problem.UnsupportedMediaType, "Content-Type must be %s", chunkType)
 	}
 	offset, ok := parseSize(r.Header.Get("Upload-Offset"))
 	if !ok {
@@ -234,7 +236,7 @@ func (u *Uploads) handlePatch(w http.ResponseWriter, r *http.Request, a *activeR
 func (u *Uploads) appendAt(r *http.Request, h *lockedUpload, e *record, offset int64, sum *checksum) error {
 	switch {
 	case offset != e.offset:
-		return newProblem(http.StatusConflict, "the upload's offset is %d, not %d", e.offset, offset).as("upload-offset")
+		return problem.New(problem.UploadOffset, "the upload's offset is %d, not %d", e.offset, offset)
 	case r.ContentLength > e.Size-e.offset:
 		return errTooManyBytes
 	case e.isComplete():
@@ -297,7 +299,7 @@ func (u *Uploads) handleDelete(w http.ResponseWriter, r *http.Request, a *active
 	}
 	defer h.unlock()
 	if e.isComplete() && !e.state.RequestIDTaken {
-		return newProblem(http.StatusConflict, "the upload is complete; cancel its task instead").as("upload-complete")
+		return problem.New(problem.UploadComplete, "the upload is complete; cancel its task instead")
 	}
 	if err := u.deleteFiles(id); err != nil {
 		return err

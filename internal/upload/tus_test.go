@@ -238,7 +238,7 @@ func TestPatch_AppendsNothingIfTheChecksumDiffers(t *testing.T) {
 	s.checkFile(s.submissions.only(t), []byte("abcdef"))
 }
 
-func TestRecover_DiscardsUnverifiedBytes(t *testing.T) {
+func TestCleanUp_DiscardsUnverifiedBytes(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
 	url := s.create(6)
@@ -250,7 +250,7 @@ func TestRecover_DiscardsUnverifiedBytes(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "part"), []byte("abxxxx"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.uploads.Recover(t.Context()); err != nil {
+	if _, err := s.uploads.CleanUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.mustSend(http.StatusOK, "HEAD", url, nil).offset(); got != 2 {

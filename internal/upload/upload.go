@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
+
+	"github.com/cuelight/cuelight/internal/problem"
 )
 
 // Uploads receives files. Create one with [New].
@@ -48,8 +49,8 @@ func New(o Options) (*Uploads, error) {
 }
 
 // Close interrupts the active requests and waits for them. It keeps the data of resumable
-// uploads, and asks their clients to retry. Later requests get 503. Recover, CleanUp and
-// Release must have returned.
+// uploads, and asks their clients to retry. Later requests get 503. CleanUp must have
+// returned.
 func (u *Uploads) Close() error {
 	u.mu.Lock()
 	u.closing = true
@@ -80,7 +81,7 @@ func (u *Uploads) createUpload(ctx context.Context, r *activeRequest, e *record)
 	e.Principal = u.options.Principal(ctx)
 	e.state.Principal = e.Principal
 	if err := u.options.Check(ctx, e.Upload); errors.Is(err, ErrRefused) {
-		return nil, newProblem(http.StatusUnprocessableEntity, "%v", err)
+		return nil, problem.New(problem.Invalid, "%v", err)
 	} else if err != nil {
 		return nil, fmt.Errorf("check upload: %w", err)
 	}
@@ -115,7 +116,7 @@ func (u *Uploads) find(ctx context.Context, id string) (*record, error) {
 		return nil, errNotFound
 	}
 	if u.isExpired(e) {
-		return nil, newProblem(http.StatusGone, "the upload received no data for %v and has expired; create a new one",
+		return nil, problem.New(problem.UploadExpired, "the upload received no data for %v and has expired; create a new one",
 			u.options.Expiration)
 	}
 	return e, nil
@@ -141,6 +142,6 @@ func (u *Uploads) findAndLock(
 	return h, e, nil
 }
 
-func (u *Uploads) tooLarge() *problem {
-	return newProblem(http.StatusRequestEntityTooLarge, "the file exceeds the limit of %d bytes", u.options.MaxBytes)
+func (u *Uploads) tooLarge() *problem.Problem {
+	return problem.New(problem.TooLarge, "the file exceeds the limit of %d bytes", u.options.MaxBytes)
 }

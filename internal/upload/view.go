@@ -36,7 +36,7 @@ func (u *Uploads) handleGet(w http.ResponseWriter, r *http.Request, id string) e
 		return err
 	}
 	u.setHeaders(w, e)
-	writeJSON(w, http.StatusOK, "application/json", u.newView(e))
+	writeJSON(w, http.StatusOK, u.newView(e))
 	return nil
 }
 
@@ -52,6 +52,6 @@ func (u *Uploads) handleList(w http.ResponseWriter, r *http.Request) error {
 			views = append(views, u.newView(e))
 		}
 	}
-	writeJSON(w, http.StatusOK, "application/json", map[string]any{"uploads": views})
+	writeJSON(w, http.StatusOK, map[string]any{"uploads": views})
 	return nil
 }
