@@ -12,6 +12,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/problem"
+	"github.com/cuelight/cuelight/internal/readcache"
 	"github.com/cuelight/cuelight/web/sse"
 )
 
@@ -25,7 +26,7 @@ type Server struct {
 	routes         []route
 	handler        http.Handler
 	openAPI        []byte
-	stageStats     *cached[stagesBody]
+	stageStats     readcache.Cache[stagesBody]
 	streamLimit    streamLimit
 	requestLimit   *requestLimit
 	eventCache     sse.Cache
@@ -43,7 +44,8 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("web: %w", err)
 	}
 	s := &Server{
-		opts: o, stageStats: newCached[stagesBody](), requestLimit: newRequestLimit(o.MaxRequestsPerPrincipal),
+		opts: o, stageStats: readcache.Cache[stagesBody]{MaxAge: stageStatsMaxAge, Timeout: handlerTimeout},
+		requestLimit: newRequestLimit(o.MaxRequestsPerPrincipal),
 		streamLimit: streamLimit{
 			total: o.MaxStreams, perPrincipal: o.MaxStreamsPerPrincipal, byPrincipal: make(map[string]int),
 		},

@@ -34,7 +34,7 @@ type stageBody struct {
 }
 
 func (s *Server) listStages(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {
-	body, err := s.stageStats.get(r.Context(), stageStatsMaxAge, s.readStages)
+	body, err := s.stageStats.Get(r.Context(), s.readStages)
 	if err != nil {
 		return jsonResponse{}, err
 	}

@@ -77,9 +77,8 @@ func (u *UI) serveAction(a action) http.HandlerFunc {
 			u.fail(w, r, err)
 			return
 		}
-		u.overview.invalidate()
-		u.workers.invalidate()
-		u.pauses.invalidate()
+		u.overview.Invalidate()
+		u.current.Invalidate()
 		u.hub.invalidate()
 		if wantsJSON(r) {
 			writeJSON(w, http.StatusOK, text)

@@ -13,6 +13,8 @@ import (
 const (
 	redrawInterval = 250 * time.Millisecond // minimum between two updates of an open page
 	pollInterval   = 2 * time.Second        // for changes without an event
+	readTimeout    = 5 * time.Second        // for one read
+	slowFactor     = 10                     // what is read is kept this many times longer than its read took
 )
 
 // readPace groups views by the time that they take to read. Each group has its own
@@ -36,7 +38,6 @@ type hub struct {
 	mu            sync.Mutex
 	views         map[viewKey]*view
 	streams       int                // open now
-	lastAction    time.Time          // of a user of this dashboard
 	stopListening context.CancelFunc // set while events are received; called when the last stream closes
 }
 
@@ -95,7 +96,7 @@ func (h *hub) refreshOpen(ctx context.Context, pace readPace) (again bool) {
 	for _, v := range h.views {
 		switch {
 		case len(v.subscribers) == 0 || v.readPace() != pace || v.upToDate && v.err == nil:
-		case v.inFlight != nil || v.isTooEarly():
+		case v.readsInFlight > 0 || v.isTooEarly():
 			again = true
 		default:
 			todo = append(todo, v)
@@ -107,6 +108,7 @@ func (h *hub) refreshOpen(ctx context.Context, pace readPace) (again bool) {
 		if ctx.Err() != nil {
 			return false
 		}
+		v.reads.Invalidate()
 		_, _ = h.refresh(ctx, v) // the error is sent to the streams
 	}
 	return again

@@ -163,36 +163,6 @@ func TestHub_AllWaitingCallersGetTheErrorOfARead(t *testing.T) {
 	})
 }
 
-func TestCache_SharedReadHasOneDeadline(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var m cache[int]
-		hangs := func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, ctx.Err() }
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		start := time.Now()
-		if _, err := m.get(ctx, hangs); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > time.Second {
-			t.Errorf("after %s: %v", time.Since(start), err)
-		}
-		start = time.Now()
-		errs := make(chan error)
-		for range 3 {
-			go func() {
-				_, err := m.get(t.Context(), hangs)
-				errs <- err
-			}()
-		}
-		for range 3 {
-			if err := <-errs; err == nil {
-				t.Error("the read did not fail")
-			}
-		}
-		if d := time.Since(start); d != readTimeout {
-			t.Errorf("the last caller waited for %s", d)
-		}
-	})
-}
-
 func TestHub_LimitsTheViewsOfAViewer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/readcache"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -22,24 +23,26 @@ const (
 
 var errTooManyPages = errors.New("too many open pages")
 
-// view is the shared state of all pages with one key. The hub's mutex guards all
-// fields but key.
+// view is the shared state of all pages with one key. The hub's mutex guards the fields
+// below reads.
 type view struct {
-	key         viewKey
-	owner       string        // the viewer who opened it first
-	inFlight    *viewRead     // nil if no read runs
-	screen      *screen       // nil before the first successful read
-	previous    *screen       // the screen before
-	changes     string        // the message that leads from previous to screen
-	changed     chan struct{} // closed after each read
-	upToDate    bool          // no event arrived since the last read started
-	readStarted time.Time     // of the last read
-	readEnded   time.Time     // of the last read
-	lastGood    time.Time     // start of the last successful read
-	readTook    time.Duration // of the last read
-	err         error         // of the last read
-	users       int           // callers that are about to read it
-	subscribers map[*subscriber]struct{}
+	key   viewKey
+	owner string // the viewer who opened it first
+	reads readcache.Cache[screen]
+
+	readsInFlight int           // more than one only after an action of a user
+	screen        *screen       // nil before the first successful read
+	previous      *screen       // the screen before
+	changes       string        // the message that leads from previous to screen
+	changed       chan struct{} // closed after each read
+	upToDate      bool          // no event arrived since the last read started
+	readStarted   time.Time     // of the last read
+	readEnded     time.Time     // of the last read
+	lastGood      time.Time     // start of the last successful read
+	readTook      time.Duration // of the last read
+	err           error         // of the last read
+	users         int           // callers that are about to read it
+	subscribers   map[*subscriber]struct{}
 }
 
 // subscriber is the open stream of a page, with what the page shows.
@@ -93,6 +96,7 @@ func (h *hub) acquire(k viewKey, viewer string) (v *view, kept bool, release fun
 	v, ok := h.views[k]
 	if !ok {
 		v = &view{key: k, owner: viewer, changed: make(chan struct{}), subscribers: make(map[*subscriber]struct{})}
+		v.reads.MaxAge, v.reads.Timeout, v.reads.Factor = redrawInterval, readTimeout, 1
 		if !h.hasRoom(viewer) {
 			return v, false, func() {}
 		}
@@ -131,8 +135,8 @@ func (h *hub) dropUnused() {
 // invalidate makes the next read of every view a fresh one, after an action of a user.
 func (h *hub) invalidate() {
 	h.mu.Lock()
-	h.lastAction = time.Now()
 	for _, v := range h.views {
+		v.reads.Invalidate()
 		v.readEnded, v.upToDate = time.Time{}, false
 	}
 	h.mu.Unlock()

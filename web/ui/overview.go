@@ -27,12 +27,12 @@ type current struct {
 	Pauses  []store.Pause
 }
 
-// readOverview reads the totals, the workers and the pauses. Each is cached.
+// readOverview returns the totals, and the workers and pauses. Both are cached.
 func (u *UI) readOverview(ctx context.Context) (o overview, err error) {
-	if o, err = u.overview.get(ctx, u.readStats); err != nil {
+	if o, err = u.overview.Get(ctx, u.readStats); err != nil {
 		return o, err
 	}
-	o.current, err = u.readCurrent(ctx)
+	o.current, err = u.current.Get(ctx, u.readCurrent)
 	return o, err
 }
 
@@ -62,13 +62,10 @@ func readySince(age time.Duration) *time.Time {
 }
 
 func (u *UI) readCurrent(ctx context.Context) (c current, err error) {
-	c.Workers, err = u.workers.get(ctx, func(ctx context.Context) ([]store.Worker, error) {
-		return u.o.Store.Workers(ctx, false)
-	})
-	if err != nil {
+	if c.Workers, err = u.o.Store.Workers(ctx, false); err != nil {
 		return c, err
 	}
-	c.Pauses, err = u.pauses.get(ctx, u.o.Store.Pauses)
+	c.Pauses, err = u.o.Store.Pauses(ctx)
 	return c, err
 }
 

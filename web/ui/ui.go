@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/readcache"
 	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 )
@@ -129,9 +130,8 @@ type UI struct {
 	hub    *hub
 	errors errorLog
 
-	workers  cache[[]store.Worker]
-	pauses   cache[[]store.Pause]
-	overview cache[overview]
+	current  readcache.Cache[current]
+	overview readcache.Cache[overview]
 	titles   titleCache
 }
 
@@ -150,7 +150,8 @@ func New(o Options) (*UI, error) {
 		o.Viewer = func(context.Context) Viewer { return Viewer{Submit: true, Operate: true} }
 	}
 	u := &UI{o: o, layout: newPipelineLayout(o.Store.Graph())}
-	u.workers.ttl, u.pauses.ttl, u.overview.ttl = 200*time.Millisecond, time.Second, time.Second
+	u.current.MaxAge, u.current.Timeout, u.current.Factor = 200*time.Millisecond, readTimeout, slowFactor
+	u.overview.MaxAge, u.overview.Timeout, u.overview.Factor = time.Second, readTimeout, slowFactor
 	u.hub = newHub(u.load, u.reportViewError, o.Streams)
 	var err error
 	if u.assets, err = newAssets(o.Base); err != nil {

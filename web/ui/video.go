@@ -70,7 +70,7 @@ func (u *UI) loadVideo(ctx context.Context, k viewKey) (screen, error) {
 	if err != nil {
 		return screen{}, err
 	}
-	c, err := u.readCurrent(ctx)
+	c, err := u.current.Get(ctx, u.readCurrent)
 	if err != nil {
 		return screen{}, err
 	}
