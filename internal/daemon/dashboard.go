@@ -52,25 +52,24 @@ func newDashboardActions(st *store.Store) dashboardActions {
 	return dashboardActions{ops.Actions{Store: st, Authorize: authorize}}
 }
 
-// Submit submits one task.
-func (a dashboardActions) Submit(ctx context.Context, s store.Submission) (store.ID, error) {
-	if err := prepareSubmission(ctx, &s); err != nil {
-		return store.ID{}, err
+// Submit submits tasks.
+func (a dashboardActions) Submit(ctx context.Context, subs ...store.Submission) ([]store.Receipt, error) {
+	for i := range subs {
+		if err := prepareSubmission(ctx, &subs[i]); err != nil {
+			return nil, err
+		}
 	}
-	receipts, err := a.Actions.Submit(ctx, s)
-	if err != nil {
-		return store.ID{}, err
-	}
-	return receipts[0].ID, nil
+	return a.Actions.Submit(ctx, subs...)
 }
 
-// Override replaces a task by a new one.
-func (a dashboardActions) Override(ctx context.Context, old store.ID, by store.Submission) (store.ID, error) {
+// Override replaces tasks by a new one.
+func (a dashboardActions) Override(
+	ctx context.Context, old []store.ID, by store.Submission,
+) (store.Receipt, error) {
 	if err := prepareSubmission(ctx, &by); err != nil {
-		return store.ID{}, err
+		return store.Receipt{}, err
 	}
-	r, err := a.Actions.Override(ctx, []store.ID{old}, by)
-	return r.ID, err
+	return a.Actions.Override(ctx, old, by)
 }
 
 // prepareSubmission checks whether the principal may submit the source, and records who

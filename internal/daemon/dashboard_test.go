@@ -83,12 +83,16 @@ func TestDashboardActions_AreAudited(t *testing.T) {
 		act    func(ctx context.Context) error
 		want   func() entry
 	}{
-		{"Submit", func(ctx context.Context) (err error) {
-			made, err = o.Submit(ctx, store.Submission{Source: "https://u:p@example.org/a.mp4?token=abc"})
+		{"Submit", func(ctx context.Context) error {
+			receipts, err := o.Submit(ctx, store.Submission{Source: "https://u:p@example.org/a.mp4?token=abc"})
+			if err == nil {
+				made = receipts[0].ID
+			}
 			return err
 		}, func() entry { return entry{"submit", made.String(), `{"source": "https://example.org/a.mp4"}`} }},
-		{"Override", func(ctx context.Context) (err error) {
-			made, err = o.Override(ctx, old, store.Submission{Source: "/films/two.mp4"})
+		{"Override", func(ctx context.Context) error {
+			receipt, err := o.Override(ctx, []store.ID{old}, store.Submission{Source: "/films/two.mp4"})
+			made = receipt.ID
 			return err
 		}, func() entry {
 			return entry{

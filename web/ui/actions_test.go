@@ -17,7 +17,6 @@ import (
 	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/web/ui"
-	"github.com/cuelight/cuelight/web/ui/internal/uitest"
 )
 
 func (s *testSite) status(id store.ID) store.Status {
@@ -180,16 +179,16 @@ func TestSubmitter_MayOnlyAdd(t *testing.T) {
 }
 
 // forbiddingActions refuse a submission that the permissions of the viewer allow.
-type forbiddingActions struct{ uitest.Actions }
+type forbiddingActions struct{ ui.Actions }
 
-func (forbiddingActions) Submit(context.Context, store.Submission) (store.ID, error) {
-	return store.ID{}, fmt.Errorf("%w: you cannot use files of this host", ui.ErrForbidden)
+func (forbiddingActions) Submit(context.Context, ...store.Submission) ([]store.Receipt, error) {
+	return nil, fmt.Errorf("%w: you cannot use files of this host", ui.ErrForbidden)
 }
 
 func TestActions_ShowWhyTheyAreForbidden(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, func(o *ui.Options) {
-		o.Actions = forbiddingActions{o.Actions.(uitest.Actions)}
+		o.Actions = forbiddingActions{o.Actions}
 		o.Viewer = func(context.Context) ui.Viewer { return ui.Viewer{Submit: true} }
 	})
 	if status, body := s.post("/add", url.Values{"source": {"/etc/passwd"}}); status != http.StatusForbidden ||

@@ -28,7 +28,7 @@ func TestDashboard_BehindTheGuard(t *testing.T) {
 	admin, reader := strings.Repeat("a", 32), strings.Repeat("r", 32)
 	guard := newGuard(t, admin, reader)
 	dashboard, err := ui.New(ui.Options{
-		Store: ui.NewReader(s.st), Actions: uitest.Actions{Store: s.st}, Base: "/below", Login: "/below/login",
+		Store: ui.NewReader(s.st), Actions: uitest.Actions(s.st), Base: "/below", Login: "/below/login",
 		Logout: "/below/logout",
 		Viewer: func(ctx context.Context) ui.Viewer {
 			return ui.Viewer{

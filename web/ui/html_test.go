@@ -41,7 +41,7 @@ func newTestSite(t *testing.T, change func(*ui.Options)) *testSite {
 	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
 	s := &testSite{t: t, pool: pool, st: store.New(pool, g), seeded: uitest.Seed(t, pool)}
 	o := ui.Options{
-		Store: ui.NewReader(s.st), Actions: uitest.Actions{Store: s.st}, Uploads: "/uploads", Logout: "/logout",
+		Store: ui.NewReader(s.st), Actions: uitest.Actions(s.st), Uploads: "/uploads", Logout: "/logout",
 		Version: "v1",
 		Poster:  func(store.Task) (string, bool) { return "/poster.jpg", true },
 		Playback: func(context.Context, store.Task) (ui.Playback, bool) {

@@ -38,12 +38,12 @@ func NewReader(st *store.Store) Reader {
 	}{st, report.New(st.DB(), st.Graph())}
 }
 
-// Actions changes tasks, pauses and workers for a viewer, who is in the context. Pages
-// show its errors; they explain those of package store and [ErrForbidden].
+// Actions changes tasks, pauses and workers for a viewer, who is in the context. The
+// actions of package ops are some. Pages show the errors; they explain those of package
+// store and [ErrForbidden].
 type Actions interface {
-	Submit(ctx context.Context, s store.Submission) (store.ID, error)
-	// Override replaces a task with a new one and returns the new one's id.
-	Override(ctx context.Context, old store.ID, by store.Submission) (store.ID, error)
+	Submit(ctx context.Context, subs ...store.Submission) ([]store.Receipt, error)
+	Override(ctx context.Context, old []store.ID, by store.Submission) (store.Receipt, error)
 	Retry(ctx context.Context, id store.ID, from string) error
 	RetryDead(ctx context.Context, f report.DeadFilter, o store.RetryAllOptions) (store.RetryAllResult, error)
 	Cancel(ctx context.Context, id store.ID) error

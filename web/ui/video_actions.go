@@ -157,7 +157,7 @@ func doOverride(u *UI, ctx context.Context, r *http.Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, err = u.o.Actions.Override(ctx, t.ID, store.Submission{
+	_, err = u.o.Actions.Override(ctx, []store.ID{t.ID}, store.Submission{
 		Source: source, Params: t.Params, Priority: t.Priority, UserID: t.UserID,
 	})
 	return "Replaced with “" + sourceName(source) + "”.", err

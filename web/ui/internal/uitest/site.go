@@ -11,8 +11,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/browsertest"
 	"github.com/cuelight/cuelight/internal/eventfeed"
+	"github.com/cuelight/cuelight/internal/ops"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/web/ui"
 )
@@ -34,7 +36,7 @@ func NewSite(st *store.Store, published store.ID, media http.Handler) (*Site, er
 	})}
 	var err error
 	s.UI, err = ui.New(ui.Options{
-		Store: ui.NewReader(st), Actions: Actions{st}, Version: "v0.6.0", Uploads: "/uploads", Logout: "/logout",
+		Store: ui.NewReader(st), Actions: Actions(st), Version: "v0.6.0", Uploads: "/uploads", Logout: "/logout",
 		Viewer: func(context.Context) ui.Viewer {
 			return ui.Viewer{Name: "operator", Submit: !s.ReadOnly.Load(), Operate: !s.ReadOnly.Load()}
 		},
@@ -62,6 +64,11 @@ func NewSite(st *store.Store, published store.ID, media http.Handler) (*Site, er
 		s.mux.Handle("GET /published/", http.StripPrefix("/published", media))
 	}
 	return s, nil
+}
+
+// Actions returns the actions of an operator.
+func Actions(st *store.Store) ops.Actions {
+	return ops.Actions{Store: st, Authorize: func(context.Context, access.Scope) (string, error) { return "operator", nil }}
 }
 
 // Run updates open pages until ctx is done.
