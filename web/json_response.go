@@ -3,6 +3,7 @@ package web
 import (
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 )
 
@@ -16,6 +17,29 @@ type jsonResponse struct {
 
 func okResponse(body any) (jsonResponse, error) {
 	return jsonResponse{status: http.StatusOK, body: body}, nil
+}
+
+// pageResponse is a page of a list, whose items are the member name. The next page, if any, starts after an item.
+func pageResponse(r *http.Request, name string, items any, after string) (jsonResponse, error) {
+	response := jsonResponse{status: http.StatusOK}
+	body := map[string]any{name: items}
+	if after != "" {
+		query := r.URL.Query()
+		maps.DeleteFunc(query, func(_ string, values []string) bool { return values[0] == "" })
+		query.Set("after", after)
+		response.nextPage = r.URL.Path + "?" + query.Encode()
+		body["next"] = response.nextPage
+	}
+	response.body = body
+	return response, nil
+}
+
+// cutPage cuts items, of which one more than the limit was read, and returns the id of the last one if there are more.
+func cutPage[T any](items []T, limit int, id func(T) string) (page []T, after string) {
+	if len(items) > limit {
+		items, after = items[:limit], id(items[limit-1])
+	}
+	return append([]T{}, items...), after // null is no list
 }
 
 func (a jsonResponse) write(w http.ResponseWriter) {

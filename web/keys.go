@@ -57,13 +57,6 @@ func (s *Server) listAudit(_ http.ResponseWriter, r *http.Request) (jsonResponse
 	if err != nil {
 		return jsonResponse{}, err
 	}
-	body := struct {
-		Entries []store.AuditEntry `json:"entries"`
-		Next    string             `json:"next,omitempty"`
-	}{Entries: append([]store.AuditEntry{}, entries...)}
-	if len(entries) > limit {
-		body.Entries = entries[:limit]
-		body.Next = s.nextPageURL(apiPath+"/audit", p, fmt.Sprint(entries[limit-1].ID))
-	}
-	return jsonResponse{status: http.StatusOK, body: body, nextPage: body.Next}, nil
+	entries, next := cutPage(entries, limit, func(e store.AuditEntry) string { return fmt.Sprint(e.ID) })
+	return pageResponse(r, "entries", entries, next)
 }

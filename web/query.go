@@ -136,15 +136,3 @@ func pathID(r *http.Request) (store.ID, error) {
 	}
 	return id, nil
 }
-
-// nextPageURL returns the address of the page that starts after an item.
-func (s *Server) nextPageURL(path string, p queryParameters, after string) string {
-	values := url.Values{}
-	for name := range p.values {
-		if text := p.text(name); text != "" {
-			values.Set(name, text)
-		}
-	}
-	values.Set("after", after)
-	return s.opts.BasePath + path + "?" + values.Encode()
-}

@@ -3,17 +3,12 @@ package web
 import (
 	"context"
 	"net/http"
-	"strings"
-	"time"
 
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 )
-
-// searchTimeout is how long one page searches when the database cannot find all matches by an index.
-const searchTimeout = 2 * time.Second
 
 // visibleTask returns a task as the principal may see it.
 func visibleTask(ctx context.Context, t store.Task) store.Task {
@@ -33,51 +28,20 @@ func (s *Server) listTasks(_ http.ResponseWriter, r *http.Request) (jsonResponse
 	if err != nil {
 		return jsonResponse{}, err
 	}
-	f.After = after
-	tasks, next, err := s.searchTasks(r.Context(), f, limit)
+	f.After, f.Limit, f.Shown = after, limit, access.From(r.Context()).Scope < access.Admin
+	tasks, next, err := report.Search(r.Context(), s.opts.Store, store.ListQuery{Filter: f})
 	if err != nil {
 		return jsonResponse{}, err
 	}
-	body := struct {
-		Tasks []store.Task `json:"tasks"`
-		Next  string       `json:"next,omitempty"`
-	}{Tasks: tasks}
+	visible := make([]store.Task, len(tasks))
+	for i, t := range tasks {
+		visible[i] = visibleTask(r.Context(), t)
+	}
+	nextAfter := ""
 	if !next.IsZero() {
-		body.Next = s.nextPageURL(apiPath+"/tasks", p, next.String())
+		nextAfter = next.String()
 	}
-	return jsonResponse{status: http.StatusOK, body: body, nextPage: body.Next}, nil
-}
-
-// searchTasks returns a page of tasks and, if there may be more, the id after which the next page starts. A principal
-// that sees only the public form of sources must not learn the rest by searching for parts of it. So a match in the
-// hidden part is no match, in this page and in the decision whether there is a next one. The database skips most of
-// these tasks; the public form decides.
-func (s *Server) searchTasks(
-	ctx context.Context, f store.Filter, limit int,
-) (tasks []store.Task, next store.ID, err error) {
-	tasks = []store.Task{}
-	f.Limit = limit + 1 // one more, to find out whether there is a next page
-	f.Shown = access.From(ctx).Scope < access.Admin
-	for start := time.Now(); ; {
-		page, err := s.opts.Store.Page(ctx, store.ListQuery{Filter: f})
-		if err != nil {
-			return nil, next, err
-		}
-		for _, t := range page.Tasks {
-			t = visibleTask(ctx, t)
-			if !strings.Contains(t.Source, f.Source) && !strings.Contains(t.Title(), f.Source) {
-				continue
-			}
-			if len(tasks) == limit {
-				return tasks, tasks[limit-1].ID, nil
-			}
-			tasks = append(tasks, t)
-		}
-		if page.Next.IsZero() || time.Since(start) >= searchTimeout {
-			return tasks, page.Next, nil
-		}
-		f.After = page.Next
-	}
+	return pageResponse(r, "tasks", visible, nextAfter)
 }
 
 func (s *Server) getTask(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {

@@ -217,13 +217,6 @@ func (s *Server) listDeliveries(_ http.ResponseWriter, r *http.Request) (jsonRes
 	if err != nil {
 		return jsonResponse{}, err
 	}
-	body := struct {
-		Deliveries []webhook.Delivery `json:"deliveries"`
-		Next       string             `json:"next,omitempty"`
-	}{Deliveries: append([]webhook.Delivery{}, all...)}
-	if len(all) > limit {
-		body.Deliveries = all[:limit]
-		body.Next = s.nextPageURL(apiPath+"/deliveries", p, all[limit-1].ID.String())
-	}
-	return jsonResponse{status: http.StatusOK, body: body, nextPage: body.Next}, nil
+	page, next := cutPage(all, limit, func(d webhook.Delivery) string { return d.ID.String() })
+	return pageResponse(r, "deliveries", page, next)
 }

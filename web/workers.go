@@ -58,18 +58,12 @@ func (s *Server) listWorkers(_ http.ResponseWriter, r *http.Request) (jsonRespon
 	if err != nil {
 		return jsonResponse{}, err
 	}
-	body := struct {
-		Workers []workerBody `json:"workers"`
-		Next    string       `json:"next,omitempty"`
-	}{Workers: []workerBody{}}
-	if len(stopped) > limit {
-		stopped = stopped[:limit]
-		body.Next = s.nextPageURL(apiPath+"/workers", p, stopped[limit-1].ID.String())
-	}
+	stopped, next := cutPage(stopped, limit, func(w store.Worker) string { return w.ID.String() })
+	bodies := []workerBody{}
 	for _, w := range append(workers, stopped...) {
-		body.Workers = append(body.Workers, newWorkerBody(w))
+		bodies = append(bodies, newWorkerBody(w))
 	}
-	return jsonResponse{status: http.StatusOK, body: body, nextPage: body.Next}, nil
+	return pageResponse(r, "workers", bodies, next)
 }
 
 func (s *Server) drainWorker(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {

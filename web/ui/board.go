@@ -6,16 +6,13 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 )
 
-const (
-	boardRows  = 50
-	searchTime = 2 * time.Second // of a board that must read each task
-)
+const boardRows = 50
 
 // stateTabs are the filters by state that have a link.
 var stateTabs = []struct{ State, Word string }{
@@ -95,7 +92,9 @@ func (u *UI) findByID(ctx context.Context, text string) (id store.ID, ok bool) {
 
 func (u *UI) loadBoard(ctx context.Context, k viewKey) (screen, error) {
 	q := readBoardQuery(k.values())
-	tasks, next, err := u.findTasks(ctx, q.boardQuery(), k.canOperate)
+	query := q.boardQuery()
+	query.Shown = !k.canOperate // others see sources without their secrets
+	tasks, next, err := report.Search(ctx, u.o.Store, query)
 	if err != nil {
 		return screen{}, err
 	}
@@ -119,34 +118,6 @@ func (u *UI) loadBoard(ctx context.Context, k viewKey) (screen, error) {
 	}
 	r.add("pager", "", "pager", pages)
 	return r.screen("Board")
-}
-
-// findTasks reads the tasks of a board, and after which task its next page starts, if
-// any. A viewer who may not operate sees sources without their secrets; for them a
-// search only matches what they see.
-func (u *UI) findTasks(ctx context.Context, q store.ListQuery, canOperate bool) (
-	found []store.Task, next store.ID, err error) {
-	limit := q.Limit
-	q.Limit, q.Shown = limit+1, !canOperate // one more, to know whether there is a next page
-	for started := time.Now(); ; {
-		page, err := u.o.Store.Page(ctx, q)
-		if err != nil {
-			return nil, next, err
-		}
-		for _, t := range page.Tasks {
-			if !canOperate && !strings.Contains(publicSource(t.Source)+"\n"+t.Title(), q.Source) {
-				continue
-			}
-			if len(found) == limit {
-				return found, found[limit-1].ID, nil
-			}
-			found = append(found, t)
-		}
-		if page.Next.IsZero() || time.Since(started) >= searchTime {
-			return found, page.Next, nil
-		}
-		q.After = page.Next
-	}
 }
 
 // row is a video on the board.
