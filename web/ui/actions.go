@@ -15,13 +15,13 @@ import (
 // action is something that a viewer can do: a page that asks for confirmation, and the
 // execution, which returns a message for the viewer.
 type action struct {
-	isAllowed func(permissions) bool
+	isAllowed func(Viewer) bool
 	confirm   func(u *UI, r *http.Request) (confirmation, error)
 	do        func(u *UI, ctx context.Context, r *http.Request) (message string, err error)
 }
 
-func maySubmit(p permissions) bool  { return p.Submit }
-func mayOperate(p permissions) bool { return p.Operate }
+func maySubmit(v Viewer) bool  { return v.Submit }
+func mayOperate(v Viewer) bool { return v.Operate }
 
 // confirmation is the page, or the dialog, that asks before an action.
 type confirmation struct {
@@ -42,7 +42,7 @@ type field struct{ Name, Value string }
 // serveConfirmation shows the confirmation of an action.
 func (u *UI) serveConfirmation(a action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if !a.isAllowed(u.permissions(u.o.Viewer(r.Context()))) {
+		if !a.isAllowed(u.o.Viewer(r.Context())) {
 			u.fail(w, r, errReadOnly)
 			return
 		}
@@ -63,7 +63,7 @@ func (u *UI) serveConfirmation(a action) http.HandlerFunc {
 // serveAction executes an action. It answers with a redirect, or a script with JSON.
 func (u *UI) serveAction(a action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if !a.isAllowed(u.permissions(u.o.Viewer(r.Context()))) {
+		if !a.isAllowed(u.o.Viewer(r.Context())) {
 			u.fail(w, r, errReadOnly)
 			return
 		}

@@ -22,7 +22,6 @@ type pageData struct {
 	Page    string
 	Live    string // the address of the page's stream
 	Viewer  Viewer
-	Can     permissions
 	Theme   string
 	Message string // the result of an action
 	Asked   any    // from the page's query, or the confirmation
@@ -31,20 +30,12 @@ type pageData struct {
 	Build   string
 }
 
-// permissions are what the viewer may do.
-type permissions struct{ Submit, Operate bool }
-
-func (u *UI) permissions(v Viewer) permissions {
-	return permissions{v.Submit && u.o.Actions != nil, v.Operate && u.o.Actions != nil}
-}
-
 // Title returns the title of the page's screen.
 func (d pageData) Title() string { return d.title }
 
 func (u *UI) pageData(w http.ResponseWriter, r *http.Request) pageData {
-	v := u.o.Viewer(r.Context())
 	return pageData{
-		Options: u.o, Viewer: v, Can: u.permissions(v), Theme: themeOf(r), Build: u.assets.build,
+		Options: u.o, Viewer: u.o.Viewer(r.Context()), Theme: themeOf(r), Build: u.assets.build,
 		Message: takeMessage(w, r, u.o.Base), Here: u.o.Base + r.URL.RequestURI(),
 	}
 }
@@ -54,7 +45,8 @@ func (u *UI) parseTemplates() (map[string]*template.Template, error) {
 	common, err := template.New("").Funcs(template.FuncMap{
 		"base": func() string { return u.o.Base }, "asset": u.assets.address,
 		"duration": formatDuration, "count": count, "int": formatInt, "approx": approximate,
-		"printable": printable, "iso": iso, "absolute": absolute, "short": short, "icon": icon,
+		"printable": printable, "shortID": shortID, "iso": iso, "absolute": absolute, "short": short, "icon": icon,
+		"capabilities": capabilitiesText,
 		"word":          func(s store.Status) string { return statusWords[s] },
 		"stages":        func() []string { return u.layout.stages },
 		"stageStatuses": func() []store.Status { return stageStatuses },
@@ -123,8 +115,7 @@ func (u *UI) load(ctx context.Context, k viewKey) (screen, error) {
 }
 
 func (u *UI) viewKey(page, query string, v Viewer) viewKey {
-	can := u.permissions(v)
-	return viewKey{page, query, can.Operate, page == "board" && can.Submit && u.o.Uploads != ""}
+	return viewKey{page, query, v.Operate, page == "board" && v.Submit && u.o.Uploads != ""}
 }
 
 // servePage sends a page with a view and the address of its stream.

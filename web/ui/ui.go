@@ -149,6 +149,9 @@ func New(o Options) (*UI, error) {
 	if o.Viewer == nil {
 		o.Viewer = func(context.Context) Viewer { return Viewer{Submit: true, Operate: true} }
 	}
+	if viewer := o.Viewer; o.Actions == nil {
+		o.Viewer = func(ctx context.Context) Viewer { return Viewer{Name: viewer(ctx).Name} }
+	}
 	u := &UI{o: o, layout: newPipelineLayout(o.Store.Graph())}
 	u.current.MaxAge, u.current.Timeout, u.current.Factor = 200*time.Millisecond, readTimeout, slowFactor
 	u.overview.MaxAge, u.overview.Timeout, u.overview.Factor = time.Second, readTimeout, slowFactor

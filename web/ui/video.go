@@ -21,19 +21,17 @@ type videoHead struct {
 	row
 	Request    string
 	Params     string
-	ReplacedBy []taskLink // the replacement, its replacement, …
-	Replaces   []taskLink
+	ReplacedBy []store.ID // the replacement, its replacement, …
+	Replaces   []store.ID
 	CanRestart bool // from any stage
 	CanCancel  bool
 	Commands   []string
 }
 
-// taskLink is a link to a replacement.
-type taskLink struct{ ID, Short string }
-
-func linkTo(id store.ID) taskLink {
+// shortID returns the end of an id.
+func shortID(id store.ID) string {
 	text := id.String()
-	return taskLink{text, text[len(text)-8:]}
+	return "…" + text[len(text)-8:]
 }
 
 // attempt is an attempt as the page shows it.
@@ -160,17 +158,15 @@ func (u *UI) videoHead(
 // readReplacements reads the tasks that a task replaces and those that replace it.
 func (u *UI) readReplacements(ctx context.Context, t store.Task, h *videoHead) error {
 	for by := t.OverriddenBy; !by.IsZero() && len(h.ReplacedBy) < maxReplacements; {
-		h.ReplacedBy = append(h.ReplacedBy, linkTo(by))
+		h.ReplacedBy = append(h.ReplacedBy, by)
 		next, err := u.o.Store.Get(ctx, by)
 		if err != nil {
 			return err
 		}
 		by = next.OverriddenBy
 	}
-	replaces, err := u.o.Store.OverriddenBy(ctx, t.ID)
-	for _, id := range replaces {
-		h.Replaces = append(h.Replaces, linkTo(id))
-	}
+	var err error
+	h.Replaces, err = u.o.Store.OverriddenBy(ctx, t.ID)
 	return err
 }
 

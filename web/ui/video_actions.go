@@ -87,7 +87,7 @@ func doCancel(u *UI, ctx context.Context, r *http.Request) (string, error) {
 
 func confirmAdd(u *UI, r *http.Request) (confirmation, error) {
 	text, label := "Enter an http or https URL.", "URL"
-	if u.permissions(u.o.Viewer(r.Context())).Operate {
+	if u.o.Viewer(r.Context()).Operate {
 		text, label = "Enter an http or https URL, or the path of a file on the workers’ host.", "URL or path"
 	}
 	if u.o.Uploads != "" {

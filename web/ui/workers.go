@@ -22,12 +22,11 @@ const maxGoneWorkers = 50
 // worker is a worker as the page shows it.
 type worker struct {
 	store.Worker
-	ID, Host, Version, Capabilities string
-	State, Word                     string // a class and the name of an icon; the text
-	Running                         []runningAttempt
-	IsHostPaused                    bool
-	CanOperate                      bool
-	GoneAt                          *time.Time // when it stopped or was lost
+	State, Word  string // a class and the name of an icon; the text
+	Running      []runningAttempt
+	IsHostPaused bool
+	CanOperate   bool
+	GoneAt       *time.Time // when it stopped or was lost
 }
 
 // runningAttempt is an attempt of a worker.
@@ -65,7 +64,7 @@ func (u *UI) loadWorkers(ctx context.Context, k viewKey) (screen, error) {
 	for _, w := range o.Workers {
 		shown := u.worker(ctx, w, o.current)
 		shown.CanOperate = k.canOperate
-		r.add("w-"+shown.ID, "workers", "worker", shown)
+		r.add("w-"+w.ID.String(), "workers", "worker", shown)
 	}
 	if len(o.Workers) == 0 {
 		r.add("no-workers", "workers", "no-workers", nil)
@@ -85,22 +84,14 @@ func (u *UI) loadWorkers(ctx context.Context, k viewKey) (screen, error) {
 	return r.screen("Workers")
 }
 
-func newWorker(w store.Worker) worker {
-	return worker{
-		Worker: w, ID: w.ID.String(), Host: printable(w.Host), Version: printable(w.Version),
-		Capabilities: capabilitiesText(w.Capabilities),
-	}
-}
-
 func (u *UI) worker(ctx context.Context, w store.Worker, c current) worker {
-	out := newWorker(w)
-	out.IsHostPaused = c.isPaused("", w.Host)
-	switch {
-	case w.HeartbeatAge > w.Lease:
+	out := worker{Worker: w, IsHostPaused: c.isPaused("", w.Host)}
+	switch state := w.State(); {
+	case state == "silent":
 		out.State, out.Word = "dead", "silent"
 	case !w.Connected:
 		out.State, out.Word = "failed", "disconnected"
-	case w.DrainAt != nil:
+	case state == "draining":
 		out.State, out.Word = "paused", "draining"
 	case out.IsHostPaused, c.isPaused("", ""):
 		out.State, out.Word = "paused", "paused"
@@ -124,12 +115,11 @@ func (u *UI) addGoneWorkers(ctx context.Context, r *fragmentRenderer) error {
 		return err
 	}
 	for _, w := range gone {
-		out := newWorker(w)
-		out.GoneAt, out.State, out.Word = cmp.Or(w.LostAt, w.StoppedAt), "cancelled", "stopped"
+		out := worker{Worker: w, GoneAt: cmp.Or(w.LostAt, w.StoppedAt), State: "cancelled", Word: "stopped"}
 		if w.LostAt != nil {
 			out.State, out.Word = "failed", "lost"
 		}
-		r.add("w-"+out.ID, "gone", "gone-worker", out)
+		r.add("w-"+w.ID.String(), "gone", "gone-worker", out)
 	}
 	if len(gone) == 0 {
 		r.add("none-gone", "gone", "none-gone", nil)
@@ -157,7 +147,7 @@ func (u *UI) titleOf(ctx context.Context, id store.ID) string {
 	}
 	t, err := u.o.Store.Get(ctx, id)
 	if err != nil {
-		return "…" + linkTo(id).Short
+		return shortID(id)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
