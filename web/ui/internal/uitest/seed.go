@@ -69,19 +69,20 @@ func (s *seeder) exec(sql string, args ...any) {
 	}
 }
 
+// columns are those of a stage in the row of its task.
+type columns struct {
+	attempts          int
+	token, lockedBy   *store.ID
+	lockedAt, retryAt *time.Time
+}
+
+// add inserts a task with its history.
 func (s *seeder) add(f video) store.ID {
 	s.t.Helper()
 	created := s.now.Add(-f.age)
 	id := s.id(created)
-	type column struct {
-		attempts int
-		token    *store.ID
-		at       *time.Time
-		by       *store.ID
-		runAt    *time.Time
-	}
-	var columns [5]column
-	ends := [5]time.Time{}
+	var stages [5]columns
+	var ends [5]time.Time
 	for i, st := range f.stages {
 		ready := created
 		for _, need := range [][]int{nil, {0}, {0}, {1, 2}, {3}}[i] {
@@ -89,58 +90,68 @@ func (s *seeder) add(f video) store.ID {
 				ready = ends[need]
 			}
 		}
-		started := ready.Add(st.took.wait)
-		worker := s.workers[int(s.n)%len(s.workers)]
-		for n, err := range st.failed {
-			end := started.Add(st.took.work)
-			retry := end.Add(20 * time.Second)
-			if n == len(st.failed)-1 && st.status == store.StatusFailed {
-				retry = s.now.Add(90 * time.Second)
-				columns[i].runAt = &retry
-			}
-			s.exec(`insert into attempts (task_id, token, stage, attempt, worker_id, started_at, finished_at,
-					outcome, retry_at, error_class, error)
-				values ($1, $2, $3, $4, $5, $6, $7, 'failed', $8, $9, $10)`,
-				id, s.id(started), stageNames[i], n+1, worker, started, end, retry, st.class, err)
-			started = retry.Add(st.took.wait)
-			columns[i].attempts = n + 1
-		}
-		ends[i] = started
-		switch st.status {
-		case store.StatusCompleted:
-			columns[i].attempts++
-			ends[i] = started.Add(st.took.work)
-			result, err := json.Marshal(st.result)
-			if err != nil {
-				s.t.Fatal(err)
-			}
-			s.exec(`insert into attempts (task_id, token, stage, attempt, worker_id, started_at, finished_at, outcome, result)
-				values ($1, $2, $3, $4, $5, $6, $7, 'completed', $8::text::jsonb)`,
-				id, s.id(started), stageNames[i], columns[i].attempts, worker, started, ends[i], string(result))
-		case store.StatusInProgress:
-			token := s.id(started)
-			columns[i].attempts++
-			columns[i].token, columns[i].at, columns[i].by = &token, &started, &worker
-			eta, speed := s.now.Sub(started).Seconds()*(100-st.at)/max(st.at, 1), 1.56
-			if st.at < 0 {
-				eta, speed = 0, 0
-			}
-			s.running[worker] = append(s.running[worker], store.Running{
-				Task: id, Stage: stageNames[i], Token: token, Attempt: columns[i].attempts, Percent: st.at,
-				Speed: speed, ETA: eta, Note: st.note,
-			})
-		}
+		stages[i], ends[i] = s.addAttempts(id, stageNames[i], st, ready.Add(st.took.wait))
 	}
+	s.addTask(id, created, f, stages)
+	return id
+}
+
+// addAttempts inserts the attempts of a stage, of which the first one starts at a time. It returns when the last one
+// ends.
+func (s *seeder) addAttempts(task store.ID, name string, st stage, start time.Time) (c columns, end time.Time) {
+	s.t.Helper()
+	worker := s.workers[int(s.n)%len(s.workers)]
+	insert := func(end time.Time, outcome string, retryAt *time.Time, class, failure, result any) {
+		c.attempts++
+		s.exec(`insert into attempts (task_id, token, stage, attempt, worker_id, started_at, finished_at,
+				outcome, retry_at, error_class, error, result)
+			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12::text::jsonb)`,
+			task, s.id(start), name, c.attempts, worker, start, end, outcome, retryAt, class, failure, result)
+	}
+	for n, failure := range st.failed {
+		end := start.Add(st.took.work)
+		retry := end.Add(20 * time.Second)
+		if n == len(st.failed)-1 && st.status == store.StatusFailed {
+			retry = s.now.Add(90 * time.Second)
+			c.retryAt = &retry
+		}
+		insert(end, "failed", &retry, st.class, failure, nil)
+		start = retry.Add(st.took.wait)
+	}
+	switch st.status {
+	case store.StatusCompleted:
+		result, err := json.Marshal(st.result)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		end = start.Add(st.took.work)
+		insert(end, "completed", nil, nil, nil, string(result))
+		return c, end
+	case store.StatusInProgress:
+		token := s.id(start)
+		c.attempts++
+		c.token, c.lockedAt, c.lockedBy = &token, &start, &worker
+		r := store.Running{Task: task, Stage: name, Token: token, Attempt: c.attempts, Percent: st.at, Note: st.note}
+		if st.at >= 0 {
+			r.ETA, r.Speed = s.now.Sub(start).Seconds()*(100-st.at)/max(st.at, 1), 1.56
+		}
+		s.running[worker] = append(s.running[worker], r)
+	}
+	return c, start
+}
+
+func (s *seeder) addTask(id store.ID, created time.Time, f video, stages [5]columns) {
+	s.t.Helper()
 	sql := `insert into tasks (id, created_at, source, user_id, overridden_by`
 	values := `) values ($1, $2, $3, nullif($4, ''), $5`
 	args := []any{id, created, f.source, f.user, f.over}
-	for i, c := range columns {
+	for i, c := range stages {
 		for _, col := range []struct {
 			name  string
 			value any
 		}{
-			{"status", f.stages[i].status}, {"attempts", c.attempts}, {"token", c.token}, {"locked_at", c.at},
-			{"locked_by", c.by}, {"run_at", c.runAt},
+			{"status", f.stages[i].status}, {"attempts", c.attempts}, {"token", c.token}, {"locked_at", c.lockedAt},
+			{"locked_by", c.lockedBy}, {"run_at", c.retryAt},
 		} {
 			args = append(args, col.value)
 			sql += ", " + stageNames[i] + "_" + col.name
@@ -148,5 +159,4 @@ func (s *seeder) add(f video) store.ID {
 		}
 	}
 	s.exec(sql+values+")", args...)
-	return id
 }
