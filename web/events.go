@@ -32,9 +32,6 @@ func (s *Server) eventPage(r *http.Request) (jsonResponse, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), handlerTimeout)
 	defer cancel()
 	events, err := s.opts.Store.Events(ctx, q)
-	if err != nil {
-		return jsonResponse{}, err
-	}
 	body := struct {
 		Events []store.Event `json:"events"`
 		After  int64         `json:"after"` // for the next page
@@ -42,5 +39,5 @@ func (s *Server) eventPage(r *http.Request) (jsonResponse, error) {
 	if len(events) > 0 {
 		body.After = events[len(events)-1].ID
 	}
-	return okResponse(body)
+	return okResponse(body, err)
 }

@@ -39,6 +39,16 @@ func decode(w http.ResponseWriter, r *http.Request, limit int64, optional bool, 
 	return unmarshalStrict(text, v)
 }
 
+// withoutBody makes a handler that reads no body refuse any but an empty object.
+func withoutBody(handle handler) handler {
+	return func(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {
+		if err := decode(w, r, maxBody, true, &struct{}{}); err != nil {
+			return jsonResponse{}, err
+		}
+		return handle(w, r)
+	}
+}
+
 func unmarshalStrict(text []byte, v any) error {
 	err := checkJSON(text)
 	if err == nil {

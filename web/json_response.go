@@ -15,8 +15,21 @@ type jsonResponse struct {
 	location, nextPage string
 }
 
-func okResponse(body any) (jsonResponse, error) {
+// okResponse responds with the result of a call.
+func okResponse(body any, err error) (jsonResponse, error) {
+	if err != nil {
+		return jsonResponse{}, err
+	}
 	return jsonResponse{status: http.StatusOK, body: body}, nil
+}
+
+// listResponse responds with a list that has no pages, as the member name.
+func listResponse[T any](name string, items []T, err error) (jsonResponse, error) {
+	return okResponse(map[string]any{name: append([]T{}, items...)}, err) // null is no list
+}
+
+func noContentResponse(err error) (jsonResponse, error) {
+	return jsonResponse{status: http.StatusNoContent}, err
 }
 
 // pageResponse is a page of a list, whose items are the member name. The next page, if any, starts after an item.

@@ -10,10 +10,7 @@ import (
 
 func (s *Server) listKeys(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {
 	keys, err := access.NewKeyStore(s.opts.Store.DB()).Keys(r.Context())
-	if err != nil {
-		return jsonResponse{}, err
-	}
-	return okResponse(map[string]any{"keys": append([]access.Key{}, keys...)})
+	return listResponse("keys", keys, err)
 }
 
 func (s *Server) createKey(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {
@@ -36,15 +33,7 @@ func (s *Server) createKey(w http.ResponseWriter, r *http.Request) (jsonResponse
 }
 
 func (s *Server) revokeKey(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {
-	id, err := pathID(r)
-	if err != nil {
-		return jsonResponse{}, err
-	}
-	k, err := s.actions().RevokeKey(r.Context(), id)
-	if err != nil {
-		return jsonResponse{}, err
-	}
-	return okResponse(k)
+	return okResponse(s.actions().RevokeKey(r.Context(), pathID(r)))
 }
 
 func (s *Server) listAudit(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {

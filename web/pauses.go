@@ -16,10 +16,7 @@ func (s *Server) listPauses(_ http.ResponseWriter, r *http.Request) (jsonRespons
 
 func (s *Server) pausesResponse(ctx context.Context) (jsonResponse, error) {
 	pauses, err := s.opts.Store.Pauses(ctx)
-	if err != nil {
-		return jsonResponse{}, err
-	}
-	return okResponse(map[string]any{"pauses": append([]store.Pause{}, pauses...)})
+	return listResponse("pauses", pauses, err)
 }
 
 func (s *Server) pause(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {

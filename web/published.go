@@ -62,7 +62,7 @@ func (s *Server) servePublished(w http.ResponseWriter, r *http.Request) {
 
 // openPublished opens a file in the directory of its task, and never one outside of it.
 func (s *Server) openPublished(r *http.Request) (*os.File, fs.FileInfo, error) {
-	id, err := pathID(r)
+	id, err := parsePathID(r)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -128,11 +128,17 @@ func (p *queryParameters) reject(name, want string) {
 	}
 }
 
-// pathID returns the id in the path of a request. A malformed id names nothing.
-func pathID(r *http.Request) (store.ID, error) {
+// parsePathID returns the id in the path of a request. A malformed id names nothing.
+func parsePathID(r *http.Request) (store.ID, error) {
 	id, err := store.ParseID(r.PathValue("id"))
 	if err != nil || id.IsZero() {
 		return store.ID{}, problem.New(problem.NotFound, "the path does not contain a valid id")
 	}
 	return id, nil
+}
+
+// pathID returns the id in the path of a request of a [jsonRoute], which has checked it.
+func pathID(r *http.Request) store.ID {
+	id, _ := parsePathID(r)
+	return id
 }

@@ -27,7 +27,7 @@ type route struct {
 	query []string
 }
 
-// handler returns a response. It reads the query with [parsedQuery].
+// handler returns a response. It reads the path with [pathID] and the query with [parsedQuery].
 type handler func(w http.ResponseWriter, r *http.Request) (jsonResponse, error)
 
 func jsonRoute(method, path string, scope access.Scope, handle handler, query ...string) route {
@@ -68,10 +68,10 @@ func (s *Server) coreRoutes() []route {
 		jsonRoute("POST", apiPath+"/tasks/retry", admin, s.retryTasks),
 		jsonRoute("GET", apiPath+"/tasks/{id}", read, s.getTask),
 		jsonRoute("POST", apiPath+"/tasks/{id}/retry", admin, s.retryTask),
-		jsonRoute("POST", apiPath+"/tasks/{id}/cancel", admin, s.cancelTask),
+		jsonRoute("POST", apiPath+"/tasks/{id}/cancel", admin, withoutBody(s.cancelTask)),
 		jsonRoute("POST", apiPath+"/tasks/{id}/override", admin, s.overrideTask),
 		jsonRoute("GET", apiPath+"/workers", read, s.listWorkers, "all", "after", "limit"),
-		jsonRoute("POST", apiPath+"/workers/{id}/drain", admin, s.drainWorker),
+		jsonRoute("POST", apiPath+"/workers/{id}/drain", admin, withoutBody(s.drainWorker)),
 		jsonRoute("GET", apiPath+"/pauses", read, s.listPauses),
 		jsonRoute("POST", apiPath+"/pauses", admin, s.pause),
 		jsonRoute("DELETE", apiPath+"/pauses", admin, s.resume, "stage", "host"),
@@ -156,7 +156,7 @@ func (s *Server) methodNotAllowed(allowed []string) http.Handler {
 	})
 }
 
-// routeHandler checks the scope, and for most routes the query, and writes the response.
+// routeHandler checks the scope, and for most routes the path and the query, and writes the response.
 func (s *Server) routeHandler(rt route) http.Handler {
 	serve := rt.serveHTTP
 	if serve == nil {
@@ -183,8 +183,12 @@ func (s *Server) serveJSON(rt route) http.HandlerFunc {
 		response.write(w)
 	}))
 	return func(w http.ResponseWriter, r *http.Request) {
-		if p := parseQuery(r, rt.query...); p.err != nil {
-			s.writeError(w, r, p.err)
+		err := parseQuery(r, rt.query...).err
+		if err == nil && strings.Contains(rt.path, "{id}") {
+			_, err = parsePathID(r)
+		}
+		if err != nil {
+			s.writeError(w, r, err)
 			return
 		}
 		handle.ServeHTTP(w, r)

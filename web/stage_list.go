@@ -34,11 +34,7 @@ type stageBody struct {
 }
 
 func (s *Server) listStages(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {
-	body, err := s.stageStats.Get(r.Context(), s.readStages)
-	if err != nil {
-		return jsonResponse{}, err
-	}
-	return okResponse(body)
+	return okResponse(s.stageStats.Get(r.Context(), s.readStages))
 }
 
 func (s *Server) readStages(ctx context.Context) (stagesBody, error) {

@@ -14,18 +14,12 @@ const retryTimeout = 15 * time.Second
 
 // changeTask changes one task and returns it.
 func (s *Server) changeTask(r *http.Request, change func(id store.ID) error) (jsonResponse, error) {
-	id, err := pathID(r)
-	if err != nil {
-		return jsonResponse{}, err
-	}
+	id := pathID(r)
 	if err := change(id); err != nil {
 		return jsonResponse{}, err
 	}
 	task, err := s.opts.Store.Get(r.Context(), id)
-	if err != nil {
-		return jsonResponse{}, err
-	}
-	return okResponse(visibleTask(r.Context(), task))
+	return okResponse(visibleTask(r.Context(), task), err)
 }
 
 func (s *Server) retryTask(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {
@@ -38,10 +32,7 @@ func (s *Server) retryTask(w http.ResponseWriter, r *http.Request) (jsonResponse
 	return s.changeTask(r, func(id store.ID) error { return s.actions().Retry(r.Context(), id, in.From) })
 }
 
-func (s *Server) cancelTask(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {
-	if err := decode(w, r, maxBody, true, &struct{}{}); err != nil {
-		return jsonResponse{}, err
-	}
+func (s *Server) cancelTask(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {
 	return s.changeTask(r, func(id store.ID) error { return s.actions().Cancel(r.Context(), id) })
 }
 
@@ -72,23 +63,16 @@ func (s *Server) retryTasks(w http.ResponseWriter, r *http.Request) (jsonRespons
 			Until: time.Now().Add(retryTimeout),
 		})
 	}
-	if err != nil {
-		return jsonResponse{}, err
-	}
 	return okResponse(struct {
 		Matched   int  `json:"matched"`
 		Retried   int  `json:"retried"`
 		Remaining int  `json:"remaining"`
 		DryRun    bool `json:"dry_run"`
-	}{result.Matched, result.Retried, result.Remaining, in.DryRun})
+	}{result.Matched, result.Retried, result.Remaining, in.DryRun}, err)
 }
 
 // overrideTask submits a task that replaces one or more others.
 func (s *Server) overrideTask(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {
-	id, err := pathID(r)
-	if err != nil {
-		return jsonResponse{}, err
-	}
 	var in struct {
 		submission
 		OtherTasks []store.ID `json:"other_task_ids"`
@@ -100,7 +84,7 @@ func (s *Server) overrideTask(w http.ResponseWriter, r *http.Request) (jsonRespo
 	if err != nil {
 		return jsonResponse{}, err
 	}
-	replaced := append([]store.ID{id}, in.OtherTasks...)
+	replaced := append([]store.ID{pathID(r)}, in.OtherTasks...)
 	receipt, err := s.actions().Override(r.Context(), replaced, subs[0])
 	if err != nil {
 		return jsonResponse{}, err

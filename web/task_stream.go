@@ -18,7 +18,7 @@ const remainingTimeout = 2 * time.Second
 func (s *Server) streamTask(w http.ResponseWriter, r *http.Request) {
 	p := parseQuery(r, "after")
 	after, hasAfter := streamStart(r, &p)
-	id, err := pathID(r)
+	id, err := parsePathID(r)
 	if p.err != nil || err != nil {
 		s.writeError(w, r, errors.Join(p.err, err))
 		return

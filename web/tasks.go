@@ -45,14 +45,7 @@ func (s *Server) listTasks(_ http.ResponseWriter, r *http.Request) (jsonResponse
 }
 
 func (s *Server) getTask(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {
-	id, err := pathID(r)
-	if err != nil {
-		return jsonResponse{}, err
-	}
-	d, err := report.Task(r.Context(), s.opts.Store, id)
-	if err != nil {
-		return jsonResponse{}, err
-	}
+	d, err := report.Task(r.Context(), s.opts.Store, pathID(r))
 	if access.From(r.Context()).Scope < access.Admin {
 		for i := range d.History {
 			a := &d.History[i]
@@ -60,5 +53,5 @@ func (s *Server) getTask(_ http.ResponseWriter, r *http.Request) (jsonResponse, 
 		}
 		d.Task, d.Warnings = visibleTask(r.Context(), d.Task), store.Warnings(d.History)
 	}
-	return okResponse(d)
+	return okResponse(d, err)
 }

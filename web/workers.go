@@ -66,16 +66,6 @@ func (s *Server) listWorkers(_ http.ResponseWriter, r *http.Request) (jsonRespon
 	return pageResponse(r, "workers", bodies, next)
 }
 
-func (s *Server) drainWorker(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {
-	id, err := pathID(r)
-	if err != nil {
-		return jsonResponse{}, err
-	}
-	if err := decode(w, r, maxBody, true, &struct{}{}); err != nil {
-		return jsonResponse{}, err
-	}
-	if err := s.actions().DrainWorker(r.Context(), id); err != nil {
-		return jsonResponse{}, err
-	}
-	return jsonResponse{status: http.StatusNoContent}, nil
+func (s *Server) drainWorker(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {
+	return noContentResponse(s.actions().DrainWorker(r.Context(), pathID(r)))
 }

@@ -128,7 +128,7 @@ func webhookRow(h webhook.Webhook) []string {
 }
 
 func (c *cli) webhooksAddCommand() *cobra.Command {
-	var r webhook.Registration
+	var s webhook.Settings
 	var flags webhookFlags
 	cmd := &cobra.Command{
 		Use:   "add URL",
@@ -144,16 +144,14 @@ permitted network.`,
 	}
 	flags.add(cmd)
 	f := cmd.Flags()
-	f.StringSliceVar(&r.Types, "type", nil, "event type to deliver; repeatable (default all except progress and alerts)")
-	f.DurationVar(&r.Cooldown, "cooldown", 300*time.Second, "how long an alert is not repeated")
+	f.StringSliceVar(&s.Types, "type", nil, "event type to deliver; repeatable (default all except progress and alerts)")
+	s.Cooldown = f.Duration("cooldown", 300*time.Second, "how long an alert is not repeated")
 	c.jsonFlag(cmd)
 	completeWith(cmd, "type", webhook.Types())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if r.URL = args[0]; r.Cooldown <= 0 {
-			r.Cooldown = -1 // 0 is the default
-		}
+		s.URL = args[0]
 		return c.withWebhooks(cmd.Context(), flags, func(w ops.WebhookActions) error {
-			h, err := w.Add(cmd.Context(), r)
+			h, err := w.Add(cmd.Context(), s)
 			return c.printSecret(h, err)
 		})
 	}
@@ -190,7 +188,7 @@ by cuelight webhooks add.`,
 	c.jsonFlag(cmd)
 	completeWith(cmd, "type", webhook.Types())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		to := webhook.Update{URL: *url}
+		to := webhook.Settings{URL: *url}
 		if f.Changed("type") {
 			to.Types = append([]string{}, *types...)
 		}
@@ -220,12 +218,9 @@ func (c *cli) webhooksRotateCommand() *cobra.Command {
 		Short: "Create a new secret for a webhook and print it",
 		Args:  exactlyOne("WEBHOOK"),
 	}
-	overlap := cmd.Flags().Duration("overlap", 24*time.Hour, "how long the old secret signs as well")
+	overlap := cmd.Flags().Duration("overlap", webhook.DefaultOverlap, "how long the old secret signs as well")
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if *overlap <= 0 {
-			*overlap = -1 // 0 is the default
-		}
 		return c.withWebhook(cmd.Context(), webhookFlags{}, args[0], func(w ops.WebhookActions, h webhook.Webhook) error {
 			h, err := w.RotateSecret(cmd.Context(), h.ID, *overlap)
 			return c.printSecret(h, err)

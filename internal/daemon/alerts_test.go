@@ -80,7 +80,7 @@ func TestAlerts_AreRaisedWhileTheirCauseLasts(t *testing.T) {
 	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
 	st := store.New(pool, store.Video())
 	hooks := webhook.New(webhook.Options{DB: pool, Store: st})
-	registration := webhook.Registration{URL: "https://example.com/", Types: []string{"alert"}}
+	registration := webhook.Settings{URL: "https://example.com/", Types: []string{"alert"}}
 	if _, err := hooks.Add(t.Context(), registration); err != nil {
 		t.Fatal(err)
 	}

@@ -17,16 +17,16 @@ type WebhookActions struct {
 }
 
 // Add registers a webhook. The result has its secret.
-func (w WebhookActions) Add(ctx context.Context, r webhook.Registration) (h webhook.Webhook, err error) {
+func (w WebhookActions) Add(ctx context.Context, s webhook.Settings) (h webhook.Webhook, err error) {
 	err = w.perform(ctx, "webhook_add", func(in *webhook.Webhooks) (store.ID, details, error) {
-		h, err = in.Add(ctx, r)
+		h, err = in.Add(ctx, s)
 		return h.ID, details{"url": redact.Source(h.URL), "types": h.Types}, err
 	})
 	return h, err
 }
 
-// Update changes what the update sets.
-func (w WebhookActions) Update(ctx context.Context, id store.ID, to webhook.Update) (h webhook.Webhook, err error) {
+// Update changes the settings that are not zero.
+func (w WebhookActions) Update(ctx context.Context, id store.ID, to webhook.Settings) (h webhook.Webhook, err error) {
 	d := details{}
 	if to.URL != "" {
 		d["url"] = redact.Source(to.URL)

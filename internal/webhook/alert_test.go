@@ -58,8 +58,8 @@ func TestAlerts_AreSuppressedWithinTheCooldown(t *testing.T) {
 	var seen resultLog
 	b := setup(t, Options{OnDelivery: seen.add})
 	rc, eager := newReceiver(t, nil), newReceiver(t, nil)
-	h := b.register(Registration{URL: rc.URL, Types: []string{"alert"}, Cooldown: time.Minute})
-	b.register(Registration{URL: eager.URL, Types: []string{"alert"}, Cooldown: -1})
+	h := b.register(Settings{URL: rc.URL, Types: []string{"alert"}, Cooldown: new(time.Minute)})
+	b.register(Settings{URL: eager.URL, Types: []string{"alert"}, Cooldown: new(time.Duration(0))})
 	// The times of the events count, not the times of the polls.
 	hour := time.Now().UTC().Truncate(time.Hour).Add(-25 * time.Hour)
 	at := func(seconds int, typ store.EventType) {
@@ -149,7 +149,7 @@ func TestAlerts_SecondDeathOfAStageIsARepeatedFailure(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
 	rc := newReceiver(t, nil)
-	b.register(Registration{URL: rc.URL, Types: []string{AlertRepeatedFailure, "submitted"}, Cooldown: -1})
+	b.register(Settings{URL: rc.URL, Types: []string{AlertRepeatedFailure, "submitted"}, Cooldown: new(time.Duration(0))})
 	b.run()
 	died := func(task store.ID, stage string) {
 		b.exec(`insert into attempts (task_id, token, stage, attempt, worker_id, started_at, finished_at, outcome, error)

@@ -86,10 +86,10 @@ func (b *fixture) start(w *Webhooks) (stop func()) {
 
 func (b *fixture) add(url string, types ...string) Webhook {
 	b.t.Helper()
-	return b.register(Registration{URL: url, Types: types})
+	return b.register(Settings{URL: url, Types: types})
 }
 
-func (b *fixture) register(r Registration) Webhook {
+func (b *fixture) register(r Settings) Webhook {
 	b.t.Helper()
 	h, err := b.Add(b.t.Context(), r)
 	must(b.t, err)

@@ -18,7 +18,7 @@ func TestRun_DeliversOnlyEventsOfThePipeline(t *testing.T) {
 	other := b.newWebhooks(Options{Store: podcasts, Pipeline: "podcast"})
 	mine, theirs := newReceiver(t, nil), newReceiver(t, nil)
 	b.add(mine.URL, "submitted", "alert")
-	_, err = other.Add(t.Context(), Registration{URL: theirs.URL, Types: []string{"submitted", "alert"}})
+	_, err = other.Add(t.Context(), Settings{URL: theirs.URL, Types: []string{"submitted", "alert"}})
 	must(t, err)
 	b.run()
 	b.start(other)

@@ -34,12 +34,21 @@ type Webhook struct {
 	Dead    int `json:"dead"`
 }
 
-// Registration describes a new webhook.
-type Registration struct {
+// Settings are what an operator sets of a webhook. [Webhooks.Update] leaves zero fields
+// unchanged.
+type Settings struct {
 	URL   string
-	Types []string // see [Types]; empty for every event except progress and alerts
-	// Cooldown is the alert cooldown in whole seconds. Default 300 s; negative for none.
-	Cooldown time.Duration
+	Types []string // see [Types]; an empty list is every event except progress and alerts
+	// Cooldown is the alert cooldown in whole seconds; 0 for none. Default 300 s.
+	Cooldown *time.Duration
+}
+
+// cooldownSeconds returns the cooldown in whole seconds, or nil.
+func (s Settings) cooldownSeconds() *float64 {
+	if s.Cooldown == nil {
+		return nil
+	}
+	return new(max(s.Cooldown.Truncate(time.Second).Seconds(), 0))
 }
 
 const webhookColumns = `
@@ -59,25 +68,24 @@ func scanWebhook(row pgx.CollectableRow) (h Webhook, err error) {
 const addSQL = `
 /* add webhook */
 insert into cuelight_webhooks as w (pipeline, url, types, secret, cooldown, cursor)
-values ($1, $2, $3, $4, make_interval(secs => $5), $6)
+values ($1, $2, $3, $4, coalesce(make_interval(secs => $5), '300 s'), $6)
 returning ` + webhookColumns
 
 // Add registers a receiver of future events. The secret is not shown again.
-func (w *Webhooks) Add(ctx context.Context, r Registration) (Webhook, error) {
-	if err := cmp.Or(w.checkAddress(r.URL), checkTypes(r.Types)); err != nil {
+func (w *Webhooks) Add(ctx context.Context, s Settings) (Webhook, error) {
+	if err := cmp.Or(w.checkAddress(s.URL), checkTypes(s.Types)); err != nil {
 		return Webhook{}, fmt.Errorf("add webhook: %w", err)
 	}
-	if r.Types == nil {
-		r.Types = []string{}
+	if s.Types == nil {
+		s.Types = []string{}
 	}
-	cooldown := cmp.Or(r.Cooldown, 300*time.Second)
 	// The cursor is read before the row exists, so no later event is missed.
 	cursor, err := w.options.Store.EventWatermark(ctx)
 	if err != nil {
 		return Webhook{}, fmt.Errorf("add webhook: %w", err)
 	}
 	return w.queryWebhook(ctx, "add webhook", addSQL,
-		w.options.Pipeline, r.URL, r.Types, newSecret(), int(max(cooldown, 0)/time.Second), cursor)
+		w.options.Pipeline, s.URL, s.Types, newSecret(), s.cooldownSeconds(), cursor)
 }
 
 func checkTypes(types []string) error {
@@ -88,13 +96,6 @@ func checkTypes(types []string) error {
 		}
 	}
 	return nil
-}
-
-// Update changes the fields of a webhook that are set.
-type Update struct {
-	URL      string         // "" keeps it
-	Types    []string       // nil keeps them; an empty list is every event except progress and alerts
-	Cooldown *time.Duration // nil keeps it; 0 for none
 }
 
 const updateSQL = `
@@ -108,19 +109,15 @@ returning ` + webhookColumns
 // Update changes a webhook. It keeps the secret, the cursor and the pending deliveries.
 // After a change of the URL, they go to the new URL immediately. New types apply to
 // future events.
-func (w *Webhooks) Update(ctx context.Context, id store.ID, c Update) (h Webhook, err error) {
-	if c.URL != "" {
-		err = w.checkAddress(c.URL)
+func (w *Webhooks) Update(ctx context.Context, id store.ID, s Settings) (h Webhook, err error) {
+	if s.URL != "" {
+		err = w.checkAddress(s.URL)
 	}
-	if err := cmp.Or(err, checkTypes(c.Types)); err != nil {
+	if err := cmp.Or(err, checkTypes(s.Types)); err != nil {
 		return Webhook{}, fmt.Errorf("change webhook: %w", err)
 	}
-	var cooldown *float64
-	if c.Cooldown != nil {
-		cooldown = new(max(c.Cooldown.Truncate(time.Second).Seconds(), 0))
-	}
-	args := []any{id, w.options.Pipeline, c.URL, c.Types, cooldown}
-	if c.URL == "" {
+	args := []any{id, w.options.Pipeline, s.URL, s.Types, s.cooldownSeconds()}
+	if s.URL == "" {
 		h, err = w.queryWebhook(ctx, "change webhook", updateSQL, args...)
 	} else {
 		h, err = w.changeAndRetry(ctx, "change webhook", updateSQL, args...)
@@ -150,11 +147,12 @@ update cuelight_webhooks w
  where id = $1 and pipeline = $2
 returning ` + webhookColumns
 
-// RotateSecret replaces the secret and returns the new one. During the overlap (default
-// 24 hours; negative for none) deliveries are signed with both, so that the receiver can
-// switch. Older secrets cease to sign.
+// DefaultOverlap is how long the previous secret also signs if nothing else is requested.
+const DefaultOverlap = 24 * time.Hour
+
+// RotateSecret replaces the secret and returns the new one. During the overlap deliveries
+// are signed with both, so that the receiver can switch. Older secrets cease to sign.
 func (w *Webhooks) RotateSecret(ctx context.Context, id store.ID, overlap time.Duration) (Webhook, error) {
-	overlap = cmp.Or(overlap, 24*time.Hour)
 	return w.queryWebhook(ctx, "rotate webhook secret", rotateSQL,
 		id, w.options.Pipeline, newSecret(), max(overlap, 0).Seconds())
 }

@@ -23,7 +23,7 @@ func TestAdd_RejectsAddressesThatCannotBeCalled(t *testing.T) {
 		"https://example.com/hook?key=a", "https://example.com:8443", "https://93.184.216.34/",
 		"http://127.0.0.1:80/", "http://localhost/", "https://10.1.2.3/", "http://10.1.2.3/", "HTTPS://EXAMPLE.com/",
 	} {
-		if _, err := b.Add(t.Context(), Registration{URL: url}); err != nil {
+		if _, err := b.Add(t.Context(), Settings{URL: url}); err != nil {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
@@ -50,20 +50,20 @@ func TestAdd_RejectsAddressesThatCannotBeCalled(t *testing.T) {
 		"https://example.com/%zz":              "not a URL",
 		"https://" + longAddress + ".example/": "longer",
 	} {
-		_, err := b.Add(t.Context(), Registration{URL: url})
+		_, err := b.Add(t.Context(), Settings{URL: url})
 		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), why) {
 			t.Errorf("%q: %v, want %q", url, err, why)
 		}
 	}
-	_, err := b.newWebhooks(Options{AllowHTTP: true}).Add(t.Context(), Registration{URL: "http://example.com/"})
+	_, err := b.newWebhooks(Options{AllowHTTP: true}).Add(t.Context(), Settings{URL: "http://example.com/"})
 	if err != nil {
 		t.Error(err)
 	}
-	_, err = b.Add(t.Context(), Registration{URL: "https://example.com/", Types: []string{"completed", "finished"}})
+	_, err = b.Add(t.Context(), Settings{URL: "https://example.com/", Types: []string{"completed", "finished"}})
 	if !errors.Is(err, ErrInvalid) {
 		t.Errorf("an unknown type: %v", err)
 	}
-	if _, err := b.Add(t.Context(), Registration{URL: "https://example.com/", Types: Types()}); err != nil {
+	if _, err := b.Add(t.Context(), Settings{URL: "https://example.com/", Types: Types()}); err != nil {
 		t.Error(err)
 	}
 }
@@ -73,7 +73,7 @@ var longAddress = strings.Repeat("a", maxAddress)
 func TestAdd_ShowsTheSecretOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
-	h := b.register(Registration{URL: "https://example.com/", Types: []string{"completed"}, Cooldown: 90 * time.Second})
+	h := b.register(Settings{URL: "https://example.com/", Types: []string{"completed"}, Cooldown: new(90 * time.Second)})
 	if !strings.HasPrefix(h.Secret, "whsec_") || len(h.Secret) != 50 {
 		t.Fatalf("the secret is %s", h.Secret)
 	}
@@ -99,7 +99,7 @@ func TestRotateSecret_SignsWithBothSecretsDuringTheOverlap(t *testing.T) {
 		b.submit()
 		return rc.waitForRequests(b, n+1)[n]
 	}
-	second, err := b.RotateSecret(t.Context(), h.ID, 0)
+	second, err := b.RotateSecret(t.Context(), h.ID, DefaultOverlap)
 	must(t, err)
 	if second.Secret == h.Secret || second.OldSecretUntil == nil || time.Until(*second.OldSecretUntil) < 23*time.Hour {
 		t.Errorf("rotated to %+v", second)
@@ -122,7 +122,7 @@ func TestRotateSecret_SignsWithBothSecretsDuringTheOverlap(t *testing.T) {
 	if m.verify(second.Secret) == nil || m.verify(third.Secret) != nil || b.get(h.ID).OldSecretUntil != nil {
 		t.Error("the new secret does not sign alone")
 	}
-	fourth, err := b.RotateSecret(t.Context(), h.ID, -1)
+	fourth, err := b.RotateSecret(t.Context(), h.ID, 0)
 	must(t, err)
 	m = nextRequest()
 	if m.verify(third.Secret) == nil || m.verify(fourth.Secret) != nil {
@@ -181,7 +181,7 @@ func TestWebhooks_ReturnErrNotFound(t *testing.T) {
 		"remove":    func(w *Webhooks, id store.ID) error { return w.Remove(t.Context(), id) },
 		"test":      func(w *Webhooks, id store.ID) error { _, err := w.Test(t.Context(), id); return err },
 		"redeliver": func(w *Webhooks, id store.ID) error { return w.Redeliver(t.Context(), id) },
-		"change":    func(w *Webhooks, id store.ID) error { _, err := w.Update(t.Context(), id, Update{}); return err },
+		"change":    func(w *Webhooks, id store.ID) error { _, err := w.Update(t.Context(), id, Settings{}); return err },
 		"dead":      func(w *Webhooks, id store.ID) error { _, err := w.RedeliverDead(t.Context(), id); return err },
 	} {
 		if err := call(b.Webhooks, newID()); !errors.Is(err, ErrNotFound) {

@@ -17,7 +17,7 @@ func TestUpdate_KeepsPendingDeliveries(t *testing.T) {
 		w.Header().Set("Retry-After", "3600") // does not apply to the new URL
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}), newReceiver(t, nil)
-	h := b.register(Registration{URL: old.URL, Types: []string{"submitted"}, Cooldown: time.Minute})
+	h := b.register(Settings{URL: old.URL, Types: []string{"submitted"}, Cooldown: new(time.Minute)})
 	b.run()
 	first := b.submit()
 	b.waitFor("the first failure", func() bool {
@@ -25,12 +25,12 @@ func TestUpdate_KeepsPendingDeliveries(t *testing.T) {
 	})
 	b.exec("update cuelight_deliveries set run_at = now() + interval '5 hours'")
 
-	got, err := b.Update(t.Context(), h.ID, Update{Types: []string{"submitted", "completed"}})
+	got, err := b.Update(t.Context(), h.ID, Settings{Types: []string{"submitted", "completed"}})
 	if err != nil || got.URL != old.URL || len(got.Types) != 2 || got.Cooldown != 60 || got.Pending != 1 ||
 		got.Secret == h.Secret {
 		t.Errorf("changed to %+v, %v", got, err)
 	}
-	got, err = b.Update(t.Context(), h.ID, Update{URL: moved.URL, Cooldown: new(time.Duration(0))})
+	got, err = b.Update(t.Context(), h.ID, Settings{URL: moved.URL, Cooldown: new(time.Duration(0))})
 	if err != nil || got.URL != moved.URL || len(got.Types) != 2 || got.Cooldown != 0 {
 		t.Errorf("changed to %+v, %v", got, err)
 	}
@@ -44,10 +44,10 @@ func TestUpdate_KeepsPendingDeliveries(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if got, err = b.Update(t.Context(), h.ID, Update{Types: []string{}}); err != nil || len(got.Types) != 0 {
+	if got, err = b.Update(t.Context(), h.ID, Settings{Types: []string{}}); err != nil || len(got.Types) != 0 {
 		t.Errorf("changed to %+v, %v", got, err)
 	}
-	for _, bad := range []Update{{URL: "http://10.0.0.1/"}, {URL: "nonsense"}, {Types: []string{"nonsense"}}} {
+	for _, bad := range []Settings{{URL: "http://10.0.0.1/"}, {URL: "nonsense"}, {Types: []string{"nonsense"}}} {
 		if _, err := b.Update(t.Context(), h.ID, bad); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%+v: %v", bad, err)
 		}
@@ -71,7 +71,7 @@ func TestUpdate_IgnoresTheResponseOfTheOldURL(t *testing.T) {
 			b.submit()
 			b.run()
 			<-arrived
-			_, err := b.Update(t.Context(), h.ID, Update{URL: moved.URL})
+			_, err := b.Update(t.Context(), h.ID, Settings{URL: moved.URL})
 			close(release)
 			must(t, err)
 			moved.waitForRequests(b, 1)
