@@ -16,16 +16,8 @@ const (
 	diskCheckBytes = 64 << 20
 )
 
-// bufferPool shares buffers between requests.
-type bufferPool struct{ pool sync.Pool }
-
-func (b *bufferPool) get() *[]byte {
-	if p, ok := b.pool.Get().(*[]byte); ok {
-		return p
-	}
-	p := make([]byte, bufferBytes)
-	return &p
-}
+// buffers are shared by all requests.
+var buffers = sync.Pool{New: func() any { return new([bufferBytes]byte) }}
 
 // appendBody appends a body to an upload, which the caller has locked, and increases
 // e.offset. After an error it keeps the bytes that arrived, unless there is a checksum or
@@ -65,16 +57,16 @@ func (u *Uploads) appendBody(e *record, body io.Reader, sum *checksum) (err erro
 // writeBody writes a body to a file. It returns the number of written bytes, also with an
 // error. A body of more than maxBytes bytes is errTooManyBytes.
 func (u *Uploads) writeBody(f *os.File, body io.Reader, maxBytes int64) (written int64, err error) {
-	buffer := u.buffers.get()
-	defer u.buffers.pool.Put(buffer)
+	buffer := buffers.Get().(*[bufferBytes]byte)
+	defer buffers.Put(buffer)
 	checked := int64(0)
 	for {
-		n, readErr := body.Read((*buffer)[:min(bufferBytes, maxBytes-written+1)])
+		n, readErr := body.Read(buffer[:min(bufferBytes, maxBytes-written+1)])
 		if int64(n) > maxBytes-written {
 			return written, errTooManyBytes
 		}
 		if n > 0 {
-			w, err := f.Write((*buffer)[:n])
+			w, err := f.Write(buffer[:n])
 			written += int64(w)
 			if err != nil {
 				return written, fmt.Errorf("write upload: %w", diskError(err))

@@ -127,7 +127,7 @@ func (s *testServer) ageTaskGone(url string, long time.Duration) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	_, after, ok := strings.Cut(string(raw), `"gone_since":"`)
+	_, after, ok := strings.Cut(string(raw), `"task_gone_since":"`)
 	if !ok {
 		s.t.Fatalf("the task is not gone: %s", raw)
 	}

@@ -30,18 +30,18 @@ const (
 
 // recordState is the content of stateFile.
 type recordState struct {
-	Length         int64             `json:"length"`         // negative if unknown
-	MaxLength      int64             `json:"most,omitempty"` // if Length is unknown
-	SingleRequest  bool              `json:"one_shot,omitempty"`
+	Length         int64             `json:"length"`               // negative if unknown
+	MaxLength      int64             `json:"max_length,omitempty"` // if Length is unknown
+	SingleRequest  bool              `json:"single_request,omitempty"`
 	Principal      string            `json:"principal"`
 	Metadata       map[string]string `json:"metadata"`
-	MetadataHeader string            `json:"header,omitempty"` // Upload-Metadata, unchanged
+	MetadataHeader string            `json:"metadata_header,omitempty"` // Upload-Metadata, unchanged
 	Created        time.Time         `json:"created"`
-	SubmittedAt    time.Time         `json:"handed,omitzero"`
+	SubmittedAt    time.Time         `json:"submitted_at,omitzero"`
 	Task           string            `json:"task,omitempty"`
 	Existed        bool              `json:"existed,omitempty"`
-	RequestIDTaken bool              `json:"request_taken,omitempty"`
-	TaskGoneSince  time.Time         `json:"gone_since,omitzero"`
+	RequestIDTaken bool              `json:"request_id_taken,omitempty"`
+	TaskGoneSince  time.Time         `json:"task_gone_since,omitzero"`
 }
 
 // record is an upload as read from disk.

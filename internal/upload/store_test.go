@@ -73,7 +73,7 @@ func TestCleanUp_SubmitsTheSameTaskAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, _, ok := strings.Cut(string(raw), `,"handed"`)
+	before, _, ok := strings.Cut(string(raw), `,"submitted_at"`)
 	if err := os.WriteFile(file, []byte(before+"}"), 0o600); err != nil || !ok {
 		t.Fatalf("%v: %s", err, raw)
 	}

@@ -24,7 +24,6 @@ type Uploads struct {
 	closing bool
 
 	requests sync.WaitGroup
-	buffers  bufferPool
 }
 
 // New opens the directory of uploads, and creates it if necessary.
