@@ -1,5 +1,5 @@
-// What all scripts share: a browser, what the test gave, and a way to say what was
-// found. A script calls test for each thing that it does, and ends with done.
+// The part that all scripts share: a browser, the input of the Go test, and the output of
+// results. A script calls test for each of its tests, and ends with done.
 import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -10,17 +10,18 @@ export const given = JSON.parse(process.argv[2]);
 export const browser = await chromium.launch({ executablePath: given.chromium, args: ["--no-sandbox", "--autoplay-policy=no-user-gesture-required", "--mute-audio"] });
 let failed = 0;
 
-// control asks the test to do what a page cannot.
-export async function control(what, form = {}) {
-  const answer = await fetch(`${given.control}/test/${what}`, { method: "POST", body: new URLSearchParams(form) });
-  const text = await answer.text();
-  must(answer.ok, `${what}: ${text}`);
+// control runs an action of the Go test that a page cannot do; see Control.
+export async function control(action, form = {}) {
+  const response = await fetch(`${given.control}/test/${action}`, { method: "POST", body: new URLSearchParams(form) });
+  const text = await response.text();
+  must(response.ok, `${action}: ${text}`);
   return text;
 }
 
-export function must(fact, text) { if (!fact) throw new Error(text); }
+export function must(condition, text) { if (!condition) throw new Error(text); }
 
-const trouble = (page) => {
+// consoleErrors returns a list to which the page's errors are added.
+const consoleErrors = (page) => {
   const found = [];
   page.on("console", (m) => { if (m.type() === "error" && !/ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY|Failed to load resource|htmx:(sse:)?error/.test(m.text())) found.push(m.text()); });
   page.on("pageerror", (e) => found.push(e.message));
@@ -30,9 +31,9 @@ const trouble = (page) => {
 export const connected = (page) => page.waitForSelector('#live-state[data-state="connected"]', { timeout: 15000 });
 export const state = (page) => page.getAttribute("#live-state", "data-state");
 
-// sound has axe look at the page: it finds nothing serious.
-export async function sound(page, name) {
-  await page.evaluate(axe); // as the developer tools do: the policy of the page allows no other way
+// checkAccessibility fails if axe finds a serious problem on the page.
+export async function checkAccessibility(page, name) {
+  await page.evaluate(axe); // evaluate is exempt from the page's content security policy
   const { violations } = await page.evaluate(() => window.axe.run());
   const bad = violations.filter((v) => v.impact === "serious" || v.impact === "critical");
   must(!bad.length, `${name}: ${bad.map((v) => `${v.id}: ${v.nodes.slice(0, 3).map((n) => `${n.html.slice(0, 160)} ${n.any[0]?.message ?? ""}`).join(" | ")}`).join("; ")}`);
@@ -40,13 +41,13 @@ export async function sound(page, name) {
   if (other.length) console.log(`      ${name}: ${other.join(", ")}`);
 }
 
-// narrow says that nothing is wider than the window.
-export async function narrow(page, name) {
-  const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-  must(wide <= 0, `${name} is ${wide} px too wide`);
+// checkWidth fails if the page is wider than the window.
+export async function checkWidth(page, name) {
+  const excess = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+  must(excess <= 0, `${name} is ${excess} px too wide`);
 }
 
-// drop lets files fall on the page, as a hand does that drags them from a folder.
+// drop drops files on the page, as a user does who drags them from a folder.
 export async function drop(page, files) {
   const data = await page.evaluateHandle((files) => {
     const d = new DataTransfer();
@@ -57,20 +58,20 @@ export async function drop(page, files) {
     return d;
   }, files);
   await page.dispatchEvent("body", "dragenter", { dataTransfer: data });
-  must(await page.isVisible("#drop"), "nothing says that it can be dropped");
+  must(await page.isVisible("#drop"), "the page does not show that files can be dropped");
   await page.dispatchEvent("body", "drop", { dataTransfer: data });
-  must(!(await page.isVisible("#drop")), "the hint stays");
+  must(!(await page.isVisible("#drop")), "the page still shows that files can be dropped");
 }
 
-// test does something on a page of its own, and goes on after a failure. What a
-// script that failed cannot tell, its picture may.
+// test runs a test on its own page. After a failure it takes a screenshot, and the script
+// continues.
 export async function test(name, run, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 860 }, ...options });
-  const page = await context.newPage(), found = trouble(page), begun = Date.now();
+  const page = await context.newPage(), found = consoleErrors(page), started = Date.now();
   try {
     await run(page, context);
-    must(!found.length, `the console says: ${found.join("; ")}`);
-    console.log(`ok    ${name} (${Date.now() - begun} ms)`);
+    must(!found.length, `errors in the console: ${found.join("; ")}`);
+    console.log(`ok    ${name} (${Date.now() - started} ms)`);
   } catch (e) {
     failed++;
     console.log(`FAIL  ${name}: ${e.message.split("\n").slice(0, 6).join("\n      ")}${found.length ? `\n      console: ${found.join("; ")}` : ""}`);

@@ -2,8 +2,8 @@ package browsertest
 
 import "testing"
 
-// .ci/run asks this before all others, with $CUELIGHT_TEST_BROWSER=1: what it passes
-// with, the others must not do without.
+// .ci/run runs this test first, with $CUELIGHT_TEST_BROWSER=1. If it passes, no other test
+// may be skipped because a browser is missing.
 func TestNeed_FindsBrowserAndModules(t *testing.T) {
 	Need(t)
 }

@@ -6,11 +6,11 @@ import (
 	"math"
 )
 
-// Landscape draws hills before a sky, others for each seed from 0 on, to be a
-// picture of a video that looks like one.
+// Landscape draws hills in front of a sky, different ones for each seed from 0 on. It is a
+// frame for videos that look real.
 func Landscape(seed float64, width, height int) image.Image {
 	img := image.NewRGBA(image.Rect(0, 0, width, height))
-	hue := []float64{205, 28, 265, 190, 345, 215, 40}[int(seed)%7] // skies of a day
+	hue := []float64{205, 28, 265, 190, 345, 215, 40}[int(seed)%7] // colours of the sky during a day
 	sun, high := 0.2+0.6*math.Mod(seed/7, 1), 0.25+0.2*math.Mod(seed/11, 1)
 	for x := range width {
 		at := float64(x) / float64(width)

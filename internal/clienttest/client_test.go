@@ -36,7 +36,7 @@ var (
 
 const source = "https://media.example/film.mp4"
 
-// server is a server with a key for programs.
+// server is an API server with a key of the scope submit.
 type server struct {
 	*store.Store
 	t        *testing.T
@@ -70,57 +70,57 @@ func serve(t *testing.T) *server {
 	return &server{st, t, ts.URL, key}
 }
 
-// describeIn writes the description that the server gives into a directory.
-func (s *server) describeIn(dir string) {
+// writeDescription writes the server's OpenAPI description into a directory.
+func (s *server) writeDescription(dir string) {
 	s.t.Helper()
 	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.url+"/openapi.json", nil)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	r.Header.Set("Authorization", "Bearer "+s.key)
-	answer, err := http.DefaultClient.Do(r)
+	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "openapi.json"), text, 0o600)
 	}
-	if err != nil || answer.StatusCode != http.StatusOK {
-		s.t.Fatalf("description: %s, %v", answer.Status, err)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		s.t.Fatalf("description: %s, %v", resp.Status, err)
 	}
 }
 
-// hasTask checks the task whose id a client printed.
-func (s *server) hasTask(printed string) {
+// checkTask checks the task whose id a client printed.
+func (s *server) checkTask(printed string) {
 	s.t.Helper()
 	id, err := store.ParseID(strings.TrimSpace(printed))
 	if err != nil {
-		s.t.Fatalf("it printed %q", printed)
+		s.t.Fatalf("the client printed %q, want an id", printed)
 	}
 	task, err := s.Get(s.t.Context(), id)
 	if err != nil || task.Title() != "A title" || task.Source != source || !strings.HasPrefix(task.SubmittedBy, "key ") {
-		s.t.Errorf("its task is %+v, %v", task, err)
+		s.t.Errorf("the client's task is %+v, %v", task, err)
 	}
 }
 
-// run runs a program in a directory, and returns what it prints.
+// run runs a program in a directory, and returns its output.
 func run(t *testing.T, dir, program string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
-	var said strings.Builder
-	cmd.Stderr = &said
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("%s %s: %v\n%s%s", filepath.Base(program), strings.Join(args, " "), err, out, said.String())
+		t.Fatalf("%s %s: %v\n%s%s", filepath.Base(program), strings.Join(args, " "), err, out, stderr.String())
 	}
 	return string(out)
 }
 
-// copyOf is a copy of the files of a directory, for what is generated to lie beside.
-func copyOf(t *testing.T, dir string) string {
+// copyDir copies a directory to a temporary one, where the test adds generated files.
+func copyDir(t *testing.T, dir string) string {
 	t.Helper()
 	to := t.TempDir()
 	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
@@ -129,31 +129,31 @@ func copyOf(t *testing.T, dir string) string {
 	return to
 }
 
-func TestGeneratedTypeScriptClient_IsOfUse(t *testing.T) {
+func TestGeneratedTypeScriptClient_SubmitsAndReads(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("installs and compiles a client")
 	}
 	node, modules := browsertest.Node(t, packageJSON, packageLock)
 	modules = filepath.Join(modules, "node_modules")
-	s, dir := serve(t), copyOf(t, "typescript")
+	s, dir := serve(t), copyDir(t, "typescript")
 	if err := os.Symlink(modules, filepath.Join(dir, "node_modules")); err != nil {
 		t.Fatal(err)
 	}
-	s.describeIn(dir)
+	s.writeDescription(dir)
 	run(t, dir, node, filepath.Join(modules, "openapi-typescript", "bin", "cli.js"), "openapi.json",
 		"--output", "schema.ts")
 	run(t, dir, node, filepath.Join(modules, "typescript", "bin", "tsc"), "--project", ".")
-	s.hasTask(run(t, dir, node, filepath.Join("built", "client.js"), s.url, s.key, source))
+	s.checkTask(run(t, dir, node, filepath.Join("built", "client.js"), s.url, s.key, source))
 }
 
-func TestGeneratedGoClient_IsOfUse(t *testing.T) {
+func TestGeneratedGoClient_SubmitsAndReads(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("compiles a generator and a client")
 	}
-	s, dir := serve(t), copyOf(t, "golang")
-	s.describeIn(dir)
+	s, dir := serve(t), copyDir(t, "golang")
+	s.writeDescription(dir)
 	err := errors.Join(os.WriteFile(filepath.Join(dir, "client.go"), goClient, 0o600),
 		os.Mkdir(filepath.Join(dir, "api"), 0o700))
 	if err != nil {
@@ -163,5 +163,5 @@ func TestGeneratedGoClient_IsOfUse(t *testing.T) {
 		"-o", "api/api.gen.go", "openapi.json")
 	program := filepath.Join(dir, "client")
 	run(t, dir, "go", "build", "-trimpath", "-tags", "generated", "-o", program, ".")
-	s.hasTask(run(t, dir, program, s.url, s.key, source))
+	s.checkTask(run(t, dir, program, s.url, s.key, source))
 }

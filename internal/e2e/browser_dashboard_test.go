@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/internal/browsertest"
+	"github.com/cuelight/cuelight/internal/waittest"
 )
 
 // dashboardDaemon is a daemon with a dashboard, which a script controls.
@@ -56,7 +57,7 @@ func (s *dashboardDaemon) writeThrottledFFmpeg() string {
 	}
 	dir := filepath.Dir(s.data)
 	script := fmt.Sprintf("#!/bin/sh\ncase $* in *-stats_period*) "+
-		"exec '%s' -readrate \"$(cat '%s/pace')\" \"$@\" ;; esac\nexec '%s' \"$@\"\n",
+		"exec '%s' -readrate \"$(cat '%s/speed')\" \"$@\" ;; esac\nexec '%s' \"$@\"\n",
 		real, dir, real)
 	program := filepath.Join(dir, "ffmpeg")
 	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
@@ -67,7 +68,7 @@ func (s *dashboardDaemon) writeThrottledFFmpeg() string {
 
 func (s *dashboardDaemon) setSpeed(factor string) {
 	s.t.Helper()
-	file := filepath.Join(filepath.Dir(s.data), "pace")
+	file := filepath.Join(filepath.Dir(s.data), "speed")
 	if err := os.WriteFile(file+".new", []byte(factor), 0o644); err != nil {
 		s.t.Fatal(err)
 	}
@@ -80,17 +81,15 @@ func (s *dashboardDaemon) setSpeed(factor string) {
 func (s *dashboardDaemon) start() {
 	s.t.Helper()
 	s.daemon = s.serveWith(s.env, s.pool, "--listen", s.address)
-	for late := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	waittest.Until(s.t, "the daemon listens", func() bool {
 		for _, l := range s.daemon.logged("info") {
-			if at, ok := l["address"].(string); ok {
-				s.address = strings.Trim(strings.TrimPrefix(at, "http://"), "/")
-				return
+			if address, ok := l["address"].(string); ok {
+				s.address = strings.Trim(strings.TrimPrefix(address, "http://"), "/")
+				return true
 			}
 		}
-		if time.Now().After(late) {
-			s.t.Fatalf("the daemon does not listen: %v", s.daemon.logged("error"))
-		}
-	}
+		return false
+	})
 }
 
 // secret returns a secret that the daemon created.
@@ -136,7 +135,7 @@ func (s *dashboardDaemon) controls() map[string]func(url.Values) (string, error)
 	return map[string]func(url.Values) (string, error){
 		"kill":  func(url.Values) (string, error) { s.daemon.kill(); return "", nil },
 		"start": func(url.Values) (string, error) { s.start(); return "", nil },
-		"pace":  func(form url.Values) (string, error) { s.setSpeed(form.Get("factor")); return "", nil },
+		"speed": func(form url.Values) (string, error) { s.setSpeed(form.Get("factor")); return "", nil },
 		"read": func(form url.Values) (string, error) {
 			content, err := os.ReadFile(inVideos(form, "name"))
 			return base64.StdEncoding.EncodeToString(content), err
@@ -148,7 +147,7 @@ func (s *dashboardDaemon) controls() map[string]func(url.Values) (string, error)
 	}
 }
 
-func TestDashboard_OfARealDaemon(t *testing.T) {
+func TestDashboard_WorksWithARealDaemon(t *testing.T) {
 	b := browsertest.Need(t)
 	s := newDashboardDaemon(t)
 	const picture = "testsrc2=rate=25:size=640x360"

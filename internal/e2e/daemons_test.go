@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/internal/waittest"
 )
 
 // daemon is a running `cuelight serve`.
@@ -123,19 +124,9 @@ func count(t testing.TB, pool *pgxpool.Pool, sql string) (n int) {
 }
 
 // awaitCount repeats a query until it selects the wanted number.
-func awaitCount(t testing.TB, limit time.Duration, pool *pgxpool.Pool, want int, sql string) {
+func awaitCount(t testing.TB, pool *pgxpool.Pool, want int, sql string) {
 	t.Helper()
-	late := time.Now().Add(limit)
-	for {
-		got := count(t, pool, sql)
-		if got == want {
-			return
-		}
-		if time.Now().After(late) {
-			t.Fatalf("%d, want %d: %s", got, want, sql)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	waittest.Equal(t, "the result of "+sql, want, func() int { return count(t, pool, sql) })
 }
 
 func TestDaemons_ShareTheWork(t *testing.T) {
@@ -147,12 +138,12 @@ func TestDaemons_ShareTheWork(t *testing.T) {
 	for range 4 {
 		daemons = append(daemons, h.serve(pool))
 	}
-	awaitCount(t, 30*time.Second, pool, 4, `select count(*) from workers`)
+	awaitCount(t, pool, 4, `select count(*) from workers`)
 	_, err := pool.Exec(t.Context(), `insert into tasks (source) select $1 from generate_series(1, $2)`, file, tasks)
 	if err != nil {
 		t.Fatal(err)
 	}
-	awaitCount(t, 3*time.Minute, pool, tasks, `select count(*) from tasks where publish_status = 'completed'`)
+	awaitCount(t, pool, tasks, `select count(*) from tasks where publish_status = 'completed'`)
 	for _, d := range daemons {
 		d.stop()
 		if bad := append(d.logged("error"), d.logged("warn")...); len(bad) > 0 {
@@ -181,9 +172,9 @@ func TestInsert_FromPsqlWakesADaemon(t *testing.T) {
 	h := newEnvironment(t)
 	pool := h.newDatabase()
 	h.serve(pool)
-	awaitCount(t, 30*time.Second, pool, 1, `select count(*) from workers`)
+	awaitCount(t, pool, 1, `select count(*) from workers`)
 	file := makeClip(t, t.TempDir(), time.Second, "64x48")
-	ask := func(sql string) string {
+	query := func(sql string) string {
 		t.Helper()
 		cmd := exec.Command(psql, "-XAtq", "-v", "file="+file, pool.Config().ConnString())
 		cmd.Stdin = strings.NewReader(sql)
@@ -198,20 +189,20 @@ func TestInsert_FromPsqlWakesADaemon(t *testing.T) {
 		}
 		return strings.TrimSpace(string(out))
 	}
-	id := ask(`insert into tasks (source) values (:'file') returning id`)
-	awaitCount(t, time.Minute, pool, 1, `select count(*) from tasks where publish_status = 'completed'`)
+	id := query(`insert into tasks (source) values (:'file') returning id`)
+	awaitCount(t, pool, 1, `select count(*) from tasks where publish_status = 'completed'`)
 	wait := `select (extract(epoch from started_at - created_at) * 1000)::int
 		from attempts join tasks on id = task_id where stage = 'ingest'`
 	if ms := count(t, pool, wait); ms > 500 {
 		t.Errorf("the daemon started %d ms after the insert", ms)
 	}
-	ask(`select cuelight_video_retry('` + id + `', 'transcode')`)
-	awaitCount(t, time.Minute, pool, 2, `select count(*) from attempts where stage = 'publish' and outcome = 'completed'`)
+	query(`select cuelight_video_retry('` + id + `', 'transcode')`)
+	awaitCount(t, pool, 2, `select count(*) from attempts where stage = 'publish' and outcome = 'completed'`)
 	if n := count(t, pool, `select count(*) from attempts where stage = 'ingest'`); n != 1 {
 		t.Errorf("ingest ran %d times", n)
 	}
-	if got := ask(`update tasks set ingest_status = 'pending'`); !strings.Contains(got, "_needs") {
-		t.Errorf("psql prints %q", got)
+	if got := query(`update tasks set ingest_status = 'pending'`); !strings.Contains(got, "_needs") {
+		t.Errorf("psql printed %q, want the violated constraint", got)
 	}
 }
 
@@ -220,7 +211,7 @@ func TestDaemon_RefusesOtherDirectories(t *testing.T) {
 	h, other := newEnvironment(t), newEnvironment(t)
 	pool := h.newDatabase()
 	h.serve(pool)
-	awaitCount(t, 30*time.Second, pool, 1, `select count(*) from workers`)
+	awaitCount(t, pool, 1, `select count(*) from workers`)
 	for _, args := range [][]string{{"serve"}, {"run", makeClip(t, t.TempDir(), time.Second, "64x48")}} {
 		cmd := other.command(args...)
 		cmd.Env = append(cmd.Env, "CUELIGHT_DATABASE_URL="+pool.Config().ConnString())

@@ -1,6 +1,6 @@
 // Uses the dashboard of a real daemon as a user does: videos are uploaded, published,
 // played, retried, cancelled and replaced, and the page survives a crash of the daemon.
-import { connected, control, done, drop, given, must, narrow, sound, test } from "../browsertest/browser.mjs";
+import { checkAccessibility, checkWidth, connected, control, done, drop, given, must, test } from "../browsertest/browser.mjs";
 
 const signIn = async (page, secret = given.admin, path = "/") => {
   await page.goto(given.url + path);
@@ -18,13 +18,14 @@ const add = async (page, source) => {
 const idOf = async (page, title) => (await rowOf(page, title).first().getAttribute("id")).slice(2);
 // chip waits until the chip of a stage has a state.
 const chip = (within, stage, state, timeout = 60000) => within.locator(`.chip.s-${state}`, { hasText: stage }).first().waitFor({ timeout });
-const still = (page) => page.evaluate(() => { window.here = "here"; });
-const stayed = async (page) => must(await page.evaluate(() => window.here) === "here", "the page was reloaded");
+// mark marks the page; checkMark fails if it was reloaded since.
+const mark = (page) => page.evaluate(() => { window.mark = "mark"; });
+const checkMark = async (page) => must(await page.evaluate(() => window.mark) === "mark", "the page was reloaded");
 
 await test("sign-in refuses a wrong secret and accepts the right one", async (page) => {
   await signIn(page, "x".repeat(40));
   await page.waitForSelector("text=Unknown secret or API key.");
-  await sound(page, "the sign-in");
+  await checkAccessibility(page, "the sign-in");
   await signIn(page);
   await page.waitForSelector("text=No videos yet.");
   await connected(page);
@@ -33,8 +34,8 @@ await test("sign-in refuses a wrong secret and accepts the right one", async (pa
 await test("a dropped file is uploaded and published while the page is open", async (page, context) => {
   await signIn(page);
   await connected(page);
-  await still(page);
-  await control("pace", { factor: "2" });
+  await mark(page);
+  await control("speed", { factor: "2" });
   await page.evaluate(() => { // records all states, even short ones
     const seen = window.seen = { uploads: new Set(), chips: {}, details: new Set() };
     new MutationObserver(() => {
@@ -47,13 +48,13 @@ await test("a dropped file is uploaded and published while the page is open", as
       }
     }).observe(document.body, { childList: true, subtree: true, characterData: true, attributes: true });
   });
-  const line = await context.newCDPSession(page);
+  const cdp = await context.newCDPSession(page);
   const video = await file("harbour-morning.mp4");
-  await line.send("Network.enable"); // slow enough to show the progress
-  await line.send("Network.emulateNetworkConditions", { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput: video.base64.length / 3 });
+  await cdp.send("Network.enable"); // slow enough to show the progress
+  await cdp.send("Network.emulateNetworkConditions", { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput: video.base64.length / 3 });
   await drop(page, [video]);
   await page.waitForSelector("#uploads >> text=uploaded");
-  await line.send("Network.emulateNetworkConditions", { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput: -1 });
+  await cdp.send("Network.emulateNetworkConditions", { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput: -1 });
   const row = rowOf(page, "harbour-morning.mp4");
   await row.waitFor();
   await chip(row, "transcode", "inprogress");
@@ -61,34 +62,34 @@ await test("a dropped file is uploaded and published while the page is open", as
   await row.locator(".state.s-completed").waitFor();
   await row.locator(".thumb img").waitFor();
   await page.waitForFunction(() => [...document.querySelectorAll(".thumb img")].every((i) => i.naturalWidth > 0));
-  await stayed(page);
+  await checkMark(page);
   const seen = await page.evaluate(() => ({ uploads: [...window.seen.uploads], chips: window.seen.chips, details: [...window.seen.details] }));
-  const parts = seen.uploads.map((text) => parseInt(text)).filter((n) => n > 0 && n < 100);
-  must(parts.length > 1, `states of the upload: ${seen.uploads.join(", ")}`);
+  const percents = seen.uploads.map((text) => parseInt(text)).filter((n) => n > 0 && n < 100);
+  must(percents.length > 1, `states of the upload: ${seen.uploads.join(", ")}`);
   must(seen.chips.transcode?.join(" ").endsWith("inprogress completed"), `states of transcode: ${seen.chips.transcode}`);
   must(seen.chips.publish?.at(-1) === "completed", `states of publish: ${seen.chips.publish}`);
   must(seen.details.some((text) => /^transcode \d+% \d+\.\d\d× · \d:\d\d left/.test(text)), `progress of transcode: ${seen.details.join(", ")}`);
 });
 
 await test("an upload resumes after a reload", async (page, context) => {
-  page.on("dialog", (d) => d.accept()); // the page asks before it closes
+  page.on("dialog", (d) => d.accept()); // the confirmation before the page closes
   await signIn(page);
   await connected(page);
   const video = { ...await file("harbour-morning.mp4"), name: "in-two-parts.mp4", modified: 1700000000000 };
-  const line = await context.newCDPSession(page);
-  await line.send("Network.enable");
-  const at = (uploadThroughput) => line.send("Network.emulateNetworkConditions", { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput });
-  await at(video.base64.length / 10);
+  const cdp = await context.newCDPSession(page);
+  await cdp.send("Network.enable");
+  const setThroughput = (uploadThroughput) => cdp.send("Network.emulateNetworkConditions", { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput });
+  await setThroughput(video.base64.length / 10);
   await drop(page, [video]);
   await page.waitForFunction(() => parseInt(document.querySelector("#uploads .upload .dim")?.textContent) >= 20);
   await page.reload();
   await connected(page);
-  await at(-1);
-  const asked = [];
-  page.on("response", (r) => { if (/\/uploads/.test(r.url()) && r.ok()) asked.push([r.request().method(), Number(r.headers()["upload-offset"])]); });
+  await setThroughput(-1);
+  const requests = [];
+  page.on("response", (r) => { if (/\/uploads/.test(r.url()) && r.ok()) requests.push([r.request().method(), Number(r.headers()["upload-offset"])]); });
   await drop(page, [video]);
   await page.waitForSelector("#uploads >> text=uploaded");
-  must(asked.every(([method]) => method !== "POST") && asked.some(([method, offset]) => method === "HEAD" && offset > 0), `the upload was not resumed: ${JSON.stringify(asked)}`);
+  must(requests.every(([method]) => method !== "POST") && requests.some(([method, offset]) => method === "HEAD" && offset > 0), `the upload was not resumed: ${JSON.stringify(requests)}`);
   await rowOf(page, video.name).locator(".state.s-completed").waitFor({ timeout: 60000 });
 });
 
@@ -110,17 +111,17 @@ await test("a published video plays to its end", async (page) => {
 await test("a permanent failure is listed as dead, and a retry succeeds after its source is repaired", async (page) => {
   await signIn(page);
   await connected(page);
-  await still(page);
+  await mark(page);
   await drop(page, [await file("minutes.mp4")]);
   await add(page, `${given.videos}/notes.mp4`);
   for (const name of ["minutes.mp4", "notes.mp4"]) await rowOf(page, name).locator(".state.s-dead").waitFor({ timeout: 60000 });
-  await stayed(page);
+  await checkMark(page);
   await page.click("nav >> text=Dead tasks");
   await connected(page);
   must(await page.locator(".group").count() === 1, "the dead tasks are not in one group");
   must(/2 ×.*ingest.*permanent.*not/s.test(await page.locator(".group header").textContent()), `the group is ${await page.locator(".group header").textContent()}`);
   await control("replace", { name: "notes.mp4", by: "harbour-morning.mp4" });
-  await control("pace", { factor: "100" });
+  await control("speed", { factor: "100" });
   await page.locator("[data-row]", { hasText: "notes.mp4" }).locator("[data-retry]").click();
   await page.waitForSelector("text=Retrying the failed stages.");
   await page.waitForFunction(() => document.querySelector("#dead-head h1").textContent === "1 dead task");
@@ -131,7 +132,7 @@ await test("a permanent failure is listed as dead, and a retry succeeds after it
 await test("a page is correct after a reload and after the daemon is killed", async (page) => {
   await signIn(page);
   await connected(page);
-  await control("pace", { factor: "2" });
+  await control("speed", { factor: "2" });
   await add(page, `${given.videos}/night-train.mp4`);
   await rowOf(page, "night-train.mp4").locator(".name").click();
   await connected(page);
@@ -144,17 +145,17 @@ await test("a page is correct after a reload and after the daemon is killed", as
   await page.reload();
   await connected(page);
   must(await percent() >= before, "the progress went back");
-  await still(page);
+  await mark(page);
   await control("kill");
   await page.waitForSelector('#live-state[data-state="stale"]');
   must(/since \d/.test(await page.textContent("#live-since")), "the page does not show since when it is stale");
-  await control("pace", { factor: "100" });
+  await control("speed", { factor: "100" });
   await control("start");
   await connected(page);
   await page.waitForSelector("#attempts .a-expired");
   await chip(page, "transcode", "completed");
   await page.waitForSelector("#head .state.s-completed", { timeout: 60000 });
-  await stayed(page);
+  await checkMark(page);
   must(/attempt 2/.test(await page.locator("#stages .chip", { hasText: "transcode" }).textContent()), "the chip does not show the second attempt");
   must(await page.locator("text=Retry from…").count() === 1, "the user is signed out");
 });
@@ -165,7 +166,7 @@ await test("a video is replaced with another source", async (page) => {
   await connected(page);
   const old = page.url();
   await page.click("text=Replace…");
-  await sound(page, "the confirmation");
+  await checkAccessibility(page, "the confirmation");
   await page.fill("#dialog >> #source", `${given.videos}/harbour-morning.mp4`);
   await page.click("#dialog >> button[type=submit]");
   await page.waitForSelector("#head >> text=Replaced by");
@@ -175,12 +176,12 @@ await test("a video is replaced with another source", async (page) => {
   await page.waitForSelector("#head .state.s-completed", { timeout: 60000 });
 });
 
-// From here on there is a video of each status, and a replaced one.
+// The following tests have a video of each status, and a replaced one.
 let videos = [];
 await test("a video of each status", async (page) => {
   await signIn(page);
   await connected(page);
-  await control("pace", { factor: "0.05" }); // slow enough to run during all following tests
+  await control("speed", { factor: "0.05" }); // slow enough to run during all following tests
   await add(page, `${given.videos}/night-train.mp4`);
   await add(page, "http://127.0.0.1:9/unreachable-for-now.mp4");
   await drop(page, [await file("minutes.mp4")]);
@@ -191,7 +192,7 @@ await test("a video of each status", async (page) => {
   await add(page, `${given.videos}/night-train.mp4`);
   await page.waitForSelector(".row .chip.s-pending >> text=transcode"); // one transcode runs at a time
   for (const count of ["1 running", "1 ready", "1 retrying", "2 dead", "1 worker"]) await page.waitForSelector(`#overview .number >> text=/^\\s*${count}/`);
-  // The failed one is retried a few times and then dead.
+  // The failed video is retried a few times and then dead.
   videos = await (await page.waitForFunction(() => {
     const rows = document.querySelectorAll(".row.s-inprogress, .row.s-dead, .row.s-failed, .row.s-completed");
     const kinds = new Map([...rows].map((r) => [r.className, `/videos/${r.id.slice(2)}`]));
@@ -207,9 +208,9 @@ for (const colorScheme of ["light", "dark"]) {
       for (const path of ["/", ...videos, "/workers?gone", "/dead", "/latency"]) {
         await page.goto(given.url + path);
         await connected(page);
-        await narrow(page, path);
+        await checkWidth(page, path);
         await page.screenshot({ path: `${given.pictures}/real${path.replace(/\/videos\/.*-/, "-video-").replace(/\W/g, "-")}-${colorScheme}-${width}.png`, fullPage: true });
-        await sound(page, path);
+        await checkAccessibility(page, path);
       }
     }, { colorScheme, viewport: { width, height: width > 500 ? 860 : 740 } });
   }
@@ -280,7 +281,7 @@ await test("a running video is cancelled after a confirmation", async (page) => 
   const row = page.locator(".row.s-inprogress").first();
   await row.locator(".name").click();
   await page.click("text=Cancel…");
-  await sound(page, "the confirmation");
+  await checkAccessibility(page, "the confirmation");
   await page.click("#dialog >> text=Cancel this video");
   await page.waitForSelector("#head .state.s-cancelled");
 });

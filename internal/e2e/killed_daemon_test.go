@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cuelight/cuelight/internal/waittest"
 )
 
 // ffmpegGate is an ffmpeg script that waits before a transcode until the gate is opened. It
@@ -65,11 +67,7 @@ func (g ffmpegGate) waiting() (pids []int) {
 // awaitWaiting waits until n processes are waiting.
 func (g ffmpegGate) awaitWaiting(n int) {
 	g.t.Helper()
-	for late := time.Now().Add(time.Minute); len(g.waiting()) != n; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(late) {
-			g.t.Fatalf("%d processes wait at the gate, want %d", len(g.waiting()), n)
-		}
-	}
+	waittest.Equal(g.t, "the number of processes at the gate", n, func() int { return len(g.waiting()) })
 }
 
 func (h environment) newGateWithTask(pool *pgxpool.Pool) (ffmpegGate, string) {
@@ -91,7 +89,7 @@ func (d *daemon) kill() {
 	d.cmd = nil
 }
 
-// With default settings.
+// The daemons have the default lease and grace.
 func TestKilledDaemon_AnotherTakesOverWithinTenSeconds(t *testing.T) {
 	t.Parallel()
 	h := newEnvironment(t)
@@ -100,14 +98,14 @@ func TestKilledDaemon_AnotherTakesOverWithinTenSeconds(t *testing.T) {
 	first := h.serveWith([]string{env, "CUELIGHT_SANDBOX=off"}, pool)
 	g.awaitWaiting(1)
 	other := h.serveWith([]string{env, "CUELIGHT_SANDBOX=off"}, pool)
-	awaitCount(t, 30*time.Second, pool, 2, `select count(*) from workers where session is not null`)
-	// A new worker does not expire others yet.
-	awaitCount(t, 30*time.Second, pool, 1,
+	awaitCount(t, pool, 2, `select count(*) from workers where session is not null`)
+	// A worker that has just started expires no others.
+	awaitCount(t, pool, 1,
 		`select count(*) from workers
 		 where started_at < now() - interval '9 s' and started_at > (select min(started_at) from workers)`)
 	killed := time.Now()
 	first.kill()
-	awaitCount(t, 30*time.Second, pool, 1,
+	awaitCount(t, pool, 1,
 		`select count(*) from attempts where outcome = 'expired' and stage = 'transcode'`)
 	g.awaitWaiting(1) // of the other daemon: the first one's has died
 	// The guarantee is about the claim, not about the start of ffmpeg on a busy machine.
@@ -119,7 +117,7 @@ func TestKilledDaemon_AnotherTakesOverWithinTenSeconds(t *testing.T) {
 		t.Errorf("the other daemon claimed the work after %s", took)
 	}
 	g.open()
-	awaitCount(t, time.Minute, pool, 1, `select count(*) from tasks where publish_status = 'completed'`)
+	awaitCount(t, pool, 1, `select count(*) from tasks where publish_status = 'completed'`)
 	if n := count(t, pool, `select transcode_attempts from tasks`); n != 2 {
 		t.Errorf("%d attempts were counted, want 2", n)
 	}
@@ -133,16 +131,16 @@ func TestKilledDaemon_RestartResumesItsWorkAtOnce(t *testing.T) {
 	g, env := h.newGateWithTask(pool)
 	h.serveWith([]string{env, "CUELIGHT_SANDBOX=off"}, pool).killAtGate(g)
 	start := time.Now()
-	again := h.serveWith([]string{env, "CUELIGHT_SANDBOX=off"}, pool)
-	awaitCount(t, 30*time.Second, pool, 1,
+	restarted := h.serveWith([]string{env, "CUELIGHT_SANDBOX=off"}, pool)
+	awaitCount(t, pool, 1,
 		`select count(*) from attempts where outcome = 'expired' and stage = 'transcode'`)
 	g.awaitWaiting(1)
 	if took := time.Since(start); took > 4*time.Second {
-		t.Errorf("it took %s", took)
+		t.Errorf("the restarted daemon resumed the work after %s", took)
 	}
 	g.open()
-	awaitCount(t, time.Minute, pool, 1, `select count(*) from tasks where publish_status = 'completed'`)
-	again.stop()
+	awaitCount(t, pool, 1, `select count(*) from tasks where publish_status = 'completed'`)
+	restarted.stop()
 }
 
 // killAtGate kills the daemon once its transcode waits.
@@ -160,36 +158,36 @@ func TestStoppedDaemon_ChangesNothingAfterItsLease(t *testing.T) {
 	h := newEnvironment(t)
 	pool := h.newDatabase()
 	g, env := h.newGateWithTask(pool)
-	still := h.serveWith([]string{env, "CUELIGHT_SANDBOX=off"}, pool, "--lease", "5s")
+	stopped := h.serveWith([]string{env, "CUELIGHT_SANDBOX=off"}, pool, "--lease", "5s")
 	g.awaitWaiting(1)
-	theirs := g.waiting()
-	if err := still.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+	revoked := g.waiting()
+	if err := stopped.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	other := h.serveWith([]string{env, "CUELIGHT_SANDBOX=off"}, pool, "--lease", "5s")
 	g.awaitWaiting(2)
-	if err := still.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+	if err := stopped.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	g.awaitWaiting(1)
-	for _, pid := range theirs {
+	for _, pid := range revoked {
 		if syscall.Kill(pid, 0) == nil {
 			t.Error("the revoked attempt still runs")
 		}
 	}
-	awaitCount(t, 30*time.Second, pool, 2, `select count(*) from workers where lost_at is null`) // it registered again
+	awaitCount(t, pool, 2, `select count(*) from workers where lost_at is null`) // the stopped one registered again
 	g.open()
-	awaitCount(t, time.Minute, pool, 1, `select count(*) from tasks where publish_status = 'completed'`)
-	still.stop()
+	awaitCount(t, pool, 1, `select count(*) from tasks where publish_status = 'completed'`)
+	stopped.stop()
 	other.stop()
-	taken := 0
-	for _, l := range still.logged("info") {
+	revocations := 0
+	for _, l := range stopped.logged("info") {
 		if l["stage"] == "transcode" && (l["msg"] == "claim revoked" || l["msg"] == "stage released") {
-			taken++
+			revocations++
 		}
 	}
-	if taken != 1 {
-		t.Errorf("it logged %d times that its claim was revoked, want once: %v", taken, still.logged("info"))
+	if revocations != 1 {
+		t.Errorf("the daemon logged %d times that its claim was revoked, want once: %v", revocations, stopped.logged("info"))
 	}
 	if n := count(t, pool, `select count(*) from attempts where outcome = 'expired' and stage = 'transcode'`); n != 1 {
 		t.Errorf("%d expired, want 1", n)

@@ -29,14 +29,14 @@ await test("pictures", async (page) => {
   await rowOf(page, "interview-take-3.mp4").locator(".state.s-dead").waitFor();
   await add(page, "garden-in-june.mov");
   await rowOf(page, "garden-in-june.mov").locator(".state.s-completed").waitFor({ timeout: 120000 });
-  await control("pace", { factor: "5" });
+  await control("speed", { factor: "5" });
   await add(page, "harbour-morning.mp4");
   const harbour = rowOf(page, "harbour-morning.mp4");
   await page.waitForFunction(() => parseInt(document.querySelector(".chip.s-inprogress:has(.bar) .chip-word")?.textContent) >= 30, undefined, { timeout: 60000 });
   await control("kill");
   await control("start");
   await harbour.locator(".state.s-completed").waitFor({ timeout: 120000 });
-  await control("pace", { factor: "1.6" });
+  await control("speed", { factor: "1.6" });
   await add(page, "night-train.mp4");
   await rowOf(page, "night-train.mp4").locator(".chip.s-inprogress", { hasText: "transcode" }).waitFor({ timeout: 60000 });
   await add(page, "a-walk-along-the-northern-coast-part-2.mp4");

@@ -8,13 +8,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/internal/childproc"
 	"github.com/cuelight/cuelight/internal/postgres"
+	"github.com/cuelight/cuelight/internal/waittest"
 )
 
 // Bouncer is a PgBouncer in front of a pool's server.
@@ -27,8 +27,6 @@ type Bouncer struct {
 	process *childproc.Process
 }
 
-const bouncerStartTimeout = time.Minute
-
 // NewBouncer starts a PgBouncer in session or transaction mode, and opens a pool whose
 // connections go through it. It skips the test on a machine without PgBouncer.
 func NewBouncer(t testing.TB, pool *pgxpool.Pool, mode string) (*Bouncer, *pgxpool.Pool) {
@@ -39,7 +37,7 @@ func NewBouncer(t testing.TB, pool *pgxpool.Pool, mode string) (*Bouncer, *pgxpo
 		b.program, err = exec.LookPath("/usr/sbin/pgbouncer")
 	}
 	if err != nil {
-		t.Skip("no PgBouncer on this machine")
+		t.Skip("PgBouncer is not installed")
 	}
 	if b.account, err = postgres.LookupAccount(""); err != nil {
 		t.Skip(err)
@@ -103,17 +101,20 @@ func (b *Bouncer) Start(mode string) {
 	if b.process, err = childproc.Start(cmd, childproc.Options{Session: true}); err != nil {
 		b.t.Fatal(err)
 	}
-	socket := filepath.Join(b.dir, ".s.PGSQL.6432")
-	for deadline := time.Now().Add(bouncerStartTimeout); ; time.Sleep(5 * time.Millisecond) {
+	waittest.Until(b.t, "PgBouncer listens", func() bool {
 		// The socket exists a moment before the process listens.
-		if conn, err := net.Dial("unix", socket); err == nil {
+		conn, err := net.Dial("unix", b.socket())
+		if err == nil {
 			conn.Close()
-			return
+			return true
 		}
-		if time.Now().After(deadline) {
-			b.t.Fatalf("PgBouncer does not start:\n%s", &stderr)
+		select {
+		case <-b.process.Done():
+			b.t.Fatalf("PgBouncer ended:\n%s", &stderr)
+		default:
 		}
-	}
+		return false
+	})
 }
 
 // Stop kills the PgBouncer, as a crash would.
@@ -123,5 +124,7 @@ func (b *Bouncer) Stop() {
 	}
 	b.process.Kill()
 	b.process = nil
-	_ = os.Remove(filepath.Join(b.dir, ".s.PGSQL.6432"))
+	_ = os.Remove(b.socket())
 }
+
+func (b *Bouncer) socket() string { return filepath.Join(b.dir, ".s.PGSQL.6432") }

@@ -11,13 +11,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/postgres"
+	"github.com/cuelight/cuelight/internal/waittest"
 )
 
 // hang makes the test binary a process that has a database and does nothing.
@@ -104,7 +104,7 @@ func TestNew_ConnectionStringWorksForOthers(t *testing.T) {
 	}
 	defer conn.Close(context.Background())
 	if n := count(t, conn); n != 2 {
-		t.Errorf("pgx sees %d rows", n)
+		t.Errorf("pgx reads %d rows, want 2", n)
 	}
 
 	bins, err := postgres.Find("")
@@ -119,7 +119,7 @@ func TestNew_ConnectionStringWorksForOthers(t *testing.T) {
 
 func TestNew_DatabaseIsDroppedWithTheTest(t *testing.T) {
 	t.Parallel()
-	watch := pgtest.New(t, pgtest.Schema{})
+	admin := pgtest.New(t, pgtest.Schema{})
 	var name string
 	var left *pgx.Conn
 	t.Run("inner", func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestNew_DatabaseIsDroppedWithTheTest(t *testing.T) {
 	})
 	defer left.Close(context.Background())
 	var n int
-	err := watch.QueryRow(t.Context(), "select count(*) from pg_database where datname = $1", name).Scan(&n)
+	err := admin.QueryRow(t.Context(), "select count(*) from pg_database where datname = $1", name).Scan(&n)
 	if err != nil || n != 0 {
 		t.Errorf("database %q: found %d, %v", name, n, err)
 	}
@@ -142,7 +142,7 @@ func TestNew_DatabaseIsDroppedWithTheTest(t *testing.T) {
 func TestNew_UsesTheServerOfTheEnvironment(t *testing.T) {
 	t.Parallel()
 	s := pgtest.NewServer(t, pgtest.ServerOptions{})
-	cmd := again(t, "TestNew_HasTheSchemaAndIsPrivate", pgtest.URLEnv+"="+s.URL("postgres"))
+	cmd := testCommand(t, "TestNew_HasTheSchemaAndIsPrivate", pgtest.URLEnv+"="+s.URL("postgres"))
 	cmd.Args = append(cmd.Args, "-test.v")
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), url.QueryEscape(s.SocketDir())) {
@@ -150,8 +150,8 @@ func TestNew_UsesTheServerOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// again is a command that runs one test of this binary.
-func again(t *testing.T, test, env string) *exec.Cmd {
+// testCommand returns a command that runs one test of this binary.
+func testCommand(t *testing.T, test, env string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -172,7 +172,7 @@ func TestNew_ServerAndDataEndWithAKilledProcess(t *testing.T) {
 	if os.Getenv(pgtest.URLEnv) != "" {
 		t.Skip("a given server does not end with the process")
 	}
-	cmd := again(t, t.Name(), hang+"=1")
+	cmd := testCommand(t, t.Name(), hang+"=1")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -189,17 +189,13 @@ func TestNew_ServerAndDataEndWithAKilledProcess(t *testing.T) {
 	}
 	_ = cmd.Wait() // it was killed
 	if !filepath.IsAbs(socketDir) {
-		t.Fatalf("the process said %q, not where its server is", socketDir)
+		t.Fatalf("the process printed %q, want the directory of its socket", socketDir)
 	}
 	dir := filepath.Dir(socketDir)
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if _, err := os.Stat(dir); os.IsNotExist(err) {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s is still there", dir)
-		}
-	}
+	waittest.Until(t, dir+" is removed", func() bool {
+		_, err := os.Stat(dir)
+		return os.IsNotExist(err)
+	})
 }
 
 func BenchmarkNew(b *testing.B) {

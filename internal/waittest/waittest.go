@@ -1,7 +1,8 @@
 // Package waittest waits, in tests, for conditions that nothing announces: a file
 // that another process writes, a row, the state of a server.
 //
-//	waittest.Until(t, "the worker is registered", func() bool { return workers() == 1 })
+//	waittest.Until(t, "the worker is registered", func() bool { return isRegistered(id) })
+//	waittest.Equal(t, "the number of workers", 4, countWorkers)
 //
 // A test that can wait for a channel does that instead. Tests under
 // testing/synctest do not need this package: their clock waits by itself.
@@ -12,9 +13,9 @@ import (
 	"time"
 )
 
-// Limit is how long Until waits. It is long because the machine may be busy with
+// Limit is how long Until and Equal wait. It is long because the machine may be busy with
 // many tests; a test that passes never waits that long.
-const Limit = time.Minute
+const Limit = 3 * time.Minute
 
 const pollInterval = 5 * time.Millisecond
 
@@ -27,5 +28,18 @@ func Until(t testing.TB, condition string, isTrue func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not true within %v: %s", Limit, condition)
 		}
+	}
+}
+
+// Equal is Until for a value, which the failure of the test shows: it polls until get
+// returns want.
+func Equal[T comparable](t testing.TB, name string, want T, get func() T) {
+	t.Helper()
+	got := get()
+	for deadline := time.Now().Add(Limit); got != want; got = get() {
+		if time.Now().After(deadline) {
+			t.Fatalf("after %v %s is %v, want %v", Limit, name, got, want)
+		}
+		time.Sleep(pollInterval)
 	}
 }

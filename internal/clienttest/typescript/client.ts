@@ -1,5 +1,5 @@
-// Uses the generated client as somebody's program would. It fails where the server
-// answers otherwise than the types say, and prints the task's id.
+// Uses the generated client as a user's program would. It fails if a response of the server
+// does not fit the types, and prints the id of the task.
 import createClient from "openapi-fetch";
 import type { components, paths } from "./schema.js";
 
@@ -19,10 +19,10 @@ function check(what: string, holds: boolean): void {
   if (!holds) throw new Error(what);
 }
 
-// Neither priority nor params has to be named, and params may have any members.
-const least: components["schemas"]["Submission"] = { source };
-const submitted = must("submit", await client.POST("/api/v1/tasks", { body: { ...least, params: { title: "A title", tags: ["a", "b"] } } }));
-if (!("task_id" in submitted)) throw new Error("one submission was answered with a list");
+// Priority and params are optional, and params may have any members.
+const minimal: components["schemas"]["Submission"] = { source };
+const submitted = must("submit", await client.POST("/api/v1/tasks", { body: { ...minimal, params: { title: "A title", tags: ["a", "b"] } } }));
+if (!("task_id" in submitted)) throw new Error("the response to one submission is a list");
 const id = submitted.task_id;
 
 const listed = must("list", await client.GET("/api/v1/tasks", { params: { query: { source, limit: 10 } } }));
@@ -33,9 +33,9 @@ check("the title was lost", shown.params["title"] === "A title");
 check("there are no stages", shown.stages.length > 0 && shown.stages[0]?.stage === "ingest");
 
 const page = must("events", await client.GET("/api/v1/events", { params: { query: { after: 0 } } }));
-if (typeof page === "string") throw new Error("the events came as a stream");
+if (typeof page === "string") throw new Error("the response with events is a stream");
 const types: components["schemas"]["Event"]["type"][] = page.events.map((e) => e.type);
-check("the submission is no event", types.includes("submitted"));
+check("no event records the submission", types.includes("submitted"));
 const host: unknown = page.events.find((e) => e.type === "worker_started")?.data?.["host"];
 check("the data of an event was lost", host === "studio");
 

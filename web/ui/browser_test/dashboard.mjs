@@ -1,6 +1,6 @@
 // Uses the dashboard as a user does. It gets JSON with addresses and ids, prints the result
 // of each test, and exits with 1 if one failed.
-import { connected, control, done, drop, given, must, narrow, sound, state, test } from "../../../internal/browsertest/browser.mjs";
+import { checkAccessibility, checkWidth, connected, control, done, drop, given, must, state, test } from "../../../internal/browsertest/browser.mjs";
 
 const screens = {
   board: "/", video: `/videos/${given.published}`, retrying: `/videos/${given.retrying}`, running: `/videos/${given.running}`,
@@ -15,10 +15,10 @@ for (const colorScheme of ["light", "dark"]) {
         if (name !== "login" && name !== "ask") await connected(page);
         await page.evaluate(() => document.fonts.ready);
         if (name === "retrying") await page.evaluate(() => document.querySelectorAll("main details").forEach((d) => { d.open = true; }));
-        await narrow(page, name);
+        await checkWidth(page, name);
         await page.screenshot({ path: `${given.pictures}/${name}-${colorScheme}-${width}.png` });
         if (width > 500) await page.screenshot({ path: `${given.pictures}/${name}-${colorScheme}-${width}-full.png`, fullPage: true });
-        await sound(page, name);
+        await checkAccessibility(page, name);
       }
     }, { colorScheme, viewport: { width, height: width > 500 ? 860 : 740 }, deviceScaleFactor: width > 500 ? 1 : 2 });
   }
@@ -118,7 +118,7 @@ await test("the page recovers after a restart of the daemon", async (page) => {
     must(/since \d/.test(await page.textContent("#live-since")), "the page does not show since when it is stale");
     await page.setViewportSize({ width: 360, height: 740 });
     must(await page.isVisible("#live-since"), "on a phone the page does not show since when it is stale");
-    await narrow(page, "a stale page");
+    await checkWidth(page, "a stale page");
     await page.screenshot({ path: `${given.pictures}/stale-light-360.png` });
     await page.setViewportSize({ width: 1280, height: 860 });
     await control("submit", { source: "/srv/inbox/while-away.mp4" });
@@ -171,7 +171,7 @@ await test("a refused upload shows the server's reason", async (page) => {
     await page.setViewportSize({ width, height: 800 });
     await page.screenshot({ path: `${given.pictures}/upload-refused-light-${width}.png` });
   }
-  await sound(page, "refused upload");
+  await checkAccessibility(page, "refused upload");
   page.once("dialog", (d) => d.accept()); // the page asks before it closes with a stopped upload
 });
 
@@ -186,7 +186,7 @@ await test("two files are uploaded at a time", async (page, context) => {
   await page.waitForFunction(() => document.querySelectorAll('.upload[data-state="running"]').length === 2);
   must(await are("waiting").count() === 2 && /queued/.test(await are("waiting").first().textContent()), "the other uploads do not wait");
   await page.screenshot({ path: `${given.pictures}/uploads-light-1280.png` });
-  await sound(page, "uploads");
+  await checkAccessibility(page, "uploads");
   await are("waiting").first().locator("button").click(); // stop the third
   await are("running").first().locator("button").click(); // stop the first
   await page.waitForFunction(() => [...document.querySelectorAll(".upload")].map((u) => u.dataset.state).join() === "stopped,running,stopped,running");
@@ -248,7 +248,7 @@ await test("a video that cannot be played shows an error", async (page) => {
   await page.waitForSelector('.screen [role="alert"] >> text=It was deleted or replaced.');
   must(await page.isEnabled(".play"), "the play button is disabled");
   await page.screenshot({ path: `${given.pictures}/unplayable-light-1280.png` });
-  await sound(page, "the player");
+  await checkAccessibility(page, "the player");
   await page.click(".play");
   await page.waitForSelector('.screen [role="alert"]');
   must(await page.locator('.screen [role="alert"]').count() === 1, "the error is shown twice");
@@ -281,7 +281,7 @@ await test("the selected tasks are retried after a confirmation with their exact
   await page.click("text=Retry selected…");
   await page.waitForSelector("#dialog[open] >> text=exactly 1 video");
   await page.screenshot({ path: `${given.pictures}/dialog-light-1280.png` });
-  await sound(page, "the dialog");
+  await checkAccessibility(page, "the dialog");
   await page.click("#dialog >> text=Retry 1 video");
   await page.waitForSelector("text=Retrying 1 video.");
   await page.waitForFunction(() => !document.body.textContent.includes("flight-2.mov"));
@@ -303,10 +303,10 @@ await test("a worker is drained, from a phone", async (page) => {
   await connected(page);
   await page.locator(".worker").last().locator("text=Drain…").click();
   await page.waitForSelector("#dialog[open]");
-  await narrow(page, "the dialog");
+  await checkWidth(page, "the dialog");
   must(await page.locator("#dialog").evaluate((d) => d.scrollWidth <= d.clientWidth), "the content overflows the dialog");
   await page.screenshot({ path: `${given.pictures}/dialog-light-360.png` });
-  await sound(page, "the dialog");
+  await checkAccessibility(page, "the dialog");
   await page.click("#dialog button >> text=Drain");
   await page.waitForSelector(".worker >> text=drain requested");
   must(await page.locator("#live-state .live-dot").evaluate((e) => getComputedStyle(e).animationName) === "none", "the page is animated despite reduced motion");
@@ -330,7 +330,7 @@ await test("keys move through the rows", async (page) => {
   await page.locator("h1").first().evaluate((e) => document.activeElement.blur());
   await page.keyboard.press("?");
   must(await page.isVisible("#help"), "? does not open the list of shortcuts");
-  await sound(page, "the shortcuts");
+  await checkAccessibility(page, "the shortcuts");
   await page.keyboard.press("Escape");
   await page.keyboard.press("j");
   await page.keyboard.press("Enter");
