@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cuelight/cuelight/internal/postgres"
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/notify"
 )
 
@@ -135,15 +136,10 @@ func TestSession_OfALostHostEndsAfterItsLease(t *testing.T) {
 	began := time.Now()
 	busy.exec(`notify busy`) // the notification cannot be acknowledged
 	for name, b := range map[string]bundle{"idle": idle, "busy": busy} {
-		for len(b.lockHolders()) > 0 {
-			if time.Since(began) > keep+25*time.Second {
-				t.Fatalf("the session of the %s listener is still there", name)
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
+		waittest.Equal(t, "the number of sessions of the "+name+" listener", 0, func() int { return len(b.lockHolders()) })
 		took := time.Since(began)
 		t.Logf("the session of the %s listener ended after %.1f s", name, took.Seconds())
-		if took < keep {
+		if took < keep || took > keep+25*time.Second {
 			t.Errorf("the session of the %s listener ended after %s", name, took)
 		}
 	}

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/web"
 )
@@ -170,14 +171,13 @@ func TestServe_WaitsForRequestsAtShutdown(t *testing.T) {
 	<-entered
 	stopped := make(chan error, 1)
 	go func() { stopped <- stop() }()
-	for { // nobody new is let in
+	waittest.Until(t, "the server refuses new connections", func() bool {
 		c, err := net.Dial("tcp", addr)
-		if err != nil {
-			break
+		if err == nil {
+			c.Close()
 		}
-		c.Close()
-		time.Sleep(time.Millisecond)
-	}
+		return err != nil
+	})
 	close(release)
 	if body := <-answered; body != "late" {
 		t.Errorf("answer is %q", body)
@@ -195,7 +195,7 @@ func TestServe_ClosesConnectionsAfterTheGrace(t *testing.T) {
 	o.Metrics = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		close(entered)
 		<-r.Context().Done()
-		time.Sleep(100 * time.Millisecond) // it has something to put away
+		time.Sleep(100 * time.Millisecond) // what the handler still does after its cancel
 		left.Store(true)
 	})
 	addr, stop := startServer(t, o)

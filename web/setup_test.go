@@ -23,6 +23,7 @@ import (
 	"github.com/cuelight/cuelight/internal/eventfeed"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/upload"
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/internal/webhook"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
@@ -279,17 +280,14 @@ func (b *testServer) key(scope string) string {
 // client may have the response before the server has ended the request.
 func (b *testServer) waitForRequests(n int) []web.Request {
 	b.t.Helper()
-	for since := time.Now(); ; time.Sleep(time.Millisecond) {
+	var requests []web.Request
+	waittest.Equal(b.t, "the number of observed requests", n, func() int {
 		b.mu.Lock()
-		requests := slices.Clone(b.requests)
-		b.mu.Unlock()
-		if len(requests) >= n {
-			return requests
-		}
-		if time.Since(since) > time.Minute {
-			b.t.Fatalf("observed %+v", requests)
-		}
-	}
+		defer b.mu.Unlock()
+		requests = slices.Clone(b.requests)
+		return min(len(requests), n)
+	})
+	return requests
 }
 
 // auditActions returns the actions in the audit, newest first.

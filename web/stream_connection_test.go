@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/web"
 )
@@ -36,11 +37,7 @@ func newStreamServer(t *testing.T, sub web.Subscription, ping time.Duration, tro
 // waitForStreams waits until n streams are open.
 func waitForStreams(t *testing.T, s *web.Server, n int) {
 	t.Helper()
-	for since := time.Now(); s.Streams() != n; time.Sleep(time.Millisecond) {
-		if time.Since(since) > time.Minute {
-			t.Fatalf("%d streams are open, want %d", s.Streams(), n)
-		}
-	}
+	waittest.Equal(t, "the number of open streams", n, s.Streams)
 }
 
 // requestStream requests all events by HTTP/1, with the headers in more.

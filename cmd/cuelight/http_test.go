@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -156,7 +157,7 @@ func TestServe_ServesTheAPIAndTheDashboard(t *testing.T) {
 		`cuelight_http_requests_total\{code="2xx",route="GET /api/v1/tasks/\{id\}/events"\} 2`,
 	} {
 		there := regexp.MustCompile(`(?m)^` + metric)
-		p.until("metrics have "+metric, func() bool {
+		waittest.Until(p.t, "metrics have "+metric, func() bool {
 			return there.Match(s.do(http.StatusOK, http.MethodGet, "metrics", nil))
 		})
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/cuelight/cuelight"
 	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -93,7 +94,7 @@ func (p *workDir) open() {
 // waitReached waits until a stage waits at the gate.
 func (p *workDir) waitReached() {
 	p.t.Helper()
-	p.until("the gate is reached", func() bool {
+	waittest.Until(p.t, "the gate is reached", func() bool {
 		text, _ := os.ReadFile(p.path("reached"))
 		return strings.HasSuffix(string(text), "\n")
 	})
@@ -116,16 +117,6 @@ func (p *workDir) atGate() int {
 		}
 	}
 	return n
-}
-
-// until waits for a condition that nothing announces.
-func (p *workDir) until(what string, true func() bool) {
-	p.t.Helper()
-	for began := time.Now(); !true(); time.Sleep(10 * time.Millisecond) {
-		if time.Since(began) > patience {
-			p.t.Fatalf("it did not happen that %s", what)
-		}
-	}
 }
 
 // process is the program, running.

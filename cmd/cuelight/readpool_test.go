@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/waittest"
 )
 
 // address returns the database's address with more parameters.
@@ -93,7 +94,7 @@ func TestServe_WorksWhileClientsHoldAllTheirConnections(t *testing.T) {
 		return ask[int](t, seen,
 			"select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'")
 	}
-	p.until("clients hold all connections", func() bool { return held() == conns })
+	waittest.Until(p.t, "clients hold all connections", func() bool { return held() == conns })
 
 	other.do(http.StatusOK, http.MethodGet, "openapi.json", nil)
 	wrongKey := &site{s.t, s.base, strings.Replace(key, key[len(key)-8:], "AAAAAAAA", 1)}
@@ -102,13 +103,13 @@ func TestServe_WorksWhileClientsHoldAllTheirConnections(t *testing.T) {
 	r.says(`"stage":"publish","attempt":1,"duration_ms"`, 1)
 	s.do(http.StatusOK, http.MethodGet, "readyz", nil) // not before: it listens since then
 	last, beats := time.Time{}, 0
-	p.until("it beat five times", func() bool {
+	waittest.Until(p.t, "the worker sent five heartbeats", func() bool {
 		if at := ask[time.Time](t, seen, "select heartbeat_at from workers"); at != last {
 			last, beats = at, beats+1
 		}
 		return beats > 5
 	})
-	p.until("clients still hold them", func() bool { return held() == conns })
+	waittest.Until(p.t, "clients still hold all connections", func() bool { return held() == conns })
 	close(over)
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -176,7 +177,7 @@ func TestRun_OutlivesItsPrivateServer(t *testing.T) {
 	if err := syscall.Kill(server, syscall.SIGQUIT); err != nil {
 		t.Fatal(err)
 	}
-	p.until("the server has ended", func() bool { return syscall.Kill(server, 0) != nil })
+	waittest.Until(p.t, "the server has ended", func() bool { return syscall.Kill(server, 0) != nil })
 	p.open()
 	r.end(0)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cuelight/cuelight/internal/usererr"
+	"github.com/cuelight/cuelight/internal/waittest"
 )
 
 // Watch ends when nothing more will happen to the task, and not before.
@@ -38,10 +39,10 @@ where id = $1`}, "cancelled"},
 		t.Run(name, func(t *testing.T) {
 			p := &workDir{t: t, dir: p.dir, env: p.env}
 			id := ask[string](t, conn, "insert into tasks (source) values ('/films/one.mp4') returning id::text")
-			p.until("no other session is open", func() bool { return ask[int](t, conn, sessionsSQL) == 0 })
+			waittest.Until(p.t, "no other session is open", func() bool { return ask[int](t, conn, sessionsSQL) == 0 })
 			r := p.start("watch", "--events", id)
 			// The first session reads past events, the second one listens.
-			p.until("it listens", func() bool { return ask[int](t, conn, sessionsSQL) > 1 })
+			waittest.Until(p.t, "the watch listens", func() bool { return ask[int](t, conn, sessionsSQL) > 1 })
 			for _, step := range c.steps {
 				if _, err := conn.Exec(t.Context(), step, id); err != nil {
 					t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/upload"
+	"github.com/cuelight/cuelight/internal/waittest"
 )
 
 // openPatch is a running PATCH. The test writes its body.
@@ -41,7 +42,7 @@ func (s *testServer) startPatch(url string, offset, length int64) *openPatch {
 // waitForOffset waits until an upload has n bytes.
 func (s *testServer) waitForOffset(url string, n int64) {
 	s.t.Helper()
-	waitFor(s.t, fmt.Sprintf("offset %d", n), func() bool {
+	waittest.Until(s.t, fmt.Sprintf("%d bytes are received", n), func() bool {
 		a, err := s.send("HEAD", url, nil)
 		return err == nil && a.offset() == n
 	})
@@ -98,7 +99,7 @@ func TestPatch_AcceptsOneOfManyConcurrentRequests(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	waitFor(t, "the submission", func() bool { return len(s.submissions.all()) > 0 })
+	waittest.Until(t, "the upload is submitted", func() bool { return len(s.submissions.all()) > 0 })
 	s.checkFile(s.submissions.only(t), want)
 }
 
@@ -112,7 +113,7 @@ func TestPatch_TakesOverFromADeadConnection(t *testing.T) {
 		io.WriteString(p.body, "abc")
 		s.waitForOffset(url, 3)
 		if back == "HEAD" {
-			waitFor(t, "the takeover", func() bool {
+			waittest.Until(t, "the new request has taken over", func() bool {
 				s.mustSend(http.StatusOK, "HEAD", url, nil)
 				select {
 				case a := <-p.response:
@@ -122,7 +123,7 @@ func TestPatch_TakesOverFromADeadConnection(t *testing.T) {
 				}
 			})
 		}
-		waitFor(t, "the rest to be accepted", func() bool {
+		waittest.Until(t, "the rest is accepted", func() bool {
 			a, err := s.send("PATCH", url, strings.NewReader("def"), "Content-Type", chunkType, "Upload-Offset", "3")
 			return err == nil && a.status == http.StatusNoContent
 		})
@@ -233,7 +234,7 @@ func TestClose_WaitsForSubmissions(t *testing.T) {
 	<-entered
 	closed := make(chan error, 1)
 	go func() { closed <- s.uploads.Close() }()
-	waitFor(t, "closing", func() bool {
+	waittest.Until(t, "the store is closing", func() bool {
 		a, err := s.send("HEAD", url, nil)
 		return err == nil && a.status == http.StatusServiceUnavailable
 	})

@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/cuelight/cuelight/internal/upload"
+	"github.com/cuelight/cuelight/internal/waittest"
 )
 
 const childDirVariable = "CUELIGHT_UPLOAD_TEST_DIR"
@@ -136,7 +137,7 @@ func TestPatch_ResumesAfterAKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	part := filepath.Join(dir, "uploads", filepath.Base(url), "part")
-	waitFor(t, "some bytes", func() bool { i, err := os.Stat(part); return err == nil && i.Size() >= 1<<19 })
+	waittest.Until(t, "some bytes are written", func() bool { i, err := os.Stat(part); return err == nil && i.Size() >= 1<<19 })
 	// The other process has locked the upload.
 	s.mustPatch(http.StatusLocked, url, s.mustSend(http.StatusOK, "HEAD", url, nil).offset(), strings.NewReader("x"))
 	p.kill()
@@ -164,7 +165,7 @@ func TestCleanUp_DeletesASingleRequestUploadAfterAKill(t *testing.T) {
 	if _, err := feed.Write(make([]byte, 1<<20)); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "some bytes", func() bool {
+	waittest.Until(t, "some bytes are written", func() bool {
 		parts, err := filepath.Glob(filepath.Join(dir, "uploads", "*", "part"))
 		if err != nil || len(parts) != 1 {
 			return false

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cuelight/cuelight/internal/upload"
+	"github.com/cuelight/cuelight/internal/waittest"
 )
 
 func TestPatch_ResumesAfterAFullDisk(t *testing.T) {
@@ -37,7 +38,7 @@ func TestPatch_ResumesAfterAFullDisk(t *testing.T) {
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "the upload to be resumed", func() bool {
+	waittest.Until(t, "the upload is resumed", func() bool {
 		at := s.mustSend(http.StatusOK, "HEAD", url, nil).offset()
 		if at == 0 || at == int64(len(want)) {
 			t.Fatalf("%d bytes exist", at)

@@ -17,7 +17,6 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -241,16 +240,6 @@ func (s *testServer) entries() []string {
 		names = append(names, e.Name())
 	}
 	return names
-}
-
-// waitFor waits until ok returns true.
-func waitFor(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("timeout while waiting for %s", what)
-		}
-	}
 }
 
 var errConnectionLost = errors.New("connection lost")

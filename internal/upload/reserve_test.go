@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/upload"
+	"github.com/cuelight/cuelight/internal/waittest"
 )
 
 // kind returns the kind of a problem.
@@ -62,7 +63,7 @@ func TestReservation_CountsTheLengthOfAForm(t *testing.T) {
 			"Content-Type", "multipart/form-data; boundary=x", "As", "ann")
 	}()
 	fmt.Fprintf(feed, "--x\r\nContent-Disposition: form-data; name=file; filename=a.mp4\r\n\r\nabc")
-	waitFor(t, "the upload", func() bool { return len(s.entries()) > 0 })
+	waittest.Until(t, "the upload has begun", func() bool { return len(s.entries()) > 0 })
 	s.mustSend(http.StatusServiceUnavailable, "POST", "/uploads/", nil, "Upload-Length", "700", "As", "bob")
 	s.create(500, "As", "bob")
 	feed.CloseWithError(errors.New("the client is gone"))
@@ -80,7 +81,7 @@ func TestReservation_CountsAnUnknownLengthAsMaxBytes(t *testing.T) {
 		got <- a
 	}()
 	_, _ = io.WriteString(feed, "abc")
-	waitFor(t, "the upload", func() bool { return len(s.entries()) > 0 })
+	waittest.Until(t, "the upload has begun", func() bool { return len(s.entries()) > 0 })
 	s.mustSend(http.StatusServiceUnavailable, "POST", "/uploads/", nil, "Upload-Length", "700", "As", "bob")
 	feed.Close()
 	if a := <-got; a.status != http.StatusCreated {
@@ -100,7 +101,7 @@ func TestReservation_IgnoresUnknownLengthsForDiskSpace(t *testing.T) {
 		got <- a
 	}()
 	_, _ = io.WriteString(feed, "abc")
-	waitFor(t, "the upload", func() bool { return len(s.entries()) > 0 })
+	waittest.Until(t, "the upload has begun", func() bool { return len(s.entries()) > 0 })
 	s.create(700, "As", "bob")
 	s.mustSend(http.StatusInsufficientStorage, "POST", "/uploads/", nil, "Upload-Length", fmt.Sprint(more), "As", "bob")
 	feed.Close()

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/cuelight/cuelight/internal/upload"
+	"github.com/cuelight/cuelight/internal/waittest"
 )
 
 // mustSendPlain sends a request without the headers of tus.
@@ -154,7 +155,7 @@ func TestSingleRequest_LeavesNothingAfterAnError(t *testing.T) {
 	broken, contentType := newForm("@a", long[:900])
 	half, _ := io.ReadAll(io.LimitReader(broken, 500))
 	s.mustSendPlain(http.StatusBadRequest, "POST", "/uploads/", bytes.NewReader(half), "Content-Type", contentType)
-	waitFor(t, "an empty directory", func() bool { return len(s.entries()) == 0 })
+	waittest.Until(t, "the directory is empty", func() bool { return len(s.entries()) == 0 })
 	if all := s.submissions.all(); len(all) > 0 {
 		t.Errorf("%+v was submitted", all)
 	}

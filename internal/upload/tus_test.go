@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/upload"
+	"github.com/cuelight/cuelight/internal/waittest"
 )
 
 func TestPatch_ResumesAnInterruptedUpload(t *testing.T) {
@@ -46,7 +47,7 @@ func TestPatch_ResumesAnInterruptedUpload(t *testing.T) {
 				t.Fatalf("got %d %s", a.status, a.body)
 			}
 		}
-		waitFor(t, "the submission", func() bool { return len(s.submissions.all()) > 0 })
+		waittest.Until(t, "the upload is submitted", func() bool { return len(s.submissions.all()) > 0 })
 		u := s.submissions.only(t)
 		s.checkFile(u, want)
 		if u.Name != "A film.MP4" || u.Type != "video/mp4" || string(u.Params) != `{"a":1}` || u.Priority != -7 ||
@@ -144,7 +145,7 @@ func TestCreationWithUpload(t *testing.T) {
 		"Upload-Checksum", "sha1 "+base64.StdEncoding.EncodeToString(make([]byte, 20)))
 	_, _ = s.send("POST", "/uploads/", brokenReader([]byte("abcde"), 3), "Content-Length", "5", "Upload-Length", "5",
 		"Content-Type", chunkType)
-	waitFor(t, "the upload to be deleted", func() bool { return len(s.entries()) == 1 })
+	waittest.Until(t, "the upload is deleted", func() bool { return len(s.entries()) == 1 })
 }
 
 func TestPost_RejectsInvalidHeaders(t *testing.T) {
@@ -229,7 +230,7 @@ func TestPatch_AppendsNothingIfTheChecksumDiffers(t *testing.T) {
 	s.mustPatch(460, url, 2, strings.NewReader("xxxx"), "Upload-Checksum", sum("cdef"))
 	_, _ = s.send("PATCH", url, brokenReader([]byte("cdef"), 2), "Content-Length", "4", "Content-Type", chunkType,
 		"Upload-Offset", "2", "Upload-Checksum", sum("cdef"))
-	waitFor(t, "the broken request to end", func() bool {
+	waittest.Until(t, "the broken request has ended", func() bool {
 		a, err := s.send("PATCH", url, strings.NewReader("cd"), "Content-Type", chunkType, "Upload-Offset", "2",
 			"Upload-Checksum", sum("cd"))
 		return err == nil && a.status == http.StatusNoContent

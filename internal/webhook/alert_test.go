@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -47,7 +48,7 @@ func TestAlerts_AreSentOnlyToWebhooksThatRequestThem(t *testing.T) {
 	if fmt.Sprint(names) != "[alert.worker_lost worker_lost]" {
 		t.Errorf("got %v", names)
 	}
-	b.waitFor("no pending delivery", func() bool { return b.countPending() == 0 })
+	b.waitForPending(0)
 	if len(all.requests()) != 5 || len(lost.requests()) != 2 || strings.Contains(eventTypes(none.requests()), "alert") {
 		t.Errorf("got %s; %s; %s", eventTypes(all.requests()), eventTypes(lost.requests()), eventTypes(none.requests()))
 	}
@@ -72,14 +73,14 @@ func TestAlerts_AreSuppressedWithinTheCooldown(t *testing.T) {
 	at(60, store.WorkerLost)
 	stop := b.run()
 	rc.waitForRequests(b, 3)
-	b.waitFor("no pending delivery", func() bool { return b.countPending() == 0 })
+	b.waitForPending(0)
 	stop()
 	b.start(b.newWebhooks(Options{})) // the cooldown applies to all processes
 	at(119, store.WorkerLost)
 	at(120, store.WorkerLost)
 	rc.waitForRequests(b, 4)
 	eager.waitForRequests(b, 7)
-	b.waitFor("no pending delivery", func() bool { return b.countPending() == 0 })
+	b.waitForPending(0)
 
 	var sent []string
 	for _, m := range rc.requests() {
@@ -125,7 +126,7 @@ func TestAlerts_HaveOneCooldownPerHostAndDisk(t *testing.T) {
 		('worker_lost', '{"host": "a"}')`)
 	b.run()
 	got := rc.waitForRequests(b, 17)
-	b.waitFor("no pending delivery", func() bool { return b.countPending() == 0 })
+	b.waitForPending(0)
 	counts := map[string]int{}
 	for _, m := range got {
 		var about struct{ Host, Disk string }
@@ -140,7 +141,7 @@ func TestAlerts_HaveOneCooldownPerHostAndDisk(t *testing.T) {
 		t.Errorf("got %v,\nwant %v", counts, want)
 	}
 	// Old cooldowns are deleted.
-	b.waitFor("old cooldowns to be deleted", func() bool {
+	waittest.Until(b.t, "the old cooldowns are deleted", func() bool {
 		return b.count("select count(*) from cuelight_alert_cooldowns where webhook_id = $1", h.ID) == 2
 	})
 }

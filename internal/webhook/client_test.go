@@ -18,6 +18,8 @@ import (
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/cuelight/cuelight/internal/waittest"
 )
 
 // sendOnce makes one attempt.
@@ -79,7 +81,7 @@ func TestClient_RefusesANameThatChangesToAPrivateAddress(t *testing.T) {
 	b.submit()
 	outer.waitForRequests(b, 1)
 	b.submit()
-	b.waitFor("the second to fail", func() bool {
+	waittest.Until(b.t, "the second has failed", func() bool {
 		all := b.deliveries(h)
 		return len(all) == 2 && all[1].Attempts == 1
 	})

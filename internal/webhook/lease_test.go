@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/internal/ctxsleep"
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -92,7 +93,7 @@ func TestRun_ReplacesADeadDelivererWithoutLoss(t *testing.T) {
 	}
 	for range 4 {
 		first := deliverer()
-		b.waitFor("a leader", another)
+		waittest.Until(b.t, "a leader is elected", another)
 		second := deliverer()
 		n := len(rc.requests())
 		for range 20 {
@@ -103,14 +104,14 @@ func TestRun_ReplacesADeadDelivererWithoutLoss(t *testing.T) {
 		rc.waitForRequests(b, n+1)
 		first.severed.Store(true)
 		begun := time.Now()
-		b.waitFor("the other leader", another)
+		waittest.Until(b.t, "the other leads", another)
 		if took := time.Since(begun); took > 10*time.Second {
 			t.Errorf("taken over after %v", took)
 		}
 		second.severed.Store(true)
 	}
 	deliverer()
-	b.waitFor("all delivered", func() bool {
+	waittest.Until(b.t, "all are delivered", func() bool {
 		return b.countPending() == 0 && len(b.deliveries(h)) == 2*len(all)
 	})
 	seen := map[store.ID][]string{}

@@ -22,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -134,19 +135,15 @@ func (b *fixture) deliveries(h Webhook) []Delivery {
 	return all
 }
 
-// waitFor waits until ok returns true.
-func (b *fixture) waitFor(what string, ok func() bool) {
-	b.t.Helper()
-	for late := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(late) {
-			b.t.Fatalf("timeout while waiting for %s", what)
-		}
-	}
-}
-
 // countPending counts pending deliveries.
 func (b *fixture) countPending() int {
 	return b.count("select count(*) from cuelight_deliveries where status = 'pending'")
+}
+
+// waitForPending waits until n deliveries are pending.
+func (b *fixture) waitForPending(n int) {
+	b.t.Helper()
+	waittest.Equal(b.t, "the number of pending deliveries", n, b.countPending)
 }
 
 // get returns a webhook as List does.
@@ -239,7 +236,7 @@ func (rc *receiver) requests() []request {
 // waitForRequests waits for n requests.
 func (rc *receiver) waitForRequests(b *fixture, n int) []request {
 	b.t.Helper()
-	b.waitFor(fmt.Sprintf("%d requests", n), func() bool { return len(rc.requests()) >= n })
+	waittest.Until(b.t, fmt.Sprintf("%d requests were received", n), func() bool { return len(rc.requests()) >= n })
 	return rc.requests()
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
 )
@@ -36,7 +37,7 @@ func TestRun_DeliversEverythingInOrderAfterAnOutage(t *testing.T) {
 			b.addEvent(store.StageStarted, id, "ingest", i+1, "")
 		}
 		if i%4 == 3 { // twenty minutes pass
-			b.waitFor("an attempt for each due delivery", func() bool {
+			waittest.Until(b.t, "each due delivery was attempted", func() bool {
 				return b.count("select count(*) from cuelight_deliveries where status = 'pending' and run_at > now()") ==
 					tasks*(i+2)
 			})
@@ -44,7 +45,7 @@ func TestRun_DeliversEverythingInOrderAfterAnOutage(t *testing.T) {
 				set run_at = run_at - interval '20 min', created_at = created_at - interval '20 min'`)
 		}
 	}
-	b.waitFor("all planned", func() bool { return b.countPending() == tasks*13 })
+	b.waitForPending(tasks * 13)
 	if s, err := b.Stats(t.Context()); err != nil || s.Pending != tasks*13 || s.OldestAge < time.Hour {
 		t.Errorf("stats are %+v, %v", s, err)
 	}
@@ -57,7 +58,7 @@ func TestRun_DeliversEverythingInOrderAfterAnOutage(t *testing.T) {
 
 	up := newReceiverOn(t, addr, nil)
 	b.exec("update cuelight_deliveries set run_at = run_at - interval '20 min'")
-	b.waitFor("all delivered", func() bool { return b.countPending() == 0 })
+	b.waitForPending(0)
 	arrived := map[store.ID][]int64{}
 	for _, m := range up.requests() {
 		if err := m.verify(h.Secret); err != nil {
@@ -93,14 +94,14 @@ func TestRun_RetriesUnreachedDeliveriesWhenTheReceiverRecovers(t *testing.T) {
 		b.submit()
 	}
 	b.run()
-	b.waitFor("all failed", func() bool {
+	waittest.Until(b.t, "all have failed", func() bool {
 		return b.count("select count(*) from cuelight_deliveries where attempts > 0 and run_at > now()") == 7
 	})
 	// Only the recovery makes them due.
 	b.exec("update cuelight_deliveries set run_at = now() + interval '5 hours'")
 	down.Store(false)
 	b.submit()
-	b.waitFor("one pending delivery", func() bool { return b.countPending() == 1 })
+	b.waitForPending(1)
 	for _, d := range b.deliveries(h) {
 		if waits := d.Task == refused; waits != (d.Status == "pending") || waits && time.Until(d.RunAt) < 4*time.Hour {
 			t.Errorf("the row is %+v", d)
@@ -124,7 +125,7 @@ func TestRun_RetriesServerErrorsWhenTheReceiverRecovers(t *testing.T) {
 		b.addEvent(store.TaskCompleted, id, "", 0, "")
 	}
 	stop := b.run()
-	b.waitFor("all failed", func() bool {
+	waittest.Until(b.t, "all have failed", func() bool {
 		return b.count("select count(*) from cuelight_deliveries where attempts > 0 and run_at > now()") == 4
 	})
 	stop()
@@ -136,7 +137,7 @@ func TestRun_RetriesServerErrorsWhenTheReceiverRecovers(t *testing.T) {
 	healthy.Store(true)
 	b.start(b.newWebhooks(Options{}))
 	b.submit()
-	b.waitFor("two pending deliveries", func() bool { return b.countPending() == 2 })
+	b.waitForPending(2)
 	for _, d := range b.deliveries(h) {
 		if (d.Status == "pending") != (d.Task == poison) {
 			t.Errorf("the row is %+v", d)
@@ -162,7 +163,7 @@ func TestStats_CountsUnreadEvents(t *testing.T) {
 	}
 	stop := b.run()
 	rc.waitForRequests(b, 2)
-	b.waitFor("no pending delivery", func() bool { return b.countPending() == 0 })
+	b.waitForPending(0)
 	stop()
 	if s, err := b.Stats(t.Context()); err != nil || s != (Stats{}) {
 		t.Errorf("stats are %+v, %v", s, err)
@@ -189,7 +190,7 @@ func TestRun_ReportsMissedEvents(t *testing.T) {
 	if got := rc.waitForRequests(b, 1); got[0].Data.Task.ID != kept {
 		t.Errorf("got %s", got[0].body)
 	}
-	b.waitFor("the report", func() bool { return seen.text() == "missed, submitted delivered 204" })
+	waittest.Until(b.t, "the deliveries are reported", func() bool { return seen.text() == "missed, submitted delivered 204" })
 }
 
 // brokenStore cannot read the events before until.
@@ -274,7 +275,7 @@ func TestRun_LaggingWebhookCatchesUpWithoutDuplicatesForOthers(t *testing.T) {
 	other.waitForRequests(b, events)
 	must(t, b.Enable(t.Context(), h.ID))
 	rc.waitForRequests(b, events)
-	b.waitFor("no pending delivery", func() bool { return b.countPending() == 0 })
+	b.waitForPending(0)
 	if len(rc.requests()) != events || len(other.requests()) != events {
 		t.Errorf("got %d and %d", len(rc.requests()), len(other.requests()))
 	}

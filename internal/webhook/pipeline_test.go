@@ -39,7 +39,7 @@ func TestRun_DeliversOnlyEventsOfThePipeline(t *testing.T) {
 			}
 		}
 	}
-	b.waitFor("no pending delivery", func() bool { return b.countPending() == 0 })
+	b.waitForPending(0)
 	if s, err := other.Stats(t.Context()); err != nil || s != (Stats{}) {
 		t.Errorf("stats are %+v, %v", s, err)
 	}

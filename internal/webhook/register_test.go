@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -293,7 +294,7 @@ func TestRedeliver_KeepsIDsAndOrder(t *testing.T) {
 		b.addEvent(store.TaskCompleted, id, "", 0, "")
 	}
 	b.run()
-	b.waitFor("all dead", func() bool { return b.get(h.ID).Dead == 15 })
+	waittest.Until(b.t, "all deliveries are dead", func() bool { return b.get(h.ID).Dead == 15 })
 	dead := b.deliveries(h)
 	failed := len(rc.requests())
 	close(healthy)
@@ -302,16 +303,16 @@ func TestRedeliver_KeepsIDsAndOrder(t *testing.T) {
 	if got := rc.waitForRequests(b, failed+1)[failed]; got.id() != dead[0].ID.String() {
 		t.Errorf("sent %s", got.body)
 	}
-	b.waitFor("the delivery", func() bool { return b.countPending() == 0 })
+	b.waitForPending(0)
 	must(t, b.Redeliver(t.Context(), dead[0].ID)) // a delivered one
 	rc.waitForRequests(b, failed+2)
-	b.waitFor("the delivery", func() bool { return b.countPending() == 0 })
+	b.waitForPending(0)
 
 	if n, err := b.RedeliverDead(t.Context(), h.ID); err != nil || n != 14 {
 		t.Errorf("redelivered %d, %v", n, err)
 	}
 	got := rc.waitForRequests(b, failed+16)[failed+2:]
-	b.waitFor("all delivered", func() bool { return b.countPending() == 0 })
+	b.waitForPending(0)
 	byTask := map[store.ID]string{}
 	for _, m := range got {
 		byTask[m.Data.Task.ID] += m.Type + " "

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/cuelight/cuelight/internal/waittest"
 )
 
 func TestRun_RespectsRetryAfter(t *testing.T) {
@@ -24,7 +26,7 @@ func TestRun_RespectsRetryAfter(t *testing.T) {
 			b.submit()
 			b.run()
 			rc.waitForRequests(b, 1)
-			b.waitFor("the failure", func() bool { return b.deliveries(h)[0].Attempts == 1 })
+			waittest.Until(b.t, "the delivery has failed", func() bool { return b.deliveries(h)[0].Attempts == 1 })
 			if wait := time.Until(b.deliveries(h)[0].RunAt); wait < 19*time.Minute || wait > 21*time.Minute {
 				t.Errorf("waits for %v", wait)
 			}

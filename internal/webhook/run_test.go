@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -48,7 +49,7 @@ func TestRun_DeliversSignedEventsInOrder(t *testing.T) {
 	if last.Data.Task.Status != store.StatusCancelled || !strings.Contains(string(last.Data.Details), "transcode") {
 		t.Errorf("sent %s", last.body)
 	}
-	b.waitFor("no pending delivery", func() bool { return b.countPending() == 0 })
+	b.waitForPending(0)
 	for _, d := range b.deliveries(h) {
 		if d.Status != "delivered" || d.Attempts != 1 || d.Response != 204 || d.FinishedAt == nil ||
 			d.Error != "" || d.Task != r.ID {
@@ -81,7 +82,7 @@ func TestRun_DeliversOnlyRequestedTypes(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	everything.waitForRequests(b, 3)
-	b.waitFor("no pending delivery", func() bool { return b.countPending() == 0 })
+	b.waitForPending(0)
 	seen := map[string]bool{}
 	for _, m := range everything.requests() {
 		seen[m.Type] = true
@@ -102,7 +103,7 @@ func TestRun_DeliversNothingFromBeforeTheRegistration(t *testing.T) {
 	second := b.submit()
 	b.run()
 	rc.waitForRequests(b, 1)
-	b.waitFor("no pending delivery", func() bool { return b.countPending() == 0 })
+	b.waitForPending(0)
 	if got := rc.requests(); len(got) != 1 || got[0].Data.Task.ID != second {
 		t.Errorf("got %s", eventTypes(got))
 	}
@@ -132,7 +133,7 @@ func TestRun_RetriesAFailureBeforeLaterEventsOfTheTask(t *testing.T) {
 	if got[0].id() != got[4].id() || got[4].id() == got[5].id() {
 		t.Errorf("ids are %s … %s, %s", got[0].id(), got[4].id(), got[5].id())
 	}
-	b.waitFor("both delivered", func() bool { return b.countPending() == 0 })
+	b.waitForPending(0)
 	d := b.deliveries(h)[0]
 	if d.Attempts != 5 || d.Status != "delivered" || d.Error != "" || d.ID.String() != got[0].id() {
 		t.Errorf("the row is %+v", d)
@@ -155,7 +156,7 @@ func TestRun_TasksDoNotDelayEachOther(t *testing.T) {
 		b.addEvent(store.TaskCompleted, b.submit(), "", 0, "")
 	}
 	b.run()
-	b.waitFor("two pending deliveries", func() bool { return b.countPending() == 2 })
+	b.waitForPending(2)
 	for _, d := range b.deliveries(h) {
 		if waits := d.Task == stuck; waits != (d.Status == "pending") || waits && time.Until(d.RunAt) <= 0 {
 			t.Errorf("the row is %+v", d)
@@ -175,7 +176,7 @@ func TestRun_ContinuesAfterADeadDelivery(t *testing.T) {
 	h := b.add(rc.URL)
 	b.addEvent(store.TaskCompleted, b.submit(), "", 0, "")
 	b.run()
-	b.waitFor("both finished", func() bool { return b.countPending() == 0 && len(rc.requests()) == 4 })
+	waittest.Until(b.t, "both are finished", func() bool { return b.countPending() == 0 && len(rc.requests()) == 4 })
 	all := b.deliveries(h)
 	d := all[0]
 	if d.Status != "dead" || d.Attempts != 3 || d.Response != http.StatusTeapot ||
@@ -267,7 +268,7 @@ func TestRun_DisablesAWebhookThatAnswers410(t *testing.T) {
 	h := b.add(rc.URL)
 	first := b.submit()
 	b.run()
-	b.waitFor("the webhook to be disabled", func() bool { return b.get(h.ID).DisabledAt != nil })
+	waittest.Until(b.t, "the webhook is disabled", func() bool { return b.get(h.ID).DisabledAt != nil })
 	if got := b.get(h.ID); !strings.Contains(got.DisabledReason, "410") || got.Pending != 1 {
 		t.Errorf("listed %+v", got)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cuelight/cuelight/internal/ctxsleep"
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -130,7 +131,7 @@ func TestRun_DeletesFinishedDeliveries(t *testing.T) {
 			h.ID, i, row.status, row.age)
 	}
 	b.run()
-	b.waitFor("three deletions", func() bool { return len(b.deliveries(h)) == 4 })
+	waittest.Until(b.t, "three deliveries were deleted", func() bool { return len(b.deliveries(h)) == 4 })
 	for _, d := range b.deliveries(h) {
 		if d.Event < 3 {
 			t.Errorf("the row is %+v", d)
@@ -154,7 +155,7 @@ func TestCleanup_KeepsARedeliveredDelivery(t *testing.T) {
 			_, err := b.pool.Exec(t.Context(), fmt.Sprintf(deleteFinishedSQL, "dead"), "video", 3600.0, maxDeletedRows)
 			swept <- err
 		}()
-		b.waitFor("the deletion to wait for a lock",
+		waittest.Until(b.t, "the deletion waits for a lock",
 			func() bool { return b.count("select count(*) from pg_locks where not granted") > 0 })
 		return nil
 	}))
@@ -191,7 +192,7 @@ func TestRun_PollsImmediatelyAfterAWake(t *testing.T) {
 	b.options.pollInterval = time.Hour
 	b.add(rc.URL)
 	b.run()
-	b.waitFor("a leader", func() bool { return b.count("select count(*) from cuelight_leases") == 1 })
+	waittest.Until(b.t, "a leader is elected", func() bool { return b.count("select count(*) from cuelight_leases") == 1 })
 	b.submit()
 	wake <- struct{}{}
 	rc.waitForRequests(b, 1)

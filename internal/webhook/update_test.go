@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -20,7 +21,7 @@ func TestUpdate_KeepsPendingDeliveries(t *testing.T) {
 	h := b.register(Settings{URL: old.URL, Types: []string{"submitted"}, Cooldown: new(time.Minute)})
 	b.run()
 	first := b.submit()
-	b.waitFor("the first failure", func() bool {
+	waittest.Until(b.t, "the first attempt has failed", func() bool {
 		return b.count("select count(*) from cuelight_deliveries where attempts > 0 and run_at > now()") == 1
 	})
 	b.exec("update cuelight_deliveries set run_at = now() + interval '5 hours'")

@@ -11,13 +11,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 
 	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
 	"github.com/cuelight/cuelight/web/ui"
@@ -343,15 +343,10 @@ func TestWorkersPage_ShowsStoppedWorkersOnRequest(t *testing.T) {
 	if _, err := engine.New(s.st.DB(), s.st.Graph()).ExpireWorkers(t.Context(), []store.ID{lost}); err != nil {
 		t.Fatal(err)
 	}
-	there := func() bool {
+	waittest.Until(t, "the page shows neither worker", func() bool { // reads are cached
 		_, body, _ := s.get("/workers")
-		return strings.Contains(body, left.String()) || strings.Contains(body, lost.String())
-	}
-	for late := time.Now().Add(10 * time.Second); there(); time.Sleep(10 * time.Millisecond) { // reads are cached
-		if time.Now().After(late) {
-			t.Fatal("the page still shows the workers")
-		}
-	}
+		return !strings.Contains(body, left.String()) && !strings.Contains(body, lost.String())
+	})
 	_, body, _ := s.get("/workers?gone")
 	gone := elements(parse(t, body))
 	for id, want := range map[store.ID]string{left: "stopped", lost: "lost"} {

@@ -1,15 +1,16 @@
 package proofkit_test
 
 import (
+	"fmt"
 	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
+	"github.com/cuelight/cuelight/internal/waittest"
 )
 
 func TestProcessesInSession_ListsProcessesUntilTheyEnd(t *testing.T) {
@@ -47,16 +48,11 @@ func TestProcessesInSession_ListsProcessesUntilTheyEnd(t *testing.T) {
 	_ = cmd.Wait() // it was killed
 	ended = true
 	// Another process inherits the orphaned children and takes a moment to reap them.
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+	waittest.Equal(t, "the list of processes in the session", "[]", func() string {
 		found, err := proofkit.ProcessesInSession(group)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(found) == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("found %q", found)
-		}
-	}
+		return fmt.Sprintf("%q", found)
+	})
 }
