@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -43,27 +42,20 @@ func Sessions(ctx context.Context, db Querier, prefix string) ([]string, error) 
 // Files lists the files and directories below the given directories whose names match one of the
 // patterns of [filepath.Match]. Directories that do not exist have none.
 func Files(patterns []string, dirs ...string) ([]string, error) {
-	for _, pattern := range patterns {
-		if _, err := filepath.Match(pattern, ""); err != nil {
-			return nil, fmt.Errorf("pattern %q: %w", pattern, err)
-		}
-	}
 	var found []string
 	for _, dir := range dirs {
 		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil
 			}
-			if err != nil {
-				return err
+			for _, pattern := range patterns {
+				matches, matchErr := filepath.Match(pattern, filepath.Base(path))
+				if err = errors.Join(err, matchErr); matches {
+					found = append(found, path)
+					break
+				}
 			}
-			if slices.ContainsFunc(patterns, func(pattern string) bool {
-				matches, _ := filepath.Match(pattern, d.Name()) // the patterns were checked above
-				return matches
-			}) {
-				found = append(found, path)
-			}
-			return nil
+			return err
 		})
 		if err != nil {
 			return nil, fmt.Errorf("list leftover files in %s: %w", dir, err)

@@ -10,62 +10,226 @@ type rule struct {
 }
 
 var rules = []rule{
-	{name: "committed", sql: committedSQL,
+	{name: "committed",
 		sentence: "the task of an acknowledged submission exists",
 		applies:  func(o Options) bool { return len(o.Committed) > 0 },
-		args:     func(o Options) []any { return []any{o.Committed} }},
-	{name: "rolled-back", sql: rolledBackSQL,
+		args:     func(o Options) []any { return []any{o.Committed} }, sql: `
+select format('there is no task of request %s', request)
+  from unnest($1::text[]) as request
+ where not exists (select from {{.Tasks}} where request_id = request)`},
+	{name: "rolled-back",
 		sentence: "the task of a submission that was rolled back does not exist",
 		applies:  func(o Options) bool { return len(o.RolledBack) > 0 },
-		args:     func(o Options) []any { return []any{o.RolledBack} }},
-	{name: "settled", sql: settledSQL,
+		args:     func(o Options) []any { return []any{o.RolledBack} }, sql: `
+select format('task %s of request %s exists', id, request_id)
+  from {{.Tasks}}
+ where request_id = any($1::text[])`},
+	{name: "settled",
 		sentence: "once faults have stopped, every task is finished",
-		applies:  func(o Options) bool { return o.Settled }},
-	{name: "live-owner", sql: liveOwnerSQL,
+		applies:  func(o Options) bool { return o.Settled }, sql: `
+select format('stage %s of task %s is %s, and could run%s', stage, task, status, ' at ' || run_at::text)
+  from stages
+ where status = 'inprogress'
+    or status in ('pending', 'failed') and can_start`},
+	{name: "live-owner",
 		sentence: "once faults have stopped, the worker of each claim is registered and has neither stopped nor been lost",
-		applies:  func(o Options) bool { return o.Settled }},
-	{name: "orphaned", sql: orphanedSQL,
+		applies:  func(o Options) bool { return o.Settled }, sql: `
+select format('stage %s of task %s is claimed by worker %s, which %s', stage, task, locked_by,
+              case when w.id is null then 'is not registered'
+                   when w.pipeline <> '{{.Pipeline}}' then 'works on ' || w.pipeline
+                   when w.stopped_at is not null then 'has stopped'
+                   else 'was lost' end)
+  from stages
+  left join workers w on w.id = locked_by
+ where status = 'inprogress'
+   and (w.id is null or w.pipeline <> '{{.Pipeline}}' or w.stopped_at is not null or w.lost_at is not null)`},
+	// A worker's last sign of life is its stop, its loss, or its last heartbeat. A worker that is not
+	// registered gave none.
+	{name: "orphaned",
 		sentence: "no claim outlives its worker by more than a lease and a sweep",
 		applies:  func(o Options) bool { return o.MaxOrphanTime > 0 },
-		args:     func(o Options) []any { return []any{o.MaxOrphanTime.Seconds()} }},
-	{name: "unique-token", sql: uniqueTokenSQL,
-		sentence: "no two claims have the same token"},
-	{name: "needs-completed", sql: needsCompletedSQL,
-		sentence: "no stage has started while a stage that it needs is not completed"},
-	{name: "needs-first", sql: needsFirstSQL,
+		args:     func(o Options) []any { return []any{o.MaxOrphanTime.Seconds()} }, sql: `
+select format('stage %s of task %s is claimed since %s by worker %s, last seen %s',
+              stage, task, locked_at, locked_by, coalesce(seen.at::text, 'never'))
+  from stages
+  left join workers w on w.id = locked_by
+ cross join lateral (select least(w.stopped_at, w.lost_at, w.heartbeat_at)) as seen (at)
+ where status = 'inprogress'
+   and greatest(locked_at, seen.at) < now() - make_interval(secs => $1)`},
+	{name: "unique-token",
+		sentence: "no two claims have the same token", sql: `
+select format('%s claims have token %s: %s', count(*), token,
+              string_agg(format('%s of stage %s of task %s', outcome, stage, task), ', ' order by finished_at))
+  from tries
+ group by token
+having count(*) > 1`},
+	// Constraints of the table say the same, as long as nobody drops them.
+	{name: "needs-completed",
+		sentence: "no stage has started while a stage that it needs is not completed", sql: `
+select format('stage %s of task %s is %s, but not all the stages it needs are completed', stage, task, status)
+  from stages
+ where status not in ('pending', 'cancelled') and not can_start`},
+	// For each stage that is needed, the latest try before the end of this one must be its
+	// completion, and before the start of this one.
+	{name: "needs-first",
 		sentence: "each attempt started after the stages it needs were completed, and ended before they were started again",
-		args:     func(o Options) []any { return []any{o.MaxTransactionTime.Seconds()} }},
-	{name: "overtaken", sql: overtakenSQL,
+		args:     func(o Options) []any { return []any{o.MaxTransactionTime.Seconds()} }, sql: `
+select format('attempt %s at stage %s of task %s (%s to %s, %s) %s',
+              r.attempt, r.stage, r.task, r.started_at, r.finished_at, r.outcome,
+              case when n.outcome is null then format('needs %s, which had no attempt', needs.need)
+                   else format('needs %s, whose attempt %s ended %s at %s',
+                               needs.need, n.attempt, n.outcome, n.finished_at) end)
+  from tries r
+  join needs on needs.stage = r.stage
+  left join lateral (select attempt, outcome, finished_at from {{.Attempts}}
+                      where task_id = r.task and stage collate "C" = needs.need and finished_at < r.finished_at
+                      order by finished_at desc limit 1) n on true
+ where n.outcome is distinct from 'completed'
+    or n.finished_at > r.started_at + make_interval(secs => $1)`},
+	// Only the first try of a stage counts. A task is ready for it when the tries of the needed stages
+	// that started before it are completed. Those may end later than it starts: a worker that goes on
+	// with a task starts its next stage with the transaction that ends the previous one.
+	{name: "overtaken",
 		sentence: "only a few later tasks of the same priority overtake a task that is ready",
 		applies:  func(o Options) bool { return o.MaxOvertaking != nil },
-		args:     func(o Options) []any { return []any{*o.MaxOvertaking} }},
-	{name: "completed-once", sql: completedOnceSQL,
+		args:     func(o Options) []any { return []any{*o.MaxOvertaking} }, sql: `
+, first_tries as (
+  select r.task, r.stage, r.started_at, t.priority,
+         greatest(t.created_at, t.ready_at,
+                  (select max(n.finished_at) from needs join {{.Attempts}} n on n.stage collate "C" = needs.need
+                    where needs.stage = r.stage and n.task_id = r.task
+                      and n.outcome = 'completed' and n.started_at < r.started_at)) as ready
+    from runs r
+    join {{.Tasks}} t on t.id = r.task
+   where r.attempt_before is null
+)
+select format('stage %s of task %s was ready at %s and started at %s: %s later tasks of its priority overtook it',
+              a.stage, a.task, a.ready, a.started_at, overtaking.n)
+  from first_tries a
+ cross join lateral (select count(*) as n from first_tries b
+                      where b.stage = a.stage and b.priority = a.priority and b.task > a.task
+                        and b.started_at > a.ready and b.started_at < a.started_at) as overtaking
+ where overtaking.n > $1`},
+	{name: "completed-once",
 		sentence: "without retries, a completed stage was completed exactly once, and any other stage never",
-		applies:  func(o Options) bool { return o.NoRetries }},
-	{name: "completed-stays", sql: completedStaysSQL,
-		sentence: "a completed stage starts again only when an operator retries it, which resets its attempts"},
-	{name: "status-matches", sql: statusMatchesSQL,
-		sentence: "the status of a stage is the outcome of its latest attempt"},
-	{name: "attempt-numbers", sql: attemptNumbersSQL,
-		sentence: "attempts are numbered without a gap: the history has the end of every claim, once"},
-	{name: "attempt-counter", sql: attemptCounterSQL,
+		applies:  func(o Options) bool { return o.NoRetries }, sql: `
+select format('stage %s of task %s is %s, and was completed %s times', stage, task, max(status), count(completion))
+  from stages
+  left join (select task, stage, token as completion
+               from tries where outcome = 'completed') as completed using (task, stage)
+ group by task, stage
+having count(completion) <> (max(status) = 'completed')::int`},
+	{name: "completed-stays",
+		sentence: "a completed stage starts again only when an operator retries it, which resets its attempts", sql: `
+select format('stage %s of task %s was completed, and started again with attempt %s (%s)',
+              stage, task, attempt, outcome)
+  from runs
+ where outcome_before = 'completed' and attempt <> 1`},
+	{name: "status-matches",
+		sentence: "the status of a stage is the outcome of its latest attempt", sql: `
+select format('stage %s of task %s is %s, but %s', stage, task, status,
+              coalesce('its latest attempt is ' || outcome, 'has no attempt'))
+  from stages
+  left join (select task, stage, outcome from runs where is_latest) as latest using (task, stage)
+ where case status when 'completed'  then outcome is distinct from 'completed'
+                   when 'failed'     then outcome is null or outcome not in ('failed', 'expired')
+                   when 'dead'       then outcome is null or outcome not in ('failed', 'expired')
+                   when 'inprogress' then outcome is distinct from 'live'
+                   else false end`},
+	// An operator's retry starts at attempt 1 again.
+	{name: "attempt-numbers",
+		sentence: "attempts are numbered without a gap: the history has the end of every claim, once", sql: `
+select format('stage %s of task %s: attempt %s (%s) follows %s', stage, task, attempt, outcome,
+              coalesce(format('attempt %s (%s)', attempt_before, outcome_before), 'none'))
+  from runs
+ where attempt not in (1, coalesce(attempt_before + (outcome_before <> 'released')::int, 1))`},
+	// $1 says that nobody retried anything, so no counter was reset.
+	{name: "attempt-counter",
 		sentence: "the counter of a stage is the number of its attempts, without those that were released",
-		args:     func(o Options) []any { return []any{o.NoRetries} }},
-	{name: "no-renumbering", sql: noRenumberingSQL,
+		args:     func(o Options) []any { return []any{o.NoRetries} }, sql: `
+select format('stage %s of task %s counts %s attempts, its history %s',
+              stage, task, attempts, coalesce(latest.attempt, 0))
+  from stages
+  left join (select task, stage, attempt - (outcome = 'released')::int as attempt
+               from runs where is_latest) as latest using (task, stage)
+ where attempts <> coalesce(latest.attempt, 0) and ($1 or attempts <> 0)`},
+	{name: "no-renumbering",
 		sentence: "without retries, the numbers of attempts never start again",
-		applies:  func(o Options) bool { return o.NoRetries }},
-	{name: "attempt-limit", sql: attemptLimitSQL,
+		applies:  func(o Options) bool { return o.NoRetries }, sql: `
+select format('stage %s of task %s: attempt 1 (%s) follows attempt %s (%s)',
+              stage, task, outcome, attempt_before, outcome_before)
+  from runs
+ where attempt = 1 and attempt_before + (outcome_before <> 'released')::int <> 1`},
+	{name: "attempt-limit",
 		sentence: "no stage has more attempts than allowed, nor is due for one more",
 		applies:  func(o Options) bool { return o.MaxAttempts != nil },
-		args:     func(o Options) []any { return []any{o.MaxAttempts} }},
-	{name: "valid-history", sql: validHistorySQL,
-		sentence: "each attempt belongs to a task and to a stage of the pipeline, and ended after it started"},
-	{name: "event-status", sql: eventStatusSQL,
+		args:     func(o Options) []any { return []any{o.MaxAttempts} }, sql: `
+select format('stage %s of task %s %s: attempt %s of at most %s', stage, task, what, n, allowed)
+  from (select task, stage, attempt as n, 'was tried (' || outcome || ')' as what from tries
+         union all
+        select task, stage, attempts + 1, 'is due' from stages where status = 'failed') as tried
+  join (values {{- range $i, $s := .Stages}}{{if $i}},{{end}} ('{{.Name}}', ($1::int[])[{{$i}} + 1]){{end}})
+    as limits (name, allowed) on name collate "C" = stage
+ where n > allowed`},
+	{name: "valid-history",
+		sentence: "each attempt belongs to a task and to a stage of the pipeline, and ended after it started", sql: `
+select format('attempt %s at stage %s of task %s (%s) %s', attempt, tries.stage, tries.task, outcome,
+              case when stages.task is null then 'has no such task or stage' else 'ended before it started' end)
+  from tries
+  left join stages using (task, stage)
+ where stages.task is null or finished_at < started_at`},
+	// The last event of each stage, and the status that it leads to. It covers the tasks whose first
+	// event has not been pruned.
+	{name: "event-status",
 		sentence: "the events of a task, in their order, lead to the statuses of its stages",
-		args:     Options.triggersOff},
-	{name: "event-outcome", sql: eventOutcomeSQL,
+		args:     Options.triggersOff, sql: `
+, last_event as (
+  select distinct on (e.task_id, effect.stage) e.task_id as task, effect.stage, effect.status, e.id
+    from {{.Events}} e
+   cross join lateral (
+         select unnest(array[{{.NameList}}]), 'pending' where e.type = 'submitted'
+          union all
+         select e.stage, case e.type when 'started' then 'inprogress' when 'stage_completed' then 'completed'
+                                     when 'dead' then 'dead' when 'released' then 'pending'
+                                     when 'retry_scheduled' then 'failed' end
+          where e.type in ('started', 'stage_completed', 'dead', 'released')
+             or e.type = 'retry_scheduled' and not e.data ? 'stages'
+          union all
+         select jsonb_array_elements_text(e.data->'stages'),
+                case e.type when 'retry_scheduled' then 'pending' else 'cancelled' end
+          where e.type in ('retry_scheduled', 'cancelled') and e.data ? 'stages') as effect (stage, status)
+   order by 1, 2, e.id desc
+)
+select format('stage %s of task %s is %s, but event %s says %s',
+              s.stage, s.task, s.status, last_event.id, last_event.status)
+  from stages s
+  join last_event on last_event.task = s.task and last_event.stage collate "C" = s.stage
+ where last_event.status <> s.status
+   and s.task in (select task_id from {{.Events}} where type = 'submitted')
+   and not ` + triggersOffSQL},
+	{name: "event-outcome",
 		sentence: "the last event that finishes or restarts a task matches the status of the task",
-		args:     Options.triggersOff},
+		args:     Options.triggersOff, sql: `
+, last_event as (
+  select distinct on (task_id) task_id as task, type, id
+    from {{.Events}}
+   where type in ('submitted', 'completed', 'dead', 'cancelled')
+      or type = 'retry_scheduled' and data ? 'stages'
+   order by task_id, id desc
+), finished as (
+  select task, case when bool_or(status = 'dead') then 'dead' when bool_or(status = 'cancelled') then 'cancelled'
+                    when bool_and(status = 'completed') then 'completed' end as type
+    from stages group by task
+)
+select format('task %s is %s, but its last event of that kind is %s, %s',
+              finished.task, coalesce(finished.type, 'not finished'), last_event.id, last_event.type)
+  from finished
+  join last_event on last_event.task = finished.task
+ where case when finished.type = 'completed' then last_event.type <> 'completed'
+            when finished.type is null then last_event.type in ('completed', 'dead', 'cancelled')
+            else last_event.type in ('completed', 'submitted') end -- an operator may retry one of two dead stages
+   and finished.task in (select task_id from {{.Events}} where type = 'submitted')
+   and not ` + triggersOffSQL},
 }
 
 // commonSQL precedes the statement of every rule. PostgreSQL evaluates only the tables that a
@@ -113,211 +277,9 @@ const limitSQL = `
  order by 1
  limit {{.MaxPerRule}}`
 
-const committedSQL = `
-select format('there is no task of request %s', request)
-  from unnest($1::text[]) as request
- where not exists (select from {{.Tasks}} where request_id = request)`
-
-const rolledBackSQL = `
-select format('task %s of request %s exists', id, request_id)
-  from {{.Tasks}}
- where request_id = any($1::text[])`
-
-const settledSQL = `
-select format('stage %s of task %s is %s, and could run%s', stage, task, status, ' at ' || run_at::text)
-  from stages
- where status = 'inprogress'
-    or status in ('pending', 'failed') and can_start`
-
-const liveOwnerSQL = `
-select format('stage %s of task %s is claimed by worker %s, which %s', stage, task, locked_by,
-              case when w.id is null then 'is not registered'
-                   when w.pipeline <> '{{.Pipeline}}' then 'works on ' || w.pipeline
-                   when w.stopped_at is not null then 'has stopped'
-                   else 'was lost' end)
-  from stages
-  left join workers w on w.id = locked_by
- where status = 'inprogress'
-   and (w.id is null or w.pipeline <> '{{.Pipeline}}' or w.stopped_at is not null or w.lost_at is not null)`
-
-// A worker's last sign of life is its stop, its loss, or its last heartbeat. A worker that is not
-// registered gave none.
-const orphanedSQL = `
-select format('stage %s of task %s is claimed since %s by worker %s, last seen %s',
-              stage, task, locked_at, locked_by, coalesce(seen.at::text, 'never'))
-  from stages
-  left join workers w on w.id = locked_by
- cross join lateral (select least(w.stopped_at, w.lost_at, w.heartbeat_at)) as seen (at)
- where status = 'inprogress'
-   and greatest(locked_at, seen.at) < now() - make_interval(secs => $1)`
-
-const uniqueTokenSQL = `
-select format('%s claims have token %s: %s', count(*), token,
-              string_agg(format('%s of stage %s of task %s', outcome, stage, task), ', ' order by finished_at))
-  from tries
- group by token
-having count(*) > 1`
-
-// Constraints of the table say the same, as long as nobody drops them.
-const needsCompletedSQL = `
-select format('stage %s of task %s is %s, but not all the stages it needs are completed', stage, task, status)
-  from stages
- where status not in ('pending', 'cancelled') and not can_start`
-
-// For each stage that is needed, the latest try before the end of this one must be its
-// completion, and before the start of this one.
-const needsFirstSQL = `
-select format('attempt %s at stage %s of task %s (%s to %s, %s) %s',
-              r.attempt, r.stage, r.task, r.started_at, r.finished_at, r.outcome,
-              case when n.outcome is null then format('needs %s, which had no attempt', needs.need)
-                   else format('needs %s, whose attempt %s ended %s at %s',
-                               needs.need, n.attempt, n.outcome, n.finished_at) end)
-  from tries r
-  join needs on needs.stage = r.stage
-  left join lateral (select attempt, outcome, finished_at from {{.Attempts}}
-                      where task_id = r.task and stage collate "C" = needs.need and finished_at < r.finished_at
-                      order by finished_at desc limit 1) n on true
- where n.outcome is distinct from 'completed'
-    or n.finished_at > r.started_at + make_interval(secs => $1)`
-
-// Only the first try of a stage counts. A task is ready for it when the tries of the needed stages
-// that started before it are completed. Those may end later than it starts: a worker that goes on
-// with a task starts its next stage with the transaction that ends the previous one.
-const overtakenSQL = `
-, first_tries as (
-  select r.task, r.stage, r.started_at, t.priority,
-         greatest(t.created_at, t.ready_at,
-                  (select max(n.finished_at) from needs join {{.Attempts}} n on n.stage collate "C" = needs.need
-                    where needs.stage = r.stage and n.task_id = r.task
-                      and n.outcome = 'completed' and n.started_at < r.started_at)) as ready
-    from runs r
-    join {{.Tasks}} t on t.id = r.task
-   where r.attempt_before is null
-)
-select format('stage %s of task %s was ready at %s and started at %s: %s later tasks of its priority overtook it',
-              a.stage, a.task, a.ready, a.started_at, overtaking.n)
-  from first_tries a
- cross join lateral (select count(*) as n from first_tries b
-                      where b.stage = a.stage and b.priority = a.priority and b.task > a.task
-                        and b.started_at > a.ready and b.started_at < a.started_at) as overtaking
- where overtaking.n > $1`
-
-const completedOnceSQL = `
-select format('stage %s of task %s is %s, and was completed %s times', stage, task, max(status), count(completion))
-  from stages
-  left join (select task, stage, token as completion
-               from tries where outcome = 'completed') as completed using (task, stage)
- group by task, stage
-having count(completion) <> (max(status) = 'completed')::int`
-
-const completedStaysSQL = `
-select format('stage %s of task %s was completed, and started again with attempt %s (%s)',
-              stage, task, attempt, outcome)
-  from runs
- where outcome_before = 'completed' and attempt <> 1`
-
-const statusMatchesSQL = `
-select format('stage %s of task %s is %s, but %s', stage, task, status,
-              coalesce('its latest attempt is ' || outcome, 'has no attempt'))
-  from stages
-  left join (select task, stage, outcome from runs where is_latest) as latest using (task, stage)
- where case status when 'completed'  then outcome is distinct from 'completed'
-                   when 'failed'     then outcome is null or outcome not in ('failed', 'expired')
-                   when 'dead'       then outcome is null or outcome not in ('failed', 'expired')
-                   when 'inprogress' then outcome is distinct from 'live'
-                   else false end`
-
-// An operator's retry starts at attempt 1 again.
-const attemptNumbersSQL = `
-select format('stage %s of task %s: attempt %s (%s) follows %s', stage, task, attempt, outcome,
-              coalesce(format('attempt %s (%s)', attempt_before, outcome_before), 'none'))
-  from runs
- where attempt not in (1, coalesce(attempt_before + (outcome_before <> 'released')::int, 1))`
-
-const noRenumberingSQL = `
-select format('stage %s of task %s: attempt 1 (%s) follows attempt %s (%s)',
-              stage, task, outcome, attempt_before, outcome_before)
-  from runs
- where attempt = 1 and attempt_before + (outcome_before <> 'released')::int <> 1`
-
-// $1 says that nobody retried anything, so no counter was reset.
-const attemptCounterSQL = `
-select format('stage %s of task %s counts %s attempts, its history %s',
-              stage, task, attempts, coalesce(latest.attempt, 0))
-  from stages
-  left join (select task, stage, attempt - (outcome = 'released')::int as attempt
-               from runs where is_latest) as latest using (task, stage)
- where attempts <> coalesce(latest.attempt, 0) and ($1 or attempts <> 0)`
-
-const attemptLimitSQL = `
-select format('stage %s of task %s %s: attempt %s of at most %s', stage, task, what, n, allowed)
-  from (select task, stage, attempt as n, 'was tried (' || outcome || ')' as what from tries
-         union all
-        select task, stage, attempts + 1, 'is due' from stages where status = 'failed') as tried
-  join (values {{- range $i, $s := .Stages}}{{if $i}},{{end}} ('{{.Name}}', ($1::int[])[{{$i}} + 1]){{end}})
-    as limits (name, allowed) on name collate "C" = stage
- where n > allowed`
-
-const validHistorySQL = `
-select format('attempt %s at stage %s of task %s (%s) %s', attempt, tries.stage, tries.task, outcome,
-              case when stages.task is null then 'has no such task or stage' else 'ended before it started' end)
-  from tries
-  left join stages using (task, stage)
- where stages.task is null or finished_at < started_at`
-
 // triggersOffSQL is true for a task of which an attempt ended while triggers were disabled.
 const triggersOffSQL = `exists (
        select from {{.Attempts}} a
          join unnest($1::timestamptz[], $2::timestamptz[]) as triggers_off (since, until)
            on a.finished_at between since and until
         where a.task_id = last_event.task and a.outcome <> 'completed')`
-
-// The last event of each stage, and the status that it leads to. It covers the tasks whose first
-// event has not been pruned.
-const eventStatusSQL = `
-, last_event as (
-  select distinct on (e.task_id, effect.stage) e.task_id as task, effect.stage, effect.status, e.id
-    from {{.Events}} e
-   cross join lateral (
-         select unnest(array[{{.NameList}}]), 'pending' where e.type = 'submitted'
-          union all
-         select e.stage, case e.type when 'started' then 'inprogress' when 'stage_completed' then 'completed'
-                                     when 'dead' then 'dead' when 'released' then 'pending'
-                                     when 'retry_scheduled' then 'failed' end
-          where e.type in ('started', 'stage_completed', 'dead', 'released')
-             or e.type = 'retry_scheduled' and not e.data ? 'stages'
-          union all
-         select jsonb_array_elements_text(e.data->'stages'),
-                case e.type when 'retry_scheduled' then 'pending' else 'cancelled' end
-          where e.type in ('retry_scheduled', 'cancelled') and e.data ? 'stages') as effect (stage, status)
-   order by 1, 2, e.id desc
-)
-select format('stage %s of task %s is %s, but event %s says %s',
-              s.stage, s.task, s.status, last_event.id, last_event.status)
-  from stages s
-  join last_event on last_event.task = s.task and last_event.stage collate "C" = s.stage
- where last_event.status <> s.status
-   and s.task in (select task_id from {{.Events}} where type = 'submitted')
-   and not ` + triggersOffSQL
-
-const eventOutcomeSQL = `
-, last_event as (
-  select distinct on (task_id) task_id as task, type, id
-    from {{.Events}}
-   where type in ('submitted', 'completed', 'dead', 'cancelled')
-      or type = 'retry_scheduled' and data ? 'stages'
-   order by task_id, id desc
-), finished as (
-  select task, case when bool_or(status = 'dead') then 'dead' when bool_or(status = 'cancelled') then 'cancelled'
-                    when bool_and(status = 'completed') then 'completed' end as type
-    from stages group by task
-)
-select format('task %s is %s, but its last event of that kind is %s, %s',
-              finished.task, coalesce(finished.type, 'not finished'), last_event.id, last_event.type)
-  from finished
-  join last_event on last_event.task = finished.task
- where case when finished.type = 'completed' then last_event.type <> 'completed'
-            when finished.type is null then last_event.type in ('completed', 'dead', 'cancelled')
-            else last_event.type in ('completed', 'submitted') end -- an operator may retry one of two dead stages
-   and finished.task in (select task_id from {{.Events}} where type = 'submitted')
-   and not ` + triggersOffSQL
