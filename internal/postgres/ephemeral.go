@@ -18,6 +18,10 @@ type EphemeralOptions struct {
 	// (/dev/shm) if there is enough and $TMPDIR is not set.
 	Durable bool
 
+	// Dir is the directory below which the server's files are. Default: memory or
+	// $TMPDIR, or /tmp where the server's account cannot use these.
+	Dir string
+
 	// Settings are further lines of configuration, "name=value".
 	// [Ephemeral.Set] overrides them.
 	Settings []string
@@ -114,6 +118,9 @@ func (s *Ephemeral) tempDir() (string, error) {
 	parents := []string{os.TempDir(), "/tmp"}
 	if dir, ok := memoryDir(); ok && !s.opts.Durable && os.Getenv("TMPDIR") == "" {
 		parents = append([]string{dir}, parents...)
+	}
+	if s.opts.Dir != "" {
+		parents = []string{s.opts.Dir}
 	}
 	var errs []error
 	for _, parent := range parents {
