@@ -90,9 +90,7 @@ func (h *harness) build(ctx context.Context) (err error) {
 		return err
 	}
 	h.onExit(h.submitter.pool.Close)
-	if h.workers, err = newWorkerPool(h.Log, h.dir, size, addrs...); err != nil {
-		return err
-	}
+	h.workers = newWorkerPool(h.Log, h.dir, size, addrs...)
 	h.onExit(h.workers.close)
 	if h.standby == nil {
 		if err := h.workers.interpose(h.server.Addr(), network); err != nil {

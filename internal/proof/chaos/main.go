@@ -65,12 +65,12 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
 
 func main() {
-	if os.Getenv(workerEnv) != "" {
-		os.Exit(workerMain())
-	}
+	proofkit.RunIfSelf(workerEnv, workerMain)
 	var o options
 	flag.DurationVar(&o.duration, "duration", time.Minute, "how long to inject faults")
 	flag.Uint64Var(&o.seed, "seed", rand.Uint64()>>12, "determines the plan")

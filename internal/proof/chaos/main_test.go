@@ -12,13 +12,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cuelight/cuelight/internal/postgres"
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
 	"github.com/cuelight/cuelight/store"
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(workerEnv) != "" {
-		os.Exit(workerMain())
-	}
+	proofkit.RunIfSelf(workerEnv, workerMain)
 	goleak.VerifyTestMain(m)
 }
 

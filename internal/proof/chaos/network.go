@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/childproc"
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
 
 // networkNamespace is a namespace with one network interface, whose peer is in this program's
@@ -49,10 +50,8 @@ func newNetworkNamespace(ctx context.Context) (_ *networkNamespace, err error) {
 	if n.holder, err = childproc.Start(cmd, childproc.Options{}); err != nil {
 		return nil, err
 	}
-	select {
-	case <-created:
-	case <-n.holder.Done():
-		return nil, fmt.Errorf("create a network namespace: %w", n.holder.Err())
+	if err := proofkit.WaitReady(ctx, n.holder, created); err != nil {
+		return nil, fmt.Errorf("create a network namespace: %w", err)
 	}
 	if err := n.configure(ctx, address(2)); err != nil {
 		return nil, err
@@ -77,7 +76,7 @@ func (n *networkNamespace) configure(ctx context.Context, guestIP string) error 
 		"address add " + n.hostIP + "/30 dev " + n.hostLink,
 		"link set " + n.hostLink + " up",
 	} {
-		if err := execute(ctx, "ip", strings.Fields(line)...); err != nil {
+		if err := proofkit.Execute(ctx, "ip", strings.Fields(line)...); err != nil {
 			return err
 		}
 	}
@@ -94,7 +93,7 @@ func (n *networkNamespace) configure(ctx context.Context, guestIP string) error 
 // execute runs a shell command in the namespace.
 func (n *networkNamespace) execute(ctx context.Context, line string) error {
 	args := append(n.enter(), "bash", "-c", line)
-	return execute(ctx, args[0], args[1:]...)
+	return proofkit.Execute(ctx, args[0], args[1:]...)
 }
 
 // checkConnection checks that packets get through: a firewall may be in the way.
@@ -130,6 +129,6 @@ func (n *networkNamespace) close() {
 		return
 	}
 	// The interface ends with the namespace, but only some time later. It may not exist.
-	_ = execute(context.Background(), "ip", "link", "delete", n.hostLink)
+	_ = proofkit.Execute(context.Background(), "ip", "link", "delete", n.hostLink)
 	n.holder.Kill()
 }

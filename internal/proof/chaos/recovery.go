@@ -1,9 +1,10 @@
 package main
 
 import (
-	"math"
 	"slices"
 	"time"
+
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
 
 // recovery is the next attempt at a stage whose worker was killed.
@@ -102,9 +103,5 @@ func percentiles(all []recovery, isChosen func(recovery) bool) (p50, p99 *int64)
 	if len(durations) == 0 {
 		return nil, nil
 	}
-	slices.Sort(durations)
-	nearestRank := func(p float64) *int64 {
-		return &durations[int(math.Ceil(p*float64(len(durations))))-1]
-	}
-	return nearestRank(0.5), nearestRank(0.99)
+	return new(proofkit.Percentile(durations, 50)), new(proofkit.Percentile(durations, 99))
 }

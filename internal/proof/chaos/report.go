@@ -41,63 +41,69 @@ const maxPrinted = 40
 
 // printReport prints the findings, and the table that explains the summary.
 func (h *harness) printReport(f *findings, sum summary) {
-	for _, list := range []struct {
-		title    string
-		findings []string
-	}{{"LOST", f.lost}, {"DUPLICATED", f.duplicated}, {"VIOLATION", f.violations}} {
-		for i, text := range list.findings {
-			if i == maxPrinted {
-				h.Logf("%s … and %d more", list.title, len(list.findings)-i)
-				break
-			}
-			h.Logf("%s %s", list.title, text)
-		}
-	}
-	row := func(name, format string, args ...any) {
-		h.Printf("  %-30s %s\n", name, fmt.Sprintf(format, args...))
-	}
+	h.printFindings("LOST", f.lost)
+	h.printFindings("DUPLICATED", f.duplicated)
+	h.printFindings("VIOLATION", f.violations)
 	h.Printf("\n")
-	row("tasks submitted", "%d, and %d rolled back", sum.Submitted, len(h.submitter.rolledBack))
-	row("tasks acknowledged", "%d, with %d submissions repeated", len(h.submitter.acknowledged), h.submitter.repeated)
-	row("tasks finished", "%d completed, %d dead", sum.Completed, sum.Dead)
+	h.printRow("tasks submitted", "%d, and %d rolled back", sum.Submitted, len(h.submitter.rolledBack))
+	h.printRow("tasks acknowledged", "%d, with %d submissions repeated", len(h.submitter.acknowledged), h.submitter.repeated)
+	h.printRow("tasks finished", "%d completed, %d dead", sum.Completed, sum.Dead)
 	if h.videos != nil {
-		row("videos", "%d submitted, %d published and playable", len(h.videos.videos), f.playableVideos)
+		h.printRow("videos", "%d submitted, %d published and playable", len(h.videos.videos), f.playableVideos)
 	}
-	row("errors", "%d lost, %d duplicated, %d violations", sum.Lost, sum.Duplicated, sum.Violations)
-	row("processes killed", "%d", sum.Kills)
-	row("server restarts", "%d", sum.Restarts)
-	printKinds := func(name string, counts map[faultKind]int) {
-		for line := range slices.Chunk(slices.Sorted(maps.Keys(counts)), 4) {
-			var texts []string
-			for _, kind := range line {
-				texts = append(texts, fmt.Sprintf("%s %d", kind, counts[kind]))
-			}
-			row(name, "%s", strings.Join(texts, ", "))
-			name = ""
-		}
-	}
-	printKinds("faults injected", h.injected)
-	printKinds("faults not possible", h.failed)
+	h.printRow("errors", "%d lost, %d duplicated, %d violations", sum.Lost, sum.Duplicated, sum.Violations)
+	h.printRow("processes killed", "%d", sum.Kills)
+	h.printRow("server restarts", "%d", sum.Restarts)
+	h.printFaults("faults injected", h.injected)
+	h.printFaults("faults not possible", h.failed)
 	if h.options.failover != "" {
-		row("outage", "%d ms without an acknowledgement", sum.OutageMS)
+		h.printRow("outage", "%d ms without an acknowledgement", sum.OutageMS)
 	}
-	row("claims only a sweep found", "%d", f.missedWakes)
-	row("claims of killed workers", "%d retried, %d without attempts left", len(f.recoveries), f.exhausted)
-	for _, group := range []struct {
-		name     string
-		isChosen func(recovery) bool
-	}{
-		{"  recovery, all", func(recovery) bool { return true }},
-		{"  undisturbed (promised: 10 s)", recovery.isPromised},
-		{"    by the restarted worker", func(r recovery) bool { return r.isPromised() && r.bySuccessor }},
-		{"    by other workers", func(r recovery) bool { return r.isPromised() && !r.bySuccessor }},
-		{"  end hidden (promised: 45 s)", func(r recovery) bool { return r.undisturbed && r.hidden }},
-	} {
-		if len(f.recoveries) > 0 {
-			row(group.name, "%s", distribution(f.recoveries, group.isChosen))
+	h.printRow("claims only a sweep found", "%d", f.missedWakes)
+	h.printRow("claims of killed workers", "%d retried, %d without attempts left", len(f.recoveries), f.exhausted)
+	if len(f.recoveries) > 0 {
+		for _, group := range recoveryGroups {
+			h.printRow(group.name, "%s", distribution(f.recoveries, group.isChosen))
 		}
 	}
 	h.Printf("\n")
+}
+
+// recoveryGroups are the rows about recoveries.
+var recoveryGroups = []struct {
+	name     string
+	isChosen func(recovery) bool
+}{
+	{"  recovery, all", func(recovery) bool { return true }},
+	{"  undisturbed (promised: 10 s)", recovery.isPromised},
+	{"    by the restarted worker", func(r recovery) bool { return r.isPromised() && r.bySuccessor }},
+	{"    by other workers", func(r recovery) bool { return r.isPromised() && !r.bySuccessor }},
+	{"  end hidden (promised: 45 s)", func(r recovery) bool { return r.undisturbed && r.hidden }},
+}
+
+func (h *harness) printFindings(title string, found []string) {
+	for _, text := range found[:min(len(found), maxPrinted)] {
+		h.Logf("%s %s", title, text)
+	}
+	if n := len(found) - maxPrinted; n > 0 {
+		h.Logf("%s … and %d more", title, n)
+	}
+}
+
+func (h *harness) printRow(name, format string, args ...any) {
+	h.Printf("  %-30s %s\n", name, fmt.Sprintf(format, args...))
+}
+
+// printFaults prints how many faults there were of each kind, four kinds in a row.
+func (h *harness) printFaults(name string, counts map[faultKind]int) {
+	for kinds := range slices.Chunk(slices.Sorted(maps.Keys(counts)), 4) {
+		var texts []string
+		for _, kind := range kinds {
+			texts = append(texts, fmt.Sprintf("%s %d", kind, counts[kind]))
+		}
+		h.printRow(name, "%s", strings.Join(texts, ", "))
+		name = ""
+	}
 }
 
 // distribution describes the durations of the chosen recoveries.

@@ -23,7 +23,7 @@ const drainTimeout = 45 * time.Second
 type slot struct {
 	log     *progresslog.Log
 	name    string
-	command func(n int) *exec.Cmd // of the incarnation, counted from 0
+	command func(n int) (*exec.Cmd, error) // of the incarnation, counted from 0
 	watches sync.WaitGroup
 
 	mu           sync.Mutex
@@ -51,7 +51,10 @@ func (s *slot) start() error {
 	if s.isClosing || n > 0 && !s.incarnations[n-1].hasEnded() {
 		return nil
 	}
-	cmd := s.command(n)
+	cmd, err := s.command(n)
+	if err != nil {
+		return err
+	}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return err

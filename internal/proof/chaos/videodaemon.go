@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -72,7 +71,7 @@ func newVideoDaemon(
 	if err != nil {
 		return nil, err
 	}
-	if err := execute(ctx, "go", "build", "-o", d.program, "github.com/cuelight/cuelight/cmd/cuelight"); err != nil {
+	if err := proofkit.BuildDaemon(ctx, d.program); err != nil {
 		return nil, err
 	}
 	if err := d.makeClips(ctx); err != nil {
@@ -91,22 +90,10 @@ func newVideoDaemon(
 	return d, d.start()
 }
 
-func execute(ctx context.Context, name string, args ...string) error {
-	if out, err := exec.CommandContext(ctx, name, args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
-	}
-	return nil
-}
-
 func (d *videoDaemon) makeClips(ctx context.Context) error {
 	for i, source := range []string{"testsrc2", "smptebars", "mandelbrot"} {
 		clip := filepath.Join(d.dir, fmt.Sprintf("clip-%d.mp4", i+1))
-		args := []string{"-v", "error", "-nostdin", "-f", "lavfi", "-i", source + "=size=64x48:rate=25"}
-		if i < 2 {
-			args = append(args, "-f", "lavfi", "-i", "sine", "-c:a", "aac")
-		}
-		args = append(args, "-t", "1", "-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", clip)
-		if err := execute(ctx, "ffmpeg", args...); err != nil {
+		if err := proofkit.MakeClip(ctx, clip, source+"=size=64x48:rate=25", time.Second, i < 2); err != nil {
 			return err
 		}
 		d.clips = append(d.clips, clip)
@@ -118,13 +105,13 @@ func (d *videoDaemon) dataDir() string    { return filepath.Join(d.dir, "data") 
 func (d *videoDaemon) publishDir() string { return filepath.Join(d.dir, "published") }
 
 // serve returns the command of the daemon.
-func (d *videoDaemon) serve(int) *exec.Cmd {
+func (d *videoDaemon) serve(int) (*exec.Cmd, error) {
 	cmd := exec.Command(d.program, "serve")
 	cmd.Stderr = d.logFile
 	cmd.Env = proofkit.DaemonEnviron(
 		"CUELIGHT_DATABASE_URL="+d.address, "CUELIGHT_DATA_DIR="+d.dataDir(), "CUELIGHT_PUBLISH_DIR="+d.publishDir(),
 		"CUELIGHT_PRESET=ultrafast", "CUELIGHT_RESERVE=0")
-	return cmd
+	return cmd, nil
 }
 
 const anyRetrySQL = `

@@ -18,35 +18,32 @@ import (
 	"github.com/cuelight/cuelight/stages"
 )
 
-// The environment of a worker process.
-const (
-	workerEnv  = "CUELIGHT_CHAOS_WORKER"   // set: this process is a worker
-	addressEnv = "CUELIGHT_CHAOS_ADDRESS"  // URL of its database
-	logFileEnv = "CUELIGHT_CHAOS_LOG_FILE" // where it writes its log
-	hostEnv    = "CUELIGHT_CHAOS_HOST"     // its host name, where it has one of its own
-)
+// workerEnv makes this program a worker. It holds the workerConfig as JSON.
+const workerEnv = "CUELIGHT_CHAOS_WORKER"
+
+// workerConfig is what a worker process is started with.
+type workerConfig struct {
+	Address string // URL of its database
+	LogFile string
+	Host    string // its host name; "" where it has none of its own
+}
 
 // registeredLine is what a worker prints when it is registered.
 const registeredLine = "registered"
 
 // workerMain is the main function of a worker process. It works until its standard input ends, which
-// also happens when its parent is killed, and then drains. It returns the exit code.
-func workerMain() int {
+// also happens when its parent is killed, and then drains.
+func workerMain(c workerConfig) error {
 	signal.Ignore(os.Interrupt) // a Ctrl-C is for the parent
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
-	err := setHostname(os.Getenv(hostEnv))
-	if err == nil {
-		err = work(ctx, os.Getenv(addressEnv), os.Getenv(logFileEnv))
+	if err := setHostname(c.Host); err != nil {
+		return err
 	}
-	if err != nil {
-		fmt.Println("ended:", err)
-		return 1
-	}
-	return 0
+	return work(ctx, c.Address, c.LogFile)
 }
 
 // work runs the pipeline as `cuelight serve` does.

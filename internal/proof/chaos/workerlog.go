@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -95,17 +94,12 @@ func readLogFile(path string) ([]logEntry, error) {
 	}
 	defer f.Close()
 	var entries []logEntry
-	lines := bufio.NewReader(f)
-	for {
-		line, err := lines.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			return entries, nil // a line without its end is incomplete
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read worker log: %w", err)
-		}
+	for in := json.NewDecoder(f); ; {
 		var e logEntry
-		if err := json.Unmarshal(line, &e); err != nil {
+		switch err := in.Decode(&e); {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF): // a line without its end is incomplete
+			return entries, nil
+		case err != nil:
 			return nil, fmt.Errorf("read worker log %s: %w", path, err)
 		}
 		entries = append(entries, e)

@@ -3,23 +3,21 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/cuelight/cuelight/internal/childproc"
 	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/internal/progresslog"
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
 
 // workerPool has the worker processes.
 type workerPool struct {
 	slots    []*workerSlot
 	dir      string   // of the worker logs
-	program  string   // this one
 	addrs    []string // of the servers
 	ownHosts bool     // each worker has a host name of its own
 }
@@ -34,12 +32,8 @@ type workerSlot struct {
 }
 
 // newWorkerPool makes slots that connect directly to the given servers.
-func newWorkerPool(log *progresslog.Log, dir string, size int, addrs ...string) (*workerPool, error) {
-	program, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	p := &workerPool{dir: dir, program: program, addrs: addrs, ownHosts: canOwnHostname()}
+func newWorkerPool(log *progresslog.Log, dir string, size int, addrs ...string) *workerPool {
+	p := &workerPool{dir: dir, addrs: addrs, ownHosts: canOwnHostname()}
 	for i := range size {
 		s := &workerSlot{number: i, registered: make(chan struct{})}
 		s.log, s.name = log, fmt.Sprintf("worker %d", i+1)
@@ -51,34 +45,35 @@ func newWorkerPool(log *progresslog.Log, dir string, size int, addrs ...string) 
 			}
 			log.Logf("%s %s", s.name, line)
 		}
-		s.command = func(n int) *exec.Cmd {
-			cmd := p.command(s, n)
-			cmd.Stdout, cmd.Stderr = childproc.Lines(onLine), os.Stderr
-			return cmd
+		s.command = func(n int) (*exec.Cmd, error) {
+			cmd, err := p.command(s, n)
+			if err == nil {
+				cmd.Stdout = childproc.Lines(onLine)
+			}
+			return cmd, err
 		}
 		p.slots = append(p.slots, s)
 	}
-	return p, nil
+	return p
 }
 
 // command returns the command of an incarnation of a worker.
-func (p *workerPool) command(s *workerSlot, n int) *exec.Cmd {
-	args := []string{p.program}
-	addrs, hostname := p.addrs, ""
-	if p.ownHosts {
-		args, hostname = slices.Concat(ownHostname, args), fmt.Sprintf("chaos-%d", s.number+1)
-	}
+func (p *workerPool) command(s *workerSlot, n int) (*exec.Cmd, error) {
+	c := workerConfig{LogFile: p.logFile(s.number, n)}
+	addrs := p.addrs
+	var prefix []string
 	switch {
 	case s.network != nil:
-		args = slices.Concat(s.network.enter(), args)
+		prefix = s.network.enter()
 		addrs = []string{s.network.address(addrs[0])}
 	case s.proxy != nil:
 		addrs = []string{s.proxy.addr}
 	}
-	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Env = append(os.Environ(), workerEnv+"=1", hostEnv+"="+hostname, logFileEnv+"="+p.logFile(s.number, n),
-		addressEnv+"="+sessionURL(fmt.Sprintf("worker-%d", s.number+1), addrs...))
-	return cmd
+	if p.ownHosts {
+		prefix, c.Host = append(prefix, ownHostname...), fmt.Sprintf("chaos-%d", s.number+1)
+	}
+	c.Address = sessionURL(fmt.Sprintf("worker-%d", s.number+1), addrs...)
+	return proofkit.SelfCommand(workerEnv, c, prefix...)
 }
 
 // interpose puts the network namespace in front of one worker, if there is one, and a proxy in

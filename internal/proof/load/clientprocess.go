@@ -7,31 +7,25 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"time"
 
 	"github.com/cuelight/cuelight/internal/childproc"
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
 
 // clientProcess is the process of the clients, as its parent sees it.
 type clientProcess struct {
 	*childproc.Process
-	stdin    io.WriteCloser
-	messages chan message
+	stdin   io.WriteCloser
+	answers chan *observation
 }
 
 func startClientProcess(o clientOptions) (*clientProcess, error) {
-	program, err := os.Executable()
+	cmd, err := proofkit.SelfCommand(clientsEnv, o)
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(o)
-	if err != nil {
-		return nil, err
-	}
-	p := &clientProcess{messages: make(chan message, 1)}
-	cmd := exec.Command(program)
-	cmd.Env = append(os.Environ(), clientsEnv+"="+string(text))
+	p := &clientProcess{answers: make(chan *observation, 1)}
 	cmd.Stderr = os.Stderr
 	if p.stdin, err = cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -47,11 +41,11 @@ func startClientProcess(o clientOptions) (*clientProcess, error) {
 	}()
 	go func() {
 		for decoder := json.NewDecoder(stdout); ; {
-			var m message
-			if decoder.Decode(&m) != nil {
+			var o *observation
+			if decoder.Decode(&o) != nil {
 				return
 			}
-			p.messages <- m
+			p.answers <- o
 		}
 	}()
 	return p, nil
@@ -65,29 +59,26 @@ func (p *clientProcess) connect(ctx context.Context) error {
 
 // disconnect ends the clients when they have received an event.
 func (p *clientProcess) disconnect(ctx context.Context, last int64) (*observation, error) {
-	m, err := p.send(ctx, fmt.Sprint(disconnectCommand, " ", last))
-	if err == nil && m.Observation == nil {
+	o, err := p.send(ctx, fmt.Sprint(disconnectCommand, " ", last))
+	if err == nil && o == nil {
 		err = errors.New("the clients sent no observation")
 	}
-	return m.Observation, err
+	return o, err
 }
 
-func (p *clientProcess) send(ctx context.Context, command string) (message, error) {
+func (p *clientProcess) send(ctx context.Context, command string) (*observation, error) {
 	if _, err := fmt.Fprintln(p.stdin, command); err != nil {
-		return message{}, fmt.Errorf("send %q to the clients: %w", command, err)
+		return nil, fmt.Errorf("send %q to the clients: %w", command, err)
 	}
 	select {
-	case m := <-p.messages:
-		if m.Error != "" {
-			return m, fmt.Errorf("the clients: %s", m.Error)
-		}
-		return m, nil
+	case o := <-p.answers:
+		return o, nil
 	case <-p.Done():
-		return message{}, errors.New("the process of the clients ended")
+		return nil, errors.New("the process of the clients ended")
 	case <-time.After(time.Minute):
-		return message{}, errors.New("the clients did not answer within a minute")
+		return nil, errors.New("the clients did not answer within a minute")
 	case <-ctx.Done():
-		return message{}, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 }
 

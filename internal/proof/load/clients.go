@@ -27,13 +27,6 @@ type clientOptions struct {
 	Rate    int
 }
 
-// message is one line of JSON from the process of the clients.
-type message struct {
-	Connected   bool         `json:",omitempty"` // all streams are open
-	Observation *observation `json:",omitempty"`
-	Error       string       `json:",omitempty"` // why it cannot go on
-}
-
 // observation is what the clients received between connect and disconnect.
 type observation struct {
 	Streams         []streamCount
@@ -56,15 +49,10 @@ const (
 	disconnectCommand = "disconnect" // with the id of the event that all must have received
 )
 
-// clientsMain carries out the commands on its standard input, until that ends. It returns the exit
-// code.
-func clientsMain(text string) int {
-	var o clientOptions
+// clientsMain carries out the commands on its standard input, until that ends. It answers each with
+// one JSON value: null when all streams are open, or an observation.
+func clientsMain(o clientOptions) error {
 	out := json.NewEncoder(os.Stdout)
-	if err := json.Unmarshal([]byte(text), &o); err != nil {
-		_ = out.Encode(message{Error: err.Error()})
-		return 1
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var c *clients
@@ -73,14 +61,14 @@ func clientsMain(text string) int {
 		switch {
 		case command == connectCommand && c == nil:
 			c = connectClients(ctx, o)
-			_ = out.Encode(message{Connected: true}) // without a reader, standard input ends, too
+			_ = out.Encode(nil) // without a reader, standard input ends, too
 		case command == disconnectCommand && c != nil:
 			last, _ := strconv.ParseInt(id, 10, 64) // 0 is before every event
-			_ = out.Encode(message{Observation: c.disconnect(last)})
+			_ = out.Encode(c.disconnect(last))
 			c = nil
 		}
 	}
-	return 0
+	return nil
 }
 
 // clients are all clients between connect and disconnect.

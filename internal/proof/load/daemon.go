@@ -55,14 +55,10 @@ func startDaemon(ctx context.Context, program, dir, databaseURL string, args ...
 	if d.Process, err = childproc.Start(cmd, childproc.Options{Session: true}); err != nil {
 		return nil, err
 	}
-	select {
-	case <-listening:
-	case <-d.Done():
-		return nil, fmt.Errorf("the daemon ended: %s", strings.Join(d.errors(), "; "))
-	case <-time.After(startTimeout):
-		return nil, errors.Join(fmt.Errorf("the daemon does not listen after %v", startTimeout), d.close())
-	case <-ctx.Done():
-		return nil, errors.Join(context.Cause(ctx), d.close())
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("the daemon does not listen after %v", startTimeout))
+	defer cancel()
+	if err := proofkit.WaitReady(ctx, d.Process, listening); err != nil {
+		return nil, fmt.Errorf("start the daemon: %w: %s", err, strings.Join(d.errors(), "; "))
 	}
 	secret, err := os.ReadFile(filepath.Join(dataDir, "secrets", "admin"))
 	if err != nil {
@@ -130,7 +126,7 @@ func readResponse(resp *http.Response, err error) ([]byte, error) {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %w", resp.Request.URL.Path, statusError(resp.StatusCode))
+		err = fmt.Errorf("%s: %s", resp.Request.URL.Path, resp.Status)
 	}
 	return body, err
 }

@@ -12,12 +12,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cuelight/cuelight/internal/postgres"
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
 
 func TestMain(m *testing.M) {
-	if text := os.Getenv(clientsEnv); text != "" {
-		os.Exit(clientsMain(text))
-	}
+	proofkit.RunIfSelf(clientsEnv, clientsMain)
 	goleak.VerifyTestMain(m)
 }
 

@@ -34,12 +34,12 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
 
 func main() {
-	if text := os.Getenv(clientsEnv); text != "" {
-		os.Exit(clientsMain(text))
-	}
+	proofkit.RunIfSelf(clientsEnv, clientsMain)
 	var o options
 	flag.StringVar(&o.program, "program", "bin/cuelight", "the cuelight to measure")
 	flag.IntVar(&o.pairs, "pairs", 4, "number of phases without clients, and of phases with them")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -33,21 +34,12 @@ func (p phase) String() string {
 	}
 	return fmt.Sprintf("%s: waits p50 %.1f p99 %.1f ms (%d), other pipeline p50 %.1f p99 %.1f ms (%d), "+
 		"daemon %.0f MiB, %.2f CPU, PostgreSQL %.2f CPU, %d events, %d transcodes", title,
-		percentile(p.daemonWaits, 50), percentile(p.daemonWaits, 99), len(p.daemonWaits),
-		percentile(p.otherWaits, 50), percentile(p.otherWaits, 99), len(p.otherWaits),
+		proofkit.Percentile(p.daemonWaits, 50), proofkit.Percentile(p.daemonWaits, 99), len(p.daemonWaits),
+		proofkit.Percentile(p.otherWaits, 50), proofkit.Percentile(p.otherWaits, 99), len(p.otherWaits),
 		mebibytes(p.resident), p.daemonCPU, p.postgresCPU, p.events, len(p.transcodes))
 }
 
 func mebibytes(n int64) float64 { return float64(n) / (1 << 20) }
-
-// percentile is the nearest rank; 0 if there are no values.
-func percentile(values []float64, p int) float64 {
-	if len(values) == 0 {
-		return 0
-	}
-	values = slices.Sorted(slices.Values(values))
-	return values[min((len(values)*p+99)/100, len(values))-1]
-}
 
 // cpuTimes are the processor times until a moment.
 type cpuTimes struct {
@@ -55,16 +47,12 @@ type cpuTimes struct {
 	at                        time.Time
 }
 
-func (r *rig) cpuTimes() (t cpuTimes, err error) {
-	t.at = time.Now()
-	if t.daemon, err = proofkit.CPUTime(r.daemon.PID()); err != nil {
-		return t, err
-	}
-	if t.postgres, err = proofkit.FamilyCPUTime(r.postmaster); err != nil {
-		return t, err
-	}
-	t.clients, err = proofkit.CPUTime(r.clients.PID())
-	return t, err
+func (r *rig) cpuTimes() (cpuTimes, error) {
+	at := time.Now()
+	daemon, err := proofkit.UsageOf(r.daemon.PID())
+	clients, clientsErr := proofkit.UsageOf(r.clients.PID())
+	postgres, postgresErr := proofkit.FamilyCPUTime(r.postmaster)
+	return cpuTimes{daemon.CPU, postgres, clients.CPU, at}, errors.Join(err, clientsErr, postgresErr)
 }
 
 // measure measures one phase.
@@ -80,13 +68,7 @@ func (r *rig) measure(ctx context.Context, withClients, withProfiles bool) (phas
 	}
 	r.waits.take()
 	profiling := make(chan error, 1)
-	go func() {
-		if !withProfiles {
-			profiling <- nil
-			return
-		}
-		profiling <- r.saveProfiles(ctx, map[bool]string{true: "with", false: "without"}[withClients])
-	}()
+	go func() { profiling <- r.saveProfiles(ctx, withClients, withProfiles) }()
 	for end := before.at.Add(r.options.phase); time.Now().Before(end); {
 		if err := r.sampleMemory(ctx, &p); err != nil {
 			return p, err
@@ -117,8 +99,8 @@ func (r *rig) sampleMemory(ctx context.Context, p *phase) error {
 	if err := ctxsleep.For(ctx, 250*time.Millisecond); err != nil {
 		return err
 	}
-	resident, anonymous, err := proofkit.Memory(r.daemon.PID())
-	p.resident, p.anonymous = max(p.resident, resident), max(p.anonymous, anonymous)
+	u, err := proofkit.UsageOf(r.daemon.PID())
+	p.resident, p.anonymous = max(p.resident, u.Resident), max(p.anonymous, u.Anonymous)
 	return err
 }
 

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
 
 // comparison is a figure without clients and with them.
@@ -89,8 +91,8 @@ func summarise(phases []phase) (s summary) {
 	medians := func(of func(phase) float64) comparison { return newComparison(median(without, of), median(with, of)) }
 	// One phase has too few waits for a 99th percentile: of a hundred it is the longest.
 	waits := func(of func(phase) []float64) (p50, p99 comparison) {
-		p50 = medians(func(p phase) float64 { return percentile(of(p), 50) })
-		return p50, newComparison(percentile(merge(without, of), 99), percentile(merge(with, of), 99))
+		p50 = medians(func(p phase) float64 { return proofkit.Percentile(of(p), 50) })
+		return p50, newComparison(proofkit.Percentile(merge(without, of), 99), proofkit.Percentile(merge(with, of), 99))
 	}
 	s.DaemonWaitP50, s.DaemonWaitP99 = waits(func(p phase) []float64 { return p.daemonWaits })
 	s.OtherWaitP50, s.OtherWaitP99 = waits(func(p phase) []float64 { return p.otherWaits })
@@ -110,7 +112,7 @@ func summarise(phases []phase) (s summary) {
 	s.DaemonCPU = medians(func(p phase) float64 { return p.daemonCPU })
 	s.PostgresCPU = medians(func(p phase) float64 { return p.postgresCPU })
 	s.ClientsCPU = medians(func(p phase) float64 { return p.clientsCPU })
-	s.Transcode = medians(func(p phase) float64 { return percentile(p.transcodes, 50) })
+	s.Transcode = medians(func(p phase) float64 { return proofkit.Percentile(p.transcodes, 50) })
 	s.Events = medians(func(p phase) float64 { return float64(p.events) })
 	s.addObservations(with)
 	return s
@@ -163,11 +165,11 @@ func (s *summary) addObservations(phases []phase) {
 		}
 	}
 	lags := merge(phases, func(p phase) []float64 { return p.observation.Lags })
-	s.LagP50, s.LagP99 = percentile(lags, 50), percentile(lags, 99)
-	s.Requests, s.ResponseP50, s.ResponseP99 = len(all), percentile(all, 50), percentile(all, 99)
+	s.LagP50, s.LagP99 = proofkit.Percentile(lags, 50), proofkit.Percentile(lags, 99)
+	s.Requests, s.ResponseP50, s.ResponseP99 = len(all), proofkit.Percentile(all, 50), proofkit.Percentile(all, 99)
 	s.ResponsePaths = make(map[string]float64)
 	for path, durations := range byPath {
-		s.ResponsePaths[path] = percentile(durations, 99)
+		s.ResponsePaths[path] = proofkit.Percentile(durations, 99)
 	}
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/internal/progresslog"
-	"github.com/cuelight/cuelight/internal/proof/proofkit"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -87,11 +86,8 @@ func (r *rig) build(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	var session int
-	if err := r.pool.QueryRow(ctx, "select pg_backend_pid()").Scan(&session); err != nil {
-		return err
-	}
-	if r.postmaster, err = proofkit.ParentPID(session); err != nil {
+	const postmasterSQL = `select split_part(pg_read_file('postmaster.pid'), e'\n', 1)::int`
+	if err := r.pool.QueryRow(ctx, postmasterSQL).Scan(&r.postmaster); err != nil {
 		return err
 	}
 	nice := strconv.Itoa(r.options.nice)
@@ -193,11 +189,12 @@ func (r *rig) disconnectClients(ctx context.Context, p *phase) error {
 	return nil
 }
 
-// saveProfiles writes the daemon's profiles, if the options ask for them.
-func (r *rig) saveProfiles(ctx context.Context, name string) error {
-	if r.options.profiles == "" {
+// saveProfiles writes the daemon's profiles in one phase of each kind, if the options ask for them.
+func (r *rig) saveProfiles(ctx context.Context, withClients, withProfiles bool) error {
+	if r.options.profiles == "" || !withProfiles {
 		return nil
 	}
+	name := map[bool]string{true: "with", false: "without"}[withClients]
 	if err := os.MkdirAll(filepath.Clean(r.options.profiles), 0o755); err != nil {
 		return err
 	}

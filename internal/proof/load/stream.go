@@ -55,12 +55,6 @@ func readEvents(r io.Reader, handle func(serverEvent) error) error {
 	return lines.Err()
 }
 
-// statusError is the status of a response that is not 200.
-type statusError int
-
-// Error says which status it was.
-func (e statusError) Error() string { return fmt.Sprintf("status %d", int(e)) }
-
 // openStream opens a stream that can be read until ctx is done. It does not use an http.Client,
 // which would take more memory for each of many streams.
 func (o clientOptions) openStream(ctx context.Context, path string, lastID int64) (io.ReadCloser, error) {
@@ -84,7 +78,7 @@ func (o clientOptions) openStream(ctx context.Context, path string, lastID int64
 	}
 	if resp.StatusCode != http.StatusOK {
 		s.Close()
-		return nil, statusError(resp.StatusCode)
+		return nil, errors.New(resp.Status)
 	}
 	s.body = resp.Body
 	return s, nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/eventfeed"
 	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/web"
@@ -130,12 +132,9 @@ func TestStreams_ReceiveEveryEventOnce(t *testing.T) {
 	written.Wait()
 	ids := f.events(t)
 	last := ids[len(ids)-1]
-	late := time.Now().Add(time.Minute)
-	for _, fo := range all {
-		for fo.last.Load() < last && time.Now().Before(late) && !t.Failed() {
-			time.Sleep(time.Millisecond) // until the next check
-		}
-	}
+	waittest.Until(t, "every stream has the last event, or has failed", func() bool {
+		return t.Failed() || !slices.ContainsFunc(all, func(fo *follower) bool { return fo.last.Load() < last })
+	})
 	cancel()
 	followed.Wait()
 	drops := 0

@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cuelight/cuelight/internal/ctxsleep"
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
@@ -29,8 +28,9 @@ func (r *rig) startWorkload(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error { return submit(ctx, r.videoStore(), r.options.daemonRate, r.dir+missingFile) })
 	if !r.options.idle {
 		g.Go(func() error {
-			clip, err := makeClip(ctx, r.dir)
-			if err != nil {
+			// It takes a few seconds to transcode.
+			clip := filepath.Join(r.dir, "clip.mp4")
+			if err := proofkit.MakeClip(ctx, clip, "testsrc2=size=640x360:rate=25", 8*time.Second, true); err != nil {
 				return err
 			}
 			return submitVideos(ctx, r.videoStore(), clip)
@@ -97,18 +97,6 @@ func submit(ctx context.Context, st *store.Store, rate int, source string) error
 			return err
 		}
 	}
-}
-
-// makeClip makes a video that takes a few seconds to transcode.
-func makeClip(ctx context.Context, dir string) (string, error) {
-	file := filepath.Join(dir, "clip.mp4")
-	cmd := exec.CommandContext(ctx, "ffmpeg", "-v", "error", "-nostdin",
-		"-f", "lavfi", "-i", "testsrc2=rate=25:size=640x360", "-f", "lavfi", "-i", "sine", "-t", "8",
-		"-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac", file)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("make a video: %w: %s", err, strings.TrimSpace(string(out)))
-	}
-	return file, nil
 }
 
 // submitVideos keeps two videos in the pipeline, so that one is always being transcoded.

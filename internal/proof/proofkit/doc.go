@@ -1,3 +1,3 @@
-// Package proofkit has what the commands chaos and load share: readings of /proc, retries, and the
-// environment of a daemon. It knows nothing else of Cuelight. Processes are started with childproc.
+// Package proofkit has what the commands chaos, load and bench share: what processes use, child
+// processes, retries, and generated clips. Processes are started with childproc.
 package proofkit

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // clockTick is the kernel's unit of processor time in /proc, on every architecture that Go knows.
@@ -39,12 +41,6 @@ func ChildrenRunning(parent int, program string) []int {
 	return found
 }
 
-// CPUTime returns the processor time that a process has used itself.
-func CPUTime(pid int) (time.Duration, error) {
-	s, err := readStat(pid)
-	return s.cpu, err
-}
-
 // FamilyCPUTime returns the processor time that a process and its children have used, including
 // children that have ended.
 func FamilyCPUTime(pid int) (time.Duration, error) {
@@ -61,33 +57,32 @@ func FamilyCPUTime(pid int) (time.Duration, error) {
 	return total, err
 }
 
-// ParentPID returns the pid of a process's parent.
-func ParentPID(pid int) (int, error) {
-	s, err := readStat(pid)
-	return s.parent, err
-}
-
-// Memory returns the resident memory of a process in bytes, and the part of it that is not
-// backed by files.
-func Memory(pid int) (resident, anonymous int64, err error) {
+// UsageOf returns what a process has used, without its children. Its CPU clock is exact to the
+// nanosecond; /proc counts hundredths of a second, and an idle program uses only one in a minute.
+// The peak is VmHWM: the kernel's ru_maxrss includes that of the parent.
+func UsageOf(pid int) (u Usage, err error) {
+	const schedClock = 2 // CPUCLOCK_SCHED of <linux/posix-timers.h>: the run time of all threads
+	var t unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|schedClock), &t); err != nil {
+		return u, fmt.Errorf("read CPU clock of process %d: %w", pid, err)
+	}
+	u.CPU = time.Duration(t.Nano())
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return 0, 0, err
+		return u, err
 	}
-	for line := range strings.SplitSeq(string(text), "\n") {
+	fields := map[string]*int64{"VmHWM": &u.Peak, "VmRSS": &u.Resident, "RssAnon": &u.Anonymous}
+	for line := range strings.Lines(string(text)) {
 		name, value, _ := strings.Cut(line, ":")
-		kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-		switch name {
-		case "VmRSS":
-			resident = kib << 10
-		case "RssAnon":
-			anonymous = kib << 10
+		if field := fields[name]; field != nil {
+			kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+			*field = kib << 10
 		}
 	}
-	if resident == 0 {
-		return 0, 0, fmt.Errorf("/proc/%d/status has no VmRSS", pid)
+	if u.Resident == 0 {
+		return u, fmt.Errorf("/proc/%d/status has no VmRSS", pid)
 	}
-	return resident, anonymous, nil
+	return u, nil
 }
 
 // forEachProcess calls visit for every process. It skips those that end meanwhile.

@@ -5,11 +5,12 @@ package proofkit
 import (
 	"errors"
 	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
-
-var errOnlyLinux = errors.New("the use of processors and memory can only be read on Linux")
 
 // ProcessesInSession reports whether a process of the group still runs. Only Linux says which
 // ones, and what else is in the session.
@@ -27,14 +28,40 @@ func ProcessesInSession(id int) ([]string, error) {
 // ChildrenRunning returns nothing: it needs /proc.
 func ChildrenRunning(int, string) []int { return nil }
 
-// CPUTime returns an error: it needs /proc.
-func CPUTime(int) (time.Duration, error) { return 0, errOnlyLinux }
-
 // FamilyCPUTime returns an error: it needs /proc.
-func FamilyCPUTime(int) (time.Duration, error) { return 0, errOnlyLinux }
+func FamilyCPUTime(int) (time.Duration, error) {
+	return 0, errors.New("the CPU time of children can only be read on Linux")
+}
 
-// ParentPID returns an error: it needs /proc.
-func ParentPID(int) (int, error) { return 0, errOnlyLinux }
+// UsageOf returns what a process has used, without its children, as ps reports it.
+func UsageOf(pid int) (u Usage, err error) {
+	out, err := exec.Command("ps", "-o", "time=,rss=", "-p", strconv.Itoa(pid)).Output()
+	if err != nil {
+		return u, fmt.Errorf("run ps for process %d: %w", pid, err)
+	}
+	var cpu string
+	if _, err := fmt.Sscan(string(out), &cpu, &u.Resident); err != nil {
+		return u, fmt.Errorf("read output of ps for process %d: %w", pid, err)
+	}
+	u.Resident <<= 10
+	u.Peak = u.Resident
+	u.CPU, err = parsePSTime(cpu)
+	return u, err
+}
 
-// Memory returns an error: it needs /proc.
-func Memory(int) (resident, anonymous int64, err error) { return 0, 0, errOnlyLinux }
+// parsePSTime reads a time as ps writes it: 1-02:03:04, 02:03:04 or 3:04.56.
+func parsePSTime(text string) (time.Duration, error) {
+	parts := strings.Split(strings.Replace(text, "-", ":", 1), ":")
+	if len(parts) < 2 || len(parts) > 3+strings.Count(text, "-") {
+		return 0, fmt.Errorf("%q is not a time of ps", text)
+	}
+	seconds, weights := 0.0, []float64{1, 60, 3600, 86400}
+	for i := range parts {
+		v, err := strconv.ParseFloat(parts[len(parts)-1-i], 64)
+		if err != nil {
+			return 0, fmt.Errorf("%q is not a time of ps: %w", text, err)
+		}
+		seconds += v * weights[i]
+	}
+	return time.Duration(seconds * float64(time.Second)), nil
+}
