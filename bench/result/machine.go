@@ -1,12 +1,14 @@
 package result
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -22,18 +24,39 @@ func VersionCommands() map[string][]string {
 	}
 }
 
+// factCommands are the shell commands that print a fact about the machine, by operating system.
+// $1 is the directory of the database. Memory is in KiB.
+var factCommands = map[string]struct{ cpu, memory, filesystem string }{
+	"linux": {
+		cpu:        `sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -n 1`,
+		memory:     `awk '/^MemTotal:/ { print $2 }' /proc/meminfo`,
+		filesystem: `df --output=fstype,source "$1" | awk 'END { type = $1; $1 = ""; print type " on" $0 }'`,
+	},
+	"darwin": {
+		cpu:        `sysctl -n machdep.cpu.brand_string`,
+		memory:     `expr "$(sysctl -n hw.memsize)" / 1024`,
+		filesystem: `d=$(df -P "$1" | awk 'END { print $1 }'); mount | sed -n "s|^$d on .* (\([^,]*\).*|\1 on $d|p"`,
+	},
+}
+
 // DescribeMachine describes the machine. dir is the directory of the database and need not
 // exist. Programs that are missing or do not answer are omitted; other unknown values are
 // "unknown" or 0.
 func DescribeMachine(ctx context.Context, dir string, versionCommands map[string][]string) Machine {
+	printed := func(command ...string) string {
+		out, _ := output(ctx, ".", command) // an error leaves the fact unknown
+		return out
+	}
+	facts, parent := factCommands[runtime.GOOS], existingParent(dir)
+	kib, _ := strconv.Atoi(printed("sh", "-c", facts.memory))
 	m := Machine{
-		CPU:        orUnknown(cpu()),
+		CPU:        cmp.Or(printed("sh", "-c", facts.cpu), runtime.GOARCH),
 		Cores:      min(runtime.NumCPU(), runtime.GOMAXPROCS(0)),
-		MemoryMiB:  int(memory() >> 20),
+		MemoryMiB:  kib >> 10,
 		OS:         runtime.GOOS,
 		Arch:       runtime.GOARCH,
-		Kernel:     orUnknown(kernel()),
-		Filesystem: orUnknown(filesystem(existingParent(dir))),
+		Kernel:     cmp.Or(printed("uname", "-sr"), unknown),
+		Filesystem: cmp.Or(printed("sh", "-c", facts.filesystem, "sh", parent), unknown),
 		Versions:   map[string]string{"go": runtime.Version()},
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -91,13 +114,6 @@ func existingParent(dir string) string {
 		}
 		dir = filepath.Dir(dir)
 	}
-}
-
-func orUnknown(s string) string {
-	if s = strings.TrimSpace(s); s == "" {
-		return unknown
-	}
-	return s
 }
 
 // HeadCommit returns the commit that is checked out in dir, with "-dirty" if there are changes

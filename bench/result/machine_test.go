@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -17,11 +18,21 @@ func TestDescribeMachine_FindsHardwareAndVersions(t *testing.T) {
 		"git":    {"git", "--version"},
 		"nosuch": {"no-such-program-anywhere", "--version"},
 	})
-	if m.CPU == "" || m.Cores < 1 || m.Kernel == "" || m.Filesystem == "" {
+	if m.CPU == "" || m.Cores < 1 || m.Kernel == "unknown" || m.Filesystem == "unknown" || m.MemoryMiB < 64 {
 		t.Errorf("%+v", m)
 	}
 	if _, ok := m.Versions["nosuch"]; ok || m.Versions["go"] == "" {
 		t.Errorf("versions %v", m.Versions)
+	}
+}
+
+func TestDescribeMachine_FindsTheFileSystemOfTheDirectory(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("/proc is a file system of Linux")
+	}
+	if m := result.DescribeMachine(t.Context(), "/proc/nothing", nil); m.Filesystem != "proc on proc" {
+		t.Errorf("/proc is on %q", m.Filesystem)
 	}
 }
 
