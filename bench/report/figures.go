@@ -8,26 +8,26 @@ import (
 	"github.com/cuelight/cuelight/bench/result"
 )
 
-// The systems that the report names.
-const (
-	ours  = "cuelight"
-	floor = "floor"
-)
-
-// sustainedShare is the least share of completed tasks of a system that sustains a rate. Below
-// it, latency is that of a growing queue.
-const sustainedShare = 0.99
-
-// findFigure returns the figure of the first case that was measured. Without cases it returns
-// the only figure of the system in the scenario.
-func findFigure(r *result.Result, scenario, system string, cases ...string) (*result.Figure, bool) {
-	for _, c := range cases {
-		if f, ok := r.Find(result.Key{Scenario: scenario, System: system, Case: c}); ok {
-			return f, true
+// find returns a figure if it was measured. The case "idle" also finds a figure without a case,
+// no case finds the only figure of the system in the scenario, and "tasks=max" finds that with
+// the largest number of a parameter.
+func find(r *result.Result, scenario, system, of string) (*result.Figure, bool) {
+	if parameter, ok := strings.CutSuffix(of, "=max"); ok {
+		steps := r.Steps(scenario, system, parameter)
+		if len(steps) == 0 {
+			return nil, false
 		}
+		return steps[len(steps)-1].Figure, true
 	}
-	if all := figuresOf(r, scenario, system); len(cases) == 0 && len(all) == 1 {
+	if f, ok := r.Find(result.Key{Scenario: scenario, System: system, Case: of}); ok {
+		return f, true
+	}
+	all := figuresOf(r, scenario, system)
+	if of == "" && len(all) == 1 {
 		return all[0], true
+	}
+	if of == "idle" {
+		return r.Find(result.Key{Scenario: scenario, System: system})
 	}
 	return nil, false
 }
@@ -36,24 +36,10 @@ func figuresOf(r *result.Result, scenario, system string) []*result.Figure {
 	return slices.DeleteFunc(r.ForScenario(scenario), func(f *result.Figure) bool { return f.System != system })
 }
 
-// findIdle returns a latency on an idle system.
-func findIdle(r *result.Result, scenario, system string) (*result.Figure, bool) {
-	return findFigure(r, scenario, system, "idle", "")
-}
-
-// findLargest returns the figure with the largest number of a parameter.
-func findLargest(r *result.Result, scenario, system, parameter string) (*result.Figure, bool) {
-	steps := r.Steps(scenario, system, parameter)
-	if len(steps) == 0 {
-		return nil, false
-	}
-	return steps[len(steps)-1].Figure, true
-}
-
 // isSustained reports whether a system sustains a rate; it does if that was not measured.
 func isSustained(r *result.Result, system, rate string) bool {
-	f, ok := findFigure(r, "rate_kept", system, rate)
-	return !ok || f.Median() >= sustainedShare
+	f, ok := find(r, "rate_kept", system, rate)
+	return !ok || f.Median() >= result.SustainedShare
 }
 
 // systemsOf returns the systems of figures in their order of appearance.
@@ -81,9 +67,8 @@ func isPercentileSupported(f *result.Figure, p float64) bool {
 //
 //	SCENARIO/SYSTEM/CASE[@PERCENTILE] [over SCENARIO/SYSTEM/CASE[@PERCENTILE]]
 //
-// The percentile is 50 by default. The case "idle" also finds figures without a case, and no
-// case finds the only figure. "tasks=max" is the largest number of a parameter. A * in both
-// cases stands for the same text, and gives the worst ratio.
+// The percentile is 50 by default, and cases are as for find. A * in both cases stands for the
+// same text, and gives the worst ratio.
 type value struct {
 	result.Spread
 	figure, divisor *result.Figure // divisor is nil without a ratio
@@ -98,11 +83,11 @@ func evaluate(r *result.Result, formula string, higher bool) (value, bool) {
 	b, q := parseReference(right)
 	prefix, suffix, isPattern := strings.Cut(a.Case, "*")
 	if !isPattern {
-		f, ok := resolve(r, a)
+		f, ok := find(r, a.Scenario, a.System, a.Case)
 		if !ok || !isRatio {
 			return newValue(f, nil, p, 0), ok && isPercentileSupported(f, p)
 		}
-		d, ok := resolve(r, b)
+		d, ok := find(r, b.Scenario, b.System, b.Case)
 		v := newValue(f, d, p, q)
 		return v, ok && f != d && v.Rounds >= 0 && isPercentileSupported(f, p) && isPercentileSupported(d, q)
 	}
@@ -149,17 +134,4 @@ func parseReference(text string) (k result.Key, percentile float64) {
 	}
 	parts := append(strings.SplitN(text, "/", 3), "", "", "")
 	return result.Key{Scenario: parts[0], System: parts[1], Case: parts[2]}, percentile
-}
-
-func resolve(r *result.Result, k result.Key) (*result.Figure, bool) {
-	if parameter, ok := strings.CutSuffix(k.Case, "=max"); ok {
-		return findLargest(r, k.Scenario, k.System, parameter)
-	}
-	switch k.Case {
-	case "idle":
-		return findIdle(r, k.Scenario, k.System)
-	case "":
-		return findFigure(r, k.Scenario, k.System)
-	}
-	return findFigure(r, k.Scenario, k.System, k.Case)
 }

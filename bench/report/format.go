@@ -8,22 +8,6 @@ import (
 	"github.com/cuelight/cuelight/bench/result"
 )
 
-// systemLabels are readable names of systems. Others appear under their own name.
-var systemLabels = map[string]string{
-	ours:              "Cuelight",
-	floor:             "floor (bare SQL)",
-	"river_tx":        "River, in the transaction",
-	"river_fast":      "River, outside of it",
-	"river_default":   "River, default cooldown",
-	"graphile":        "Graphile Worker",
-	"dbos":            "DBOS",
-	"pgboss":          "pg-boss",
-	"polling_5s":      "polling every 5 s",
-	"polling_1s":      "polling every 1 s",
-	"ffmpeg_bare":     "the same ffmpeg, bare",
-	"ffmpeg_per_rung": "one ffmpeg per rung",
-}
-
 // scenarioLabels are readable names of scenarios. Others appear under their own name.
 var scenarioLabels = map[string]string{
 	"commit":      "one commit",
@@ -60,7 +44,6 @@ var caseLabels = map[string]string{
 	"cpu":         "CPU",
 }
 
-func label(system string) string           { return orKey(systemLabels, system) }
 func scenarioLabel(scenario string) string { return orKey(scenarioLabels, scenario) }
 
 func orKey(labels map[string]string, key string) string {

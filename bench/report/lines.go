@@ -21,17 +21,6 @@ type series struct {
 	crossed plotter.XYs // those of the points that have a cross instead
 }
 
-// glyphs distinguish systems by more than their colour.
-var glyphs = map[string]draw.GlyphDrawer{
-	ours:            draw.CircleGlyph{},
-	floor:           draw.PlusGlyph{},
-	"river_tx":      draw.BoxGlyph{},
-	"river_fast":    draw.PyramidGlyph{},
-	"river_default": draw.SquareGlyph{},
-	"graphile":      draw.RingGlyph{},
-	"dbos":          draw.TriangleGlyph{},
-}
-
 // Plot draws the series. The library calls it.
 func (s series) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)

@@ -62,12 +62,12 @@ func (p *page) writeTargets(r *result.Result) {
 	}
 	p.say("## What it must reach")
 	var rows [][]string
-	for _, t := range CheckTargets(r) {
-		status := string(t.Status)
-		if t.Status == Missed {
+	for _, t := range checkTargets(r) {
+		status := t.status
+		if status == missed {
 			status = "**no**"
 		}
-		rows = append(rows, []string{t.Figure, t.Bound, t.Measured, status, t.Note})
+		rows = append(rows, []string{t.figure, t.bound, t.measured, status, t.note})
 	}
 	p.table([]string{"figure", "target:", "measured:", "reached", ""}, rows)
 }

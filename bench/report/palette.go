@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"image/color"
 	"strings"
+
+	"gonum.org/v1/plot/vg/draw"
 )
 
 // paint is a colour for light and for dark backgrounds. Plots use the light one; a style in
@@ -17,29 +19,45 @@ var (
 	faint = paint{0xD1D9E0, 0x30363D}
 )
 
-// paints are the colours of systems in all plots. Their contrast to the background is at least
-// 3:1, and those of one line plot differ for colour-blind readers; lines have marks, too.
-var paints = map[string]paint{
-	ours:              {0x0072B2, 0x58B4F5},
-	floor:             ink,
-	"river_tx":        {0xB33A00, 0xFF7430},
-	"river_fast":      {0xB88C00, 0xF0D24A},
-	"river_default":   {0x8F3B1B, 0xC9714A},
-	"graphile":        {0xC768AC, 0xF2A3DA},
-	"dbos":            {0x008F68, 0x2CCB9B},
-	"pgboss":          {0x7A5640, 0xBF9A80},
-	"polling_5s":      {0x6E7781, 0x8B949E},
-	"polling_1s":      {0x8A939C, 0x6E7781},
-	"ffmpeg_bare":     {0x6E7781, 0x8B949E},
-	"ffmpeg_per_rung": {0x8A939C, 0x6E7781},
+// The systems that the report names.
+const (
+	ours  = "cuelight"
+	floor = "floor"
+)
+
+// look is how a system appears: its readable name, and in plots its colour and its mark.
+type look struct {
+	label string
+	paint paint
+	glyph draw.GlyphDrawer // nil for systems without line plots
 }
 
-func paintOf(system string) paint {
-	if p, ok := paints[system]; ok {
-		return p
-	}
-	return muted
+// looks are those of all systems. The contrast of colours to the background is at least 3:1, and
+// those of one line plot differ for colour-blind readers; marks distinguish lines, too.
+var looks = map[string]look{
+	ours:              {"Cuelight", paint{0x0072B2, 0x58B4F5}, draw.CircleGlyph{}},
+	floor:             {"floor (bare SQL)", ink, draw.PlusGlyph{}},
+	"river_tx":        {"River, in the transaction", paint{0xB33A00, 0xFF7430}, draw.BoxGlyph{}},
+	"river_fast":      {"River, outside of it", paint{0xB88C00, 0xF0D24A}, draw.PyramidGlyph{}},
+	"river_default":   {"River, default cooldown", paint{0x8F3B1B, 0xC9714A}, draw.SquareGlyph{}},
+	"graphile":        {"Graphile Worker", paint{0xC768AC, 0xF2A3DA}, draw.RingGlyph{}},
+	"dbos":            {"DBOS", paint{0x008F68, 0x2CCB9B}, draw.TriangleGlyph{}},
+	"pgboss":          {"pg-boss", paint{0x7A5640, 0xBF9A80}, nil},
+	"polling_5s":      {"polling every 5 s", paint{0x6E7781, 0x8B949E}, nil},
+	"polling_1s":      {"polling every 1 s", paint{0x8A939C, 0x6E7781}, nil},
+	"ffmpeg_bare":     {"the same ffmpeg, bare", paint{0x6E7781, 0x8B949E}, nil},
+	"ffmpeg_per_rung": {"one ffmpeg per rung", paint{0x8A939C, 0x6E7781}, nil},
 }
+
+// lookOf returns the look of a system. An unknown one appears under its own name.
+func lookOf(system string) look {
+	if l, ok := looks[system]; ok {
+		return l
+	}
+	return look{label: system, paint: muted}
+}
+
+func label(system string) string { return lookOf(system).label }
 
 func (p paint) color() color.Color {
 	return color.NRGBA{R: uint8(p.light >> 16), G: uint8(p.light >> 8), B: uint8(p.light), A: 0xFF}
@@ -52,8 +70,8 @@ func hex(v uint32) string { return fmt.Sprintf("#%06X", v) }
 // support for such rules show the light colours.
 func darkStyle(svg string) string {
 	all := []paint{ink, muted, faint}
-	for _, name := range sortedKeys(paints) {
-		all = append(all, paints[name])
+	for _, name := range sortedKeys(looks) {
+		all = append(all, looks[name].paint)
 	}
 	var rules strings.Builder
 	seen := map[uint32]bool{}

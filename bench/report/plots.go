@@ -28,7 +28,7 @@ func plots(r *result.Result) (all []drawing) {
 // newBar returns a bar of the median, without a thin line.
 func newBar(f *result.Figure) bar {
 	v := f.Median()
-	return bar{name: label(f.System), paint: paintOf(f.System), value: v, label: formatWithUnit(v, f.Unit)}
+	return bar{name: label(f.System), paint: lookOf(f.System).paint, value: v, label: formatWithUnit(v, f.Unit)}
 }
 
 // newRangeBar returns a bar of the median with a thin line over the range of the rounds.
@@ -55,7 +55,7 @@ func plotLatency(r *result.Result) (drawing, bool) {
 		return drawing{}, false
 	}
 	slices.SortStableFunc(b.all, func(x, y bar) int { return cmp.Compare(x.value, y.value) })
-	if f, ok := findIdle(r, "commits5", floor); ok {
+	if f, ok := find(r, "commits5", floor, "idle"); ok {
 		b.line = f.Median()
 		b.lineLabel = "five dependent commits: " + formatWithUnit(b.line, f.Unit)
 	}
@@ -68,7 +68,7 @@ func plotLatency(r *result.Result) (drawing, bool) {
 func plotThroughput(r *result.Result) (drawing, bool) {
 	var b bars
 	for _, name := range systemsOf(r.ForScenario("drain")) {
-		f, ok := findLargest(r, "drain", name, "tasks")
+		f, ok := find(r, "drain", name, "tasks=max")
 		if !ok || f.Median() <= 0 {
 			continue
 		}
@@ -111,7 +111,8 @@ func plotRates(r *result.Result) (drawing, bool) {
 
 func rateSeries(r *result.Result, percentile float64) (all []series) {
 	for _, name := range systemsOf(r.ForScenario("rate")) {
-		s := series{name: label(name), paint: paintOf(name), glyph: glyphs[name]}
+		look := lookOf(name)
+		s := series{name: look.label, paint: look.paint, glyph: look.glyph}
 		for _, step := range r.Steps("rate", name, "rate") {
 			at := plotter.XY{X: step.Value, Y: step.Figure.Percentile(percentile).Median}
 			if at.X <= 0 || at.Y <= 0 || !isPercentileSupported(step.Figure, percentile) {
@@ -177,10 +178,10 @@ func plotHops(r *result.Result) (drawing, bool) {
 	if slow > 0 {
 		below += fmt.Sprintf(" Not shown, over %d ms: %d others.", limit, slow)
 	}
-	if f, ok := findIdle(r, "hop_other", ours); ok {
+	if f, ok := find(r, "hop_other", ours, "idle"); ok {
 		all = append(all, distribution(f, "Cuelight, to another process", 6, 3))
 	}
-	if f, ok := findIdle(r, "notify", floor); ok {
+	if f, ok := find(r, "notify", floor, "idle"); ok {
 		all = append(all, distribution(f, "NOTIFY → LISTEN alone", 2, 2))
 	}
 	all = slices.DeleteFunc(all, func(s series) bool { return len(s.points) == 0 })
@@ -200,7 +201,7 @@ func plotHops(r *result.Result) (drawing, bool) {
 
 // distribution returns the percentiles of a figure, as many points as are visible.
 func distribution(f *result.Figure, name string, dashes ...vg.Length) series {
-	s := series{name: name, paint: paintOf(f.System), dashes: dashes}
+	s := series{name: name, paint: lookOf(f.System).paint, dashes: dashes}
 	n := 0
 	for _, round := range f.Rounds {
 		n = max(n, len(round.Samples))
@@ -223,7 +224,7 @@ func distribution(f *result.Figure, name string, dashes ...vg.Length) series {
 func plotPolling(r *result.Result) (drawing, bool) {
 	var b bars
 	for _, name := range []string{"polling_5s", "polling_1s", "river_default", ours} {
-		if f, ok := findIdle(r, "e2e", name); ok {
+		if f, ok := find(r, "e2e", name, "idle"); ok {
 			b.all = append(b.all, newBar(f))
 		}
 	}

@@ -151,8 +151,8 @@ func TestReport_OfAnEmptyResultHasNoTablesOrPlots(t *testing.T) {
 	if strings.Contains(text, "![") || strings.Contains(text, "## 1.") || strings.Contains(text, "## Plots") {
 		t.Error(text)
 	}
-	for _, v := range CheckTargets(r) {
-		if v.Status != NotMeasured || v.Measured != "" {
+	for _, v := range checkTargets(r) {
+		if v.status != notMeasured || v.measured != "" {
 			t.Errorf("%+v, want not measured", v)
 		}
 	}

@@ -132,7 +132,7 @@ func writeEndToEnd(p *page, r *result.Result, figures []*result.Figure) {
 				sustained = "no"
 			}
 			cells := make([]string, len(percentileHeads))
-			if f, ok := findFigure(r, "rate", name, step.Case); ok {
+			if f, ok := find(r, "rate", name, step.Case); ok {
 				cells = percentileCells(f)
 			}
 			rows = append(rows, append([]string{label(name), formatCount(step.Value), share, sustained}, cells...))
@@ -160,10 +160,10 @@ func writePeers(p *page, r *result.Result, _ []*result.Figure) {
 			continue
 		}
 		row := []string{label(name), "", "", "", "", ""}
-		if f, ok := findIdle(r, "e2e", name); ok {
+		if f, ok := find(r, "e2e", name, "idle"); ok {
 			row[1] = formatSpread(f.Percentile(50))
 		}
-		if f, ok := findLargest(r, "drain", name, "tasks"); ok {
+		if f, ok := find(r, "drain", name, "tasks=max"); ok {
 			row[3], row[4] = formatSpread(f.Percentile(50)), caseLabel(f.Case)
 		}
 		if name != ours {
@@ -196,7 +196,7 @@ func writeMedia(p *page, r *result.Result, figures []*result.Figure) {
 		for _, system := range systemsOf(figures) {
 			row := []string{strings.TrimPrefix(clip, "clip="), label(system), "", "", ""}
 			for i, quantity := range []string{"cpu", "wall", "memory"} {
-				if f, ok := findFigure(r, "transcode", system, clip+","+quantity); ok {
+				if f, ok := find(r, "transcode", system, clip+","+quantity); ok {
 					row[2+i] = formatSpread(f.Percentile(50))
 				}
 			}

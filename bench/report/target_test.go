@@ -9,15 +9,15 @@ import (
 	"github.com/cuelight/cuelight/bench/result"
 )
 
-func findTarget(t *testing.T, r *result.Result, figure string) TargetResult {
+func findTarget(t *testing.T, r *result.Result, figure string) targetResult {
 	t.Helper()
-	for _, v := range CheckTargets(r) {
-		if strings.HasPrefix(v.Figure, figure) {
+	for _, v := range checkTargets(r) {
+		if strings.HasPrefix(v.figure, figure) {
 			return v
 		}
 	}
 	t.Fatalf("no target for %q", figure)
-	return TargetResult{}
+	return targetResult{}
 }
 
 func addRounds(r *result.Result, scenario, system, of, unit string, rounds ...result.Round) {
@@ -26,19 +26,19 @@ func addRounds(r *result.Result, scenario, system, of, unit string, rounds ...re
 
 func TestTarget_IsReachedAtItsBound(t *testing.T) {
 	t.Parallel()
-	for ms, want := range map[float64]Status{1.4: Reached, 1.5: Reached, 1.5004: Missed} {
+	for ms, want := range map[float64]string{1.4: reached, 1.5: reached, 1.5004: missed} {
 		r := result.New("once")
 		addRounds(r, "e2e", ours, "idle", "ms", result.FromValue(ms))
 		addRounds(r, "commits5", floor, "idle", "ms", result.FromValue(1))
-		if v := findTarget(t, r, "idle end-to-end p50 / five"); v.Status != want || v.Bound != "≤ 1.5" {
+		if v := findTarget(t, r, "idle end-to-end p50 / five"); v.status != want || v.bound != "≤ 1.5" {
 			t.Errorf("%v: %+v, want %s", ms, v, want)
 		}
 	}
-	for tasks, want := range map[float64]Status{19.9: Missed, 20: Reached, 21: Reached} {
+	for tasks, want := range map[float64]string{19.9: missed, 20: reached, 21: reached} {
 		r := result.New("once")
 		addRounds(r, "drain", ours, "tasks=5000", "tasks/s", result.FromValue(tasks))
 		addRounds(r, "drain", "river_tx", "tasks=5000", "tasks/s", result.FromValue(1))
-		if v := findTarget(t, r, "tasks/s drained / River's, transactional"); v.Status != want || v.Bound != "≥ 20" {
+		if v := findTarget(t, r, "tasks/s drained / River's, transactional"); v.status != want || v.bound != "≥ 20" {
 			t.Errorf("%v: %+v, want %s", tasks, v, want)
 		}
 	}
@@ -49,8 +49,8 @@ func TestTarget_ShowsMoreDigitsForANearMiss(t *testing.T) {
 	r := result.New("once")
 	addRounds(r, "e2e", ours, "idle", "ms", result.FromValue(1.5004))
 	addRounds(r, "commits5", floor, "idle", "ms", result.FromValue(1))
-	if v := findTarget(t, r, "idle end-to-end p50 / five"); strings.TrimSpace(v.Measured) != "1.5004" {
-		t.Errorf("reached %q", v.Measured)
+	if v := findTarget(t, r, "idle end-to-end p50 / five"); strings.TrimSpace(v.measured) != "1.5004" {
+		t.Errorf("reached %q", v.measured)
 	}
 }
 
@@ -65,11 +65,11 @@ func TestTarget_UsesOnlyItsOwnCase(t *testing.T) {
 	for _, figure := range []string{
 		"idle end-to-end p50 / five", "idle end-to-end p50 / River", "tasks/s with 1,000,000",
 	} {
-		if v := findTarget(t, r, figure); v.Status != NotMeasured {
+		if v := findTarget(t, r, figure); v.status != notMeasured {
 			t.Errorf("%+v, want not measured", v)
 		}
 	}
-	if v := findTarget(t, r, "the same with commits made slow"); v.Status != Reached || v.Measured != "1.08" {
+	if v := findTarget(t, r, "the same with commits made slow"); v.status != reached || v.measured != "1.08" {
 		t.Errorf("%+v, want 1.08", v)
 	}
 }
@@ -81,10 +81,10 @@ func TestTarget_ComparesEqualTaskCounts(t *testing.T) {
 	addRounds(r, "drain", ours, "tasks=50000", "tasks/s", result.FromValue(900))
 	addRounds(r, "drain", "graphile", "tasks=5000", "tasks/s", result.FromValue(10))
 	addRounds(r, "drain", "river_tx", "tasks=7", "tasks/s", result.FromValue(1))
-	if v := findTarget(t, r, "tasks/s drained / Graphile"); v.Measured != "30.0" || v.Note != "of 5k tasks" {
+	if v := findTarget(t, r, "tasks/s drained / Graphile"); v.measured != "30.0" || v.note != "of 5k tasks" {
 		t.Errorf("%+v, want 300 / 10", v)
 	}
-	if v := findTarget(t, r, "tasks/s drained / River's, transactional"); v.Status != NotMeasured {
+	if v := findTarget(t, r, "tasks/s drained / River's, transactional"); v.status != notMeasured {
 		t.Errorf("%+v, but no common number of tasks", v)
 	}
 }
@@ -94,12 +94,12 @@ func TestTarget_MissesWhenTheRateIsNotSustained(t *testing.T) {
 	r := result.New("once")
 	addRounds(r, "rate", ours, "rate=400", "ms", result.FromSamples(append(make([]float64, 150), 1, 2, 3, 4)))
 	addRounds(r, "rate_kept", ours, "rate=400", "share", result.FromValue(1))
-	if v := findTarget(t, r, "end-to-end p99 at 400"); v.Status != Reached || v.Measured != "2.47 ms" {
+	if v := findTarget(t, r, "end-to-end p99 at 400"); v.status != reached || v.measured != "2.47 ms" {
 		t.Errorf("%+v", v)
 	}
-	f, _ := findFigure(r, "rate_kept", ours, "rate=400")
+	f, _ := find(r, "rate_kept", ours, "rate=400")
 	f.Rounds[0].Value = 0.98
-	if v := findTarget(t, r, "end-to-end p99 at 400"); v.Status != Missed || !strings.Contains(v.Note, "not sustained") {
+	if v := findTarget(t, r, "end-to-end p99 at 400"); v.status != missed || !strings.Contains(v.note, "not sustained") {
 		t.Errorf("%+v, want no", v)
 	}
 }
@@ -109,7 +109,7 @@ func TestTarget_NeedsEnoughSamplesForAPercentile(t *testing.T) {
 	r := result.New("once")
 	addRounds(r, "hop_other", ours, "", "ms", result.FromSamples(numbersUpTo(200)))
 	addRounds(r, "notify", floor, "idle", "ms", result.FromSamples(numbersUpTo(99)))
-	if v := findTarget(t, r, "completion → dependent stage"); v.Status != NotMeasured {
+	if v := findTarget(t, r, "completion → dependent stage"); v.status != notMeasured {
 		t.Errorf("%+v, want not measured, because the floor has 99 samples", v)
 	}
 	addRounds(r, "e2e", ours, "idle", "ms", result.FromSamples(numbersUpTo(99)))
@@ -130,7 +130,7 @@ func TestTarget_MissesAfterAnError(t *testing.T) {
 	t.Parallel()
 	r := sample()
 	r.Skip("processes/cuelight", "error in round 2: deadlock")
-	if v := findTarget(t, r, "tasks/s with 8 processes"); v.Status != Missed || !strings.Contains(v.Note, "deadlock") {
+	if v := findTarget(t, r, "tasks/s with 8 processes"); v.status != missed || !strings.Contains(v.note, "deadlock") {
 		t.Errorf("%+v, want no", v)
 	}
 }
@@ -145,7 +145,7 @@ func TestTarget_UsesTheWorstClip(t *testing.T) {
 		addRounds(r, "transcode", "ffmpeg_bare", "clip="+clip+",wall", "wall s", result.FromValue(1))
 	}
 	v := findTarget(t, r, "real transcode")
-	if v.Status != Missed || v.Measured != "1.20" || !strings.Contains(v.Note, "b 1.20") {
+	if v.status != missed || v.measured != "1.20" || !strings.Contains(v.note, "b 1.20") {
 		t.Errorf("%+v, want 1.20 of b", v)
 	}
 }

@@ -74,7 +74,7 @@ func noteRate400(r *result.Result) string {
 		notes = append(notes, "the rate was not sustained")
 	}
 	for _, name := range []string{"river_tx", "river_fast"} {
-		if f, ok := findFigure(r, "rate", name, "rate=400"); ok {
+		if f, ok := find(r, "rate", name, "rate=400"); ok {
 			note := fmt.Sprintf("%s: %s ms", label(name), formatNumber(f.Percentile(99).Median))
 			if !isSustained(r, name, "rate=400") {
 				note += ", not sustained"
@@ -104,57 +104,45 @@ func noteCases(all []value) string {
 	return "the worst of " + strings.Join(cases, ", ")
 }
 
-// TargetResult is a target with the measured value.
-type TargetResult struct {
-	Figure   string // the name of the value
-	Bound    string // "≤ 1.5"
-	Measured string // the median over the rounds, with their range; "" if it was not measured
-	Note     string
-	Status   Status
+// targetResult is a target with the measured value.
+type targetResult struct {
+	figure   string // the name of the value
+	bound    string // "≤ 1.5"
+	measured string // the median over the rounds, with their range; "" if it was not measured
+	note     string
+	status   string // reached, missed or notMeasured
 }
 
-// Status says whether a target is reached.
-type Status string
+// notMeasured says that the result lacks a figure that the target needs.
+const reached, missed, notMeasured = "yes", "no", "not measured"
 
-// The values of Status.
-const (
-	// Reached means that the measured value is within the target.
-	Reached Status = "yes"
-	// Missed means that the measured value is outside the target.
-	Missed Status = "no"
-	// NotMeasured means that the result lacks a figure that the target needs.
-	NotMeasured Status = "not measured"
-)
-
-// CheckTargets compares the result with the targets.
-func CheckTargets(r *result.Result) []TargetResult {
-	all := make([]TargetResult, len(targets))
+// checkTargets compares the result with the targets.
+func checkTargets(r *result.Result) []targetResult {
+	all := make([]targetResult, len(targets))
 	for i, t := range targets {
 		all[i] = t.check(r)
 	}
 	return all
 }
 
-func (t target) check(r *result.Result) TargetResult {
-	checked := TargetResult{
-		Figure: t.name, Bound: strings.TrimSpace(t.bound + " " + t.unit), Status: NotMeasured,
-	}
+func (t target) check(r *result.Result) targetResult {
+	checked := targetResult{figure: t.name, bound: strings.TrimSpace(t.bound + " " + t.unit), status: notMeasured}
 	number, higher := strings.CutPrefix(t.bound, "≥ ")
 	bound, _ := strconv.ParseFloat(strings.TrimPrefix(number, "≤ "), 64)
 	v, ok := evaluate(r, t.formula, higher)
 	if !ok {
 		return checked
 	}
-	checked.Measured, checked.Status = strings.TrimSpace(formatSpread(v.Spread)+" "+t.unit), Missed
-	reached := v.Median == bound || (v.Median > bound) == higher
+	checked.measured, checked.status = strings.TrimSpace(formatSpread(v.Spread)+" "+t.unit), missed
+	isReached := v.Median == bound || (v.Median > bound) == higher
 	switch {
-	case reached && (t.failure == nil || !t.failure(r)):
-		checked.Status = Reached
-	case !reached && formatNumber(v.Median) == formatNumber(bound): // show that it is a miss
-		checked.Measured = strings.TrimSpace(fmt.Sprintf("%.6g %s", v.Median, t.unit))
+	case isReached && (t.failure == nil || !t.failure(r)):
+		checked.status = reached
+	case !isReached && formatNumber(v.Median) == formatNumber(bound): // show that it is a miss
+		checked.measured = strings.TrimSpace(fmt.Sprintf("%.6g %s", v.Median, t.unit))
 	}
-	if checked.Note = noteCases(v.all); t.note != nil {
-		checked.Note = t.note(r)
+	if checked.note = noteCases(v.all); t.note != nil {
+		checked.note = t.note(r)
 	}
 	return checked
 }
@@ -166,8 +154,8 @@ func HasTargets(r *result.Result) bool { return r.Mode != "once" }
 func PrintTargets(w io.Writer, r *result.Result) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "figure\ttarget\tmeasured\treached")
-	for _, v := range CheckTargets(r) {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", v.Figure, v.Bound, v.Measured, strings.ToUpper(string(v.Status)))
+	for _, v := range checkTargets(r) {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", v.figure, v.bound, v.measured, strings.ToUpper(v.status))
 	}
 	return t.Flush()
 }

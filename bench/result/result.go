@@ -59,6 +59,11 @@ type Machine struct {
 	Versions   map[string]string `json:"versions"`   // go, postgres, ffmpeg, node, …
 }
 
+// SustainedShare is the least share of completed tasks of a system that sustains a rate. The rest
+// is chance: tasks are in progress at the start and at the end. Below it, latency is that of a
+// growing queue.
+const SustainedShare = 0.99
+
 // Key identifies a figure.
 type Key struct{ Scenario, System, Case string }
 
