@@ -2,11 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
 
 // daemonProgram is the daemon's program: a given one, or one that is built when it is needed.
@@ -28,21 +29,13 @@ func (p *daemonProgram) command(ctx context.Context, dir, url string) (*exec.Cmd
 	return cmd, nil
 }
 
-// build uses the flags of `make build`, and so its cache.
 func (p *daemonProgram) build(ctx context.Context) (err error) {
-	root := projectDir()
-	if root == "" {
-		return errors.New("the sources of the daemon are not here; select a program with -cuelight")
-	}
 	if p.buildDir, err = os.MkdirTemp(p.dir, "cuelight-bench-program-"); err != nil {
 		return err
 	}
 	path := filepath.Join(p.buildDir, "cuelight")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", path, "./cmd/cuelight")
-	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build cuelight: %w: %s", err, out)
+	if err := proofkit.BuildDaemon(ctx, path); err != nil {
+		return fmt.Errorf("build the daemon; -cuelight selects a program: %w", err)
 	}
 	p.path = path
 	return nil

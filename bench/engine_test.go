@@ -24,12 +24,8 @@ import (
 //	go test -run '^$' -bench . -count 10 >new.txt
 
 func TestMain(m *testing.M) {
-	if subprocess.IsChild() {
-		os.Exit(subprocess.Main(allSystems()))
-	}
-	if transcodebench.IsChild() {
-		os.Exit(transcodebench.Main())
-	}
+	subprocess.RunIfChild(allSystems())
+	transcodebench.RunIfChild()
 	code := m.Run()
 	if err := server.close(); err != nil {
 		fmt.Fprintln(os.Stderr, err)

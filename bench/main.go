@@ -45,12 +45,8 @@ type options struct {
 }
 
 func main() {
-	if subprocess.IsChild() {
-		os.Exit(subprocess.Main(allSystems()))
-	}
-	if transcodebench.IsChild() {
-		os.Exit(transcodebench.Main())
-	}
+	subprocess.RunIfChild(allSystems())
+	transcodebench.RunIfChild()
 	o, err := parseOptions(os.Args[1:], os.Stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return
@@ -115,7 +111,7 @@ func (o options) check(args int, bothModes bool) error {
 		return errors.New("-rounds is negative")
 	}
 	for _, name := range o.systems {
-		if systemNamed(name) == nil {
+		if _, ok := systemNamed(name); !ok {
 			return fmt.Errorf("unknown system %q", name)
 		}
 	}

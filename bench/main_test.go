@@ -25,25 +25,23 @@ func TestPlan_UsesEverySystem(t *testing.T) {
 	for _, mode := range modes {
 		used := map[string]bool{}
 		for _, g := range plan(mode) {
-			if g.rounds < 1 || len(g.entries) == 0 {
-				t.Errorf("%s: a group of %d rounds with %d scenarios", mode, g.rounds, len(g.entries))
+			if g.Rounds < 1 || len(g.Runs) == 0 {
+				t.Errorf("%s: a group of %d rounds with %d runs", mode, g.Rounds, len(g.Runs))
 			}
-			for _, e := range g.entries {
-				for _, name := range e.systems {
-					used[name] = true
-					if systemNamed(name) == nil {
-						t.Errorf("%s: unknown system %q", mode, name)
-					}
+			for _, r := range g.Runs {
+				used[r.System.Name] = true
+				if isFloor := slices.Contains(r.Scenario.Names, "floor"); isFloor != (r.System.Name == "") {
+					t.Errorf("%s: %s has system %q", mode, r.Scenario.Names[0], r.System.Name)
 				}
 			}
 		}
 		for _, c := range allSystems() {
 			// -once uses only the faster of the two polling systems.
-			if mode == modeQuick || mode == modeOnce && c.Name() == "polling_5s" {
+			if mode == modeQuick || mode == modeOnce && c.Name == "polling_5s" {
 				continue
 			}
-			if !used[c.Name()] {
-				t.Errorf("%s: %s is not measured", mode, c.Name())
+			if !used[c.Name] {
+				t.Errorf("%s: %s is not measured", mode, c.Name)
 			}
 		}
 	}
@@ -54,8 +52,8 @@ func TestPlan_OnceModeMeasuresEverything(t *testing.T) {
 	named := func(mode string) []string {
 		var names []string
 		for _, g := range plan(mode) {
-			for _, e := range g.entries {
-				names = append(names, e.scenario.Names()...)
+			for _, r := range g.Runs {
+				names = append(names, r.Scenario.Names...)
 			}
 		}
 		slices.Sort(names)
@@ -71,13 +69,9 @@ func TestPlan_OnceModeMeasuresEverything(t *testing.T) {
 	}
 }
 
-func TestSelectRuns_FiltersAGroup(t *testing.T) {
+func TestSelectFrom_FiltersAGroup(t *testing.T) {
 	t.Parallel()
-	g := group{rounds: 3, entries: []entry{
-		{scenario.E2E{Samples: 1, Slots: 5}, cuelightOnly},
-		{scenario.Drain{Tasks: 1}, cuelightOnly},
-		{scenario.Notifies{Tasks: 1}, nil},
-	}}
+	g := group(3, ours(scenario.E2E(scenario.E2EOptions{Samples: 1})), ours(scenario.Drain(1)), runs(scenario.Notifies(1)))
 	for _, test := range []struct {
 		o    options
 		want int
@@ -90,11 +84,11 @@ func TestSelectRuns_FiltersAGroup(t *testing.T) {
 		{options{systems: []string{"another"}}, 1},
 		{options{only: []string{"e2e"}, systems: []string{"another"}}, 0},
 	} {
-		if got := g.selectRuns(test.o); len(got.Runs) != test.want || got.Rounds != 3 {
+		if got := test.o.selectFrom(g); len(got.Runs) != test.want || got.Rounds != 3 {
 			t.Errorf("%+v: %d runs in %d rounds, want %d in 3", test.o, len(got.Runs), got.Rounds, test.want)
 		}
 	}
-	if got := g.selectRuns(options{rounds: 1}); got.Rounds != 1 {
+	if got := (options{rounds: 1}).selectFrom(g); got.Rounds != 1 {
 		t.Errorf("%d rounds, want 1", got.Rounds)
 	}
 }
@@ -139,17 +133,6 @@ func equal(a, b options) bool {
 		a.cuelight == b.cuelight && a.media == b.media && a.report == b.report
 }
 
-func TestModulePath_ReadsGoMod(t *testing.T) {
-	t.Parallel()
-	for dir, want := range map[string]string{
-		".": "github.com/cuelight/cuelight/bench", "..": "github.com/cuelight/cuelight", t.TempDir(): "",
-	} {
-		if got := modulePath(dir); got != want {
-			t.Errorf("%s: %q, want %q", dir, got, want)
-		}
-	}
-}
-
 func TestRun_WritesResultAndSummary(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
@@ -158,7 +141,7 @@ func TestRun_WritesResultAndSummary(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "results")
 	profile := filepath.Join(t.TempDir(), "cpu")
 	o := options{
-		mode: modeQuick, rounds: 1, only: []string{"notify", "drain"}, systems: cuelightOnly,
+		mode: modeQuick, rounds: 1, only: []string{"notify", "drain"}, systems: []string{"cuelight"},
 		dir: defaultDataDir(), out: out, cpuProfile: profile,
 	}
 	var text bytes.Buffer
@@ -228,14 +211,14 @@ func TestRun_OnceModeBuildsTheDaemonAndTranscodes(t *testing.T) {
 	}
 }
 
-func TestOptions_IsCompleteRun(t *testing.T) {
+func TestIsComplete_NeedsAFullRunOfEverything(t *testing.T) {
 	t.Parallel()
 	if !(options{mode: modeFull}).isComplete() {
 		t.Error("a full run is not complete")
 	}
 	for _, o := range []options{
 		{mode: modeQuick}, {mode: modeOnce}, {mode: modeFull, rounds: 1}, {mode: modeFull, only: []string{"e2e"}},
-		{mode: modeFull, systems: cuelightOnly},
+		{mode: modeFull, systems: []string{"cuelight"}},
 	} {
 		if o.isComplete() {
 			t.Errorf("%+v is complete", o)

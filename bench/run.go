@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,31 +51,20 @@ func measure(ctx context.Context, o options, r *result.Result, log *progresslog.
 	defer func() { err = errors.Join(err, daemon.remove()) }()
 	session := scenario.Session{
 		Server: server, Result: r, Logf: log.Logf, StartSubprocess: subprocess.Start, DaemonCommand: daemon.command,
-		ScratchDir: o.dir, MediaDir: o.media,
+		ScratchDir: o.dir, MediaDir: o.media, Slots: slots,
 	}
 	for _, g := range plan(o.mode) {
-		if err := session.Run(ctx, g.selectRuns(o)); err != nil {
+		if err := session.Run(ctx, o.selectFrom(g)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// selectRuns returns the runs of a group that the options select.
-func (g group) selectRuns(o options) scenario.Group {
-	selected := scenario.Group{Rounds: g.rounds}
-	if o.rounds > 0 {
-		selected.Rounds = o.rounds
-	}
-	for _, e := range g.entries {
-		if e.systems == nil {
-			selected.Runs = append(selected.Runs, scenario.Run{Scenario: e.scenario})
-		}
-		for _, name := range e.systems {
-			selected.Runs = append(selected.Runs, scenario.Run{Scenario: e.scenario, System: systemNamed(name)})
-		}
-	}
-	return selected.Select(o.only, o.systems)
+// selectFrom returns what the options select of a group.
+func (o options) selectFrom(g scenario.Group) scenario.Group {
+	g.Rounds = cmp.Or(o.rounds, g.Rounds)
+	return g.Select(o.only, o.systems)
 }
 
 // writeResult writes the result and the report, and prints the targets.

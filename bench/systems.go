@@ -1,6 +1,9 @@
 package main
 
 import (
+	"slices"
+	"time"
+
 	"github.com/cuelight/cuelight/bench/cuelight"
 	"github.com/cuelight/cuelight/bench/harness"
 	"github.com/cuelight/cuelight/bench/peers/dbos"
@@ -13,32 +16,31 @@ import (
 // allSystems returns the systems under test.
 func allSystems() []harness.System {
 	return []harness.System{
-		cuelight.System{},
+		cuelight.System,
 		river.Tx(),
 		river.Fast(),
 		river.Default(),
-		graphile.System{},
-		dbos.System{},
-		pgboss.System{},
-		polling.Every5s(),
-		polling.Every1s(),
+		graphile.System,
+		dbos.System,
+		pgboss.System,
+		polling.Every("polling_5s", 5*time.Second),
+		polling.Every("polling_1s", time.Second),
 	}
 }
 
-// systemNamed returns the system with a name, or nil.
-func systemNamed(name string) harness.System {
-	for _, s := range allSystems() {
-		if s.Name() == name {
-			return s
-		}
+// systemNamed returns the system with a name.
+func systemNamed(name string) (s harness.System, ok bool) {
+	all := allSystems()
+	i := slices.IndexFunc(all, func(s harness.System) bool { return s.Name == name })
+	if i < 0 {
+		return s, false
 	}
-	return nil
+	return all[i], true
 }
 
 // The systems of a comparison. Notified systems can be compared sample by sample; one sample
 // of river_default or of polling takes seconds.
 var (
-	cuelightOnly = []string{"cuelight"}
 	tunedRiver   = []string{"river_tx", "river_fast"}
 	notified     = []string{"cuelight", "river_tx", "river_fast", "graphile", "pgboss", "dbos"}
 	defaultRiver = []string{"river_default"}

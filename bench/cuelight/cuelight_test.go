@@ -3,6 +3,7 @@ package cuelight_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -12,11 +13,12 @@ import (
 	"github.com/cuelight/cuelight/bench/harness"
 	"github.com/cuelight/cuelight/bench/harness/harnesstest"
 	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/internal/waittest"
 )
 
 func TestMain(m *testing.M) { harnesstest.Main(m) }
 
-var system cuelight.System
+var system = cuelight.System
 
 // newDatabase returns the address of a database with the tables.
 func newDatabase(t *testing.T) string {
@@ -48,11 +50,7 @@ func (d *recorder) observe(m harness.Observation) {
 // waitFor waits until a stage has been completed n times.
 func (d *recorder) waitFor(t *testing.T, s harness.Stage, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); d.count(s) < n; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%v was completed %d times, want %d", s, d.count(s), n)
-		}
-	}
+	waittest.Until(t, fmt.Sprintf("%v was completed %d times", s, n), func() bool { return d.count(s) >= n })
 }
 
 func (d *recorder) count(s harness.Stage) (n int) {
@@ -151,9 +149,10 @@ func TestStop_ReturnsErrorsOfTheRun(t *testing.T) {
 	c := start(t, url, harness.Options{Slots: 1, Observe: d.observe})
 	_, err := pool.Exec(t.Context(), "insert into tasks (source) values ('not a number')")
 	must(t, err)
-	for dead := false; !dead; time.Sleep(time.Millisecond) {
-		must(t, pool.QueryRow(t.Context(), "select ingest_status = 'dead' from tasks").Scan(&dead))
-	}
+	waittest.Until(t, "the task is dead", func() (isDead bool) {
+		must(t, pool.QueryRow(t.Context(), "select ingest_status = 'dead' from tasks").Scan(&isDead))
+		return isDead
+	})
 	if err := c.Stop(t.Context()); err == nil || !strings.Contains(err.Error(), "dead") {
 		t.Errorf("error is %v", err)
 	}

@@ -37,50 +37,43 @@ select finished.id, gen_random_uuid(), stage, 1, worker.id,
   from finished cross join worker
  cross join unnest(array['ingest', 'transcode', 'metadata', 'assemble', 'publish']) with ordinality as s (stage, n)`
 
-// AddFinishedTasks creates n finished tasks with the triggers off: nothing needs to be
+// addFinishedTasks creates n finished tasks with the triggers off: nothing needs to be
 // notified or done. Then it vacuums and analyzes, as autovacuum would have done by then.
-func (System) AddFinishedTasks(ctx context.Context, url string, n int) error {
-	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		if n == 0 {
-			return nil
-		}
-		_, err := tx.Exec(ctx, "alter table tasks disable trigger user")
+func addFinishedTasks(ctx context.Context, url string, n int) error {
+	err := harness.WithConn(ctx, url, func(conn *pgx.Conn) error {
+		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "alter table tasks disable trigger user")
+			if err == nil {
+				_, err = tx.Exec(ctx, finishedSQL, n)
+			}
+			if err == nil {
+				_, err = tx.Exec(ctx, "alter table tasks enable trigger user")
+			}
+			return err
+		})
 		if err == nil {
-			_, err = tx.Exec(ctx, finishedSQL, n)
-		}
-		if err == nil {
-			_, err = tx.Exec(ctx, "alter table tasks enable trigger user")
+			_, err = conn.Exec(ctx, "vacuum analyze tasks, attempts, workers")
 		}
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("create finished tasks: %w", err)
 	}
-	if _, err := conn.Exec(ctx, "vacuum analyze tasks, attempts, workers"); err != nil {
-		return fmt.Errorf("vacuum: %w", err)
-	}
 	return nil
 }
 
 // sizesSQL includes the free space in the tables, which later rows will use.
 const sizesSQL = `
-select pg_table_size('tasks'), pg_indexes_size('tasks'),
-       pg_total_relation_size('attempts'), pg_total_relation_size('outbox')`
+select json_build_object(
+       'table', pg_table_size('tasks'), 'index', pg_indexes_size('tasks'),
+       'history', pg_total_relation_size('attempts'), 'outbox', pg_total_relation_size('outbox'))`
 
-// Sizes returns the bytes that the tasks take.
-func (System) Sizes(ctx context.Context, url string) (s harness.Sizes, err error) {
-	conn, err := pgx.Connect(ctx, url)
+// sizes returns the bytes that the tasks take: the table and its indexes, and the history and
+// the outbox with theirs.
+func sizes(ctx context.Context, url string) (all map[string]int64, err error) {
+	err = harness.WithConn(ctx, url, func(conn *pgx.Conn) error { return conn.QueryRow(ctx, sizesSQL).Scan(&all) })
 	if err != nil {
-		return s, err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	if err = conn.QueryRow(ctx, sizesSQL).Scan(&s.Tasks, &s.Indexes, &s.History, &s.Outbox); err != nil {
 		err = fmt.Errorf("read sizes: %w", err)
 	}
-	return s, err
+	return all, err
 }

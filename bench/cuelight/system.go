@@ -21,52 +21,39 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// System is Cuelight. The zero value is ready.
-type System struct{}
-
-// Name returns its name in results.
-func (System) Name() string { return "cuelight" }
+// System is Cuelight.
+var System = harness.System{
+	Name: "cuelight",
+	Settings: fmt.Sprintf("this commit, schema version %d; one Runner and one notify.Listener per process, "+
+		"all settings at their defaults, pgxpool's default of connections, a further pool of %d for submissions; "+
+		"bulk submissions by Store.SubmitAll", store.SchemaVersion, submitConnections),
+	Setup: setUp, Start: start, Preload: preload, Channels: channels(store.Video()),
+	AddFinishedTasks: addFinishedTasks, Sizes: sizes, TriggerTimes: triggerTimes,
+}
 
 // submitConnections is the number of submissions that can run at once.
 const submitConnections = 16
 
-// Settings describes the configuration.
-func (System) Settings() string {
-	return fmt.Sprintf("this commit, schema version %d; one Runner and one notify.Listener per process, "+
-		"all settings at their defaults, pgxpool's default of connections, a further pool of %d for submissions; "+
-		"bulk submissions by Store.SubmitAll", store.SchemaVersion, submitConnections)
-}
-
-// Setup creates the tables.
-func (System) Setup(ctx context.Context, url string) error {
-	return withPool(ctx, url, func(pool *pgxpool.Pool) error {
+// setUp creates the tables.
+func setUp(ctx context.Context, url string) error {
+	return harness.WithPool(ctx, url, 0, func(pool *pgxpool.Pool) error {
 		_, err := store.New(pool, store.Video()).Migrate(ctx)
 		return err
 	})
 }
 
-// Preload submits tasks while no worker runs.
-func (System) Preload(ctx context.Context, url string, first int64, n int) error {
-	return withPool(ctx, url, func(pool *pgxpool.Pool) error { return submitAll(ctx, pool, first, n) })
+// preload submits tasks while no worker runs.
+func preload(ctx context.Context, url string, first int64, n int) error {
+	return harness.WithPool(ctx, url, 0, func(pool *pgxpool.Pool) error { return submitAll(ctx, pool, first, n) })
 }
 
-// Channels returns the channels on which workers are notified.
-func (System) Channels() []string {
-	g := store.Video()
-	channels := []string{g.RecallChannel()}
+// channels returns those on which workers are notified.
+func channels(g store.Graph) []string {
+	all := []string{g.RecallChannel()}
 	for _, s := range g.Stages() {
-		channels = append(channels, g.Channel(s))
+		all = append(all, g.Channel(s))
 	}
-	return channels
-}
-
-func withPool(ctx context.Context, url string, do func(*pgxpool.Pool) error) error {
-	pool, err := pgxpool.New(ctx, url)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	return do(pool)
+	return all
 }
 
 // submission returns the task with a number.

@@ -29,9 +29,9 @@ update tasks set ingest_status = 'cancelled', transcode_status = 'cancelled', me
                  assemble_status = 'cancelled', publish_status = 'cancelled'`},
 }
 
-// TriggerTimes returns, by change, how long the triggers take per task if one statement
+// triggerTimes returns, by change, how long the triggers take per task if one statement
 // changes so many tasks, with PostgreSQL's jit on as by default. It rolls everything back.
-func (System) TriggerTimes(ctx context.Context, url string, tasks int) (map[string]time.Duration, error) {
+func triggerTimes(ctx context.Context, url string, tasks int) (map[string]time.Duration, error) {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return nil, err

@@ -30,9 +30,9 @@ type workers struct {
 	err        error
 }
 
-// Start starts to work. It returns when the Runner is registered in the database and its
+// start starts to work. It returns when the Runner is registered in the database and its
 // listener is connected.
-func (System) Start(ctx context.Context, url string, o harness.Options) (harness.Workers, error) {
+func start(ctx context.Context, url string, o harness.Options) (harness.Workers, error) {
 	w := &workers{
 		Options: o, registered: make(chan struct{}, 1), listening: make(chan struct{}, 1), done: make(chan struct{}),
 	}
@@ -57,16 +57,11 @@ func (System) Start(ctx context.Context, url string, o harness.Options) (harness
 	return w, nil
 }
 
-func (w *workers) connect(ctx context.Context, url string) error {
-	config, err := pgxpool.ParseConfig(url)
-	if err != nil {
+func (w *workers) connect(ctx context.Context, url string) (err error) {
+	if w.pool, err = harness.OpenPool(ctx, url, 0); err != nil {
 		return err
 	}
-	if w.pool, err = pgxpool.NewWithConfig(ctx, config.Copy()); err != nil {
-		return err
-	}
-	config.MaxConns = submitConnections
-	if w.submitPool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+	if w.submitPool, err = harness.OpenPool(ctx, url, submitConnections); err != nil {
 		w.pool.Close()
 		return err
 	}

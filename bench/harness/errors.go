@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 )
 
@@ -49,39 +50,21 @@ func (l *ErrorList) Err() error {
 
 // Logger returns a logger for a system that logs. It adds logged errors to the list and
 // drops all other records. It also drops cancellations: only Stop cancels.
-func (l *ErrorList) Logger() *slog.Logger { return slog.New(&errorHandler{list: l}) }
-
-type errorHandler struct {
-	list  *ErrorList
-	attrs []slog.Attr
+func (l *ErrorList) Logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(lineWriter(l.addLine), &slog.HandlerOptions{Level: slog.LevelError}))
 }
 
-// Enabled reports whether records of the level are errors.
-func (h *errorHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelError }
-
-// Handle adds the record to the list, with the attributes of its logger.
-func (h *errorHandler) Handle(_ context.Context, r slog.Record) error {
-	text, cancelled := r.Message, false
-	add := func(a slog.Attr) bool {
-		text += " " + a.String()
-		err, ok := a.Value.Any().(error)
-		cancelled = cancelled || ok && errors.Is(err, context.Canceled)
-		return true
+func (l *ErrorList) addLine(line string) {
+	if !strings.Contains(line, context.Canceled.Error()) {
+		l.Add(errors.New(strings.TrimSpace(line)))
 	}
-	for _, a := range h.attrs {
-		add(a)
-	}
-	r.Attrs(add)
-	if !cancelled {
-		h.list.Add(errors.New(text))
-	}
-	return nil
 }
 
-// WithAttrs returns a handler that adds attributes to each error.
-func (h *errorHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &errorHandler{list: h.list, attrs: append(h.attrs[:len(h.attrs):len(h.attrs)], attrs...)}
-}
+// lineWriter is called with each line: a handler writes a record at once.
+type lineWriter func(line string)
 
-// WithGroup returns the same handler, because the list has no groups.
-func (h *errorHandler) WithGroup(string) slog.Handler { return h }
+// Write calls the function.
+func (w lineWriter) Write(b []byte) (int, error) {
+	w(string(b))
+	return len(b), nil
+}

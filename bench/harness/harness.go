@@ -15,19 +15,37 @@ import (
 	"time"
 )
 
-// System is a product in its best sensible settings.
-type System interface {
+// System is a product in its best sensible settings. Functions after Start are nil in a system
+// that does not support them.
+type System struct {
 	// Name identifies the system in results: letters, digits, underscores.
-	Name() string
+	Name string
 
 	// Settings describes the product, its version and its configuration in one line.
-	Settings() string
+	Settings string
 
 	// Setup creates its tables in an empty database.
-	Setup(ctx context.Context, url string) error
+	Setup func(ctx context.Context, url string) error
 
 	// Start starts to work. When it returns, the workers are notified of new tasks.
-	Start(ctx context.Context, url string, o Options) (Workers, error)
+	Start func(ctx context.Context, url string, o Options) (Workers, error)
+
+	// Preload submits tasks while no worker runs. Without it, the workers run before the tasks
+	// are submitted.
+	Preload func(ctx context.Context, url string, first int64, n int) error
+
+	// Channels are those of its notifications.
+	Channels []string
+
+	// AddFinishedTasks fills the tables with finished tasks, as they are after a long time.
+	AddFinishedTasks func(ctx context.Context, url string, finished int) error
+
+	// Sizes returns how many bytes its tasks take, by what they are for.
+	Sizes func(ctx context.Context, url string) (map[string]int64, error)
+
+	// TriggerTimes returns, by change, the time of its triggers per task if one statement
+	// changes so many tasks.
+	TriggerTimes func(ctx context.Context, url string, tasks int) (map[string]time.Duration, error)
 }
 
 // Workers are one process that works. Several may work on one database.
@@ -113,11 +131,3 @@ const (
 )
 
 func (k Kind) String() string { return [...]string{"started", "ended", "was completed"}[k] }
-
-// Sizes are the bytes in the database that tasks take.
-type Sizes struct {
-	Tasks   int64 // the table
-	Indexes int64 // of that table
-	History int64 // with its index
-	Outbox  int64 // with its index
-}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,7 +79,7 @@ func TestErrorList_CollectsLoggedErrors(t *testing.T) {
 	log.Warn("slow")
 	log.Error("ends", "error", fmt.Errorf("begin: %w", context.Canceled))
 	log.Error("lost", "what", "a job")
-	if err := list.Err(); err == nil || err.Error() != "lost id=7 what=a job" {
+	if err := list.Err(); err == nil || !strings.HasSuffix(err.Error(), `level=ERROR msg=lost id=7 g.what="a job"`) {
 		t.Errorf("error is %v", err)
 	}
 }

@@ -1,5 +1,7 @@
 package harness
 
+import "slices"
+
 // Stage is one of the five stages.
 type Stage int
 
@@ -24,38 +26,22 @@ var stageNames = [StageCount]string{"ingest", "transcode", "metadata", "assemble
 func (s Stage) String() string { return stageNames[s] }
 
 // StageNamed returns the stage with a name.
-func StageNamed(name string) (Stage, bool) {
-	for s, n := range stageNames {
-		if n == name {
-			return Stage(s), true
-		}
-	}
-	return 0, false
+func StageNamed(name string) (s Stage, ok bool) {
+	i := slices.Index(stageNames[:], name)
+	return Stage(i), i >= 0
+}
+
+var needs = [StageCount][]Stage{
+	Transcode: {Ingest}, Metadata: {Ingest}, Assemble: {Transcode, Metadata}, Publish: {Assemble},
 }
 
 // Needs returns the stages that must be completed before this one.
-func (s Stage) Needs() []Stage {
-	switch s {
-	case Transcode, Metadata:
-		return []Stage{Ingest}
-	case Assemble:
-		return []Stage{Transcode, Metadata}
-	case Publish:
-		return []Stage{Assemble}
-	}
-	return nil
-}
+func (s Stage) Needs() []Stage { return needs[s] }
+
+var next = [StageCount][]Stage{Ingest: {Transcode, Metadata}, Assemble: {Publish}}
 
 // Next returns the stages that become ready with the completion of this one alone.
-func (s Stage) Next() []Stage {
-	switch s {
-	case Ingest:
-		return []Stage{Transcode, Metadata}
-	case Assemble:
-		return []Stage{Publish}
-	}
-	return nil
-}
+func (s Stage) Next() []Stage { return next[s] }
 
 // PrecedesAssemble reports whether Assemble waits for this stage, and for one other.
 func (s Stage) PrecedesAssemble() bool { return s == Transcode || s == Metadata }

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/bench/result"
-	"github.com/cuelight/cuelight/bench/usage"
 	"github.com/cuelight/cuelight/internal/childproc"
 	"github.com/cuelight/cuelight/internal/ctxsleep"
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
 
 // IdleDaemon measures a daemon without tasks: "idle_daemon", with the statements that it sends
@@ -25,22 +25,19 @@ import (
 // a line for each executed statement in either protocol, and for empty ones that check a
 // connection. The transactions in pg_stat_database would be less exact: they include those of
 // autovacuum, and sessions report theirs up to ten seconds late.
-type IdleDaemon struct {
-	Settle time.Duration // from the start of the daemon until the measurement
-	For    time.Duration
+//
+// The measurement begins when the daemon has worked for settle.
+func IdleDaemon(settle, during time.Duration) Scenario {
+	d := idleDaemon{settle, during}
+	return Scenario{Names: []string{"idle_daemon"}, Settings: []string{"log_statement=all"}, Measure: d.measure}
 }
 
-// Names returns the names of its figures.
-func (IdleDaemon) Names() []string { return []string{"idle_daemon"} }
-
-// DatabaseSettings returns the settings of its database.
-func (IdleDaemon) DatabaseSettings() []string { return []string{"log_statement=all"} }
+type idleDaemon struct{ settle, during time.Duration }
 
 // startTimeout is how long a daemon may take to start.
 const startTimeout = time.Minute
 
-// Measure records all figures.
-func (d IdleDaemon) Measure(ctx context.Context, t *Trial) (err error) {
+func (d idleDaemon) measure(ctx context.Context, t *Trial) (err error) {
 	if t.DaemonCommand == nil {
 		return fmt.Errorf("%w: this session cannot start a daemon", errNotMeasured)
 	}
@@ -61,7 +58,7 @@ func (d IdleDaemon) Measure(ctx context.Context, t *Trial) (err error) {
 		defer cancel()
 		err = errors.Join(err, daemon.Stop(ctx, syscall.SIGTERM))
 	}()
-	if err := ctxsleep.For(ctx, d.Settle); err != nil {
+	if err := ctxsleep.For(ctx, d.settle); err != nil {
 		return err
 	}
 	return d.measureUsage(ctx, t, daemon.PID())
@@ -96,29 +93,22 @@ func startDaemon(ctx context.Context, t *Trial, dir string) (*childproc.Process,
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout,
 		fmt.Errorf("the daemon does not work after %v", startTimeout))
 	defer cancel()
-	select {
-	case <-working:
-		return daemon, nil
-	case <-daemon.Done():
-		return nil, errors.Join(errors.New("the daemon ended at once"), daemon.Err())
-	case <-ctx.Done():
-		return nil, daemon.Wait(ctx)
-	}
+	return daemon, proofkit.WaitReady(ctx, daemon, working)
 }
 
 // daemonSample is the usage of the daemon at a time.
 type daemonSample struct {
-	usage.Usage
+	proofkit.Usage
 	at      time.Time
 	logSize int64 // of the server
 }
 
-func (d IdleDaemon) measureUsage(ctx context.Context, t *Trial, pid int) error {
+func (d idleDaemon) measureUsage(ctx context.Context, t *Trial, pid int) error {
 	before, err := takeDaemonSample(t.Server, pid)
 	if err != nil {
 		return err
 	}
-	if err := ctxsleep.For(ctx, d.For); err != nil {
+	if err := ctxsleep.For(ctx, d.during); err != nil {
 		return err
 	}
 	after, err := takeDaemonSample(t.Server, pid)
@@ -132,8 +122,8 @@ func (d IdleDaemon) measureUsage(ctx context.Context, t *Trial, pid int) error {
 	}
 	t.Record("idle_daemon", "queries", "queries/s", result.FromValue(float64(statements)/seconds))
 	t.Record("idle_daemon", "cpu", "share of a core", result.FromValue((after.CPU-before.CPU).Seconds()/seconds))
-	t.Record("idle_daemon", "memory", "MiB", result.FromValue(float64(after.Memory)/(1<<20)))
-	t.Note("idle_daemon", "cuelight serve on an empty database, for %v, %v after it started to work", d.For, d.Settle)
+	t.Record("idle_daemon", "memory", "MiB", result.FromValue(float64(after.Peak)/(1<<20)))
+	t.Note("idle_daemon", "cuelight serve on an empty database, for %v, %v after it started to work", d.during, d.settle)
 	return nil
 }
 
@@ -143,7 +133,7 @@ func takeDaemonSample(s *Server, pid int) (d daemonSample, err error) {
 		return d, err
 	}
 	d.logSize, d.at = info.Size(), time.Now()
-	d.Usage, err = usage.OfProcess(pid)
+	d.Usage, err = proofkit.UsageOf(pid)
 	return d, err
 }
 

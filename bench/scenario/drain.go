@@ -1,187 +1,150 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/cuelight/cuelight/bench/harness"
 	"github.com/cuelight/cuelight/bench/result"
 )
 
-// drain submits tasks, waits until they are done, and returns how long that took from the
-// first work to the last completion. It returns an error unless every stage of every task ran
-// once. A system that is no Preloader starts when the first tasks are committed.
-func (t *Trial) drain(ctx context.Context, tasks int, o harness.Options) (took time.Duration, err error) {
-	preloader, preloads := t.System.(Preloader)
-	if preloads {
-		if err := preloader.Preload(ctx, t.URL, 0, tasks); err != nil {
-			return 0, fmt.Errorf("submit %d tasks: %w", tasks, err)
+// drain submits tasks, waits until they are done, and returns what was observed. It returns an
+// error unless every stage of every task ran once. A system without Preload starts when
+// the first tasks are committed. By default a stage has the session's slots.
+func (t *Trial) drain(ctx context.Context, tasks int, o harness.Options) (*harness.Recorder, error) {
+	if t.System.Preload != nil {
+		if err := t.System.Preload(ctx, t.URL, 0, tasks); err != nil {
+			return nil, fmt.Errorf("submit %d tasks: %w", tasks, err)
 		}
 	}
-	counter := newStageCounter(tasks)
-	observe := o.Observe
-	o.Observe = func(m harness.Observation) {
-		counter.observe(m)
-		if observe != nil {
-			observe(m)
-		}
-	}
+	recorder := harness.NewRecorder(tasks)
+	o.Observe, o.Slots = recorder.Observe, cmp.Or(o.Slots, t.Slots)
 	workers, err := t.System.Start(ctx, t.URL, o)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	if !preloads {
+	if t.System.Preload == nil {
 		err = workers.SubmitAll(ctx, 0, tasks)
 	}
-	if err == nil {
-		err = counter.wait(ctx)
-	}
-	t.Stop(ctx, &err, workers)
-	if err == nil {
-		err = counter.check()
-	}
-	return counter.took(), err
+	return recorder, t.finish(ctx, err, recorder, workers)
 }
 
-// recordThroughput records the tasks per second.
-func (t *Trial) recordThroughput(scenario, of string, tasks int, took time.Duration) {
-	t.Record(scenario, of, "tasks/s", result.FromValue(float64(tasks)/took.Seconds()))
+// stuckTimeout is how long a workload waits without progress.
+const stuckTimeout = 30 * time.Second
+
+// finish waits for all tasks unless submitting them returned an error, stops the workers, and
+// returns an error unless every stage of every task ran once.
+func (t *Trial) finish(ctx context.Context, err error, r *harness.Recorder, workers ...harness.Workers) error {
+	if err == nil {
+		err = r.WaitAll(ctx, stuckTimeout)
+	}
+	t.Stop(ctx, &err, workers...)
+	if err != nil {
+		return err
+	}
+	return r.Check()
+}
+
+// measureThroughput drains tasks and records the tasks per second.
+func (t *Trial) measureThroughput(ctx context.Context, name, of string, tasks int) error {
+	drained, err := t.drain(ctx, tasks, harness.Options{})
+	if err == nil {
+		t.recordThroughput(name, of, tasks, drained)
+	}
+	return err
+}
+
+func (t *Trial) recordThroughput(name, of string, tasks int, r *harness.Recorder) {
+	t.Record(name, of, "tasks/s", result.FromValue(float64(tasks)/r.Took().Seconds()))
 }
 
 // Drain measures the throughput of one process with many waiting tasks: "drain".
-type Drain struct {
-	Tasks int
-	Slots int // per stage
-}
-
-// Names returns the names of its figures.
-func (Drain) Names() []string { return []string{"drain"} }
-
-// Measure drains the tasks.
-func (d Drain) Measure(ctx context.Context, t *Trial) error {
-	took, err := t.drain(ctx, d.Tasks, harness.Options{Slots: d.Slots})
-	if err == nil {
-		t.recordThroughput("drain", fmt.Sprintf("tasks=%d", d.Tasks), d.Tasks, took)
-	}
-	return err
+func Drain(tasks int) Scenario {
+	return Scenario{Names: []string{"drain"}, Measure: func(ctx context.Context, t *Trial) error {
+		return t.measureThroughput(ctx, "drain", fmt.Sprintf("tasks=%d", tasks), tasks)
+	}}
 }
 
 // WorkShare measures throughput with stages that take some time: the share of the ideal
-// throughput, with all slots always busy.
-type WorkShare struct {
-	Tasks int
-	Slots int // per stage
-	Work  time.Duration
+// throughput, with all slots of all stages always busy.
+func WorkShare(tasks, slots int, work time.Duration) Scenario {
+	name := fmt.Sprintf("work%v", work)
+	return Scenario{Names: []string{name}, Measure: func(ctx context.Context, t *Trial) error {
+		drained, err := t.drain(ctx, tasks, harness.Options{Slots: slots, WorkTime: work})
+		if err == nil {
+			share := idealTime(tasks, slots, work).Seconds() / drained.Took().Seconds()
+			t.Record(name, fmt.Sprintf("slots=%d", slots), "share", result.FromValue(share))
+		}
+		return err
+	}}
 }
 
-// Names returns the names of its figures.
-func (w WorkShare) Names() []string { return []string{w.name()} }
-
-func (w WorkShare) name() string { return fmt.Sprintf("work%v", w.Work) }
-
-// Measure drains the tasks.
-func (w WorkShare) Measure(ctx context.Context, t *Trial) error {
-	took, err := t.drain(ctx, w.Tasks, harness.Options{Slots: w.Slots, WorkTime: w.Work})
-	if err == nil {
-		share := w.ideal().Seconds() / took.Seconds()
-		t.Record(w.name(), fmt.Sprintf("slots=%d", w.Slots), "share", result.FromValue(share))
-	}
-	return err
-}
-
-// ideal is the time if all slots of all stages are always busy.
-func (w WorkShare) ideal() time.Duration {
-	return time.Duration(w.Tasks) * w.Work / time.Duration(w.Slots)
-}
-
-// Order measures how well the order of equal tasks is kept, with one slot in one stage and
-// many in the others: the largest number of later tasks that started that stage before an
-// earlier one.
-type Order struct {
-	Tasks int
-	Slots int // per stage, except for the single slot
+// idealTime is how long a drain takes if all slots of all stages are always busy.
+func idealTime(tasks, slots int, work time.Duration) time.Duration {
+	return time.Duration(tasks) * work / time.Duration(slots)
 }
 
 // singleSlotStage gets all of its tasks from other stages.
 const singleSlotStage = harness.Assemble
 
-// Names returns the names of its figures.
-func (Order) Names() []string { return []string{"order"} }
-
-// Measure drains the tasks.
-func (s Order) Measure(ctx context.Context, t *Trial) error {
-	var mu sync.Mutex
-	var started []int64
-	_, err := t.drain(ctx, s.Tasks, harness.Options{
-		Slots: s.Slots, SingleSlot: []harness.Stage{singleSlotStage},
-		Observe: func(o harness.Observation) {
-			if o.Stage == singleSlotStage && o.Kind == harness.Started {
-				mu.Lock()
-				defer mu.Unlock()
-				started = append(started, o.Task)
-			}
-		},
-	})
-	if err == nil {
-		t.Record("order", fmt.Sprintf("tasks=%d", s.Tasks), "tasks", result.FromValue(float64(maxDisplacement(started))))
-	}
-	return err
+// Order measures how well the order of equal tasks is kept, with one slot in one stage and
+// some in the others: the largest number of later tasks that started that stage before an
+// earlier one.
+func Order(tasks, slots int) Scenario {
+	return Scenario{Names: []string{"order"}, Measure: func(ctx context.Context, t *Trial) error {
+		drained, err := t.drain(ctx, tasks,
+			harness.Options{Slots: slots, SingleSlot: []harness.Stage{singleSlotStage}})
+		if err != nil {
+			return err
+		}
+		started := make([]time.Time, tasks)
+		for task := range started {
+			started[task] = drained.At(task, singleSlotStage, harness.Started)
+		}
+		t.Record("order", fmt.Sprintf("tasks=%d", tasks), "tasks", result.FromValue(float64(maxOvertaking(started))))
+		return nil
+	}}
 }
 
-// maxDisplacement returns the largest number of higher tasks before one.
-func maxDisplacement(started []int64) (most int) {
-	var before []int64 // sorted
-	for _, task := range started {
-		i, _ := slices.BinarySearch(before, task)
-		most = max(most, len(before)-i)
-		before = slices.Insert(before, i, task)
+// maxOvertaking returns the largest number of later tasks that started before one.
+func maxOvertaking(started []time.Time) (most int) {
+	var later []time.Time // sorted
+	for _, at := range slices.Backward(started) {
+		i, _ := slices.BinarySearchFunc(later, at, time.Time.Compare)
+		most = max(most, i)
+		later = slices.Insert(later, i, at)
 	}
 	return most
 }
 
 // Processes measures the throughput of several processes. They run before all tasks are
 // submitted at once, so that none starts earlier.
-type Processes struct {
-	Processes int
-	Tasks     int
-	Slots     int // per stage, in each
-}
-
-// Names returns the names of its figures.
-func (Processes) Names() []string { return []string{"processes"} }
-
-// Measure drains the tasks.
-func (p Processes) Measure(ctx context.Context, t *Trial) (err error) {
-	if t.StartSubprocess == nil {
-		return errNoSubprocesses
-	}
-	counter := newStageCounter(p.Tasks)
-	var all []harness.Workers
-	for range p.Processes {
-		workers, startErr := t.StartSubprocess(ctx, t.System, t.URL,
-			harness.Options{Slots: p.Slots, Observe: counter.observe})
-		if err = startErr; err != nil {
-			break
+func Processes(processes, tasks int) Scenario {
+	return Scenario{Names: []string{"processes"}, Measure: func(ctx context.Context, t *Trial) (err error) {
+		if t.StartSubprocess == nil {
+			return errNoSubprocesses
 		}
-		all = append(all, workers)
-	}
-	if err == nil {
-		err = all[0].SubmitAll(ctx, 0, p.Tasks)
-	}
-	if err == nil {
-		err = counter.wait(ctx)
-	}
-	t.Stop(ctx, &err, all...)
-	if err == nil {
-		err = counter.check()
-	}
-	if err == nil {
-		t.recordThroughput("processes", fmt.Sprintf("processes=%d", p.Processes), p.Tasks, counter.took())
-	}
-	return err
+		recorder := harness.NewRecorder(tasks)
+		var all []harness.Workers
+		for range processes {
+			workers, startErr := t.StartSubprocess(ctx, t.System, t.URL,
+				harness.Options{Slots: t.Slots, Observe: recorder.Observe})
+			if err = startErr; err != nil {
+				break
+			}
+			all = append(all, workers)
+		}
+		if err == nil {
+			err = all[0].SubmitAll(ctx, 0, tasks)
+		}
+		if err = t.finish(ctx, err, recorder, all...); err == nil {
+			t.recordThroughput("processes", fmt.Sprintf("processes=%d", processes), tasks, recorder)
+		}
+		return err
+	}}
 }
 
 var errNoSubprocesses = fmt.Errorf("%w: this session cannot start processes", errNotMeasured)

@@ -21,9 +21,16 @@ import (
 //
 // A commit is known last to the process that commits. On a busy machine the first stage may
 // have started before Submit returns, and wake_submit may be negative.
-type E2E struct {
+func E2E(o E2EOptions) Scenario {
+	return Scenario{
+		Names: []string{"e2e", "wake_submit", "hop", "hop_commit"}, Settings: SlowCommitSettings(o.CommitDelay),
+		Measure: o.measure,
+	}
+}
+
+// E2EOptions say how tasks are submitted. Without options, one is submitted after the other.
+type E2EOptions struct {
 	Samples int
-	Slots   int           // per stage
 	Within  time.Duration // time limit, after at least five samples; 0 for none
 
 	// Spread submits at random times within this duration, without waiting for other tasks. It
@@ -38,12 +45,6 @@ type E2E struct {
 // Warmup is the number of samples of an idle system that are dropped: connections are opened,
 // and statements prepared.
 const Warmup = 10
-
-// Names returns the names of its figures.
-func (E2E) Names() []string { return []string{"e2e", "wake_submit", "hop", "hop_commit"} }
-
-// DatabaseSettings returns the settings of its database.
-func (e E2E) DatabaseSettings() []string { return SlowCommitSettings(e.CommitDelay) }
 
 // SlowCommitSettings returns the settings of a database whose commits take d longer.
 func SlowCommitSettings(d time.Duration) []string {
@@ -66,25 +67,25 @@ func IdlePause(ctx context.Context) error {
 	return ctxsleep.For(ctx, 5*time.Millisecond+rand.N(45*time.Millisecond))
 }
 
-// Measure records all four figures.
-func (e E2E) Measure(ctx context.Context, t *Trial) (err error) {
-	tasks := e.Samples
-	if e.Spread == 0 {
+// measure records all four figures.
+func (o E2EOptions) measure(ctx context.Context, t *Trial) (err error) {
+	tasks := o.Samples
+	if o.Spread == 0 {
 		tasks += Warmup
 	}
-	run := newE2ERun(e, tasks)
-	run.workers, err = t.System.Start(ctx, t.URL, harness.Options{Slots: e.Slots, Observe: run.observe})
+	run := newE2ERun(o, tasks)
+	run.workers, err = t.System.Start(ctx, t.URL, harness.Options{Slots: t.Slots, Observe: run.Observe})
 	if err != nil {
 		return err
 	}
 	var n int
-	if e.Spread > 0 {
+	if o.Spread > 0 {
 		n, err = run.submitSpread(ctx)
 	} else {
 		n, err = run.submitInSequence(ctx)
 	}
 	t.Stop(ctx, &err, run.workers)
-	if err = cmp.Or(err, run.err()); err != nil {
+	if err = cmp.Or(err, run.Err()); err != nil {
 		return err
 	}
 	run.record(t, n)
@@ -92,8 +93,8 @@ func (e E2E) Measure(ctx context.Context, t *Trial) (err error) {
 }
 
 type e2eRun struct {
-	E2E
-	*timelines
+	E2EOptions
+	*harness.Recorder
 	workers harness.Workers
 	submits []span
 }
@@ -101,8 +102,8 @@ type e2eRun struct {
 // span is the time of a call.
 type span struct{ start, end time.Time }
 
-func newE2ERun(e E2E, tasks int) *e2eRun {
-	return &e2eRun{E2E: e, timelines: newTimelines(tasks), submits: make([]span, tasks)}
+func newE2ERun(o E2EOptions, tasks int) *e2eRun {
+	return &e2eRun{E2EOptions: o, Recorder: harness.NewRecorder(tasks), submits: make([]span, tasks)}
 }
 
 func (r *e2eRun) submit(ctx context.Context, task int) error {
@@ -110,6 +111,13 @@ func (r *e2eRun) submit(ctx context.Context, task int) error {
 	err := r.workers.Submit(ctx, int64(task))
 	r.submits[task].end = time.Now()
 	return err
+}
+
+// wait waits until a task is done.
+func (r *e2eRun) wait(ctx context.Context, task int, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("task %d is stuck after %v", task, timeout))
+	defer cancel()
+	return r.Wait(ctx, task)
 }
 
 // submitInSequence returns the number of finished tasks.
@@ -158,16 +166,15 @@ func (r *e2eRun) record(t *Trial, n int) {
 	switch {
 	case r.Spread > 0:
 		first = 0
-	case n < len(r.tasks):
+	case n < len(r.submits):
 		first = min(Warmup, n/5)
 	}
 	var total, wake, hops, hopsCommit []time.Duration
 	for i := first; i < n; i++ {
-		task := &r.tasks[i]
-		total = append(total, task.at[harness.Publish][harness.Completed].Sub(r.submits[i].start))
-		wake = append(wake, task.at[harness.Ingest][harness.Started].Sub(r.submits[i].end))
-		hops = slices.Concat(hops, task.hops(harness.Ended))
-		hopsCommit = slices.Concat(hopsCommit, task.hops(harness.Completed))
+		total = append(total, r.At(i, harness.Publish, harness.Completed).Sub(r.submits[i].start))
+		wake = append(wake, r.At(i, harness.Ingest, harness.Started).Sub(r.submits[i].end))
+		hops = slices.Concat(hops, r.Hops(i, harness.Ended))
+		hopsCommit = slices.Concat(hopsCommit, r.Hops(i, harness.Completed))
 	}
 	of := IdleCase(r.CommitDelay)
 	t.RecordDurations("e2e", of, total)
@@ -184,22 +191,20 @@ func (r *e2eRun) record(t *Trial, n int) {
 // crosses from one to the other. A commit is known last to the process that commits, so on a
 // busy machine a time may be negative. "hop_other_ended" cannot be negative: like "hop", it
 // starts at the end of the work and includes the commit.
-type HopOther struct {
-	Samples int
-	Slots   int // per stage, in each
+func HopOther(samples int) Scenario {
+	return Scenario{
+		Names:   []string{"hop_other", "hop_other_ended"},
+		Measure: func(ctx context.Context, t *Trial) error { return measureHopOther(ctx, t, samples) },
+	}
 }
 
-// Names returns the names of its figures.
-func (HopOther) Names() []string { return []string{"hop_other", "hop_other_ended"} }
-
-// Measure records both figures.
-func (h HopOther) Measure(ctx context.Context, t *Trial) (err error) {
+func measureHopOther(ctx context.Context, t *Trial, samples int) (err error) {
 	if t.StartSubprocess == nil {
 		return errNoSubprocesses
 	}
-	run := newE2ERun(E2E{Samples: h.Samples}, Warmup+h.Samples)
+	run := newE2ERun(E2EOptions{Samples: samples}, Warmup+samples)
 	here := harness.Options{
-		Slots: h.Slots, Observe: run.observe, Stages: []harness.Stage{harness.Ingest, harness.Assemble},
+		Slots: t.Slots, Observe: run.Observe, Stages: []harness.Stage{harness.Ingest, harness.Assemble},
 	}
 	there := here
 	there.Stages = []harness.Stage{harness.Transcode, harness.Metadata, harness.Publish}
@@ -213,14 +218,13 @@ func (h HopOther) Measure(ctx context.Context, t *Trial) (err error) {
 		_, err = run.submitInSequence(ctx)
 	}
 	t.Stop(ctx, &err, all...)
-	if err = cmp.Or(err, run.err()); err != nil {
+	if err = cmp.Or(err, run.Err()); err != nil {
 		return err
 	}
 	var hops, hopsEnded []time.Duration
-	for i := range run.tasks[Warmup:] {
-		task := &run.tasks[Warmup+i]
-		hops = slices.Concat(hops, task.hops(harness.Completed))
-		hopsEnded = slices.Concat(hopsEnded, task.hops(harness.Ended))
+	for i := Warmup; i < len(run.submits); i++ {
+		hops = slices.Concat(hops, run.Hops(i, harness.Completed))
+		hopsEnded = slices.Concat(hopsEnded, run.Hops(i, harness.Ended))
 	}
 	t.RecordDurations("hop_other", "", hops)
 	t.RecordDurations("hop_other_ended", "", hopsEnded)

@@ -10,15 +10,12 @@ import (
 
 // NewTrial returns a trial without a database.
 func NewTrial(system harness.System, s *Session) *Trial {
-	return &Trial{System: system, Session: s, systemName: system.Name()}
+	return &Trial{System: system, Session: s, systemName: system.Name}
 }
 
 // Query runs a query that returns one value.
 func (s *Server) Query(ctx context.Context, sql string, to any) error {
-	conn, err := pgx.Connect(ctx, s.server.URL("postgres"))
-	if err != nil {
-		return err
-	}
-	defer conn.Close(ctx)
-	return conn.QueryRow(ctx, sql).Scan(to)
+	return harness.WithConn(ctx, s.server.URL("postgres"), func(conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, sql).Scan(to)
+	})
 }

@@ -19,31 +19,25 @@ type fakeSystem struct {
 	onStart  func() // called for each start
 }
 
-// Name is the name of the system.
-func (f fakeSystem) Name() string { return f.name }
-
-// Settings describes the system.
-func (f fakeSystem) Settings() string { return "in memory" }
-
-// Setup calls the setup function, if there is one.
-func (f fakeSystem) Setup(context.Context, string) error {
-	if f.setup != nil {
-		return f.setup()
+func (f fakeSystem) system() harness.System {
+	return harness.System{
+		Name: f.name, Settings: "in memory",
+		Setup: func(context.Context, string) error {
+			if f.setup != nil {
+				return f.setup()
+			}
+			return nil
+		},
+		Start: func(_ context.Context, _ string, o harness.Options) (harness.Workers, error) {
+			if f.onStart != nil {
+				f.onStart()
+			}
+			if f.distort == nil {
+				f.distort = func(observe func(harness.Observation), m harness.Observation) { observe(m) }
+			}
+			return &fakeWorkers{fakeSystem: f, options: o}, nil
+		},
 	}
-	return nil
-}
-
-func (f fakeSystem) observe(o harness.Options, m harness.Observation) { f.distort(o.Observe, m) }
-
-// Start returns workers that share the settings of f.
-func (f fakeSystem) Start(_ context.Context, _ string, o harness.Options) (harness.Workers, error) {
-	if f.onStart != nil {
-		f.onStart()
-	}
-	if f.distort == nil {
-		f.distort = func(observe func(harness.Observation), m harness.Observation) { observe(m) }
-	}
-	return &fakeWorkers{fakeSystem: f, options: o}, nil
 }
 
 type fakeWorkers struct {
@@ -58,7 +52,7 @@ func (c *fakeWorkers) Submit(_ context.Context, task int64) error {
 		time.Sleep(c.duration)
 		for s := harness.Ingest; s < harness.Stage(harness.StageCount); s++ {
 			for w := harness.Started; w <= harness.Completed; w++ {
-				c.observe(c.options, harness.Observation{Task: task, Stage: s, Kind: w, At: time.Now()})
+				c.distort(c.options.Observe, harness.Observation{Task: task, Stage: s, Kind: w, At: time.Now()})
 			}
 		}
 	})
@@ -90,7 +84,7 @@ func duplicate(what harness.Kind) func(func(harness.Observation), harness.Observ
 }
 
 // newTrial returns a trial without a database.
-func newTrial(c harness.System) (*scenario.Trial, *result.Result) {
+func newTrial(f fakeSystem) (*scenario.Trial, *result.Result) {
 	r := result.New("test")
-	return scenario.NewTrial(c, &scenario.Session{Result: r, Logf: func(string, ...any) {}}), r
+	return scenario.NewTrial(f.system(), &scenario.Session{Result: r, Logf: func(string, ...any) {}, Slots: 5}), r
 }

@@ -3,6 +3,7 @@ package scenario
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -18,47 +19,44 @@ import (
 // ms, so a late Submit counts. "rate_kept" is the number of tasks completed during the
 // measurement as a share of those that arrived. After the first rate that a system does not
 // sustain, it gets no higher ones.
-type Rate struct {
+func Rate(o RateOptions) Scenario {
+	return Scenario{Names: []string{"rate", "rate_kept"}, Measure: o.measure}
+}
+
+// RateOptions say how tasks arrive.
+type RateOptions struct {
 	Rates  []int // tasks/s, rising
 	For    time.Duration
 	Warmup time.Duration // before For, not measured
-	Slots  int           // per stage
 }
-
-// Names returns the names of its figures.
-func (Rate) Names() []string { return []string{"rate", "rate_kept"} }
-
-// SustainedShare is the least share of completed tasks of a system that sustains a rate. The
-// rest is chance: tasks are in progress at the start and at the end.
-const SustainedShare = 0.99
 
 // drainTimeout is how long tasks may take after the last arrival.
 const drainTimeout = 10 * time.Second
 
-// Measure measures one rate after the other.
-func (r Rate) Measure(ctx context.Context, t *Trial) error {
+// measure measures one rate after the other.
+func (r RateOptions) measure(ctx context.Context, t *Trial) error {
 	var plans [][]time.Duration
 	tasks := 0
 	for _, rate := range r.Rates {
 		plan := arrivalTimes(float64(rate), r.Warmup+r.For, t.Round)
 		plans, tasks = append(plans, plan), tasks+len(plan)
 	}
-	timelines := newTimelines(tasks)
-	workers, err := t.System.Start(ctx, t.URL, harness.Options{Slots: r.Slots, Observe: timelines.observe})
+	recorder := harness.NewRecorder(tasks)
+	workers, err := t.System.Start(ctx, t.URL, harness.Options{Slots: t.Slots, Observe: recorder.Observe})
 	if err != nil {
 		return err
 	}
 	first := 0
 	for i, plan := range plans {
-		run := rateRun{Rate: r, timelines: timelines, workers: workers, first: first, arrivals: plan}
+		run := rateRun{RateOptions: r, Recorder: recorder, workers: workers, first: first, arrivals: plan}
 		var share float64
-		if share, err = run.measure(ctx, t, r.Rates[i]); err != nil || share < SustainedShare {
+		if share, err = run.measure(ctx, t, r.Rates[i]); err != nil || share < result.SustainedShare {
 			break
 		}
 		first += len(plan)
 	}
 	t.Stop(ctx, &err, workers)
-	return cmp.Or(err, timelines.err())
+	return cmp.Or(err, recorder.Err())
 }
 
 // arrivalTimes returns random, independent times of arrival. All systems get the same times
@@ -77,8 +75,8 @@ func arrivalTimes(rate float64, during time.Duration, round int) (times []time.D
 
 // rateRun is one rate.
 type rateRun struct {
-	Rate
-	*timelines
+	RateOptions
+	*harness.Recorder
 	workers   harness.Workers
 	first     int // the number of the first task
 	arrivals  []time.Duration
@@ -124,20 +122,20 @@ func (r *rateRun) submit(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
+var errLate = errors.New("late")
+
 // waitForTasks reports whether all tasks were completed in time.
 func (r *rateRun) waitForTasks(ctx context.Context) (bool, error) {
-	timer := time.NewTimer(drainTimeout)
-	defer timer.Stop()
+	ctx, cancel := context.WithTimeoutCause(ctx, drainTimeout, errLate)
+	defer cancel()
 	for i := range r.arrivals {
-		select {
-		case <-r.tasks[r.first+i].done:
-		case <-timer.C:
-			return false, r.err()
-		case <-ctx.Done():
-			return false, context.Cause(ctx)
+		if err := r.Wait(ctx, r.first+i); errors.Is(err, errLate) {
+			return false, nil
+		} else if err != nil {
+			return false, err
 		}
 	}
-	return true, r.err()
+	return true, nil
 }
 
 // latenciesAndShare returns the latencies of the tasks that arrived after the warm-up, and the
@@ -146,7 +144,7 @@ func (r *rateRun) latenciesAndShare() (latencies []time.Duration, share float64)
 	from, to := r.startedAt.Add(r.Warmup), r.startedAt.Add(r.Warmup+r.For)
 	arrived, completed := 0, 0
 	for i, at := range r.arrivals {
-		end := r.tasks[r.first+i].completed()
+		end := r.At(r.first+i, harness.Publish, harness.Completed)
 		if !end.IsZero() && !end.Before(from) && end.Before(to) {
 			completed++
 		}

@@ -3,10 +3,10 @@
 // it one, with an empty database.
 //
 //	server, err := scenario.StartServer(ctx, dir, memoryMiB)
-//	session := scenario.Session{Server: server, Result: r, Logf: log.Logf}
+//	session := scenario.Session{Server: server, Result: r, Logf: log.Logf, Slots: 100}
 //	err = session.Run(ctx, scenario.Group{Rounds: 3, Runs: []scenario.Run{
-//		{Scenario: scenario.E2E{Samples: 200}, System: cuelight},
-//		{Scenario: scenario.E2E{Samples: 200}, System: river},
+//		{Scenario: scenario.Drain(5000), System: cuelight},
+//		{Scenario: scenario.Drain(5000), System: river},
 //	}})
 //
 // Every workload counts its observations: a stage that starts or is completed twice, or a task
@@ -23,63 +23,26 @@ import (
 	"github.com/cuelight/cuelight/bench/result"
 )
 
-// Scenario is a workload. Its fields are its sizes.
-type Scenario interface {
-	// Names returns the names of its figures and of the groups that include it.
-	Names() []string
+// Scenario is a workload of a certain size.
+type Scenario struct {
+	// Names are those of its figures and of the groups that include it.
+	Names []string
+
+	// Settings are those of its database, as "name=value".
+	Settings []string
 
 	// Measure measures once and records the figures.
-	Measure(ctx context.Context, t *Trial) error
+	Measure func(ctx context.Context, t *Trial) error
 }
-
-// Configured is a Scenario that needs settings in its database, as "name=value".
-type Configured interface {
-	DatabaseSettings() []string
-}
-
-// The optional abilities of a system.
-type (
-	// Preloader submits tasks while no worker runs. For other systems, the workers run before
-	// the tasks are submitted.
-	Preloader interface {
-		Preload(ctx context.Context, url string, first int64, n int) error
-	}
-
-	// ChannelLister returns the channels of its notifications.
-	ChannelLister interface{ Channels() []string }
-
-	// FinishedTaskAdder fills the tables with finished tasks, as they are after a long time.
-	FinishedTaskAdder interface {
-		AddFinishedTasks(ctx context.Context, url string, finished int) error
-	}
-
-	// Sizer returns how many bytes its tasks take.
-	Sizer interface {
-		Sizes(ctx context.Context, url string) (harness.Sizes, error)
-	}
-
-	// TriggerTimer returns, by change, the time of its triggers per task if one statement
-	// changes so many tasks.
-	TriggerTimer interface {
-		TriggerTimes(ctx context.Context, url string, tasks int) (map[string]time.Duration, error)
-	}
-)
 
 // errNotMeasured says that the system or the machine cannot be measured in a scenario.
 var errNotMeasured = errors.New("not measured")
 
-// ability returns the trial's system as a T.
-func ability[T any](t *Trial) (T, error) {
-	able, ok := t.System.(T)
-	if !ok {
-		return able, fmt.Errorf("%w: the system does not support it", errNotMeasured)
-	}
-	return able, nil
-}
+var errNotSupported = fmt.Errorf("%w: the system does not support it", errNotMeasured)
 
 // Trial is one run of a scenario with one system in one round.
 type Trial struct {
-	System harness.System // nil for scenarios without a system
+	System harness.System // empty for scenarios without a system
 	Round  int            // from 0
 	URL    string         // of a database of its own, with the system's tables
 

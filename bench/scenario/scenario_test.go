@@ -13,7 +13,7 @@ import (
 func TestE2E_RecordsFourFigures(t *testing.T) {
 	t.Parallel()
 	tr, r := newTrial(fakeSystem{name: "fake"})
-	if err := (scenario.E2E{Samples: 3, Slots: 5}).Measure(t.Context(), tr); err != nil {
+	if err := scenario.E2E(scenario.E2EOptions{Samples: 3}).Measure(t.Context(), tr); err != nil {
 		t.Fatal(err)
 	}
 	for key, n := range map[result.Key]int{
@@ -33,7 +33,7 @@ func TestE2E_SpreadTasksRunConcurrently(t *testing.T) {
 	t.Parallel()
 	tr, r := newTrial(fakeSystem{name: "slow", duration: 300 * time.Millisecond})
 	started := time.Now()
-	if err := (scenario.E2E{Samples: 50, Slots: 5, Spread: 100 * time.Millisecond}).Measure(t.Context(), tr); err != nil {
+	if err := scenario.E2E(scenario.E2EOptions{Samples: 50, Spread: 100 * time.Millisecond}).Measure(t.Context(), tr); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(started); took > 10*time.Second {
@@ -48,7 +48,7 @@ func TestE2E_SpreadTasksRunConcurrently(t *testing.T) {
 func TestE2E_StopsAtItsTimeLimit(t *testing.T) {
 	t.Parallel()
 	tr, r := newTrial(fakeSystem{name: "slow", duration: 20 * time.Millisecond})
-	if err := (scenario.E2E{Samples: 1_000_000, Slots: 5, Within: time.Millisecond}).Measure(t.Context(), tr); err != nil {
+	if err := scenario.E2E(scenario.E2EOptions{Samples: 1_000_000, Within: time.Millisecond}).Measure(t.Context(), tr); err != nil {
 		t.Fatal(err)
 	}
 	if f, ok := r.Find(result.Key{Scenario: "e2e", System: "slow", Case: "idle"}); !ok || f.SampleCount() != 4 {
@@ -59,12 +59,12 @@ func TestE2E_StopsAtItsTimeLimit(t *testing.T) {
 func TestScenarios_RejectDuplicateWork(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]scenario.Scenario{
-		"e2e":   scenario.E2E{Samples: 5, Slots: 5},
-		"rate":  scenario.Rate{Rates: []int{200}, For: 200 * time.Millisecond, Slots: 1},
-		"drain": scenario.Drain{Tasks: 10, Slots: 1},
-		"held":  scenario.Held{Tasks: 10, Slots: 1},
-		"order": scenario.Order{Tasks: 10, Slots: 1},
-		"share": scenario.WorkShare{Tasks: 10, Slots: 1, Work: time.Millisecond},
+		"e2e":   scenario.E2E(scenario.E2EOptions{Samples: 5}),
+		"rate":  scenario.Rate(scenario.RateOptions{Rates: []int{200}, For: 200 * time.Millisecond}),
+		"drain": scenario.Drain(10),
+		"held":  scenario.Held(10, false),
+		"order": scenario.Order(10, 1),
+		"share": scenario.WorkShare(10, 1, time.Millisecond),
 	} {
 		for _, what := range []harness.Kind{harness.Started, harness.Completed} {
 			t.Run(name, func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestRate_StopsAtTheFirstRateNotSustained(t *testing.T) {
 	t.Parallel()
 	// Tasks that take as long as the measurement are completed after it.
 	tr, r := newTrial(fakeSystem{name: "late", duration: 300 * time.Millisecond})
-	s := scenario.Rate{Rates: []int{300, 600}, For: 300 * time.Millisecond, Slots: 1}
+	s := scenario.Rate(scenario.RateOptions{Rates: []int{300, 600}, For: 300 * time.Millisecond})
 	if err := s.Measure(t.Context(), tr); err != nil {
 		t.Fatal(err)
 	}
@@ -103,13 +103,13 @@ func TestRate_StopsAtTheFirstRateNotSustained(t *testing.T) {
 func TestScenarios_SkipWhatCannotBeMeasured(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]scenario.Scenario{
-		"several processes":       scenario.Processes{Processes: 2, Tasks: 1, Slots: 1},
-		"hops to another process": scenario.HopOther{Samples: 1, Slots: 5},
-		"unknown channels":        scenario.Notifies{Tasks: 1, Slots: 1},
-		"finished tasks":          scenario.Grown{Finished: 1, Tasks: 1, Slots: 1},
-		"unknown tables":          scenario.Size{Tasks: 1, Slots: 1},
-		"unknown triggers":        scenario.Bulk{Tasks: 1},
-		"a daemon":                scenario.IdleDaemon{For: time.Hour},
+		"several processes":       scenario.Processes(2, 1),
+		"hops to another process": scenario.HopOther(1),
+		"unknown channels":        scenario.Notifies(1),
+		"finished tasks":          scenario.Grown(1, 1),
+		"unknown tables":          scenario.Size(1),
+		"unknown triggers":        scenario.Bulk(1),
+		"a daemon":                scenario.IdleDaemon(0, time.Hour),
 	} {
 		tr, _ := newTrial(fakeSystem{name: "fake", onStart: func() { t.Errorf("%s: the system was started", name) }})
 		if err := s.Measure(t.Context(), tr); err == nil || !strings.Contains(err.Error(), "not measured") {

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cuelight/cuelight/bench/harness"
 	"github.com/cuelight/cuelight/internal/postgres"
 )
 
@@ -24,7 +24,7 @@ type Server struct {
 // StartServer starts the server with its data below dir. Its settings for durability are
 // PostgreSQL's defaults.
 func StartServer(ctx context.Context, dir string, memoryMiB int) (*Server, error) {
-	server, err := startIn(ctx, dir, postgres.EphemeralOptions{Durable: true, Settings: []string{
+	server, err := postgres.StartEphemeral(ctx, postgres.EphemeralOptions{Durable: true, Dir: dir, Settings: []string{
 		fmt.Sprintf("shared_buffers=%dMB", min(max(memoryMiB/4, 128), 4096)),
 		"max_wal_size=8GB",
 		"jit=off",
@@ -33,29 +33,10 @@ func StartServer(ctx context.Context, dir string, memoryMiB int) (*Server, error
 		return nil, err
 	}
 	s := &Server{server: server}
-	if data := filepath.Dir(server.SocketDir()); filepath.Dir(data) != filepath.Clean(dir) {
-		return nil, errors.Join(fmt.Errorf("the server's user cannot use the directory %s", dir), s.Close())
-	}
 	if err := s.readSettings(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("read settings: %w", err), s.Close())
 	}
 	return s, nil
-}
-
-// startIn starts a server whose files are below dir: postgres creates them in TMPDIR.
-func startIn(ctx context.Context, dir string, o postgres.EphemeralOptions) (*postgres.Ephemeral, error) {
-	before, isSet := os.LookupEnv("TMPDIR")
-	if err := os.Setenv("TMPDIR", dir); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if isSet {
-			_ = os.Setenv("TMPDIR", before)
-		} else {
-			_ = os.Unsetenv("TMPDIR")
-		}
-	}()
-	return postgres.StartEphemeral(ctx, o)
 }
 
 // settingsSQL returns settings that matter, and whether commits are durable.
@@ -68,13 +49,11 @@ select string_agg(name || '=' || current_setting(name), ', ' order by name),
                 'autovacuum', 'commit_delay', 'wal_level', 'huge_pages')`
 
 func (s *Server) readSettings(ctx context.Context) error {
-	conn, err := pgx.Connect(ctx, s.server.URL("postgres"))
-	if err != nil {
-		return err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
 	var durable bool
-	if err := conn.QueryRow(ctx, settingsSQL).Scan(&s.Settings, &durable); err != nil {
+	err := harness.WithConn(ctx, s.server.URL("postgres"), func(conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, settingsSQL).Scan(&s.Settings, &durable)
+	})
+	if err != nil {
 		return err
 	}
 	s.Settings += "; over a Unix socket; a checkpoint before each trial, which has a database of its own"
@@ -134,12 +113,7 @@ func (db *Database) Drop(ctx context.Context) error {
 
 // exec executes a statement on a connection of its own.
 func (s *Server) exec(ctx context.Context, sql string) error {
-	conn, err := pgx.Connect(ctx, s.server.URL("postgres"))
-	if err == nil {
-		defer conn.Close(context.WithoutCancel(ctx))
-		_, err = conn.Exec(ctx, sql)
-	}
-	if err != nil {
+	if err := harness.Exec(ctx, s.server.URL("postgres"), sql); err != nil {
 		return fmt.Errorf("%s: %w", sql, err)
 	}
 	return nil

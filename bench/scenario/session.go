@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ type Session struct {
 	*Server
 	Result *result.Result
 	Logf   func(format string, args ...any)
+	Slots  int // per stage
 
 	// StartSubprocess starts workers in another process. If it is nil, scenarios that need it
 	// are skipped.
@@ -40,16 +42,11 @@ type Session struct {
 // Run is a scenario with a system.
 type Run struct {
 	Scenario Scenario
-	System   harness.System // nil for scenarios without a system
+	System   harness.System // empty for scenarios without a system
 }
 
 // SystemName returns the name under which the figures are recorded: "floor" without a system.
-func (r Run) SystemName() string {
-	if r.System == nil {
-		return "floor"
-	}
-	return r.System.Name()
-}
+func (r Run) SystemName() string { return cmp.Or(r.System.Name, "floor") }
 
 // Group is runs that are compared: each round has all of them, and starts with another one.
 type Group struct {
@@ -62,8 +59,8 @@ type Group struct {
 func (g Group) Select(names, systems []string) Group {
 	g.Runs = slices.DeleteFunc(slices.Clone(g.Runs), func(r Run) bool {
 		isNamed := func(name string) bool { return slices.Contains(names, name) }
-		return len(names) > 0 && !slices.ContainsFunc(r.Scenario.Names(), isNamed) ||
-			len(systems) > 0 && r.System != nil && !slices.Contains(systems, r.SystemName())
+		return len(names) > 0 && !slices.ContainsFunc(r.Scenario.Names, isNamed) ||
+			len(systems) > 0 && r.System.Name != "" && !slices.Contains(systems, r.SystemName())
 	})
 	return g
 }
@@ -119,7 +116,7 @@ func (s *Session) recordError(r Run, round int, err error) {
 	if !errors.Is(err, errNotMeasured) {
 		reason = fmt.Sprintf("error in round %d: %s", round+1, reason)
 	}
-	key := r.Scenario.Names()[0] + "/" + r.SystemName()
+	key := r.Scenario.Names[0] + "/" + r.SystemName()
 	s.Result.Skip(key, reason)
 	s.Logf("%s: %s", key, reason)
 }
@@ -141,20 +138,16 @@ const runTimeout = 15 * time.Minute
 func (s *Session) measure(ctx context.Context, r Run, round int) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, runTimeout, fmt.Errorf("it took longer than %v", runTimeout))
 	defer cancel()
-	var settings []string
-	if c, ok := r.Scenario.(Configured); ok {
-		settings = c.DatabaseSettings()
-	}
-	db, err := s.Server.CreateDatabase(ctx, settings...)
+	db, err := s.Server.CreateDatabase(ctx, r.Scenario.Settings...)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Drop(ctx)) }()
-	if r.System != nil {
+	if r.System.Setup != nil {
 		if err := r.System.Setup(ctx, db.URL); err != nil {
 			return err
 		}
-		s.Result.Settings[r.SystemName()] = r.System.Settings()
+		s.Result.Settings[r.SystemName()] = r.System.Settings
 	}
 	// A run must not pay for the dirty pages and the garbage of those before it.
 	if err := s.Server.Checkpoint(ctx); err != nil {

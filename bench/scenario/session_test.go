@@ -24,12 +24,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if subprocess.IsChild() {
-		os.Exit(subprocess.Main([]harness.System{cuelight.System{}}))
-	}
-	if transcodebench.IsChild() {
-		os.Exit(transcodebench.Main())
-	}
+	subprocess.RunIfChild([]harness.System{cuelight.System})
+	transcodebench.RunIfChild()
 	goleak.VerifyTestMain(m)
 }
 
@@ -52,7 +48,7 @@ func newSession(t *testing.T) *scenario.Session {
 	})
 	return &scenario.Session{
 		Server: server, Result: result.New("test"), Logf: t.Logf, StartSubprocess: subprocess.Start,
-		DaemonCommand: idleDaemonCommand, ScratchDir: t.TempDir(),
+		DaemonCommand: idleDaemonCommand, ScratchDir: t.TempDir(), Slots: 5,
 	}
 }
 
@@ -69,28 +65,28 @@ func TestSession_MeasuresCuelightInEveryScenario(t *testing.T) {
 	var g scenario.Group
 	g.Rounds = 2
 	for _, sc := range []scenario.Scenario{
-		scenario.E2E{Samples: 3, Slots: 5},
-		scenario.E2E{Samples: 3, Slots: 5, CommitDelay: slow},
-		scenario.HopOther{Samples: 3, Slots: 5},
-		scenario.Rate{Rates: []int{50}, For: 300 * time.Millisecond, Warmup: 100 * time.Millisecond, Slots: 5},
-		scenario.Drain{Tasks: 50, Slots: 5},
-		scenario.Processes{Processes: 2, Tasks: 50, Slots: 5},
-		scenario.WorkShare{Tasks: 30, Slots: 5, Work: 20 * time.Millisecond},
-		scenario.Order{Tasks: 50, Slots: 5},
-		scenario.Notifies{Tasks: 50, Slots: 5},
-		scenario.Grown{Finished: 100, Tasks: 50, Slots: 5},
-		scenario.Held{Tasks: 50, Slots: 5},
-		scenario.Held{Tasks: 50, Slots: 5, Hold: true},
-		scenario.Size{Tasks: 200, Slots: 5},
-		scenario.Bulk{Tasks: 200},
+		scenario.E2E(scenario.E2EOptions{Samples: 3}),
+		scenario.E2E(scenario.E2EOptions{Samples: 3, CommitDelay: slow}),
+		scenario.HopOther(3),
+		scenario.Rate(scenario.RateOptions{Rates: []int{50}, For: 300 * time.Millisecond, Warmup: 100 * time.Millisecond}),
+		scenario.Drain(50),
+		scenario.Processes(2, 50),
+		scenario.WorkShare(30, 5, 20*time.Millisecond),
+		scenario.Order(50, 5),
+		scenario.Notifies(50),
+		scenario.Grown(100, 50),
+		scenario.Held(50, false),
+		scenario.Held(50, true),
+		scenario.Size(200),
+		scenario.Bulk(200),
 	} {
-		g.Runs = append(g.Runs, scenario.Run{Scenario: sc, System: cuelight.System{}})
+		g.Runs = append(g.Runs, scenario.Run{Scenario: sc, System: cuelight.System})
 	}
 	for _, sc := range []scenario.Scenario{
-		floor.Commits{Dependent: 1, Samples: 3, Tight: true},
-		floor.Commits{Dependent: 5, Samples: 3},
-		floor.Commits{Dependent: 5, Samples: 3, CommitDelay: slow},
-		floor.Notify{Samples: 3},
+		floor.Commits(1, floor.Options{Samples: 3, Tight: true}),
+		floor.Commits(5, floor.Options{Samples: 3}),
+		floor.Commits(5, floor.Options{Samples: 3, CommitDelay: slow}),
+		floor.Notify(floor.Options{Samples: 3}),
 	} {
 		g.Runs = append(g.Runs, scenario.Run{Scenario: sc})
 	}
@@ -139,10 +135,10 @@ func TestSession_MeasuresDaemonAndTranscode(t *testing.T) {
 	}
 	s := newSession(t)
 	err := s.Run(t.Context(), scenario.Group{Rounds: 1, Runs: []scenario.Run{
-		{Scenario: scenario.IdleDaemon{For: 300 * time.Millisecond}, System: cuelight.System{}},
+		{Scenario: scenario.IdleDaemon(0, 300*time.Millisecond), System: cuelight.System},
 		{
-			Scenario: scenario.Transcode{Clips: []scenario.Clip{{Size: "320x180", Rate: 10, For: time.Second}}},
-			System:   cuelight.System{},
+			Scenario: scenario.Transcode(scenario.Clip{Size: "320x180", Rate: 10, For: time.Second}),
+			System:   cuelight.System,
 		},
 	}})
 	if err != nil {
@@ -184,15 +180,15 @@ func TestSession_RecordsFailuresAndContinues(t *testing.T) {
 		attempts++
 		return fmt.Errorf("no node: %w", harness.ErrUnavailable)
 	}
-	drain := scenario.Drain{Tasks: 10, Slots: 1}
+	drain := scenario.Drain(10)
 	err := s.Run(t.Context(), scenario.Group{Rounds: 3, Runs: []scenario.Run{
-		{Scenario: drain, System: fakeSystem{name: "good", onStart: starts("good")}},
+		{Scenario: drain, System: fakeSystem{name: "good", onStart: starts("good")}.system()},
 		{
 			Scenario: drain,
-			System:   fakeSystem{name: "sloppy", onStart: starts("sloppy"), distort: duplicate(harness.Completed)},
+			System:   fakeSystem{name: "sloppy", onStart: starts("sloppy"), distort: duplicate(harness.Completed)}.system(),
 		},
-		{Scenario: drain, System: fakeSystem{name: "absent", onStart: starts("absent"), setup: absent}},
-		{Scenario: drain, System: fakeSystem{name: "fine", onStart: starts("fine")}},
+		{Scenario: drain, System: fakeSystem{name: "absent", onStart: starts("absent"), setup: absent}.system()},
+		{Scenario: drain, System: fakeSystem{name: "fine", onStart: starts("fine")}.system()},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -221,7 +217,7 @@ func TestSession_LeavesNothingWhenInterrupted(t *testing.T) {
 		name: "endless", duration: time.Second, onStart: func() { time.AfterFunc(50*time.Millisecond, cancel) },
 	}
 	err := s.Run(ctx, scenario.Group{Rounds: 1, Runs: []scenario.Run{
-		{Scenario: scenario.E2E{Samples: 100, Slots: 5}, System: endless},
+		{Scenario: scenario.E2E(scenario.E2EOptions{Samples: 100}), System: endless.system()},
 	}})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error is %v", err)

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/cuelight/cuelight/bench/result"
 	"github.com/cuelight/cuelight/bench/transcodebench"
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
 
 // Transcode is the real transcode of clips: by Cuelight's stage, by the same ffmpeg command
@@ -23,7 +23,22 @@ import (
 // and the process with the engine while the stage runs, but not the database. Memory is the
 // peak of one ffmpeg; for Cuelight it includes the process around it, which contains the whole
 // benchmark.
-type Transcode struct{ Clips []Clip }
+func Transcode(clips ...Clip) Scenario {
+	return Scenario{Names: []string{"transcode"}, Measure: func(ctx context.Context, t *Trial) error {
+		if err := requireFFmpeg(); err != nil {
+			return err
+		}
+		for _, c := range clips {
+			if err := c.measure(ctx, t); err != nil {
+				return fmt.Errorf("%s: %w", c.name(t.MediaDir), err)
+			}
+		}
+		t.Note("transcode", "CPU is that of all processes of the transcode stage, with its checks of the renditions and "+
+			"the engine, without the database; the process has transcoded one clip before, because asking ffmpeg for its "+
+			"features takes 0.2 s of CPU once")
+		return nil
+	}}
+}
 
 // warmupClip is transcoded first in Cuelight's process: in a daemon, too, only the first
 // transcode asks ffmpeg for its features.
@@ -37,25 +52,6 @@ type Clip struct {
 	Size string // "1280x720"
 	Rate int    // frames/s
 	For  time.Duration
-}
-
-// Names returns the names of its figures.
-func (Transcode) Names() []string { return []string{"transcode"} }
-
-// Measure measures one clip after the other.
-func (m Transcode) Measure(ctx context.Context, t *Trial) error {
-	if err := requireFFmpeg(); err != nil {
-		return err
-	}
-	for _, c := range m.Clips {
-		if err := c.measure(ctx, t); err != nil {
-			return fmt.Errorf("%s: %w", c.name(t.MediaDir), err)
-		}
-	}
-	t.Note("transcode", "CPU is that of all processes of the transcode stage, with its checks of the renditions and "+
-		"the engine, without the database; the process has transcoded one clip before, because asking ffmpeg for its "+
-		"features takes 0.2 s of CPU once")
-	return nil
 }
 
 func (c Clip) measure(ctx context.Context, t *Trial) (err error) {
@@ -145,13 +141,5 @@ func (c Clip) source(ctx context.Context, mediaDir, generated string) (string, e
 }
 
 func (c Clip) generate(ctx context.Context, path string) error {
-	seconds := c.For.Seconds()
-	cmd := exec.CommandContext(ctx, "ffmpeg", "-nostdin", "-hide_banner", "-loglevel", "error",
-		"-f", "lavfi", "-i", fmt.Sprintf("testsrc2=size=%s:rate=%d:duration=%g", c.Size, c.Rate, seconds),
-		"-f", "lavfi", "-i", fmt.Sprintf("sine=sample_rate=48000:duration=%g", seconds),
-		"-c:v", "libx264", "-preset", "ultrafast", "-crf", "18", "-pix_fmt", "yuv420p", "-c:a", "aac", path)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("generate clip: %w: %s", err, out)
-	}
-	return nil
+	return proofkit.MakeClip(ctx, path, fmt.Sprintf("testsrc2=size=%s:rate=%d", c.Size, c.Rate), c.For, true)
 }

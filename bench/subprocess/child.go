@@ -1,6 +1,7 @@
 package subprocess
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,38 +9,29 @@ import (
 	"io"
 	"os"
 	"slices"
-	"sync"
 	"syscall"
 
 	"github.com/cuelight/cuelight/bench/harness"
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
-
-// IsChild reports whether this process was started by [Start].
-func IsChild() bool { return os.Getenv(configEnv) != "" }
 
 // recordsFD is the descriptor for records. Systems may write to standard output.
 const recordsFD = 3
 
-// Main runs such a process until its standard input ends, and returns its exit code.
-func Main(systems []harness.System) int {
-	syscall.CloseOnExec(recordsFD) // children of the workers must not keep it open
-	records := os.NewFile(recordsFD, "records")
-	err := runChild(context.Background(), systems, os.Getenv(configEnv), os.Stdin, records)
-	if err = errors.Join(err, records.Close()); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
+// RunIfChild runs the workers of one of the systems if [Start] started this process, until its
+// standard input ends, and then ends the process.
+func RunIfChild(systems []harness.System) {
+	proofkit.RunIfSelf(configEnv, func(c config) error {
+		syscall.CloseOnExec(recordsFD) // children of the workers must not keep it open
+		records := os.NewFile(recordsFD, "records")
+		return errors.Join(runChild(context.Background(), systems, c, os.Stdin, records), records.Close())
+	})
 }
 
 func runChild(
-	ctx context.Context, systems []harness.System, text string, commands io.Reader, records io.Writer,
+	ctx context.Context, systems []harness.System, c config, commands io.Reader, records io.Writer,
 ) (err error) {
-	var c config
-	if err := json.Unmarshal([]byte(text), &c); err != nil {
-		return fmt.Errorf("read config: %w", err)
-	}
-	i := slices.IndexFunc(systems, func(s harness.System) bool { return s.Name() == c.System })
+	i := slices.IndexFunc(systems, func(s harness.System) bool { return s.Name == c.System })
 	if i < 0 {
 		return fmt.Errorf("unknown system %q", c.System)
 	}
@@ -88,52 +80,43 @@ func runCommands(ctx context.Context, workers harness.Workers, commands io.Reade
 	}
 }
 
-// recordWriter writes records in batches: add does not wait for the pipe.
+// recordWriter writes records in batches. add waits for the pipe only if the parent is far behind.
 type recordWriter struct {
-	mu      sync.Mutex
-	changed *sync.Cond
-	buf     []byte
-	closed  bool
+	records chan harness.Observation
 	done    chan error
 }
 
 func newRecordWriter(to io.Writer) *recordWriter {
-	w := &recordWriter{done: make(chan error, 1)}
-	w.changed = sync.NewCond(&w.mu)
+	w := &recordWriter{records: make(chan harness.Observation, 1<<16), done: make(chan error, 1)}
 	go func() { w.done <- w.write(to) }()
 	return w
 }
 
-func (w *recordWriter) add(o harness.Observation) {
-	w.mu.Lock()
-	w.buf = encode(w.buf, o)
-	w.mu.Unlock()
-	w.changed.Signal()
-}
+func (w *recordWriter) add(o harness.Observation) { w.records <- o }
 
+// write writes records until the last one. After an error, which the writer keeps, it only takes
+// them.
 func (w *recordWriter) write(to io.Writer) error {
-	var batch []byte
-	for {
-		w.mu.Lock()
-		for len(w.buf) == 0 && !w.closed {
-			w.changed.Wait()
+	out := bufio.NewWriterSize(to, 64<<10)
+	var record []byte
+	for o := range w.records {
+		if o.Kind == last {
+			break
 		}
-		batch, w.buf = w.buf, batch[:0]
-		w.mu.Unlock()
-		if len(batch) == 0 {
-			return nil
-		}
-		if _, err := to.Write(batch); err != nil {
-			return fmt.Errorf("send observations: %w", err)
+		record = encode(record[:0], o)
+		_, _ = out.Write(record)
+		if len(w.records) == 0 {
+			_ = out.Flush()
 		}
 	}
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("send observations: %w", err)
+	}
+	return nil
 }
 
-// close writes the remaining records.
+// close writes the remaining records. Workers that did not stop may still add some.
 func (w *recordWriter) close() error {
-	w.mu.Lock()
-	w.closed = true
-	w.mu.Unlock()
-	w.changed.Signal()
+	w.add(harness.Observation{Kind: last})
 	return <-w.done
 }

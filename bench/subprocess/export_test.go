@@ -2,7 +2,6 @@ package subprocess
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"strings"
 
@@ -11,11 +10,8 @@ import (
 
 // RunWithoutParent runs a child whose standard input has ended.
 func RunWithoutParent(s harness.System, url string) error {
-	text, err := json.Marshal(config{System: s.Name(), URL: url})
-	if err != nil {
-		return err
-	}
-	return runChild(context.Background(), []harness.System{s}, string(text), strings.NewReader(""), io.Discard)
+	c := config{System: s.Name, URL: url}
+	return runChild(context.Background(), []harness.System{s}, c, strings.NewReader(""), io.Discard)
 }
 
 // EncodeAndDecode encodes and decodes observations.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cuelight/cuelight/bench/harness"
 	"github.com/cuelight/cuelight/internal/childproc"
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
 
 // workers are those of another process.
@@ -29,10 +30,10 @@ type workers struct {
 }
 
 // Start starts a process with workers of the system. It returns when they are notified of new
-// tasks. The program must call [Main] with the same system.
+// tasks. The program must call [RunIfChild] with the same system.
 func Start(ctx context.Context, s harness.System, url string, o harness.Options) (harness.Workers, error) {
-	text, err := json.Marshal(config{
-		System: s.Name(), URL: url, Slots: o.Slots, WorkTime: o.WorkTime, Stages: o.Stages, Observe: o.Observe != nil,
+	cmd, err := proofkit.SelfCommand(configEnv, config{
+		System: s.Name, URL: url, Slots: o.Slots, WorkTime: o.WorkTime, Stages: o.Stages, Observe: o.Observe != nil,
 	})
 	if err != nil {
 		return nil, err
@@ -40,7 +41,7 @@ func Start(ctx context.Context, s harness.System, url string, o harness.Options)
 	w := &workers{
 		observe: o.Observe, ready: make(chan struct{}, 1), submitted: make(chan struct{}, 1), done: make(chan struct{}),
 	}
-	if err := w.start(string(text)); err != nil {
+	if err := w.start(cmd); err != nil {
 		return nil, fmt.Errorf("start process: %w", err)
 	}
 	select {
@@ -53,18 +54,12 @@ func Start(ctx context.Context, s harness.System, url string, o harness.Options)
 	}
 }
 
-func (w *workers) start(text string) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
+func (w *workers) start(cmd *exec.Cmd) error {
 	records, childEnd, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	defer childEnd.Close()
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), configEnv+"="+text)
 	cmd.ExtraFiles = []*os.File{childEnd} // recordsFD
 	if w.stdin, err = cmd.StdinPipe(); err == nil {
 		w.process, err = childproc.Start(cmd, childproc.Options{})

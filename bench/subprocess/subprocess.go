@@ -2,9 +2,7 @@
 // again, which sends its observations through a pipe.
 //
 //	func main() {
-//		if subprocess.IsChild() {
-//			os.Exit(subprocess.Main(systems))
-//		}
+//		subprocess.RunIfChild(systems)
 //		…
 //		workers, err := subprocess.Start(ctx, system, url, harness.Options{Slots: 10, Observe: observe})
 //
@@ -45,6 +43,7 @@ type command struct {
 const (
 	ready     = harness.Kind(100) // the workers are notified of new tasks
 	submitted = harness.Kind(101) // a command is done
+	last      = harness.Kind(102) // not sent: no observations follow
 )
 
 // recordSize is the size of an encoded observation: kind, stage, task, time in nanoseconds.

@@ -17,14 +17,20 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if subprocess.IsChild() {
-		os.Exit(subprocess.Main([]harness.System{fake{}}))
-	}
+	subprocess.RunIfChild([]harness.System{fake})
 	goleak.VerifyTestMain(m)
 }
 
 // fake is a system in memory. The url selects its error.
-type fake struct{}
+var fake = harness.System{
+	Name: "fake",
+	Start: func(_ context.Context, url string, o harness.Options) (harness.Workers, error) {
+		if url == startError {
+			return nil, errors.New(url)
+		}
+		return workers{url, o}, nil
+	},
+}
 
 const (
 	noError     = "no error"
@@ -33,23 +39,6 @@ const (
 	crash       = "the process crashes"
 	stopError   = "stop fails"
 )
-
-// Name is the name of the system.
-func (fake) Name() string { return "fake" }
-
-// Settings describes the system.
-func (fake) Settings() string { return "in memory" }
-
-// Setup does nothing.
-func (fake) Setup(context.Context, string) error { return nil }
-
-// Start returns workers unless the URL demands an error.
-func (fake) Start(_ context.Context, url string, o harness.Options) (harness.Workers, error) {
-	if url == startError {
-		return nil, errors.New(url)
-	}
-	return workers{url, o}, nil
-}
 
 type workers struct {
 	url string
@@ -104,7 +93,7 @@ func TestStop_ReturnsAfterAllObservationsArrived(t *testing.T) {
 	var seen observations
 	ctx := t.Context()
 	started := time.Now()
-	c, err := subprocess.Start(ctx, fake{}, noError, harness.Options{
+	c, err := subprocess.Start(ctx, fake, noError, harness.Options{
 		Slots: 3, Stages: []harness.Stage{harness.Transcode, harness.Publish}, Observe: seen.observe,
 	})
 	if err != nil {
@@ -134,7 +123,7 @@ func TestStop_ReturnsAfterAllObservationsArrived(t *testing.T) {
 func TestObservations_ArriveBeforeTheProcessStops(t *testing.T) {
 	t.Parallel()
 	arrived := make(chan harness.Observation, 3)
-	c, err := subprocess.Start(t.Context(), fake{}, noError, harness.Options{
+	c, err := subprocess.Start(t.Context(), fake, noError, harness.Options{
 		Stages: []harness.Stage{harness.Ingest}, Observe: func(m harness.Observation) { arrived <- m },
 	})
 	if err != nil {
@@ -155,7 +144,7 @@ func TestObservations_ArriveBeforeTheProcessStops(t *testing.T) {
 
 func TestStart_WorksWithoutObserver(t *testing.T) {
 	t.Parallel()
-	c, err := subprocess.Start(t.Context(), fake{}, noError, harness.Options{Stages: []harness.Stage{harness.Ingest}})
+	c, err := subprocess.Start(t.Context(), fake, noError, harness.Options{Stages: []harness.Stage{harness.Ingest}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +153,7 @@ func TestStart_WorksWithoutObserver(t *testing.T) {
 	}
 }
 
-func TestErrorsOfTheProcess_AreReturned(t *testing.T) {
+func TestWorkers_ReturnErrorsOfTheProcess(t *testing.T) {
 	t.Parallel()
 	for _, what := range []string{startError, submitError, stopError} {
 		if err := startSubmitAndStop(t.Context(), what); err == nil || !strings.Contains(err.Error(), what) {
@@ -177,7 +166,7 @@ func TestErrorsOfTheProcess_AreReturned(t *testing.T) {
 }
 
 func startSubmitAndStop(ctx context.Context, url string) error {
-	c, err := subprocess.Start(ctx, fake{}, url, harness.Options{})
+	c, err := subprocess.Start(ctx, fake, url, harness.Options{})
 	if err != nil {
 		return err
 	}
@@ -187,7 +176,7 @@ func startSubmitAndStop(ctx context.Context, url string) error {
 // The process ends without Stop, which may need a database that is gone.
 func TestProcess_EndsAtOnceWithoutItsParent(t *testing.T) {
 	t.Parallel()
-	err := subprocess.RunWithoutParent(fake{}, stopError)
+	err := subprocess.RunWithoutParent(fake, stopError)
 	if err == nil || !strings.Contains(err.Error(), "is gone") || strings.Contains(err.Error(), stopError) {
 		t.Errorf("error is %v", err)
 	}
@@ -195,16 +184,11 @@ func TestProcess_EndsAtOnceWithoutItsParent(t *testing.T) {
 
 func TestStart_RejectsUnknownSystem(t *testing.T) {
 	t.Parallel()
-	_, err := subprocess.Start(t.Context(), unknown{}, noError, harness.Options{})
+	_, err := subprocess.Start(t.Context(), harness.System{Name: "unknown"}, noError, harness.Options{})
 	if err == nil || !strings.Contains(err.Error(), `unknown system "unknown"`) {
 		t.Errorf("error is %v", err)
 	}
 }
-
-type unknown struct{ fake }
-
-// Name is a name that no system is registered with.
-func (unknown) Name() string { return "unknown" }
 
 func TestObservation_SurvivesEncoding(t *testing.T) {
 	t.Parallel()

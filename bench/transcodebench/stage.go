@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cuelight/cuelight/bench/usage"
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
@@ -122,16 +122,16 @@ func (m *meter) measure(work stages.Work) stages.Work {
 		result, workErr := work(ctx, job)
 		m.cost.Wall = time.Since(started)
 		after, err := totalUsage()
-		m.cost.CPU, m.cost.Memory = after.CPU-before.CPU, after.Memory
+		m.cost.CPU, m.cost.Memory = after.CPU-before.CPU, after.Peak
 		return result, errors.Join(workErr, err)
 	}
 }
 
 // totalUsage returns the usage of this process and its ended children.
-func totalUsage() (usage.Usage, error) {
-	own, err := usage.OfThisProcess()
-	children, childrenErr := usage.OfChildren()
-	return usage.Usage{CPU: own.CPU + children.CPU, Memory: own.Memory + children.Memory}, errors.Join(err, childrenErr)
+func totalUsage() (proofkit.Usage, error) {
+	own, err := proofkit.UsageOf(os.Getpid())
+	children, childrenErr := proofkit.ChildrenUsage()
+	return proofkit.Usage{CPU: own.CPU + children.CPU, Peak: own.Peak + children.Peak}, errors.Join(err, childrenErr)
 }
 
 // observe reports the end of the stage, or the first event that should not happen.

@@ -2,9 +2,7 @@
 // commands of that stage without Cuelight.
 //
 //	func main() {
-//		if transcodebench.IsChild() {
-//			os.Exit(transcodebench.Main())
-//		}
+//		transcodebench.RunIfChild()
 //		…
 //		commands, err := transcodebench.RecordCommands(ctx, "clip.mp4", dir)
 //		job := transcodebench.Job{URL: url, Warmup: "short.mp4", Source: "clip.mp4", Dir: dir}
@@ -28,8 +26,8 @@ import (
 	"os/exec"
 	"time"
 
-	"github.com/cuelight/cuelight/bench/usage"
 	"github.com/cuelight/cuelight/internal/childproc"
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
 
 // Cost is what a transcode used.
@@ -68,44 +66,29 @@ type commandsTask struct {
 	Commands []Command
 }
 
-// IsChild reports whether this process was started by this package.
-func IsChild() bool { return os.Getenv(childEnv) != "" }
-
-// Main runs the task of such a process, prints the cost, and returns the exit code.
-func Main() int {
-	var t childTask
-	err := json.Unmarshal([]byte(os.Getenv(childEnv)), &t)
-	var cost Cost
-	switch {
-	case err != nil:
-	case t.Stage != nil:
-		cost, err = t.Stage.run(context.Background())
-	case t.Commands != nil:
-		cost, err = t.Commands.run(context.Background())
-	}
-	if err == nil {
-		err = json.NewEncoder(os.Stdout).Encode(cost)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
+// RunIfChild runs the task of a process that this package started, prints the cost, and ends the
+// process.
+func RunIfChild() {
+	proofkit.RunIfSelf(childEnv, func(t childTask) error {
+		run := t.Commands.run
+		if t.Stage != nil {
+			run = t.Stage.run
+		}
+		cost, err := run(context.Background())
+		if err != nil {
+			return err
+		}
+		return json.NewEncoder(os.Stdout).Encode(cost)
+	})
 }
 
 // runInChild runs a task in another process.
 func runInChild(ctx context.Context, t childTask) (cost Cost, err error) {
-	text, err := json.Marshal(t)
-	if err != nil {
-		return cost, err
-	}
-	self, err := os.Executable()
+	cmd, err := proofkit.SelfCommand(childEnv, t)
 	if err != nil {
 		return cost, err
 	}
 	var out bytes.Buffer
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), childEnv+"="+string(text))
 	cmd.Stdout = &out
 	if err := childproc.Run(ctx, cmd, childproc.Options{}); err != nil {
 		return cost, err
@@ -131,7 +114,7 @@ func (t *commandsTask) run(ctx context.Context) (cost Cost, err error) {
 			return cost, err
 		}
 	}
-	before, err := usage.OfChildren()
+	before, err := proofkit.ChildrenUsage()
 	if err != nil {
 		return cost, err
 	}
@@ -144,8 +127,8 @@ func (t *commandsTask) run(ctx context.Context) (cost Cost, err error) {
 		}
 	}
 	cost.Wall = time.Since(started)
-	after, err := usage.OfChildren()
-	cost.CPU, cost.Memory = after.CPU-before.CPU, after.Memory
+	after, err := proofkit.ChildrenUsage()
+	cost.CPU, cost.Memory = after.CPU-before.CPU, after.Peak
 	return cost, err
 }
 

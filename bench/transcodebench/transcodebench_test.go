@@ -15,9 +15,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if IsChild() {
-		os.Exit(Main())
-	}
+	RunIfChild()
 	os.Exit(m.Run())
 }
 
@@ -95,7 +93,7 @@ func TestRunCommands_ProducesTheStagesRenditions(t *testing.T) {
 func TestRunStage_ChecksTheFFmpegCommand(t *testing.T) {
 	t.Parallel()
 	url := pgtest.New(t, pgtest.Schema{}).Config().ConnString()
-	must(t, cuelight.System{}.Setup(t.Context(), url))
+	must(t, cuelight.System.Setup(t.Context(), url))
 	source := clip(t)
 	commands, err := RecordCommands(t.Context(), source, makeDir(t, "dry run"))
 	must(t, err)
@@ -119,11 +117,11 @@ func TestRunStage_ChecksTheFFmpegCommand(t *testing.T) {
 	}
 }
 
-func TestSourcesThatAreNotMedia_AreErrors(t *testing.T) {
+func TestMeasurements_RejectSourcesThatAreNotMedia(t *testing.T) {
 	t.Parallel()
 	clip(t) // skips where there is no ffmpeg
 	url := pgtest.New(t, pgtest.Schema{}).Config().ConnString()
-	must(t, cuelight.System{}.Setup(t.Context(), url))
+	must(t, cuelight.System.Setup(t.Context(), url))
 	source := filepath.Join(t.TempDir(), "text.mp4")
 	must(t, os.WriteFile(source, []byte("not a video"), 0o644))
 	if _, err := RecordCommands(t.Context(), source, makeDir(t, "dry run")); err == nil {

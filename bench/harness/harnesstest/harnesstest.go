@@ -9,16 +9,17 @@ package harnesstest
 import (
 	"context"
 	"errors"
-	"os"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/goleak"
 
 	"github.com/cuelight/cuelight/bench/harness"
-	"github.com/cuelight/cuelight/internal/postgres"
+	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/internal/waittest"
 )
 
 // Main runs a package's tests and reports goroutines that are left.
@@ -47,9 +48,9 @@ const stepTimeout = time.Minute
 // Every stage must run once and in order, and stopping the workers must leave nothing.
 func CheckPipeline(t *testing.T, s harness.System) {
 	t.Helper()
-	url := setUp(t, s)
-	seen := newRecord(taskCount)
-	workers := start(t, s, url, harness.Options{Slots: 4, Observe: seen.observe})
+	pool := setUp(t, s)
+	recorder := harness.NewRecorder(taskCount)
+	workers := start(t, s, pool, harness.Options{Slots: 4, Observe: recorder.Observe})
 	worked := t.Run("works", func(t *testing.T) {
 		step(t, "submit half of the tasks", func(ctx context.Context) error {
 			return workers.SubmitAll(ctx, 0, taskCount/2)
@@ -57,23 +58,25 @@ func CheckPipeline(t *testing.T, s harness.System) {
 		for task := int64(taskCount / 2); task < taskCount; task++ {
 			step(t, "submit a task", func(ctx context.Context) error { return workers.Submit(ctx, task) })
 		}
-		step(t, "wait for the tasks", seen.wait)
+		step(t, "wait for the tasks", func(ctx context.Context) error { return recorder.WaitAll(ctx, stepTimeout) })
 	})
 	step(t, "stop", workers.Stop)
 	if worked {
-		seen.check(t)
+		if err := errors.Join(recorder.Check(), checkOrder(recorder)); err != nil {
+			t.Error(err)
+		}
 	}
-	expectNoConnections(t, url)
+	expectNoConnections(t, pool)
 }
 
 // CheckStop stops a system's workers while they work on many tasks. Stopping must only wait
 // for the work that has started, and must leave nothing. The error of Stop is ignored.
 func CheckStop(t *testing.T, s harness.System) {
 	t.Helper()
-	url := setUp(t, s)
+	pool := setUp(t, s)
 	started := make(chan struct{})
 	var once sync.Once
-	workers := start(t, s, url, harness.Options{
+	workers := start(t, s, pool, harness.Options{
 		Slots: 2, WorkTime: 20 * time.Millisecond,
 		Observe: func(harness.Observation) { once.Do(func() { close(started) }) },
 	})
@@ -92,24 +95,44 @@ func CheckStop(t *testing.T, s harness.System) {
 		_ = workers.Stop(ctx)
 		return context.Cause(ctx)
 	})
-	expectNoConnections(t, url)
+	expectNoConnections(t, pool)
 }
 
-// setUp creates a database with the system's tables.
-func setUp(t *testing.T, s harness.System) (url string) {
+// checkOrder returns an error for each stage that ended before it started, was completed before
+// it ended, or started before a stage that it needs had ended.
+func checkOrder(r *harness.Recorder) (err error) {
+	for task := range taskCount {
+		for s := range harness.Stage(harness.StageCount) {
+			started, ended := r.At(task, s, harness.Started), r.At(task, s, harness.Ended)
+			if ended.Before(started) || r.At(task, s, harness.Completed).Before(ended) {
+				err = errors.Join(err, fmt.Errorf("%v of task %d ended before it started, or was completed before it ended",
+					s, task))
+			}
+			for _, need := range s.Needs() {
+				if started.Before(r.At(task, need, harness.Ended)) {
+					err = errors.Join(err, fmt.Errorf("%v of task %d started before %v had ended", s, task, need))
+				}
+			}
+		}
+	}
+	return err
+}
+
+// setUp creates a database with the system's tables, on a server of its own.
+func setUp(t *testing.T, s harness.System) *pgxpool.Pool {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a server of its own, and some seconds")
 	}
-	url = newDatabase(t)
-	step(t, "set up", func(ctx context.Context) error { return s.Setup(ctx, url) })
-	return url
+	pool := pgtest.NewServer(t, pgtest.ServerOptions{}).New(pgtest.Schema{})
+	step(t, "set up", func(ctx context.Context) error { return s.Setup(ctx, pool.Config().ConnString()) })
+	return pool
 }
 
-func start(t *testing.T, s harness.System, url string, o harness.Options) (workers harness.Workers) {
+func start(t *testing.T, s harness.System, pool *pgxpool.Pool, o harness.Options) (workers harness.Workers) {
 	t.Helper()
 	step(t, "start", func(ctx context.Context) (err error) {
-		workers, err = s.Start(ctx, url, o)
+		workers, err = s.Start(ctx, pool.Config().ConnString(), o)
 		return err
 	})
 	return workers
@@ -129,45 +152,17 @@ func step(t *testing.T, name string, do func(context.Context) error) {
 	}
 }
 
-// newDatabase creates an empty database on a server of its own.
-func newDatabase(t *testing.T) (url string) {
-	t.Helper()
-	s, err := postgres.StartEphemeral(t.Context(), postgres.EphemeralOptions{})
-	if errors.Is(err, postgres.ErrNotInstalled) && os.Getenv("CI") == "" {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := s.CreateDatabase(t.Context(), "harness"); err != nil {
-		t.Fatal(err)
-	}
-	return s.URL("harness")
-}
-
 // expectNoConnections waits until no other connection is left. The server may need a moment
 // to notice that clients have disconnected.
-func expectNoConnections(t *testing.T, url string) {
+func expectNoConnections(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(context.Background())
 	const countSQL = `select count(*) from pg_stat_activity
 where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'`
-	n := -1
-	for deadline := time.Now().Add(10 * time.Second); n != 0; time.Sleep(10 * time.Millisecond) {
-		if err := conn.QueryRow(t.Context(), countSQL).Scan(&n); err != nil {
+	waittest.Until(t, "the workers have disconnected", func() bool {
+		n := -1
+		if err := pool.QueryRow(t.Context(), countSQL).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
-		if n > 0 && time.Now().After(deadline) {
-			t.Fatalf("%d connections of the workers are left", n)
-		}
-	}
+		return n == 0
+	})
 }

@@ -15,19 +15,15 @@ import (
 )
 
 // System is DBOS Transact.
-type System struct{}
-
-// Name returns its name in results.
-func (System) Name() string { return "dbos" }
-
-// Settings describes the configuration.
-func (System) Settings() string {
-	return "DBOS Transact for Go v1.1.0: a workflow of five steps, run in the submitting process without a queue; " +
-		"20 connections, its default"
+var System = harness.System{
+	Name: "dbos",
+	Settings: "DBOS Transact for Go v1.1.0: a workflow of five steps, run in the submitting process without a queue; " +
+		"20 connections, its default",
+	Setup: setUp, Start: start,
 }
 
-// Setup creates its tables.
-func (System) Setup(ctx context.Context, url string) error {
+// setUp creates its tables.
+func setUp(ctx context.Context, url string) error {
 	var errs harness.ErrorList
 	app, err := dbos.NewContext(ctx, config(url, &errs))
 	if err == nil {
@@ -49,8 +45,8 @@ func config(url string, errs *harness.ErrorList) dbos.Config {
 // shutdownTimeout applies where the context has no deadline.
 const shutdownTimeout = time.Minute
 
-// Start starts DBOS in this process.
-func (System) Start(ctx context.Context, url string, o harness.Options) (harness.Workers, error) {
+// start starts DBOS in this process.
+func start(ctx context.Context, url string, o harness.Options) (harness.Workers, error) {
 	w := &workers{Options: o}
 	for s := range w.slots {
 		w.slots[s] = make(chan struct{}, max(1, o.Slots))
@@ -103,21 +99,17 @@ func (w *workers) steps(ctx dbos.Context, task int64, stages []harness.Stage) er
 			return err
 		}
 	}
-	for range stages {
-		var outcome dbos.StepOutcome[string]
-		i := 0
-		select {
-		case outcome = <-outcomes[0]:
-		case outcome = <-outcomes[1]:
-			i = 1
-		}
-		if outcome.Err != nil {
+	var both errgroup.Group
+	for i, s := range stages {
+		both.Go(func() error {
+			outcome := <-outcomes[i]
+			if outcome.Err == nil {
+				w.ReportCompleted(task, s)
+			}
 			return outcome.Err
-		}
-		outcomes[i] = nil
-		w.ReportCompleted(task, stages[i])
+		})
 	}
-	return nil
+	return both.Wait()
 }
 
 // step does the work of a stage in one of its slots.

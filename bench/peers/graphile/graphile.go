@@ -16,23 +16,22 @@ var files embed.FS
 var app = node.App{Name: "graphile", Files: files, Script: "worker.mjs"}
 
 // System is Graphile Worker.
-type System struct{}
-
-// Name returns its name in results.
-func (System) Name() string { return "graphile" }
-
-// Settings describes the configuration.
-func (System) Settings() string {
-	return "Graphile Worker 0.18.0 on Node 22: a task for each stage adds the next, a crash can repeat a stage; " +
-		"localQueue 500, completion in batches, 25 connections"
+var System = harness.System{
+	Name: "graphile",
+	Settings: "Graphile Worker 0.18.0 on Node 22: a task for each stage adds the next, a crash can repeat a stage; " +
+		"localQueue 500, completion in batches, 25 connections",
+	Setup: setUp, Start: start,
+	Preload: func(ctx context.Context, url string, first int64, n int) error {
+		return harness.Exec(ctx, url, addJobsSQL, first, n)
+	},
 }
 
-// Setup installs it and creates its tables.
-func (System) Setup(ctx context.Context, url string) error {
+// setUp installs it and creates its tables.
+func setUp(ctx context.Context, url string) error {
 	if err := app.Setup(ctx, url); err != nil {
 		return err
 	}
-	return peer.Exec(ctx, url, peer.ArrivalsTable)
+	return harness.Exec(ctx, url, peer.ArrivalsTable)
 }
 
 const (
@@ -43,19 +42,14 @@ const (
 ))`
 )
 
-// Preload adds jobs while no worker runs.
-func (System) Preload(ctx context.Context, url string, first int64, n int) error {
-	return peer.Exec(ctx, url, addJobsSQL, first, n)
-}
-
 type workers struct {
 	peer.SQLSubmitter
 	process *node.Process
 }
 
-// Start starts a process of Node with a pool of workers.
-func (System) Start(ctx context.Context, url string, o harness.Options) (harness.Workers, error) {
-	pool, err := peer.OpenPool(ctx, url, 0)
+// start starts a process of Node with a pool of workers.
+func start(ctx context.Context, url string, o harness.Options) (harness.Workers, error) {
+	pool, err := harness.OpenPool(ctx, url, 0)
 	if err != nil {
 		return nil, fmt.Errorf("start Graphile Worker: %w", err)
 	}

@@ -9,4 +9,4 @@ import (
 
 func TestMain(m *testing.M) { harnesstest.Main(m) }
 
-func TestSystem(t *testing.T) { harnesstest.Check(t, graphile.System{}) }
+func TestSystem_PassesTheChecksOfTheHarness(t *testing.T) { harnesstest.Check(t, graphile.System) }

@@ -23,47 +23,33 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/bench/harness"
-	"github.com/cuelight/cuelight/bench/peers/internal/peer"
 )
 
-// System polls at an interval.
-type System struct {
-	name     string
-	interval time.Duration
-}
-
-// Every5s returns a system that polls every 5 seconds.
-func Every5s() harness.System { return System{"polling_5s", 5 * time.Second} }
-
-// Every1s returns a system that polls every second.
-func Every1s() harness.System { return System{"polling_1s", time.Second} }
-
 // Every returns a system with a name that polls at an interval.
-func Every(name string, interval time.Duration) System { return System{name, interval} }
-
-// Name returns its name in results.
-func (s System) Name() string { return s.name }
-
-// Settings describes the configuration.
-func (s System) Settings() string {
-	return fmt.Sprintf("a loop per stage that sleeps %v ± 25 %% and claims up to its free slots with SKIP LOCKED, "+
-		"again at once after a full batch; a partial index per stage, %d connections", s.interval, connections)
+func Every(name string, interval time.Duration) harness.System {
+	return harness.System{
+		Name: name,
+		Settings: fmt.Sprintf("a loop per stage that sleeps %v ± 25 %% and claims up to its free slots with SKIP LOCKED, "+
+			"again at once after a full batch; a partial index per stage, %d connections", interval, connections),
+		Setup: setUp,
+		Start: func(ctx context.Context, url string, o harness.Options) (harness.Workers, error) {
+			return start(ctx, url, interval, o)
+		},
+		Preload: func(ctx context.Context, url string, first int64, n int) error {
+			return harness.Exec(ctx, url, submitAllSQL, first, n)
+		},
+	}
 }
 
-// Setup creates the table with its indexes. Its pages have room for updates of the rows.
-func (s System) Setup(ctx context.Context, url string) error {
+// setUp creates the table with its indexes. Its pages have room for updates of the rows.
+func setUp(ctx context.Context, url string) error {
 	var columns, indexes strings.Builder
 	for stage := range harness.Stage(harness.StageCount) {
 		fmt.Fprintf(&columns, ", %v text not null default 'pending'", stage)
 		fmt.Fprintf(&indexes, "create index on videos (id) where %s;\n", readyCondition(stage))
 	}
-	return peer.Exec(ctx, url, fmt.Sprintf("create table videos (id bigint primary key%s) with (fillfactor = 60);\n%s",
+	return harness.Exec(ctx, url, fmt.Sprintf("create table videos (id bigint primary key%s) with (fillfactor = 60);\n%s",
 		&columns, &indexes))
-}
-
-// Preload inserts tasks while no worker runs.
-func (s System) Preload(ctx context.Context, url string, first int64, n int) error {
-	return peer.Exec(ctx, url, submitAllSQL, first, n)
 }
 
 const (

@@ -10,6 +10,6 @@ import (
 
 func TestMain(m *testing.M) { harnesstest.Main(m) }
 
-func TestSystem(t *testing.T) {
+func TestSystem_PassesTheChecksOfTheHarness(t *testing.T) {
 	harnesstest.Check(t, polling.Every("polling_20ms", 20*time.Millisecond))
 }

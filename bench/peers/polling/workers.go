@@ -25,9 +25,9 @@ type workers struct {
 	attempts  sync.WaitGroup // only loops start attempts
 }
 
-// Start starts a loop for each stage.
-func (s System) Start(ctx context.Context, url string, o harness.Options) (harness.Workers, error) {
-	pool, err := peer.OpenPool(ctx, url, connections)
+// start starts a loop for each stage.
+func start(ctx context.Context, url string, interval time.Duration, o harness.Options) (harness.Workers, error) {
+	pool, err := harness.OpenPool(ctx, url, connections)
 	if err != nil {
 		return nil, fmt.Errorf("start polling: %w", err)
 	}
@@ -37,7 +37,7 @@ func (s System) Start(ctx context.Context, url string, o harness.Options) (harne
 	w.stopLoops, w.abortWork = stop, abort
 	for stage := range harness.Stage(harness.StageCount) {
 		l := &loop{
-			workers: w, stage: stage, interval: s.interval, claimSQL: claimSQL(stage), completeSQL: completeSQL(stage),
+			workers: w, stage: stage, interval: interval, claimSQL: claimSQL(stage), completeSQL: completeSQL(stage),
 			slots: make(chan struct{}, max(1, o.Slots)),
 		}
 		w.loops.Go(func() { l.run(loopCtx, workCtx) })

@@ -27,39 +27,43 @@ const (
 
 // Tx returns River with the next jobs inserted in the completing transaction.
 func Tx() harness.System {
-	return &system{name: "river_tx", tx: true, cooldown: tunedCooldown, pollInterval: tunedPollInterval,
-		settings: version + ": JobCompleteTx and InsertManyTx in one transaction" + tunedSettings}
+	return config{tx: true, cooldown: tunedCooldown, pollInterval: tunedPollInterval}.system("river_tx",
+		"JobCompleteTx and InsertManyTx in one transaction"+tunedSettings)
 }
 
 // Fast returns River with the next jobs inserted before it completes this one.
 func Fast() harness.System {
-	return &system{name: "river_fast", cooldown: tunedCooldown, pollInterval: tunedPollInterval,
-		settings: version + ": InsertMany, then completion in bulk, a crash can repeat a stage" + tunedSettings}
+	return config{cooldown: tunedCooldown, pollInterval: tunedPollInterval}.system("river_fast",
+		"InsertMany, then completion in bulk, a crash can repeat a stage"+tunedSettings)
 }
 
 // Default returns Fast with River's default settings for fetching.
 func Default() harness.System {
-	return &system{name: "river_default", settings: version +
-		": as river_fast, FetchCooldown 100 ms, FetchPollInterval 1 s; a queue per stage, 20 connections"}
+	return config{}.system("river_default",
+		"as river_fast, FetchCooldown 100 ms, FetchPollInterval 1 s; a queue per stage, 20 connections")
 }
 
-type system struct {
-	name, settings         string
+// config is what differs between the forms.
+type config struct {
 	tx                     bool
 	cooldown, pollInterval time.Duration // 0 for River's defaults
 }
 
-// Name is the name of the system in the results.
-func (s *system) Name() string { return s.name }
-
-// Settings describes River's version and settings in the results.
-func (s *system) Settings() string { return s.settings }
+func (c config) system(name, settings string) harness.System {
+	return harness.System{
+		Name: name, Settings: version + ": " + settings, Setup: setUp, Preload: preload,
+		Start: func(ctx context.Context, url string, o harness.Options) (harness.Workers, error) {
+			return start(ctx, url, c, o)
+		},
+	}
+}
 
 const connections = 20
 
-// Setup creates River's tables and the one that joins two stages.
-func (s *system) Setup(ctx context.Context, url string) error {
-	err := withPool(ctx, url, func(pool *pgxpool.Pool, errs *harness.ErrorList) error {
+// setUp creates River's tables and the one that joins two stages.
+func setUp(ctx context.Context, url string) error {
+	var errs harness.ErrorList
+	err := harness.WithPool(ctx, url, connections, func(pool *pgxpool.Pool) error {
 		migrator, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Logger: errs.Logger()})
 		if err == nil {
 			_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
@@ -69,31 +73,23 @@ func (s *system) Setup(ctx context.Context, url string) error {
 		}
 		return err
 	})
-	if err != nil {
+	if err := errors.Join(err, errs.Err()); err != nil {
 		return fmt.Errorf("create River's tables: %w", err)
 	}
 	return nil
 }
 
-// Preload inserts tasks while no worker runs.
-func (s *system) Preload(ctx context.Context, url string, first int64, n int) error {
-	return withPool(ctx, url, func(pool *pgxpool.Pool, errs *harness.ErrorList) error {
+// preload inserts tasks while no worker runs.
+func preload(ctx context.Context, url string, first int64, n int) error {
+	var errs harness.ErrorList
+	err := harness.WithPool(ctx, url, connections, func(pool *pgxpool.Pool) error {
 		client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{Logger: errs.Logger()})
 		if err != nil {
 			return err
 		}
 		return insertAll(ctx, client, first, n)
 	})
-}
-
-func withPool(ctx context.Context, url string, do func(*pgxpool.Pool, *harness.ErrorList) error) error {
-	pool, err := peer.OpenPool(ctx, url, connections)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	var errs harness.ErrorList
-	return errors.Join(do(pool, &errs), errs.Err())
+	return errors.Join(err, errs.Err())
 }
 
 // insertAll inserts the first jobs of tasks in one transaction, with COPY.

@@ -10,9 +10,9 @@ import (
 
 func TestMain(m *testing.M) { harnesstest.Main(m) }
 
-func TestSystem(t *testing.T) {
+func TestSystem_PassesTheChecksOfTheHarness(t *testing.T) {
 	t.Parallel()
 	for _, s := range []harness.System{river.Tx(), river.Fast(), river.Default()} {
-		t.Run(s.Name(), func(t *testing.T) { harnesstest.Check(t, s) })
+		t.Run(s.Name, func(t *testing.T) { harnesstest.Check(t, s) })
 	}
 }

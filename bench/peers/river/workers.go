@@ -12,7 +12,6 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
 	"github.com/cuelight/cuelight/bench/harness"
-	"github.com/cuelight/cuelight/bench/peers/internal/peer"
 )
 
 // workers are a client of River; they perform the jobs of all stages themselves.
@@ -25,21 +24,21 @@ type workers struct {
 	errs   harness.ErrorList
 }
 
-// Start starts a client of River with workers for all stages.
-func (s *system) Start(ctx context.Context, url string, o harness.Options) (harness.Workers, error) {
-	pool, err := peer.OpenPool(ctx, url, connections)
+// start starts a client of River with workers for all stages.
+func start(ctx context.Context, url string, c config, o harness.Options) (harness.Workers, error) {
+	pool, err := harness.OpenPool(ctx, url, connections)
 	if err != nil {
 		return nil, fmt.Errorf("start River: %w", err)
 	}
-	w := &workers{Options: o, tx: s.tx, pool: pool}
-	if err := w.start(ctx, s); err != nil {
+	w := &workers{Options: o, tx: c.tx, pool: pool}
+	if err := w.start(ctx, c); err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("start River: %w", errors.Join(err, w.errs.Err()))
 	}
 	return w, nil
 }
 
-func (w *workers) start(ctx context.Context, s *system) (err error) {
+func (w *workers) start(ctx context.Context, c config) (err error) {
 	registry := river.NewWorkers()
 	river.AddWorker(registry, w)
 	queues := make(map[string]river.QueueConfig)
@@ -47,8 +46,8 @@ func (w *workers) start(ctx context.Context, s *system) (err error) {
 		queues[stage.String()] = river.QueueConfig{MaxWorkers: max(1, w.Slots)}
 	}
 	w.client, err = river.NewClient(riverpgxv5.New(w.pool), &river.Config{
-		FetchCooldown:     s.cooldown,
-		FetchPollInterval: s.pollInterval,
+		FetchCooldown:     c.cooldown,
+		FetchPollInterval: c.pollInterval,
 		Logger:            w.errs.Logger(),
 		Queues:            queues,
 		Workers:           registry,

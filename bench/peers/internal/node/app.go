@@ -2,15 +2,10 @@ package node
 
 import (
 	"context"
-	"crypto/sha256"
 	_ "embed"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
+	"os/exec"
 
 	"github.com/cuelight/cuelight/bench/harness"
 )
@@ -62,11 +57,11 @@ func (a App) start(ctx context.Context, c config, o harness.Options) (*Process, 
 	if err != nil {
 		return nil, err
 	}
-	script, err := a.writeScript(dir)
+	cmd, err := a.command(node, dir)
 	if err != nil {
-		return nil, fmt.Errorf("write script of %s: %w", a.Name, err)
+		return nil, err
 	}
-	p, err := startProcess(ctx, node, script, c, o)
+	p, err := startProcess(ctx, cmd, c, o)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", a.Name, err)
 	}
@@ -74,31 +69,15 @@ func (a App) start(ctx context.Context, c config, o harness.Options) (*Process, 
 }
 
 //go:embed host.mjs
-var host []byte
+var host string
 
-// writeScript puts the script into the directory of its packages. The file name has a hash,
-// so that another version of this program gets another file.
-func (a App) writeScript(dir string) (path string, err error) {
+// command returns the command of the script. Node looks for modules in the working directory.
+func (a App) command(node, dir string) (*exec.Cmd, error) {
 	script, err := fs.ReadFile(a.Files, a.Script)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	text := slices.Concat(host, script)
-	hash := sha256.Sum256(text)
-	path = filepath.Join(dir, hex.EncodeToString(hash[:8])+"-"+a.Script)
-	if _, err := os.Stat(path); err == nil {
-		return path, nil
-	}
-	f, err := os.CreateTemp(dir, ".new-")
-	if err != nil {
-		return "", err
-	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return "", errors.Join(err, os.Remove(f.Name()))
-	}
-	return path, nil
+	cmd := exec.Command(node, "--input-type=module", "--eval", host+string(script))
+	cmd.Dir = dir
+	return cmd, nil
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/cuelight/cuelight/bench/harness"
@@ -18,7 +19,7 @@ import (
 )
 
 // oldestVersion is the oldest Node that all peers support.
-var oldestVersion = version{22, 18}
+var oldestVersion = []int{22, 18}
 
 //go:embed runtime
 var runtime embed.FS
@@ -26,7 +27,7 @@ var runtime embed.FS
 // findNode returns the path of a Node that is new enough. It installs one if necessary.
 func findNode(ctx context.Context) (path string, err error) {
 	if path, err = exec.LookPath("node"); err == nil {
-		if v, err := versionOf(ctx, path); err == nil && !v.before(oldestVersion) {
+		if out, err := exec.CommandContext(ctx, path, "--version").Output(); err == nil && isNewEnough(out) {
 			return path, nil
 		}
 	}
@@ -40,26 +41,16 @@ func findNode(ctx context.Context) (path string, err error) {
 	}
 	path = filepath.Join(dir, "node_modules", ".bin", "node")
 	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("%w: Node %v or later", harness.ErrUnavailable, oldestVersion)
+		return "", fmt.Errorf("%w: Node %d.%d or later", harness.ErrUnavailable, oldestVersion[0], oldestVersion[1])
 	}
 	return path, nil
 }
 
-type version struct{ major, minor int }
-
-func (v version) String() string { return fmt.Sprintf("%d.%d", v.major, v.minor) }
-
-func (v version) before(w version) bool {
-	return v.major < w.major || v.major == w.major && v.minor < w.minor
-}
-
-func versionOf(ctx context.Context, node string) (v version, err error) {
-	out, err := exec.CommandContext(ctx, node, "--version").Output()
-	if err != nil {
-		return v, err
-	}
-	_, err = fmt.Sscanf(string(out), "v%d.%d.", &v.major, &v.minor)
-	return v, err
+// isNewEnough reports whether the output of node --version is a version that all peers support.
+func isNewEnough(version []byte) bool {
+	v := make([]int, 2)
+	_, err := fmt.Sscanf(string(version), "v%d.%d.", &v[0], &v[1])
+	return err == nil && slices.Compare(v, oldestVersion) >= 0
 }
 
 // install installs what package.json and package-lock.json request into a directory of the

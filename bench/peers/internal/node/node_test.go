@@ -26,11 +26,11 @@ func startScript(t *testing.T, script string, o harness.Options) (*Process, erro
 		t.Skip(err)
 	}
 	a := App{Files: fstest.MapFS{"test.mjs": {Data: []byte(script)}}, Script: "test.mjs"}
-	path, err := a.writeScript(t.TempDir())
+	cmd, err := a.command(node, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return startProcess(shortContext(t), node, path, config{WorkMS: 1}, o)
+	return startProcess(shortContext(t), cmd, config{WorkMS: 1}, o)
 }
 
 // shortContext is for calls that take less than a second.
@@ -168,19 +168,13 @@ func TestInstall_RunsOnceForConcurrentCallers(t *testing.T) {
 	}
 }
 
-func TestVersion_Before(t *testing.T) {
+func TestIsNewEnough_ComparesMajorThenMinor(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		a, b   version
-		before bool
-	}{
-		{version{20, 20}, version{22, 18}, true},
-		{version{22, 17}, version{22, 18}, true},
-		{version{22, 18}, version{22, 18}, false},
-		{version{24, 0}, version{22, 18}, false},
+	for version, want := range map[string]bool{
+		"v20.20.2\n": false, "v22.17.9\n": false, "v22.18.0\n": true, "v24.0.0\n": true, "": false, "22.18.0": false,
 	} {
-		if got := c.a.before(c.b); got != c.before {
-			t.Errorf("%v before %v is %v", c.a, c.b, got)
+		if got := isNewEnough([]byte(version)); got != want {
+			t.Errorf("%q is new enough: %v, want %v", version, got, want)
 		}
 	}
 }

@@ -9,12 +9,12 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/cuelight/cuelight/bench/harness"
 	"github.com/cuelight/cuelight/internal/childproc"
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
 
 // Process is a running app. It is the harness.Workers of a peer whose script handles
@@ -33,11 +33,9 @@ type Process struct {
 }
 
 // startProcess starts a script and returns when it is ready.
-func startProcess(ctx context.Context, node, script string, c config, o harness.Options) (*Process, error) {
+func startProcess(ctx context.Context, cmd *exec.Cmd, c config, o harness.Options) (*Process, error) {
 	p := &Process{options: o, ready: make(chan struct{}), replies: make(map[int64]chan<- error)}
 	p.setReady = sync.OnceFunc(func() { close(p.ready) })
-	cmd := exec.Command(node, script)
-	cmd.Dir = filepath.Dir(script)
 	cmd.Env = append(os.Environ(), "NODE_ENV=production", "NO_LOG_SUCCESS=1")
 	cmd.Stdout = childproc.Lines(p.handleLine)
 	var err error
@@ -48,14 +46,10 @@ func startProcess(ctx context.Context, node, script string, c config, o harness.
 		return nil, err
 	}
 	_ = p.write(c) // it fails if the process has ended, and then Done is closed
-	select {
-	case <-p.ready:
-		return p, nil
-	case <-p.Done():
-		return nil, errors.Join(childproc.ErrEnded, p.Err(), p.errs.Err())
-	case <-ctx.Done():
-		return nil, errors.Join(p.Wait(ctx), p.errs.Err())
+	if err := proofkit.WaitReady(ctx, p.Process, p.ready); err != nil {
+		return nil, errors.Join(err, p.errs.Err())
 	}
+	return p, nil
 }
 
 // write sends a value as one line.

@@ -1,48 +1,16 @@
-// Package peer has the database helpers that several peers need.
+// Package peer has what several peers need of a database.
 package peer
 
 import (
 	"context"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // ArrivalsTable creates the table that joins transcode and metadata: each sets its bit in
 // the task's row, and the second one starts assemble. That update finds room on the page.
 const ArrivalsTable = `create table arrivals (task bigint primary key, done int not null) with (fillfactor = 80)`
-
-// Exec executes a statement on a connection of its own.
-func Exec(ctx context.Context, url, sql string, args ...any) error {
-	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	_, err = conn.Exec(ctx, sql, args...)
-	return err
-}
-
-// OpenPool returns a pool that is connected. 0 connections is pgxpool's default.
-func OpenPool(ctx context.Context, url string, connections int32) (*pgxpool.Pool, error) {
-	config, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		return nil, err
-	}
-	if connections > 0 {
-		config.MaxConns = connections
-	}
-	pool, err := pgxpool.NewWithConfig(ctx, config)
-	if err != nil {
-		return nil, err
-	}
-	if err := pool.Ping(ctx); err != nil {
-		pool.Close()
-		return nil, fmt.Errorf("connect: %w", err)
-	}
-	return pool, nil
-}
 
 // SQLSubmitter implements Submit and SubmitAll of harness.Workers with SQL.
 type SQLSubmitter struct {
