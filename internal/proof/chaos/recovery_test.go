@@ -1,0 +1,67 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+func TestRecoveries_MeasureFromKillToNextAttempt(t *testing.T) {
+	t.Parallel()
+	const died = 500 * ms
+	for name, c := range map[string]struct {
+		also func(*dataBuilder)
+		want recovery
+	}{
+		"by another worker": {func(*dataBuilder) {}, recovery{duration: 500 * ms, undisturbed: true}},
+		"after a restart of the server": {func(r *dataBuilder) {
+			r.addFault(restartFast, -1, -9*time.Second, -8*time.Second)
+		}, recovery{duration: 500 * ms}},
+		"long after a restart": {func(r *dataBuilder) {
+			r.addFault(restartFast, -1, -20*time.Second, -15*time.Second)
+		}, recovery{duration: 500 * ms, undisturbed: true}},
+		"with the task locked": {func(r *dataBuilder) {
+			r.addFault(lockRows, -1, 600*ms, 700*ms)
+			r.faults[0].tasks = []store.ID{theTask}
+		}, recovery{duration: 500 * ms}},
+		"with another task locked": {func(r *dataBuilder) {
+			r.addFault(lockRows, -1, 600*ms, 700*ms)
+			r.faults[0].tasks = []store.ID{{44}}
+		}, recovery{duration: 500 * ms, undisturbed: true}},
+		"with the end hidden": {func(r *dataBuilder) {
+			r.addFault(powerLoss, 1, 400*ms, time.Minute)
+		}, recovery{duration: 500 * ms, undisturbed: true, hidden: true}},
+		"by the restarted worker": {func(r *dataBuilder) {
+			r.logs[0].worker = 1
+		}, recovery{duration: 500 * ms, undisturbed: true, bySuccessor: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := correctRun()
+			token := r.executes(1, "ingest", 1, 450*ms, 0, "")
+			r.addHistory(token, "ingest", 1, worker2, 900*ms, "expired")
+			r.logs[1].killed, r.logs[1].ended = after(died), after(died)
+			c.also(r)
+			v := r.findings()
+			if len(v.violations) != 0 || len(v.recoveries) != 1 || v.recoveries[0] != c.want {
+				t.Errorf("%v, %+v; want %+v", v.violations, v.recoveries, c.want)
+			}
+		})
+	}
+}
+
+func TestPercentiles_UseOnlyChosenRecoveries(t *testing.T) {
+	t.Parallel()
+	var all []recovery
+	for i := range 200 {
+		all = append(all, recovery{duration: time.Duration(200-i) * time.Second, undisturbed: i%2 == 0})
+	}
+	p50, p99 := percentiles(all, func(r recovery) bool { return r.undisturbed })
+	if p50 == nil || *p50 != 100_000 || *p99 != 198_000 {
+		t.Errorf("%v, %v", *p50, *p99)
+	}
+	if p50, p99 := percentiles(all, func(recovery) bool { return false }); p50 != nil || p99 != nil {
+		t.Errorf("%v, %v", p50, p99)
+	}
+}
