@@ -243,11 +243,3 @@ func (l *Listener) wake(channels ...string) {
 		w.Add(channels...)
 	}
 }
-
-// signal puts a value into c, which has room for one, unless it has one.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}

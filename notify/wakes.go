@@ -45,3 +45,11 @@ func (w *Wakes) Take() []string {
 	clear(w.channels)
 	return channels
 }
+
+// signal puts a value into c, which has room for one, unless it has one.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -107,9 +107,6 @@ func call(ctx context.Context, work Work, job *Job) (result any, err error) {
 	return work(ctx, job)
 }
 
-// cancelGrace is how long Work may go on after its cancel.
-const cancelGrace = 15 * time.Second
-
 // cancel cancels the attempt's context. If its Work has not returned after the
 // cancelGrace, overdue receives its token, once.
 func (a *attempt) cancel(why error) {

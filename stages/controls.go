@@ -1,31 +1,5 @@
 package stages
 
-import "errors"
-
-// controls are what operators want of this process: read when it registers, and with
-// every heartbeat.
-type controls struct {
-	paused []bool // by stage: claim nothing; nil: as before
-	drain  bool   // finish the work and stop
-}
-
-// errPaused ends a prefetched claim of a stage that was paused.
-var errPaused = errors.New("stage is paused")
-
-// setControls leaves the controls for the dispatcher, in place of older ones.
-func (s signals) setControls(c controls) {
-	for {
-		select {
-		case s.controls <- c:
-			return
-		case older := <-s.controls:
-			if c.paused == nil {
-				c.paused = older.paused
-			}
-		}
-	}
-}
-
 // applyControls releases prefetched claims of paused stages, and asks again for tasks of
 // resumed ones. Running attempts go on.
 func (d *dispatcher) applyControls(c controls) {

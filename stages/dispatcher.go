@@ -2,8 +2,9 @@ package stages
 
 import (
 	"context"
+	"fmt"
 	"runtime"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/cuelight/cuelight/store"
@@ -16,8 +17,8 @@ import (
 // starts attempts on the claims it gets. It does not wait to collect more: a batch is
 // what arrives during the exchange before.
 //
-// A claim goes through the files queue.go → dispatcher.go → attempt.go → reports.go and
-// back. The goroutine of run owns all fields.
+// A claim goes through the files queue.go → dispatcher.go → slots.go → attempt.go →
+// reports.go and back. The goroutine of run owns all fields.
 type dispatcher struct {
 	p         *process
 	queues    []stageQueue   // by stage
@@ -78,6 +79,14 @@ func (d *dispatcher) run(ctx, base context.Context) error {
 	}
 	d.p.attempts.work.Wait()
 	return nil
+}
+
+func newIgnoredCancelError(all []*attempt) error {
+	var names []string
+	for _, a := range all {
+		names = append(names, fmt.Sprintf("%s of task %s", a.stage.Name, a.claim.Task))
+	}
+	return fmt.Errorf("%w: %s", ErrIgnoredCancel, strings.Join(names, ", "))
 }
 
 // Work that does almost nothing ends microseconds after it started, siblings at almost the
@@ -223,103 +232,6 @@ func (d *dispatcher) exchange(base context.Context, r engine.ExchangeRequest) {
 		// when it was ready.
 		d.accept(base, c, woken[c.Stage] && c.Waited > 0 && c.Waited < 2*d.p.SweepInterval)
 	}
-}
-
-// accept starts an attempt on a claim, or prefetches the claim until a slot is free.
-// woken says that only the notification of its task was waited for.
-func (d *dispatcher) accept(base context.Context, c engine.Claim, woken bool) {
-	q := &d.queues[c.Stage]
-	a := newAttempt(base, c, q.stage, d.p.overdue)
-	a.woken = woken
-	d.p.attempts.add(a)
-	if q.busy < q.stage.Workers {
-		d.start(a)
-		return
-	}
-	at, _ := slices.BinarySearchFunc(q.prefetched, c, func(b *attempt, c engine.Claim) int { return b.claim.Compare(c) })
-	q.prefetched = slices.Insert(q.prefetched, at, a)
-}
-
-// start runs an attempt in a slot.
-func (d *dispatcher) start(a *attempt) {
-	c := a.claim
-	a.begin()
-	a.exchange = d.exchanges
-	d.justStarted++
-	d.queues[c.Stage].busy++
-	job := d.p.job(a)
-	d.p.observe(Event{
-		Kind: StageStarted, Task: c.Task, Stage: a.stage.Name, Attempt: c.Attempt, Traceparent: c.Traceparent,
-		Waited: c.Waited, Woken: a.woken, Aged: c.Aged,
-	})
-	d.p.attempts.work.Go(func() { a.run(job, d.p.ended) })
-}
-
-// finish frees the slot of an attempt that ended.
-func (d *dispatcher) finish(f finished) {
-	q := &d.queues[f.claim.Stage]
-	q.busy--
-	if f.kind == StageCompleted {
-		q.learn(f.took)
-	}
-	d.updateSuspension(q, f)
-	d.refill(q)
-	if f.exchange == d.exchanges && d.justStarted > 0 {
-		d.justStarted--
-	}
-	if i := slices.Index(d.ignoredCancel, f.attempt); i >= 0 {
-		d.ignoredCancel = slices.Delete(d.ignoredCancel, i, i+1) // it was reported already
-		return
-	}
-	d.report(f)
-}
-
-// report queues the outcome of an attempt, unless the claim is lost.
-func (d *dispatcher) report(f finished) {
-	if f.dropped {
-		d.p.attempts.remove(f.claim.Token)
-		d.p.observeEnd(f, ClaimRevoked)
-		return
-	}
-	d.reports.add(f)
-}
-
-// abandon reports an attempt as failed that ignored its cancel. Its slot stays in use
-// until its Work returns.
-func (d *dispatcher) abandon(token store.ID) {
-	a := d.p.attempts.get(token)
-	if a == nil || a.started.IsZero() || d.reports.contains(token) {
-		return // it ended after all, or never started
-	}
-	d.ignoredCancel = append(d.ignoredCancel, a)
-	f := a.conclude(nil, errIgnoredCancel, context.Cause(a.ctx))
-	f.took = time.Since(a.started)
-	d.report(f)
-}
-
-// busySlots is how many slots are in use.
-func (d *dispatcher) busySlots() (n int) {
-	for i := range d.queues {
-		n += d.queues[i].busy
-	}
-	return n
-}
-
-// exchangeTimeout limits a request; shutdownTimeout limits it when the process must end.
-const exchangeTimeout, shutdownTimeout = 30 * time.Second, 3 * time.Second
-
-// exchangeContext returns the context of one request.
-func (d *dispatcher) exchangeContext(base context.Context) (context.Context, context.CancelFunc) {
-	if d.hurry.Err() != nil {
-		return context.WithTimeout(base, shutdownTimeout)
-	}
-	within := exchangeTimeout
-	if d.outage.locked {
-		within = shutdownTimeout // preparing a statement waits for the lock, too, without a lock_timeout
-	}
-	ctx, cancel := context.WithTimeout(base, within)
-	stop := context.AfterFunc(d.hurry, cancel)
-	return ctx, func() { stop(); cancel() }
 }
 
 // wait sleeps until there is something to do.

@@ -3,7 +3,6 @@ package stages
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -28,16 +27,18 @@ var (
 // Work had not returned after its context was done.
 var ErrIgnoredCancel = errors.New("work ignored its cancelled context")
 
-// errIgnoredCancel is the error of such an attempt.
+// cancelGrace is how long Work may go on after its cancel.
+const cancelGrace = 15 * time.Second
+
+// errIgnoredCancel is the error of an attempt that went on for longer.
 var errIgnoredCancel = fmt.Errorf("%w for %s", ErrIgnoredCancel, cancelGrace)
 
-func newIgnoredCancelError(all []*attempt) error {
-	var names []string
-	for _, a := range all {
-		names = append(names, fmt.Sprintf("%s of task %s", a.stage.Name, a.claim.Task))
-	}
-	return fmt.Errorf("%w: %s", ErrIgnoredCancel, strings.Join(names, ", "))
-}
+// Prefetched claims end with one of these errors before they have started.
+var (
+	errPaused    = errors.New("stage is paused")
+	errSuspended = errors.New("stage is suspended on this host")
+	errNoSlot    = errors.New("no slot came free in time")
+)
 
 // errGoexit is the error of an attempt whose Work ended its goroutine.
 var errGoexit = errors.New("work ended its goroutine without returning")

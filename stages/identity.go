@@ -53,11 +53,14 @@ func hasEnded(pid int, start string) bool {
 	return start != "" && now != "" && now != start
 }
 
-func firstLine(file string) string {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return ""
+// self describes this process as a worker.
+func (r *Runner) self() store.Worker {
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "unknown"
 	}
-	line, _, _ := strings.Cut(string(text), "\n")
-	return strings.ReplaceAll(strings.TrimSpace(line), "/", "")
+	return store.Worker{
+		Host: host, PID: os.Getpid(), ProcessIdentity: currentProcess().String(),
+		Lease: r.Lease, Version: r.Version, Capabilities: r.Capabilities,
+	}
 }

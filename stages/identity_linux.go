@@ -31,3 +31,12 @@ func processStart(pid int) string {
 	}
 	return fields[19]
 }
+
+func firstLine(file string) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	return strings.ReplaceAll(strings.TrimSpace(line), "/", "")
+}

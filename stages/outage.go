@@ -23,21 +23,8 @@ type outage struct {
 
 func (o *outage) canRetry() bool { return !time.Now().Before(o.until) }
 
-// lockedPause is the time between two waits for a lock.
-const lockedPause = 500 * time.Millisecond
-
 // rejectedPause is the time before a rejected report is sent again.
 const rejectedPause = time.Minute
-
-// newPause returns the pauses between tries while the database does not answer. They are
-// random, so that processes do not return all at once.
-func newPause() *backoff.ExponentialBackOff {
-	return backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(100*time.Millisecond),
-		backoff.WithMaxInterval(5*time.Second),
-		backoff.WithMaxElapsedTime(0),
-	)
-}
 
 // exchangeFailed waits longer after every failure. An exchange that conflicted with
 // another transaction is repeated. Where a table is locked the server works and has
@@ -188,4 +175,18 @@ func (d *dispatcher) reportSeparately(base context.Context) bool {
 		}
 	}
 	return found
+}
+
+// exchangeContext returns the context of one request.
+func (d *dispatcher) exchangeContext(base context.Context) (context.Context, context.CancelFunc) {
+	if d.hurry.Err() != nil {
+		return context.WithTimeout(base, shutdownTimeout)
+	}
+	within := exchangeTimeout
+	if d.outage.locked {
+		within = shutdownTimeout // preparing a statement waits for the lock, too, without a lock_timeout
+	}
+	ctx, cancel := context.WithTimeout(base, within)
+	stop := context.AfterFunc(d.hurry, cancel)
+	return ctx, func() { stop(); cancel() }
 }

@@ -2,28 +2,9 @@ package stages
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 )
-
-// prefetch is the claims of one stage beyond the slots.
-//
-// A slot that becomes free waits for the exchange under way and for the next one, which
-// fills it: one to three milliseconds. That is nothing for work of hours, and a tenth of
-// work of 20 ms. So as many tasks are claimed ahead as will be finished within two
-// exchanges; none where the work takes longer.
-type prefetch struct {
-	prefetched []*attempt    // in the order in which they start
-	workTime   time.Duration // how long Work takes: the longest lately; 0 for not known
-}
-
-// maxPrefetchWait is how long a claim waits for a slot before it is released, because
-// other processes may have free slots.
-const maxPrefetchWait = 250 * time.Millisecond
-
-// errNoSlot ends a prefetched claim that waited for so long.
-var errNoSlot = errors.New("no slot came free in time")
 
 // freeSlots is how many more tasks of a stage to claim.
 func (d *dispatcher) freeSlots(stage int) int {
@@ -64,24 +45,6 @@ func (d *dispatcher) hasQueueAfter(stage int) bool {
 	return false
 }
 
-// learn updates workTime with the time of one attempt: up at once, down slowly.
-func (f *prefetch) learn(took time.Duration) {
-	f.workTime = max(took, f.workTime-f.workTime/8, 1)
-}
-
-// refill starts prefetched claims while slots are free.
-func (d *dispatcher) refill(q *stageQueue) {
-	for q.busy < q.stage.Workers && len(q.prefetched) > 0 {
-		a := q.prefetched[0]
-		q.prefetched = q.prefetched[1:]
-		if a.ctx.Err() != nil {
-			d.releaseClaim(a, context.Cause(a.ctx))
-			continue
-		}
-		d.start(a)
-	}
-}
-
 // releaseOverdue releases prefetched claims that were cancelled or waited too long.
 func (d *dispatcher) releaseOverdue(q *stageQueue, now time.Time) {
 	q.prefetched = slices.DeleteFunc(q.prefetched, func(a *attempt) bool {
@@ -110,4 +73,12 @@ func (d *dispatcher) releasePrefetched(q *stageQueue, why error) {
 func (d *dispatcher) releaseClaim(a *attempt, why error) {
 	a.stopTimers()
 	d.report(a.conclude(nil, why, why))
+}
+
+// busySlots is how many slots are in use.
+func (d *dispatcher) busySlots() (n int) {
+	for i := range d.queues {
+		n += d.queues[i].busy
+	}
+	return n
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/internal/ctxsleep"
@@ -38,6 +39,44 @@ type signals struct {
 	recall        chan struct{} // dispatcher → heartbeat: check the claims now
 	drainStarted  chan struct{} // dispatcher → drain recorder: a drain started while attempts were running
 	wrote         chan struct{} // all → event notifier: there are new events
+}
+
+// controls are what operators want of this process: read when it registers, and with
+// every heartbeat.
+type controls struct {
+	paused []bool // by stage: claim nothing; nil: as before
+	drain  bool   // finish the work and stop
+}
+
+// setControls leaves the controls for the dispatcher, in place of older ones.
+func (s signals) setControls(c controls) {
+	for {
+		select {
+		case s.controls <- c:
+			return
+		case older := <-s.controls:
+			if c.paused == nil {
+				c.paused = older.paused
+			}
+		}
+	}
+}
+
+const (
+	exchangeTimeout   = 30 * time.Second       // of a request
+	shutdownTimeout   = 3 * time.Second        // of a request when the process must end
+	deregisterTimeout = 10 * time.Second       // to record, after the work has ended, that it has
+	lockedPause       = 500 * time.Millisecond // between two waits for a lock
+)
+
+// newPause returns the pauses between tries while the database does not answer. They are
+// random, so that processes do not return all at once.
+func newPause() *backoff.ExponentialBackOff {
+	return backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(100*time.Millisecond),
+		backoff.WithMaxInterval(5*time.Second),
+		backoff.WithMaxElapsedTime(0),
+	)
 }
 
 func newProcess(r Runner) *process {
@@ -133,10 +172,6 @@ func (p *process) deregister(ctx context.Context) {
 	}
 	p.observe(Event{Kind: WorkerStopped, Err: err})
 }
-
-// deregisterTimeout is how long, after the work has ended, the database may take to
-// record it.
-const deregisterTimeout = 10 * time.Second
 
 // job describes an attempt to its Work.
 func (p *process) job(a *attempt) *Job {

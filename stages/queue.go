@@ -160,3 +160,45 @@ func (q *stageQueue) scheduleNext(tried bool, next time.Duration) {
 	}
 	q.nextDue = time.Now().Add(next)
 }
+
+// prefetch is the claims of one stage beyond the slots.
+//
+// A slot that becomes free waits for the exchange under way and for the next one, which
+// fills it: one to three milliseconds. That is nothing for work of hours, and a tenth of
+// work of 20 ms. So as many tasks are claimed ahead as will be finished within two
+// exchanges; none where the work takes longer.
+type prefetch struct {
+	prefetched []*attempt    // in the order in which they start
+	workTime   time.Duration // how long Work takes: the longest lately; 0 for not known
+}
+
+// learn updates workTime with the time of one attempt: up at once, down slowly.
+func (f *prefetch) learn(took time.Duration) {
+	f.workTime = max(took, f.workTime-f.workTime/8, 1)
+}
+
+// maxPrefetchWait is how long a claim waits for a slot before it is released, because
+// other processes may have free slots.
+const maxPrefetchWait = 250 * time.Millisecond
+
+// suspension stops claims of a stage for a while, because an attempt was postponed: the
+// problem is this host's, and every task would meet it.
+//
+// After a pause one task is tried. Each failed try doubles the pause, up to what
+// [Postpone] asks for; the first attempt that ends otherwise ends the suspension. A
+// lasting problem thus costs one claim now and then, not one per waiting task.
+type suspension struct {
+	since time.Time // zero: not suspended
+	until time.Time // no claim before
+	pause time.Duration
+}
+
+func (s *suspension) active() bool { return !s.since.IsZero() }
+
+// slots is how many claims a suspended stage may make, which holds some already.
+func (s *suspension) slots(held int) int {
+	if held > 0 || time.Now().Before(s.until) {
+		return 0
+	}
+	return 1
+}

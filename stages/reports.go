@@ -109,3 +109,13 @@ func (d *dispatcher) confirm(f finished) {
 		}
 	}
 }
+
+// report queues the outcome of an attempt, unless the claim is lost.
+func (d *dispatcher) report(f finished) {
+	if f.dropped {
+		d.p.attempts.remove(f.claim.Token)
+		d.p.observeEnd(f, ClaimRevoked)
+		return
+	}
+	d.reports.add(f)
+}

@@ -1,37 +1,11 @@
 package stages
 
 import (
-	"errors"
 	"time"
 )
 
-// suspension stops claims of a stage for a while, because an attempt was postponed: the
-// problem is this host's, and every task would meet it.
-//
-// After a pause one task is tried. Each failed try doubles the pause, up to what
-// [Postpone] asks for; the first attempt that ends otherwise ends the suspension. A
-// lasting problem thus costs one claim now and then, not one per waiting task.
-type suspension struct {
-	since time.Time // zero: not suspended
-	until time.Time // no claim before
-	pause time.Duration
-}
-
 // firstSuspension is the first pause: the problem may be short.
 const firstSuspension = time.Second
-
-// errSuspended ends a prefetched claim of a stage that was suspended.
-var errSuspended = errors.New("stage is suspended on this host")
-
-func (s *suspension) active() bool { return !s.since.IsZero() }
-
-// slots is how many claims a suspended stage may make, which holds some already.
-func (s *suspension) slots(held int) int {
-	if held > 0 || time.Now().Before(s.until) {
-		return 0
-	}
-	return 1
-}
 
 // updateSuspension starts or ends a suspension after an attempt has ended.
 func (d *dispatcher) updateSuspension(q *stageQueue, f finished) {

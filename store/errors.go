@@ -69,3 +69,5 @@ func IsRetryable(err error) bool { return statement.IsRetryable(err) }
 // repeating the call with the same value will not help. Other errors may pass: a wrong
 // password, a missing privilege or table, a full queue.
 func IsRejected(err error) bool { return statement.IsRejected(err) }
+
+const actSubmit = "submit"

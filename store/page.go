@@ -7,8 +7,6 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/cuelight/cuelight/internal/statement"
 )
 
 // StateFilter selects tasks by an index, so that they are found as quickly among millions
@@ -257,8 +255,4 @@ func (s *Store) scanPage(row pgx.CollectableRow, n *int, last *ID) (Task, error)
 	skipped := make([]any, len(row.RawValues()))
 	skipped[len(skipped)-2], skipped[len(skipped)-1] = n, last
 	return Task{}, row.Scan(skipped...)
-}
-
-func (s *Store) read(ctx context.Context, sql string, args []any, each func(pgx.Rows) error) error {
-	return statement.Read(ctx, s.db, sql, args, each)
 }

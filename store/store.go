@@ -5,6 +5,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cuelight/cuelight/internal/statement"
 )
 
 // DB is a database connection: a *pgxpool.Pool, a *pgx.Conn or a pgx.Tx.
@@ -23,12 +25,6 @@ type Store struct {
 	db    DB
 	graph Graph
 	sql   *statements
-}
-
-// New returns the Store of a pipeline. It does not use the database: [Store.Migrate]
-// creates the tables, [Store.Check] checks them.
-func New(db DB, g Graph) *Store {
-	return &Store{db: db, graph: g, sql: newStatements(g)}
 }
 
 // WithTx returns the Store in the caller's transaction: its changes are committed or
@@ -57,16 +53,6 @@ type statements struct {
 	pages                        map[pageKey]string
 }
 
-func newStatements(g Graph) *statements {
-	all := func(text string) string { return g.SQL(text, nil) }
-	return &statements{
-		submitOne: all(submitOneSQL), submit: all(submitSQL), submitted: all(submittedSQL),
-		events: all(eventsSQL),
-		get:    all(getSQL), byTail: all(byTailSQL), history: all(historySQL),
-		result: all(resultSQL), counts: all(countsSQL), workers: all(workersSQL), stoppedWorkers: all(stoppedWorkersSQL),
-		retry: all(retrySQL), cancel: all(cancelSQL), override: all(overrideSQL),
-		matching: all(matchingSQL), countMatching: all(countMatchingSQL),
-		retryMatching: all(retryMatchingSQL), retryDead: all(retryDeadSQL),
-		pages: newPages(g.templateData()),
-	}
+func (s *Store) read(ctx context.Context, sql string, args []any, each func(pgx.Rows) error) error {
+	return statement.Read(ctx, s.db, sql, args, each)
 }

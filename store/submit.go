@@ -66,8 +66,6 @@ func (s *Store) Submit(ctx context.Context, sub Submission) (Receipt, error) {
 	return r, nil
 }
 
-const actSubmit = "submit"
-
 // submitOneSQL submits one task, for a tenth less of the server's time than submitSQL.
 const submitOneSQL = `
 /* submit a task */

@@ -172,3 +172,6 @@ func secondsToDue(seconds *float64) time.Duration {
 	}
 	return time.Duration(min(max(*seconds, 0), maxSeconds) * float64(time.Second))
 }
+
+// claimVariant selects one of the forms of claimSQL.
+type claimVariant struct{ After, Continued, Aged bool }

@@ -17,7 +17,11 @@
 package engine
 
 import (
-	"strings"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/cuelight/cuelight/internal/statement"
 	"github.com/cuelight/cuelight/store"
@@ -30,12 +34,6 @@ type Engine struct {
 	graph  store.Graph
 	stages []string
 	sql    statements
-}
-
-// New returns the Engine of a pipeline. It does not use the database; [store.Store]'s
-// Migrate creates the tables.
-func New(db store.DB, g store.Graph) *Engine {
-	return &Engine{db: db, graph: g, stages: g.Stages(), sql: newStatements(g)}
 }
 
 // Graph returns the pipeline's graph.
@@ -54,61 +52,46 @@ type statements struct {
 	endTransactions, progress, pruneEvents       string
 }
 
-// claimVariant selects one of the forms of claimSQL.
-type claimVariant struct{ After, Continued, Aged bool }
-
-func newStatements(g store.Graph) statements {
-	all := func(text string) string { return g.SQL(text, nil) }
-	each := func(text string, with any) (texts []string) {
-		for i := range g.Stages() {
-			texts = append(texts, g.StageSQL(text, i, with))
-		}
-		return texts
-	}
-	return statements{
-		complete:       g.SQL(completeSQL, completeVariant{}),
-		completeRanked: g.SQL(completeSQL, completeVariant{Ranked: true}),
-		claim:          each(claimSQL, claimVariant{}),
-		claimAfter:     each(claimSQL, claimVariant{After: true}),
-		claimContinued: each(claimSQL, claimVariant{Continued: true}),
-		claimAged:      each(claimSQL, claimVariant{Aged: true}),
-		aged:           each(agedSQL, nil),
-		promote:        each(promoteSQL, nil),
-		ready:          each(readySQL, nil),
-		fail:           each(failSQL, nil),
-		expireClaims:   each(expireClaimsSQL, nil),
-		findHeld:       all(findHeldSQL), findLost: all(findLostSQL), findRecorded: all(findRecordedSQL),
-		survey: all(surveySQL), expireWorkers: all(expireWorkersSQL), expireDeadWorkers: all(expireDeadWorkersSQL),
-		workerStarted: all(workerStartedSQL), deregister: all(deregisterSQL),
-		exchangeSettings: all(exchangeSettingsSQL), limits: all(limitsSQL), workerNews: all(workerNewsSQL),
-		endTransactions: all(endTransactionsSQL), progress: all(progressSQL), pruneEvents: all(pruneEventsSQL),
-	}
-}
-
 func (e *Engine) explain(act string, err error) error { return statement.Wrap(e.db, act, err) }
 
-// Statements returns the SQL of all statements of a pipeline's Engine, for reading. The file
-// video.sql has those of the video pipeline; `make sql` writes it.
-func Statements(g store.Graph) string {
-	s := newStatements(g)
-	texts := []string{
-		s.exchangeSettings, originSQL, s.complete, s.completeRanked,
+// exchangeSettingsSQL sets up a worker's transaction. Plans are made once per
+// connection and must use the indexes whatever the tables' statistics were at that
+// moment. The role's statement_timeout does not apply: an exchange has its own, shorter
+// than the worker's deadline. The triggers read cuelight.origin.
+//
+// A transaction that only claims commits asynchronously: a claim lost in a crash of the
+// server costs a repeated attempt and never a result.
+const exchangeSettingsSQL = `
+/* settings of an exchange */
+select set_config('plan_cache_mode', 'force_generic_plan', true),
+       set_config('enable_seqscan', 'off', true),
+       set_config('enable_bitmapscan', 'off', true),
+       set_config('jit', 'off', true),
+       set_config('statement_timeout', '25s', true),
+       set_config('cuelight.origin', $2, true),
+       {{.TransactionLimits "$4" "$3::uuid"}},
+       case when $1 then set_config('synchronous_commit', 'off', true) end`
+
+const originSQL = `
+/* set origin */
+select set_config('cuelight.origin', $1, true)`
+
+// Values of cuelight.origin: an exchange records in its own statements which stages it
+// starts and completes, and the triggers record the rest; a sweep; or a statement that
+// records everything itself, for which the triggers do not run.
+const originExchange, originSweep, originRecorded = "exchange", "sweep", "recorded"
+
+// queueSettings starts the batch of a worker's transaction.
+func (e *Engine) queueSettings(ctx context.Context, batch *pgx.Batch, async bool, origin string, worker store.ID) {
+	batch.Queue(e.sql.exchangeSettings, async, origin, worker, fmt.Sprintf("%dms", lockWait(ctx)))
+}
+
+// lockWait is how long a statement may wait for a lock, in milliseconds. It is shorter than
+// ctx allows, so that the server ends the wait: a cancelled ctx would close the connection.
+func lockWait(ctx context.Context) int32 {
+	within := 3 * time.Second
+	if deadline, ok := ctx.Deadline(); ok {
+		within = min(within, time.Until(deadline))
 	}
-	for _, byStage := range [][]string{
-		s.promote, s.claimAged, s.claim, s.claimAfter, s.claimContinued, s.ready, s.fail,
-	} {
-		texts = append(texts, byStage[0])
-	}
-	texts = append(texts, s.findLost, s.findHeld, s.findRecorded,
-		registerSQL, s.limits, s.workerStarted, heartbeatSQL, s.workerNews, s.progress,
-		s.deregister, deregisterSilentlySQL, s.expireDeadWorkers,
-		s.endTransactions, s.expireWorkers, s.survey, s.aged[0], s.expireClaims[0],
-		notifyEventsSQL, s.pruneEvents)
-	var all strings.Builder
-	all.WriteString("-- The statements of a dispatcher for the pipeline " + g.Name() +
-		", those of one stage for its first.\n-- Generated by `make sql` from the Go files of store/engine, which explain them.\n")
-	for _, text := range texts {
-		all.WriteString("\n" + strings.TrimSpace(text) + ";\n")
-	}
-	return all.String()
+	return int32(max(within*2/3, time.Millisecond).Milliseconds())
 }

@@ -168,16 +168,6 @@ func (e *Engine) stageSet(names []string) []bool {
 	return set
 }
 
-// lockWait is how long a statement may wait for a lock, in milliseconds. It is shorter than
-// ctx allows, so that the server ends the wait: a cancelled ctx would close the connection.
-func lockWait(ctx context.Context) int32 {
-	within := 3 * time.Second
-	if deadline, ok := ctx.Deadline(); ok {
-		within = min(within, time.Until(deadline))
-	}
-	return int32(max(within*2/3, time.Millisecond).Milliseconds())
-}
-
 // marshalRunning returns the attempts as JSON, if there are any and PostgreSQL can store them.
 func marshalRunning(running []store.Running) (string, bool) {
 	if len(running) == 0 {

@@ -1,0 +1,111 @@
+package stages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cuelight/cuelight/notify"
+	"github.com/cuelight/cuelight/store"
+)
+
+// Run works until ctx is done, then drains: it claims nothing more, lets attempts finish
+// within the Grace, cancels and releases the others, and deregisters. It returns nil after
+// a drain, or [ErrIgnoredCancel] if Work did not return when its context was done; those
+// claims are released, too. Run waits for a database that does not answer, however long; it
+// returns another error only if it cannot start.
+func (r Runner) Run(ctx context.Context) error {
+	if err := r.prepare(); err != nil {
+		return fmt.Errorf("run pipeline: %w", err)
+	}
+	if l, ok := r.Wakes.(listener); ok {
+		return r.runWith(ctx, l)
+	}
+	return r.run(ctx)
+}
+
+func (r Runner) run(ctx context.Context) error {
+	p := newProcess(r)
+	d := newDispatcher(p)
+	if err := d.registerWhenReachable(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return fmt.Errorf("run pipeline: %w", err)
+	}
+	// The heartbeat and the database are needed until the drain has ended.
+	base := context.WithoutCancel(ctx)
+	background, end := context.WithCancel(base)
+	var all sync.WaitGroup
+	for _, run := range []func(context.Context){p.runHeartbeat, p.notifyEvents, p.pruneEvents, p.recordDrain} {
+		all.Go(func() { run(background) })
+	}
+	err := d.run(ctx, base)
+	end()
+	all.Wait()
+	p.deregister(base)
+	if err != nil {
+		return fmt.Errorf("run pipeline: %w", err)
+	}
+	return nil
+}
+
+// listener is a [WakeSource] that has to be run.
+type listener interface {
+	WakeSource
+	Run(ctx context.Context) error
+}
+
+// runWith runs the listener until the work has drained: notifications tell of claims that
+// are cancelled meanwhile, and the listener's session shows other workers that this
+// process is alive. A listener that cannot run ends the Runner, after a drain.
+func (r Runner) runWith(ctx context.Context, l listener) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	listening, quit := context.WithCancel(context.WithoutCancel(ctx))
+	defer quit()
+	ended := make(chan error, 1)
+	go func() {
+		defer stop()
+		ended <- l.Run(listening)
+	}()
+	err := r.run(ctx)
+	quit()
+	return errors.Join(err, <-ended)
+}
+
+func (r *Runner) prepare() error {
+	switch {
+	case r.Pipeline == nil:
+		return errors.New("no Pipeline")
+	case r.Pool == nil && r.Backend == nil:
+		return errors.New("no Pool")
+	}
+	if r.Backend == nil {
+		r.Backend = newDatabase(r.Pool, r.Pipeline.graph)
+	}
+	if r.Wakes == nil && r.Pool != nil {
+		r.Wakes = notify.New(r.Pool, notify.Options{Channels: r.Pipeline.Channels()})
+	}
+	if r.Grace == 0 {
+		r.Grace = 30 * time.Second
+	}
+	if r.SweepInterval <= 0 {
+		r.SweepInterval = 15 * time.Second
+	}
+	if r.Lease <= 0 {
+		r.Lease = store.DefaultLease
+	}
+	if r.KeepEvents == 0 {
+		r.KeepEvents = 7 * 24 * time.Hour
+	}
+	if r.Heartbeat == nil {
+		r.Heartbeat = func(string) {}
+	}
+	if r.Observe == nil {
+		r.Observe = func(Event) {}
+	}
+	return nil
+}

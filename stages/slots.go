@@ -1,0 +1,85 @@
+package stages
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
+)
+
+// accept starts an attempt on a claim, or prefetches the claim until a slot is free.
+// woken says that only the notification of its task was waited for.
+func (d *dispatcher) accept(base context.Context, c engine.Claim, woken bool) {
+	q := &d.queues[c.Stage]
+	a := newAttempt(base, c, q.stage, d.p.overdue)
+	a.woken = woken
+	d.p.attempts.add(a)
+	if q.busy < q.stage.Workers {
+		d.start(a)
+		return
+	}
+	at, _ := slices.BinarySearchFunc(q.prefetched, c, func(b *attempt, c engine.Claim) int { return b.claim.Compare(c) })
+	q.prefetched = slices.Insert(q.prefetched, at, a)
+}
+
+// start runs an attempt in a slot.
+func (d *dispatcher) start(a *attempt) {
+	c := a.claim
+	a.begin()
+	a.exchange = d.exchanges
+	d.justStarted++
+	d.queues[c.Stage].busy++
+	job := d.p.job(a)
+	d.p.observe(Event{
+		Kind: StageStarted, Task: c.Task, Stage: a.stage.Name, Attempt: c.Attempt, Traceparent: c.Traceparent,
+		Waited: c.Waited, Woken: a.woken, Aged: c.Aged,
+	})
+	d.p.attempts.work.Go(func() { a.run(job, d.p.ended) })
+}
+
+// finish frees the slot of an attempt that ended.
+func (d *dispatcher) finish(f finished) {
+	q := &d.queues[f.claim.Stage]
+	q.busy--
+	if f.kind == StageCompleted {
+		q.learn(f.took)
+	}
+	d.updateSuspension(q, f)
+	d.refill(q)
+	if f.exchange == d.exchanges && d.justStarted > 0 {
+		d.justStarted--
+	}
+	if i := slices.Index(d.ignoredCancel, f.attempt); i >= 0 {
+		d.ignoredCancel = slices.Delete(d.ignoredCancel, i, i+1) // it was reported already
+		return
+	}
+	d.report(f)
+}
+
+// abandon reports an attempt as failed that ignored its cancel. Its slot stays in use
+// until its Work returns.
+func (d *dispatcher) abandon(token store.ID) {
+	a := d.p.attempts.get(token)
+	if a == nil || a.started.IsZero() || d.reports.contains(token) {
+		return // it ended after all, or never started
+	}
+	d.ignoredCancel = append(d.ignoredCancel, a)
+	f := a.conclude(nil, errIgnoredCancel, context.Cause(a.ctx))
+	f.took = time.Since(a.started)
+	d.report(f)
+}
+
+// refill starts prefetched claims while slots are free.
+func (d *dispatcher) refill(q *stageQueue) {
+	for q.busy < q.stage.Workers && len(q.prefetched) > 0 {
+		a := q.prefetched[0]
+		q.prefetched = q.prefetched[1:]
+		if a.ctx.Err() != nil {
+			d.releaseClaim(a, context.Cause(a.ctx))
+			continue
+		}
+		d.start(a)
+	}
+}

@@ -1,0 +1,58 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// exchange is one [Engine.Exchange] in progress. Slices are by stage.
+type exchange struct {
+	*Engine
+	request        ExchangeRequest
+	mayBecomeReady []int  // how many of the reported tasks may be ready afterwards
+	retried        []bool // a reported task is to be retried at once
+	agedSlots      []int  // slots reserved for aged tasks
+	continued      []int  // reported tasks that continued
+	batch          pgx.Batch
+	origin         string            // as last set in the transaction
+	applied        map[store.ID]bool // tokens of the reports that changed a row
+	result         ExchangeResult
+}
+
+func (e *Engine) newExchange(in ExchangeRequest) *exchange {
+	n := len(e.stages)
+	return &exchange{
+		Engine: e, request: in,
+		mayBecomeReady: make([]int, n), retried: make([]bool, n), agedSlots: make([]int, n), continued: make([]int, n),
+		result: ExchangeResult{
+			Requested: make([]int, n), Granted: make([]int, n), LastPosition: make([]Position, n),
+			MoreReady: make([]bool, n), NewlyReady: make([]bool, n), NextDue: noneDue(n),
+		},
+	}
+}
+
+// queueOrigin sets the origin of the following changes, in an exchange.
+func (x *exchange) queueOrigin(origin string) {
+	if x.origin != origin && x.origin != originSweep {
+		x.origin = origin
+		x.batch.Queue(originSQL, origin)
+	}
+}
+
+// slots is how many claims of a stage the exchange may make, apart from aged tasks.
+func (x *exchange) slots(stage int) int {
+	return min(x.request.FreeSlots[stage], maxBatch) - x.agedSlots[stage]
+}
+
+// noneDue is the NextDue of stages where no task waits.
+func noneDue(stages int) []time.Duration {
+	return slices.Repeat([]time.Duration{-1}, stages)
+}
+
+// maxBatch is how many tasks one statement changes: the number of events that one row
+// of the outbox can hold.
+const maxBatch = 1024

@@ -1,0 +1,21 @@
+package store
+
+// New returns the Store of a pipeline. It does not use the database: [Store.Migrate]
+// creates the tables, [Store.Check] checks them.
+func New(db DB, g Graph) *Store {
+	return &Store{db: db, graph: g, sql: newStatements(g)}
+}
+
+func newStatements(g Graph) *statements {
+	all := func(text string) string { return g.SQL(text, nil) }
+	return &statements{
+		submitOne: all(submitOneSQL), submit: all(submitSQL), submitted: all(submittedSQL),
+		events: all(eventsSQL),
+		get:    all(getSQL), byTail: all(byTailSQL), history: all(historySQL),
+		result: all(resultSQL), counts: all(countsSQL), workers: all(workersSQL), stoppedWorkers: all(stoppedWorkersSQL),
+		retry: all(retrySQL), cancel: all(cancelSQL), override: all(overrideSQL),
+		matching: all(matchingSQL), countMatching: all(countMatchingSQL),
+		retryMatching: all(retryMatchingSQL), retryDead: all(retryDeadSQL),
+		pages: newPages(g.templateData()),
+	}
+}
