@@ -5,6 +5,8 @@ GO      ?= go
 PREFIX  ?= /usr/local
 DESTDIR ?=
 PKG     ?= ./...
+# Besides the product's own module, the one of the tests with libraries of others.
+MODULE  ?= . $(if $(filter ./...,$(PKG)),internal/e2e)
 VERSION ?= $(shell GIT_OPTIONAL_LOCKS=0 git describe --tags --always --dirty 2>/dev/null)
 
 # The directory of Go's own installer, which may be missing in PATH.
@@ -35,11 +37,15 @@ build: ## compile bin/cuelight
 
 .PHONY: test
 test: needs-test ## run all tests with the race detector (PKG=./store ARGS='-run Claim -v')
-	@internal/setup/test.sh $(ARGS) $(PKG)
+	@failed=; for module in $(MODULE); do \
+		MODULE=$$module internal/setup/test.sh $(ARGS) $(PKG) || failed=yes; \
+	done; test -z "$$failed"
 
 .PHONY: test-quick
 test-quick: needs-run ## run the short tests without the race detector
-	@$(GO) test -short $(ARGS) $(PKG)
+	@failed=; for module in $(MODULE); do \
+		$(GO) test -C $$module -short $(ARGS) $(PKG) || failed=yes; \
+	done; test -z "$$failed"
 
 .PHONY: chaos
 chaos: needs-test ## inject random faults for DURATION=60s (SEED=…) and check the result
@@ -96,7 +102,7 @@ fmt-check:
 # embed Cuelight compile on Windows.
 .PHONY: vet
 vet:
-	@for module in . bench; do \
+	@for module in . bench internal/e2e; do \
 		$(plain) $(GO) vet -C $$module ./... && \
 		GOOS=darwin $(plain) $(GO) vet -C $$module ./... || exit 1; \
 	done
@@ -105,7 +111,7 @@ vet:
 # Besides the defaults: every package and exported name has a comment.
 .PHONY: staticcheck
 staticcheck:
-	@for module in . bench; do \
+	@for module in . bench internal/e2e; do \
 		( cd $$module && $(tool) staticcheck -checks=inherit,ST1000,ST1020,ST1021,ST1022 ./... ) || exit 1; \
 	done
 

@@ -15,55 +15,24 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
+	"github.com/cuelight/cuelight/internal/formattest"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/web"
 )
 
-// openAPIDocument is openapi.json. Its schemas are changed to reject properties that they
-// do not name.
-type openAPIDocument struct {
-	doc     map[string]any
-	mu      sync.Mutex
-	schemas *jsonschema.Compiler
-}
+// openAPIDocument is openapi.json.
+type openAPIDocument map[string]any
 
-var readOpenAPI = sync.OnceValues(func() (*openAPIDocument, error) {
+var readOpenAPI = sync.OnceValues(func() (d openAPIDocument, err error) {
 	text, err := os.ReadFile("openapi.json")
 	if err != nil {
 		return nil, err
 	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		return nil, err
-	}
-	closeSchemas(doc)
-	d := &openAPIDocument{doc: doc.(map[string]any), schemas: jsonschema.NewCompiler()}
-	d.schemas.DefaultDraft(jsonschema.Draft2020)
-	d.schemas.AssertFormat()
-	return d, d.schemas.AddResource("mem:///openapi.json", doc)
+	err = json.Unmarshal(text, &d)
+	return d, err
 })
 
-// closeSchemas makes objects with named properties reject all others.
-func closeSchemas(v any) {
-	switch v := v.(type) {
-	case map[string]any:
-		_, named := v["properties"].(map[string]any)
-		if _, said := v["additionalProperties"]; named && !said && v["type"] == "object" {
-			v["additionalProperties"] = false
-		}
-		for _, w := range v {
-			closeSchemas(w)
-		}
-	case []any:
-		for _, w := range v {
-			closeSchemas(w)
-		}
-	}
-}
-
-func openAPI(t testing.TB) *openAPIDocument {
+func openAPI(t testing.TB) openAPIDocument {
 	t.Helper()
 	d, err := readOpenAPI()
 	if err != nil {
@@ -72,10 +41,10 @@ func openAPI(t testing.TB) *openAPIDocument {
 	return d
 }
 
-func (d *openAPIDocument) paths() map[string]any { return d.doc["paths"].(map[string]any) }
+func (d openAPIDocument) paths() map[string]any { return d["paths"].(map[string]any) }
 
 // operation finds the description of a request.
-func (d *openAPIDocument) operation(method, path string) (at string, op map[string]any) {
+func (d openAPIDocument) operation(method, path string) (at string, op map[string]any) {
 	best := ""
 	for template := range d.paths() {
 		pattern := "^" + regexp.MustCompile(`\\\{path\\\}$`).ReplaceAllString(regexp.QuoteMeta(template), ".+") + "$"
@@ -122,7 +91,7 @@ func checkAgainstOpenAPI(t testing.TB, method, path string, resp *http.Response,
 	at += "/responses/" + status
 	if ref, ok := entry["$ref"].(string); ok {
 		at = strings.TrimPrefix(ref, "#")
-		entry = d.doc["components"].(map[string]any)["responses"].(map[string]any)["Problem"].(map[string]any)
+		entry = d["components"].(map[string]any)["responses"].(map[string]any)["Problem"].(map[string]any)
 	}
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	content, _ := entry["content"].(map[string]any)
@@ -135,23 +104,9 @@ func checkAgainstOpenAPI(t testing.TB, method, path string, resp *http.Response,
 	if !strings.HasSuffix(media, "json") {
 		return
 	}
-	if err := d.check(at+"/content/"+escape(media)+"/schema", body); err != nil {
+	if err := formattest.Document("openapi.json", at+"/content/"+escape(media)+"/schema", body); err != nil {
 		t.Fatalf("%s %s: the answer %d is not as described: %v\n%s", method, path, resp.StatusCode, err, body)
 	}
-}
-
-func (d *openAPIDocument) check(pointer string, body []byte) error {
-	d.mu.Lock() // the compiler is not safe for concurrent use
-	schema, err := d.schemas.Compile("mem:///openapi.json#" + pointer)
-	d.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	return schema.Validate(v)
 }
 
 func TestOpenAPI_DescribesExactlyTheRoutes(t *testing.T) {
@@ -175,17 +130,10 @@ func TestOpenAPI_DescribesExactlyTheRoutes(t *testing.T) {
 }
 
 // The description must say that unknown properties of a request are rejected. Responses may
-// get more properties one day, so closeSchemas closes them only for the tests.
+// get more properties one day, so only formattest closes them.
 func TestOpenAPI_RequestBodiesAreClosed(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("openapi.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var doc map[string]any
-	if err := json.Unmarshal(text, &doc); err != nil {
-		t.Fatal(err)
-	}
+	doc := openAPI(t)
 	schemas := doc["components"].(map[string]any)["schemas"].(map[string]any)
 	var check func(where string, v any)
 	check = func(where string, v any) {
@@ -206,7 +154,7 @@ func TestOpenAPI_RequestBodiesAreClosed(t *testing.T) {
 			}
 		}
 	}
-	for path, item := range doc["paths"].(map[string]any) {
+	for path, item := range doc.paths() {
 		for method, op := range item.(map[string]any) {
 			body, _ := op.(map[string]any)["requestBody"].(map[string]any)
 			content, _ := body["content"].(map[string]any)
@@ -219,14 +167,6 @@ func TestOpenAPI_RequestBodiesAreClosed(t *testing.T) {
 // as always present.
 func TestOpenAPI_IsClearToGenerators(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("openapi.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var doc any
-	if err := json.Unmarshal(text, &doc); err != nil {
-		t.Fatal(err)
-	}
 	var check func(where string, v any)
 	check = func(where string, v any) {
 		switch v := v.(type) {
@@ -251,26 +191,23 @@ func TestOpenAPI_IsClearToGenerators(t *testing.T) {
 			}
 		}
 	}
-	check("", doc)
+	check("", map[string]any(openAPI(t)))
 }
 
 func TestOpenAPI_IsConsistent(t *testing.T) {
 	t.Parallel()
 	d := openAPI(t)
-	if d.doc["openapi"] != "3.1.0" {
-		t.Errorf("version is %v", d.doc["openapi"])
+	if d["openapi"] != "3.1.0" {
+		t.Errorf("version is %v", d["openapi"])
 	}
 	ids := make(map[string]string)
-	schemas := slices.Sorted(maps.Keys(d.doc["components"].(map[string]any)["schemas"].(map[string]any)))
+	schemas := slices.Sorted(maps.Keys(d["components"].(map[string]any)["schemas"].(map[string]any)))
 	for _, name := range schemas {
-		d.mu.Lock()
-		_, err := d.schemas.Compile("mem:///openapi.json#/components/schemas/" + name)
-		d.mu.Unlock()
-		if err != nil {
+		if err := formattest.Schema("openapi.json", "/components/schemas/"+name); err != nil {
 			t.Errorf("schema %s: %v", name, err)
 		}
 	}
-	used, err := json.Marshal(d.doc)
+	used, err := json.Marshal(d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -305,7 +242,7 @@ func TestOpenAPI_ListsAllEnumValues(t *testing.T) {
 	t.Parallel()
 	d := openAPI(t)
 	enum := func(schema, member string) (words []string) {
-		s := d.doc["components"].(map[string]any)["schemas"].(map[string]any)[schema].(map[string]any)
+		s := d["components"].(map[string]any)["schemas"].(map[string]any)[schema].(map[string]any)
 		if member != "" {
 			s = s["properties"].(map[string]any)[member].(map[string]any)
 		}

@@ -24,11 +24,17 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	program = filepath.Join(dir, "cuelight")
-	if out, err := exec.Command("go", "build", "-o", program, "../../cmd/cuelight").CombinedOutput(); err != nil {
+	if out, err := build(program).CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
 		return 1
 	}
 	return m.Run()
+}
+
+// build returns the command that builds the program, with the libraries of the product's go.mod.
+func build(file string, flags ...string) *exec.Cmd {
+	flags = append([]string{"build", "-C", "../..", "-buildvcs=false", "-o", file}, flags...)
+	return exec.Command("go", append(flags, "./cmd/cuelight")...)
 }
 
 // outcome is what `cuelight run --json` prints per file.

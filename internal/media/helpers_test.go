@@ -13,8 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/Eyevinn/hls-m3u8/m3u8"
-	gohls "github.com/bluenviron/gohlslib/v2/pkg/playlist"
+	"github.com/cuelight/cuelight/internal/formattest"
 )
 
 // fastTools transcode quickly; no test depends on quality.
@@ -124,11 +123,8 @@ func (r result) independently(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := gohls.Unmarshal(text); err != nil {
-			t.Errorf("gohlslib reads %s: %v\n%s", list, err, text)
-		}
-		if _, _, err := m3u8.Decode(*bytes.NewBuffer(text), true); err != nil {
-			t.Errorf("hls-m3u8 reads %s: %v\n%s", list, err, text)
+		if _, err := formattest.Playlist(text); err != nil {
+			t.Errorf("%s: %v\n%s", list, err, text)
 		}
 	}
 	for _, v := range r.out.Video {

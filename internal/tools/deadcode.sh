@@ -9,12 +9,16 @@ set -eu
 cd "$(dirname "$0")/../.."
 
 module=$("${GO:-go}" list -m)
+tools=$PWD/internal/tools/go.mod
 
 deadcode() {
-	"${GO:-go}" tool -modfile=internal/tools/go.mod deadcode "$@" ./...
+	"${GO:-go}" tool -modfile="$tools" deadcode "$@" ./...
 }
 
-everywhere=$(deadcode -test -filter "^$module(/|\$)")
+everywhere=$(
+	deadcode -test -filter "^$module(/|\$)"
+	cd internal/e2e && deadcode -test -filter "^$module/internal/e2e(/|\$)"
+)
 inside=$(deadcode -filter "^$module/(cmd|internal|.*/internal)/" | sed '\|^[^:]*test/|d')
 
 if [ -n "$everywhere" ]; then

@@ -5,7 +5,7 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 
-for module in . bench; do
+for module in . bench internal/e2e; do
 	said=$("${GO:-go}" tool -modfile="$PWD/internal/tools/go.mod" govulncheck -db "${GOVULNDB:-https://vuln.go.dev}" -C "$module" ./... 2>&1)
 	code=$?
 	why=$(printf '%s\n' "$said" | sed -n 's/^govulncheck: fetching vulnerabilities: //p' | head -n 1)

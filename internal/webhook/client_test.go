@@ -17,8 +17,6 @@ import (
 	"testing"
 	"time"
 
-	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
-
 	"github.com/cuelight/cuelight/internal/waittest"
 )
 
@@ -234,11 +232,6 @@ func TestSignatures_FollowStandardWebhooks(t *testing.T) {
 	got, err := signatures([]string{secret}, id, at, body)
 	if want := "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="; err != nil || got != want {
 		t.Errorf("signed %s, %v, want %s", got, err, want)
-	}
-	w, err := standardwebhooks.NewWebhook(secret)
-	must(t, err)
-	if want, err := w.Sign(id, at, []byte(body)); err != nil || got != want {
-		t.Errorf("signed %s, the reference %s, %v", got, want, err)
 	}
 	for _, bad := range []string{"", "whsec_", "whsec_not base64"} {
 		if got, err := signatures([]string{bad}, id, at, body); err == nil {

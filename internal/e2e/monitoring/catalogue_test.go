@@ -1,15 +1,23 @@
-package metrics
+package monitoring
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/cuelight/cuelight/internal/metrics"
+	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/store"
 )
 
 // catalogue has the metric families of a process that exports everything.
@@ -20,16 +28,37 @@ type catalogue struct {
 
 func newCatalogue(t *testing.T) catalogue {
 	t.Helper()
-	m, _ := newFullMetrics(t)
-	families, err := m.registry.Gather()
-	if err != nil {
+	g := store.Video()
+	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
+	if _, err := pool.Exec(t.Context(), `insert into workers (pipeline, host, pid) values ('video', 'h', 1)`); err != nil {
 		t.Fatal(err)
 	}
-	c := catalogue{parser: parser.NewParser(parser.Options{}), families: make(map[string]*dto.MetricFamily)}
-	for _, f := range families {
-		c.families[f.GetName()] = f
+	m := metrics.New(metrics.Options{
+		Graph: g, Slots: map[string]int{"ingest": 2}, Version: "1.2.3", Pool: pool, Dirs: []string{t.TempDir()},
+		Database: metrics.NewDatabase(pool, g, metrics.DatabaseOptions{}), KeepEvents: time.Hour,
+	})
+	m.HTTPStreams(func() int { return 3 })
+	for _, status := range []int{200, 301, 404, 500} { // the series of a status begin with the first such response
+		m.HTTPRequest("GET /api/v1/tasks", status, time.Millisecond, false)
 	}
-	return c
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	text := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := text.TextToMetricFamilies(w.Body)
+	if err != nil || w.Code != http.StatusOK {
+		t.Fatalf("status %d, %v", w.Code, err)
+	}
+	return catalogue{parser.NewParser(parser.Options{}), families}
+}
+
+// label returns the value of a label.
+func label(m *dto.Metric, name string) string {
+	for _, l := range m.GetLabel() {
+		if l.GetName() == name {
+			return l.GetValue()
+		}
+	}
+	return ""
 }
 
 // family returns the family of a series in an expression, and whether the series is a

@@ -1,4 +1,4 @@
-package metrics
+package monitoring
 
 import (
 	"encoding/json"
@@ -14,7 +14,7 @@ import (
 
 func document(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "monitoring", name))
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "monitoring", name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestMetrics_AreShownAndDescribed(t *testing.T) {
 	c := newCatalogue(t)
 	readme, shown := document(t, "README.md"), document(t, "grafana.json")+document(t, "rules.yml")
 	for name, f := range c.families {
-		if !strings.HasPrefix(name, namespace) {
+		if !strings.HasPrefix(name, "cuelight") {
 			continue
 		}
 		row := regexp.MustCompile("(?m)^\\| `" + name + "` \\| (\\w+) \\| ([^|]*)\\|").FindStringSubmatch(readme)
