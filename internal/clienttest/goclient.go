@@ -1,4 +1,4 @@
-//go:build generated
+//go:build ignore
 
 // Command client uses the generated client as a user's program would. It fails if a response
 // of the server does not fit the types, and prints the id of the task.
