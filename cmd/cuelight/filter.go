@@ -63,16 +63,14 @@ func (f *filterFlags) filter() (store.Filter, error) {
 		UserID: f.user, RequestID: f.request, Source: f.source, Error: f.error, Status: store.Status(f.status),
 	}
 	if f.status != "" && !slices.Contains(taskStatuses, f.status) {
-		return out, usererr.Usagef("--status %s: it must be one of %s",
-			usererr.Printable(f.status), strings.Join(taskStatuses, ", "))
+		return out, invalidFlag("status", f.status, "one of "+strings.Join(taskStatuses, ", "))
 	}
 	if f.stage == "" {
 		return out, nil
 	}
 	stage, status, ok := strings.Cut(f.stage, "=")
 	if !ok || !slices.Contains(statuses, status) {
-		return out, usererr.Usagef("--stage %s: it must be STAGE=STATUS, where STATUS is one of %s",
-			usererr.Printable(f.stage), strings.Join(statuses, ", "))
+		return out, invalidFlag("stage", f.stage, "STAGE=STATUS, where STATUS is one of "+strings.Join(statuses, ", "))
 	}
 	if err := checkStage(stage); err != nil {
 		return out, err

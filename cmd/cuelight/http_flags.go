@@ -51,15 +51,18 @@ func (o *httpFlags) check() error {
 	case o.Listen == "" && o.hasListenFlags():
 		return usererr.Usagef("--tls-cert, --tls-key, --no-auth, --insecure, --base-path, --origin, --proxy, " +
 			"--admin-secret-file and --read-secret-file require --listen")
-	case o.ConnectionsPerAddress <= 0:
-		return usererr.Usagef("--max-connections-per-address must be at least 1")
-	case o.MaxUpload <= 0:
-		return usererr.Usagef("--max-upload must be positive")
 	case (o.CertFile == "") != (o.KeyFile == ""):
 		return usererr.Usagef("--tls-cert and --tls-key require each other")
-	case o.BasePath != "" && (!strings.HasPrefix(o.BasePath, "/") || strings.HasSuffix(o.BasePath, "/")):
-		return usererr.Usagef("--base-path %s: it must begin with a slash and not end with one",
-			usererr.Printable(o.BasePath))
+	}
+	if err := checkFlags(
+		flagCheck{o.ConnectionsPerAddress > 0, "max-connections-per-address", o.ConnectionsPerAddress, "at least 1"},
+		flagCheck{o.MaxUpload > 0, "max-upload", o.MaxUpload, "positive"},
+		flagCheck{
+			o.BasePath == "" || strings.HasPrefix(o.BasePath, "/") && !strings.HasSuffix(o.BasePath, "/"),
+			"base-path", o.BasePath, "a path that begins with a slash and does not end with one",
+		},
+	); err != nil {
+		return err
 	}
 	if o.CertFile != "" {
 		if _, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile); err != nil {
@@ -73,8 +76,7 @@ func (o *httpFlags) check() error {
 	}
 	for _, origin := range o.Origins {
 		if http.NewCrossOriginProtection().AddTrustedOrigin(origin) != nil {
-			return usererr.Usagef("--origin %s: it must be an address without a path, such as https://studio.example",
-				usererr.Printable(origin))
+			return invalidFlag("origin", origin, "an address without a path, such as https://studio.example")
 		}
 	}
 	return o.checkListen()
@@ -92,7 +94,7 @@ func (o *httpFlags) checkListen() error {
 		return nil
 	}
 	if _, _, err := net.SplitHostPort(o.Listen); err != nil {
-		return usererr.Usagef("--listen %s: it must be HOST:PORT, such as 127.0.0.1:8080", usererr.Printable(o.Listen))
+		return invalidFlag("listen", o.Listen, "HOST:PORT, such as 127.0.0.1:8080")
 	}
 	if err := access.CheckListen(o.Listen, o.CertFile != "", o.Insecure, o.NoAuth); err != nil {
 		hint := "use --tls-cert and --tls-key, or --insecure where something else protects it"

@@ -37,7 +37,7 @@ func (c *cli) keysCreateCommand() *cobra.Command {
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if _, err := access.ParseScope(*scope); err != nil {
-			return usererr.Usagef("--scope %s: it must be read, submit or admin", usererr.Printable(*scope))
+			return invalidFlag("scope", *scope, "read, submit or admin")
 		}
 		return c.withDaemons(cmd.Context(), func(db *dbconn.Database) error {
 			key, text, err := c.actions(db).CreateKey(cmd.Context(), args[0], *scope)

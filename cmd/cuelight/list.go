@@ -9,7 +9,6 @@ import (
 
 	"github.com/cuelight/cuelight/internal/console"
 	"github.com/cuelight/cuelight/internal/dbconn"
-	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -34,7 +33,7 @@ On a terminal ids are shortened; commands accept the end of an id.`,
 			return err
 		}
 		if *limit < 1 {
-			return usererr.Usagef("--limit %d: it must be at least 1", *limit)
+			return invalidFlag("limit", *limit, "at least 1")
 		}
 		f.Limit = *limit
 		err = c.withTasks(cmd.Context(), func(db *dbconn.Database) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"os/user"
 	"path/filepath"
 	"slices"
@@ -11,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/cuelight/cuelight/internal/console"
 	"github.com/cuelight/cuelight/internal/daemon"
 	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/internal/media/sandbox"
@@ -112,48 +112,38 @@ func (o *workOptions) config(data, published string) (video.Config, error) {
 		DataDir: data, PublishDir: published,
 		Tools: video.Tools{
 			FFmpeg: o.ffmpeg, FFprobe: o.ffprobe, Preset: o.preset, CRF: o.crf, Threads: o.threads, Nice: o.nice,
-			Stall: o.stall, MaxDuration: o.maxDuration, TimeFactor: o.timeFactor, Memory: int64(o.maxMemory),
+			Stall: cmp.Or(o.stall, -1), MaxDuration: o.maxDuration, TimeFactor: o.timeFactor, Memory: int64(o.maxMemory),
 		},
 		MaxDownload: int64(o.maxDownload), DownloadTimeout: o.downloadTimeout,
-		AllowNetworks: o.allow, LinkSources: o.linkSources, Marker: daemon.IDFile, Reserve: int64(o.reserve), KeepOld: o.keepOld,
+		AllowNetworks: o.allow, LinkSources: o.linkSources, Marker: daemon.IDFile,
+		// For the stages, 0 is the default.
+		Reserve: cmp.Or(int64(o.reserve), -1), KeepOld: cmp.Or(max(o.keepOld, 0), -1),
 	}
-	if o.stall == 0 {
-		config.Tools.Stall = -1
-	}
-	if o.reserve == 0 {
-		config.Reserve = -1
-	}
-	if o.keepOld <= 0 {
-		config.KeepOld = -1
-	}
-	presets := []string{"ultrafast", "superfast", "veryfast", "faster", "fast", "medium", "slow", "slower", "veryslow"}
-	switch {
-	case !slices.Contains(presets, o.preset):
-		return config, usererr.Usagef("--preset %s: it must be one of %s",
-			usererr.Printable(o.preset), strings.Join(presets, ", "))
-	case o.crf < 1 || o.crf > 51:
-		return config, usererr.Usagef("--crf %d: it must be 1 to 51", o.crf)
-	case o.nice < 0 || o.nice > 19:
-		return config, usererr.Usagef("--nice %d: it must be 0 to 19", o.nice)
-	case o.stall < 0 || o.stall > 0 && o.stall < minStall:
-		return config, usererr.Usagef("--stall %s: it must be at least %s, or 0 for ever", o.stall, minStall)
-	case o.threads < 0:
-		return config, usererr.Usagef("--threads %d: it must not be negative", o.threads)
-	case o.lease < minLease || o.lease > maxLease:
-		return config, usererr.Usagef("--lease %s: it must be %s to 24h", o.lease, minLease)
-	case o.maxDuration <= 0 || o.maxDuration > maxDuration:
-		return config, usererr.Usagef("--max-duration %s: it must be positive and at most %s", o.maxDuration, maxDuration)
-	case o.maxMemory != 0 && o.maxMemory < minMemory:
-		return config, usererr.Usagef("--max-memory %s: ffmpeg needs at least %s", &o.maxMemory, console.Size(minMemory))
-	case !(o.timeFactor >= 1):
-		return config, usererr.Usagef("--time-factor %v: it must be at least 1", o.timeFactor)
-	case o.maxDownload <= 0, o.downloadTimeout <= 0:
-		return config, usererr.Usagef("--max-download and --download-timeout must be positive")
+	if err := o.check(); err != nil {
+		return config, err
 	}
 	if err := o.confine(&config.Tools); err != nil {
 		return config, err
 	}
 	return config, o.setWorkers(&config.Workers)
+}
+
+// check checks the flags that have limits.
+func (o *workOptions) check() error {
+	presets := []string{"ultrafast", "superfast", "veryfast", "faster", "fast", "medium", "slow", "slower", "veryslow"}
+	return checkFlags(
+		flagCheck{slices.Contains(presets, o.preset), "preset", o.preset, "one of " + strings.Join(presets, ", ")},
+		flagCheck{o.crf >= 1 && o.crf <= 51, "crf", o.crf, "1 to 51"},
+		flagCheck{o.nice >= 0 && o.nice <= 19, "nice", o.nice, "0 to 19"},
+		flagCheck{o.stall == 0 || o.stall >= minStall, "stall", o.stall, "at least 1s, or 0 for ever"},
+		flagCheck{o.threads >= 0, "threads", o.threads, "0 or more"},
+		flagCheck{o.lease >= minLease && o.lease <= maxLease, "lease", o.lease, "5s to 24h"},
+		flagCheck{o.maxDuration > 0 && o.maxDuration <= maxDuration, "max-duration", o.maxDuration, "positive and at most 168h"},
+		flagCheck{o.maxMemory == 0 || o.maxMemory >= minMemory, "max-memory", &o.maxMemory, "at least 256M for ffmpeg"},
+		flagCheck{o.timeFactor >= 1, "time-factor", o.timeFactor, "at least 1"},
+		flagCheck{o.maxDownload > 0, "max-download", &o.maxDownload, "positive"},
+		flagCheck{o.downloadTimeout > 0, "download-timeout", o.downloadTimeout, "positive"},
+	)
 }
 
 // confine sets the sandbox of ffmpeg from the flags.
@@ -171,7 +161,7 @@ func (o *workOptions) confine(t *video.Tools) error {
 	case "off":
 		t.Sandbox = media.SandboxOff
 	default:
-		return usererr.Usagef("--sandbox %s: it must be auto, require or off", usererr.Printable(o.sandbox))
+		return invalidFlag("sandbox", o.sandbox, "auto, require or off")
 	}
 	number, err := strconv.Atoi(o.mediaUser)
 	if err != nil {
@@ -182,12 +172,12 @@ func (o *workOptions) confine(t *video.Tools) error {
 		number, _ = strconv.Atoi(account.Uid)
 	}
 	if number < 1 || number > 1<<31-1 {
-		return usererr.Usagef("--media-user %s: it must be a user other than root", usererr.Printable(o.mediaUser))
+		return invalidFlag("media-user", o.mediaUser, "a user other than root")
 	}
 	t.User = number
 	for _, path := range o.mediaReadable {
 		if !filepath.IsAbs(path) || path == "/" {
-			return usererr.Usagef("--media-readable %s: it must be an absolute path other than /", usererr.Printable(path))
+			return invalidFlag("media-readable", path, "an absolute path other than /")
 		}
 	}
 	t.Readable = o.mediaReadable

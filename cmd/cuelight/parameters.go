@@ -52,7 +52,5 @@ func parseTime(text string, now time.Time) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, usererr.Usagef(
-		"--not-before %s: it must be a time such as 2030-01-31T08:00:00Z, or a delay such as 90m",
-		usererr.Printable(text))
+	return time.Time{}, invalidFlag("not-before", text, "a time such as 2030-01-31T08:00:00Z, or a delay such as 90m")
 }

@@ -110,13 +110,12 @@ func (c *cli) runDaemon(
 // check checks the flags and returns the directories to watch.
 func (o *serveOptions) check() (inbox.Options, error) {
 	watched := inbox.Options{Settle: o.settle}
-	switch {
-	case o.settle <= 0:
-		return watched, usererr.Usagef("--settle %s: it must be positive", o.settle)
-	case o.ageAfter < 0:
-		return watched, usererr.Usagef("--age-after %s: it must not be negative; 0 disables aging", o.ageAfter)
-	case o.keepEvents == 0:
-		return watched, usererr.Usagef("--keep-events 0s: it must not be zero; -1s keeps events for ever")
+	if err := checkFlags(
+		flagCheck{o.settle > 0, "settle", o.settle, "positive"},
+		flagCheck{o.ageAfter >= 0, "age-after", o.ageAfter, "positive, or 0 for no ageing"},
+		flagCheck{o.keepEvents != 0, "keep-events", o.keepEvents, "positive, or -1s to keep events for ever"},
+	); err != nil {
+		return watched, err
 	}
 	for _, dir := range o.watch {
 		abs, err := filepath.Abs(dir)

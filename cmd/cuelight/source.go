@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -23,7 +24,7 @@ func sourceOf(arg, workingDir string) (string, error) {
 	if arg == "-" {
 		return "", usererr.Usagef(`standard input cannot be a source: name a file, or ./- for a file called "-"`)
 	}
-	if isURL(arg) {
+	if urlPattern.MatchString(arg) {
 		source := escapeInvalid(arg)
 		if err := fetch.CheckSource(source); err != nil {
 			return "", usererr.Usagef("%s: %v", shownSource(arg), err)
@@ -38,21 +39,8 @@ func sourceOf(arg, workingDir string) (string, error) {
 	return daemon.SourceOfPath(path), nil
 }
 
-// isURL reports whether s begins with a scheme and "://". The ingest stage decides by the
-// same rule.
-func isURL(s string) bool {
-	scheme, _, ok := strings.Cut(s, "://")
-	if !ok || scheme == "" {
-		return false
-	}
-	for i, r := range scheme {
-		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
-		if !letter && (i == 0 || !(r >= '0' && r <= '9') && !strings.ContainsRune("+.-", r)) {
-			return false
-		}
-	}
-	return true
-}
+// urlPattern matches the beginning of a URL. The ingest stage decides by the same rule.
+var urlPattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
 
 // shownSource returns a source without secrets, printable.
 func shownSource(source string) string { return usererr.Printable(redact.Source(source)) }

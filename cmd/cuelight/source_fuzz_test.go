@@ -28,8 +28,8 @@ func FuzzSourceOf(f *testing.F) {
 		if !utf8.ValidString(source) {
 			t.Fatalf("%q is %q", arg, source)
 		}
-		if isURL(arg) {
-			if !isURL(source) || utf8.ValidString(arg) && source != arg {
+		if urlPattern.MatchString(arg) {
+			if !urlPattern.MatchString(source) || utf8.ValidString(arg) && source != arg {
 				t.Errorf("%q is %q", arg, source)
 			}
 			return

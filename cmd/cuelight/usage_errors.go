@@ -22,6 +22,29 @@ func asUsageError(err error) error {
 	}
 }
 
+// invalidFlag is the error of a flag whose value must be as wanted says.
+func invalidFlag(name string, value any, wanted string) error {
+	return usererr.Usagef("--%s %s: it must be %s", name, usererr.Printable(fmt.Sprint(value)), wanted)
+}
+
+// flagCheck is a check of a flag's value.
+type flagCheck struct {
+	isValid bool
+	name    string
+	value   any
+	wanted  string
+}
+
+// checkFlags returns the error of the first invalid flag.
+func checkFlags(checks ...flagCheck) error {
+	for _, c := range checks {
+		if !c.isValid {
+			return invalidFlag(c.name, c.value, c.wanted)
+		}
+	}
+	return nil
+}
+
 // arguments accepts from least to most arguments; name is what one of them is called.
 func arguments(least, most int, name string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {

@@ -26,11 +26,7 @@ const watchInterval = 500 * time.Millisecond
 // two stages that is so for a moment.
 const maxIdleReads = 10
 
-func (c *cli) watchCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "watch [ID]",
-		Short: "Watch running tasks, one task, or all events",
-		Long: `Watch shows what the workers on all hosts are doing, until Ctrl-C. With an id it
+const watchHelp = `Watch shows what the workers on all hosts are doing, until Ctrl-C. With an id it
 shows that task alone, and exits when the task ends: with 0 if it was completed, and
 1 if not.
 
@@ -39,8 +35,14 @@ last line is a report on the task, as cuelight run writes it.
 
 With --events it prints every event as it happens. --after begins after an event that
 was seen before; 0 begins with the oldest that is kept. Each event is printed exactly
-once.`,
-		Args: atMostOne("ID"),
+once.`
+
+func (c *cli) watchCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "watch [ID]",
+		Short: "Watch running tasks, one task, or all events",
+		Long:  watchHelp,
+		Args:  atMostOne("ID"),
 	}
 	events := cmd.Flags().Bool("events", false, "print every event as it happens")
 	after := cmd.Flags().Int64("after", 0,
@@ -51,7 +53,7 @@ once.`,
 		case cmd.Flags().Changed("after") && !*events:
 			return usererr.Usagef("--after requires --events")
 		case cmd.Flags().Changed("after") && *after < 0:
-			return usererr.Usagef("--after %d: it must be the id of an event, or 0", *after)
+			return invalidFlag("after", *after, "the id of an event, or 0")
 		case !cmd.Flags().Changed("after"):
 			*after = eventfeed.Now
 		}

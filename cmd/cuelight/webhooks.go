@@ -169,15 +169,17 @@ func (c *cli) printSecret(h webhook.Webhook, err error) error {
 	return c.print(h, "%s", h.Secret)
 }
 
+const changeHelp = `Change sets what the flags name. Everything else stays, including the secret and
+the pending deliveries, which go to a new address at once. Addresses are checked as
+by cuelight webhooks add.`
+
 func (c *cli) webhooksChangeCommand() *cobra.Command {
 	var flags webhookFlags
 	cmd := &cobra.Command{
 		Use:   "change WEBHOOK",
 		Short: "Change a webhook's address, event types or cooldown",
-		Long: `Change sets what the flags name. Everything else stays, including the secret and
-the pending deliveries, which go to a new address at once. Addresses are checked as
-by cuelight webhooks add.`,
-		Args: exactlyOne("WEBHOOK"),
+		Long:  changeHelp,
+		Args:  exactlyOne("WEBHOOK"),
 	}
 	flags.add(cmd)
 	f := cmd.Flags()

@@ -36,7 +36,7 @@ func (c *cli) webhooksDeliveriesCommand() *cobra.Command {
 			}
 			all, err := w.Hooks.Deliveries(ctx, f)
 			if errors.Is(err, webhook.ErrInvalid) {
-				err = usererr.Usagef("--status %s: it must be pending, delivered, dead or suppressed", usererr.Printable(f.Status))
+				err = invalidFlag("status", f.Status, "pending, delivered, dead or suppressed")
 			}
 			if err != nil {
 				return err

@@ -29,16 +29,14 @@ type alertChecks struct {
 	disks           *health.Health // with a timeout, so that a disk that hangs blocks nothing
 
 	listenerDownSince time.Time // zero while it is healthy
-	failed            bool      // the last alert could not be stored
 }
 
 func (a *alertChecks) run(ctx context.Context) {
+	report := logTrouble(a.log, "alerts cannot be stored", "alerts are stored again")
 	for ctxsleep.For(ctx, alertInterval) == nil {
-		err := a.check(ctx)
-		if err != nil && !a.failed && ctx.Err() == nil {
-			a.log.Warn("an alert could not be stored", zap.Error(err))
+		if err := a.check(ctx); ctx.Err() == nil {
+			report(err)
 		}
-		a.failed = err != nil
 	}
 }
 

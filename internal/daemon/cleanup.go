@@ -24,7 +24,11 @@ const (
 type cleanup struct {
 	cleaner video.Cleaner
 	log     *zap.Logger
-	failed  bool // the last run failed, which was logged
+	report  func(error) // logs failures
+}
+
+func newCleanup(cleaner video.Cleaner, log *zap.Logger) cleanup {
+	return cleanup{cleaner, log, logTrouble(log, "disk clean-up is incomplete", "disk clean-up is complete again")}
 }
 
 // start runs the clean-up in the background. The function it returns stops it.
@@ -60,14 +64,7 @@ func (c *cleanup) runOnce(ctx context.Context) {
 	if done.Removed > 0 {
 		c.log.Info("disk cleaned up", zap.Int("removed", done.Removed), zap.Int64("bytes", done.Bytes))
 	}
-	if ctx.Err() != nil {
-		return
+	if ctx.Err() == nil {
+		c.report(err)
 	}
-	switch failed := err != nil; {
-	case failed && !c.failed:
-		c.log.Warn("disk clean-up is incomplete", zap.Error(err))
-	case !failed && c.failed:
-		c.log.Info("disk clean-up is complete again")
-	}
-	c.failed = err != nil
 }

@@ -16,7 +16,7 @@ func TestCleanup_LogsAFailureOnce(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zap.InfoLevel)
 	dir := filepath.Join(t.TempDir(), "data")
-	c := cleanup{log: zap.New(core), cleaner: video.Cleaner{Config: video.Config{DataDir: dir, PublishDir: t.TempDir()}}}
+	c := newCleanup(video.Cleaner{Config: video.Config{DataDir: dir, PublishDir: t.TempDir()}}, zap.New(core))
 	c.runOnce(t.Context())
 	c.runOnce(t.Context())
 	if err := os.Mkdir(dir, 0o755); err != nil {

@@ -75,11 +75,11 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	}
 	d := &Daemon{
 		Options: o, events: NewEventQueue(), systemd: newSystemd(o.Env),
-		cleanup:      cleanup{cleaner: video.Cleaner{Config: o.Config}, log: o.Log},
+		cleanup:      newCleanup(video.Cleaner{Config: o.Config}, o.Log),
 		watchedFiles: watchedFiles{store: o.DB.Store, log: o.Log},
 	}
 	d.tracer, d.flush = StartTracing(ctx, o.Engine.Version, o.Engine.Abort,
-		d.logTrouble("traces cannot be sent", "traces are sent again"),
+		logTrouble(o.Log, "traces cannot be sent", "traces are sent again"),
 		func(what string, err error) { o.Log.Warn(what, zap.Error(err)) })
 	d.Engine.DB, d.Engine.Stages = o.DB, d.tracer.Stages(pipelineStages(o.Config))
 	if d.services, err = d.newServices(ctx); err != nil {
@@ -277,17 +277,5 @@ func (d *Daemon) logPrivateServer(err error) {
 		d.Log.Error("private database server ended", zap.Error(err))
 	} else {
 		d.Log.Info("private database server restarted")
-	}
-}
-
-// logTrouble returns a function that logs when something fails, and with a nil error
-// that it works again.
-func (d *Daemon) logTrouble(fails, works string) func(error) {
-	return func(err error) {
-		if err != nil {
-			d.Log.Warn(fails, zap.Error(err))
-		} else {
-			d.Log.Info(works)
-		}
 	}
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -30,15 +31,36 @@ func NewLog(to *console.Stream) *zap.Logger {
 	return zap.New(zapcore.NewCore(encoder(config), zapcore.Lock(zapcore.AddSync(to)), zap.InfoLevel))
 }
 
-// logEvent logs an event of the Runner. A dead stage, which an operator must see, is
-// an error; a failure that is retried is a warning.
-func logEvent(log *zap.Logger, tracer *trace.Tracer, e stages.Event) {
-	if !e.Task.IsZero() {
-		log = log.With(zap.Stringer("task_id", e.Task), zap.String("stage", e.Stage), zap.Int("attempt", e.Attempt))
-		if id := tracer.ID(e.Task, e.Traceparent); id != "" {
-			log = log.With(zap.String("trace_id", id))
+// logTrouble returns a function that logs the first error of a series, and with a nil
+// error the end of the series.
+func logTrouble(log *zap.Logger, fails, works string) func(error) {
+	var failing atomic.Bool
+	return func(err error) {
+		switch before := failing.Swap(err != nil); {
+		case err != nil && !before:
+			log.Warn(fails, zap.Error(err))
+		case err == nil && before:
+			log.Info(works)
 		}
 	}
+}
+
+// logEvent logs an event of the Runner.
+func logEvent(log *zap.Logger, tracer *trace.Tracer, e stages.Event) {
+	if e.Task.IsZero() {
+		logWorkerEvent(log, e)
+		return
+	}
+	log = log.With(zap.Stringer("task_id", e.Task), zap.String("stage", e.Stage), zap.Int("attempt", e.Attempt))
+	if id := tracer.ID(e.Task, e.Traceparent); id != "" {
+		log = log.With(zap.String("trace_id", id))
+	}
+	logAttemptEvent(log, e)
+}
+
+// logAttemptEvent logs an event of an attempt. A dead stage, which an operator must see,
+// is an error; a failure that is retried is a warning.
+func logAttemptEvent(log *zap.Logger, e stages.Event) {
 	took := zap.Int64("duration_ms", e.Duration.Milliseconds())
 	switch e.Kind {
 	case stages.StageStarted:
@@ -60,6 +82,12 @@ func logEvent(log *zap.Logger, tracer *trace.Tracer, e stages.Event) {
 		log.Info("stage released", took, zap.NamedError("reason", e.Err))
 	case stages.ClaimRevoked:
 		log.Info("claim revoked", took, zap.NamedError("reason", e.Err))
+	}
+}
+
+// logWorkerEvent logs an event of this worker, or of others.
+func logWorkerEvent(log *zap.Logger, e stages.Event) {
+	switch e.Kind {
 	case stages.WorkerStarted:
 		log.Info("working", zap.Stringer("worker", e.Worker))
 	case stages.DatabaseLost:

@@ -64,7 +64,7 @@ func (d *Daemon) newServices(ctx context.Context) (*services, error) {
 	o := d.webhookOptions()
 	o.DB, o.Store, o.Wake, o.Abort = d.DB.Pool, d.DB.Store, s.webhookWakes.C(), d.Engine.Abort
 	o.OnDelivery = func(r webhook.DeliveryResult) { s.metrics.WebhookDelivery(r.Type, string(r.Outcome)) }
-	o.OnError = d.logTrouble("webhooks cannot be delivered", "webhooks are delivered again")
+	o.OnError = logTrouble(d.Log, "webhooks cannot be delivered", "webhooks are delivered again")
 	s.webhooks = webhook.New(o)
 	host, err := os.Hostname()
 	if err != nil {
@@ -105,7 +105,7 @@ func (s *services) listen(ctx context.Context) (err error) {
 		return err
 	}
 	s.feed = eventfeed.New(eventfeed.Options{
-		Reader: reads.Store, Wake: s.feedWakes, OnError: d.logTrouble("events cannot be read", "events are read again"),
+		Reader: reads.Store, Wake: s.feedWakes, OnError: logTrouble(d.Log, "events cannot be read", "events are read again"),
 	})
 	if s.uploads, err = upload.New(d.uploadOptions(guard)); err != nil {
 		return err
@@ -220,16 +220,15 @@ const uploadCleanupInterval = 5 * time.Minute
 // process, and deletes those that are not needed any more.
 func (s *services) maintainUploads(ctx context.Context) {
 	log := s.d.Log
-	failed := false
+	report := logTrouble(log, "some uploads cannot be submitted or deleted", "all uploads can be submitted and deleted again")
 	for ok := true; ok; ok = ctxsleep.For(ctx, uploadCleanupInterval) == nil {
 		done, err := s.uploads.CleanUp(ctx)
 		if n := done.Expired + done.Released; n > 0 {
 			log.Info("uploads deleted", zap.Int("removed", n), zap.Int64("bytes", done.Bytes))
 		}
-		if err != nil && !failed && ctx.Err() == nil {
-			log.Warn("some uploads cannot be submitted or deleted", zap.Error(err))
+		if ctx.Err() == nil {
+			report(err)
 		}
-		failed = err != nil
 	}
 	if err := s.uploads.Close(); err != nil {
 		log.Warn("uploads did not end", zap.Error(err))

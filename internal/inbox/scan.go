@@ -71,13 +71,18 @@ func (w *watcher) walk(ctx context.Context, root string, skip []os.FileInfo, now
 		return nil
 	})
 	if err == nil && walkErr == nil {
-		for dir := range w.failing {
-			if dir == filepath.Clean(root) || strings.HasPrefix(dir, filepath.Clean(root)+"/") {
-				w.setError(dir, nil)
-			}
-		}
+		w.clearErrors(filepath.Clean(root))
 	}
 	return errors.Join(err, walkErr)
+}
+
+// clearErrors reports that a directory and all below it can be read.
+func (w *watcher) clearErrors(root string) {
+	for dir := range w.failing {
+		if dir == root || strings.HasPrefix(dir, root+"/") {
+			w.setError(dir, nil)
+		}
+	}
 }
 
 // regularFile returns nil if path is not a regular file, or is a link to a file outside
