@@ -189,43 +189,6 @@ func TestOutage_LongerThanTheLeaseCountsNoAttempt(t *testing.T) {
 	}
 }
 
-func TestReport_ForALockedRowDelaysNoOtherTask(t *testing.T) {
-	t.Parallel()
-	first, finish := make(chan struct{}), make(chan struct{})
-	var ran atomic.Int64
-	b := setup(t, stages.Stage{Name: "one", Workers: 2, Work: func(context.Context, *stages.Job) (any, error) {
-		if ran.Add(1) == 1 {
-			close(first)
-			<-finish
-		}
-		return nil, nil
-	}})
-	id := b.submit()
-	r := b.start(nil)
-	<-first
-	tx, err := b.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), "update test_tasks set priority = 1 where id = $1", id); err != nil {
-		t.Fatal(err)
-	}
-	close(finish)
-	others := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
-	for range 20 {
-		b.submit()
-	}
-	for range 20 {
-		others.wait(t, stages.StageCompleted)
-	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if e := r.wait(t, stages.StageCompleted); e.Task != id {
-		t.Errorf("task %s was completed", e.Task)
-	}
-}
-
 func TestRunner_RegistersAgainAfterItWasLost(t *testing.T) {
 	t.Parallel()
 	var ran atomic.Int64

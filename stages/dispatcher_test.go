@@ -280,34 +280,6 @@ func TestDrain_CancelsWorkAfterTheGrace(t *testing.T) {
 	})
 }
 
-func TestReports_AreSentSoonAfterAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := notify.NewWakes()
-		p := pipeline(t, noop, "one")
-		start := time.Now()
-		var reportedAfter time.Duration
-		first := grantOnce(engine.Claim{Task: store.ID{7}, Token: store.ID{8}, Attempt: 1})
-		f := &fakeBackend{}
-		f.exchange = func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
-			if len(in.Reports) == 0 {
-				return first(in)
-			}
-			if time.Since(start) < time.Minute {
-				return engine.ExchangeResult{}, errors.New("connection refused")
-			}
-			reportedAfter = time.Since(start)
-			return engine.ExchangeResult{}, nil
-		}
-		_, stop := runFake(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = w, time.Hour })
-		w.Add(p.Graph().Channel("one"))
-		time.Sleep(2 * time.Minute)
-		stop()
-		if reportedAfter < time.Minute || reportedAfter > 70*time.Second {
-			t.Errorf("the outcome was reported after %s; the database was back after a minute", reportedAfter)
-		}
-	})
-}
-
 // A database that fails while a process registers must not cause a second worker,
 // which other processes would soon report as lost.
 func TestRunner_RegistersOnceDespiteDatabaseErrors(t *testing.T) {

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
@@ -193,3 +195,24 @@ func pipeline(t *testing.T, work stages.Work, names ...string) *stages.Pipeline 
 	}
 	return p
 }
+
+// fakeListener is Wakes with a session, and a connection that the test can break.
+type fakeListener struct {
+	*notify.Wakes
+	disconnected, proxied atomic.Bool
+}
+
+// newFakeListener returns a listener that was notified of stage one.
+func newFakeListener() *fakeListener {
+	l := &fakeListener{Wakes: notify.NewWakes()}
+	l.Add("cuelight_test_one")
+	return l
+}
+
+func (l *fakeListener) Connected() bool { return !l.disconnected.Load() }
+
+func (l *fakeListener) Direct() bool { return !l.proxied.Load() }
+
+func (l *fakeListener) Session() (int64, bool) { return 7, !l.disconnected.Load() }
+
+func oneClaim() engine.Claim { return engine.Claim{Task: store.ID{7}, Token: store.ID{8}, Attempt: 1} }

@@ -215,31 +215,6 @@ func TestSweep_ExpiresNoWorkerAfterAClockChange(t *testing.T) {
 	}
 }
 
-func TestSweep_KeepsAWorkerWithAConcurrentHeartbeat(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	id, w := b.submit(), b.worker()
-	b.claim(w, ingest)
-	b.setLastHeartbeat(w, "1 minute")
-	tx, err := b.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := engine.New(tx, b.Graph()).Heartbeat(t.Context(), engine.HeartbeatRequest{Worker: w}); err != nil {
-		t.Fatal(err)
-	}
-	if lost := b.sweepExpired(nil); len(lost) > 0 {
-		t.Errorf("expired during its heartbeat: %v", lost)
-	}
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if lost := b.sweepExpired(nil); len(lost) > 0 {
-		t.Errorf("expired after its heartbeat: %v", lost)
-	}
-	b.wantStatuses(id, inprogress, pending, pending, pending, pending)
-}
-
 func TestExpireWorkers_FreesTheirClaims(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -276,35 +251,6 @@ func TestDeregisterWorker_CountsNoAttemptWhileTheOutboxIsLocked(t *testing.T) {
 	b.wantStatuses(id, pending, pending, pending, pending, pending)
 }
 
-// A sweep skips locked rows, and reports that it did.
-func TestSweep_ReportsLockedRows(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	b.submit()
-	w := b.worker()
-	b.claim(w, ingest)
-	if _, err := b.ExpireWorkers(t.Context(), []store.ID{w}); err != nil {
-		t.Fatal(err)
-	}
-	tx, err := b.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), "select from tasks for update"); err != nil {
-		t.Fatal(err)
-	}
-	in := engine.SweepRequest{MaxAttempts: []int{3, 3, 3, 3, 3}}
-	if out, err := b.Sweep(t.Context(), in); err != nil || out.ExpiredClaims != 0 || !out.RowsLocked {
-		t.Errorf("the sweep returned %+v, %v", out, err)
-	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := b.Sweep(t.Context(), in); err != nil || out.ExpiredClaims != 1 || out.RowsLocked {
-		t.Errorf("the sweep returned %+v, %v", out, err)
-	}
-}
-
 func TestExchange_IgnoresTheRolesStatementTimeout(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -322,21 +268,6 @@ func TestExchange_IgnoresTheRolesStatementTimeout(t *testing.T) {
 	out, err := s.Exchange(t.Context(), exchangeRequest(b.worker(), 1, nil, ingest))
 	if err != nil || len(out.Claims) != 1 {
 		t.Errorf("claimed %d, %v", len(out.Claims), err)
-	}
-}
-
-func TestSweep_IgnoresWorkersOfOtherPipelines(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	w, other := b.worker(), b.worker()
-	b.setLastHeartbeat(other, "1 hour")
-	b.exec("update workers set pipeline = 'other' where id = $1", other)
-	if lost := b.sweepExpired(nil); len(lost) > 0 {
-		t.Errorf("expired workers are %v", lost)
-	}
-	out, err := b.Heartbeat(t.Context(), engine.HeartbeatRequest{Worker: w, Credit: &engine.OutageCredit{}})
-	if err != nil || out.WorkerExpired {
-		t.Errorf("a worker of another pipeline is reported: %v", err)
 	}
 }
 

@@ -1,10 +1,8 @@
 package store_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/cuelight/cuelight/store"
@@ -230,67 +228,6 @@ func TestCounts_AreByStageAndStatus(t *testing.T) {
 	}
 }
 
-func TestSweep_ExpiresWorkersThatMissHeartbeats(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	ctx := t.Context()
-	id, silent, alive := b.submit(), b.worker(), b.worker()
-	c := b.claim(silent, ingest)
-	b.exec("update workers set heartbeat_at = now() - interval '1 minute' where id = $1", silent)
-	b.exec("update tasks set ingest_locked_at = now() - interval '1 minute'")
-	sweep := engine.SweepRequest{Credit: &engine.OutageCredit{}, MaxAttempts: []int{2, 2, 2, 2, 2}}
-
-	out, err := b.Sweep(ctx, sweep)
-	if err != nil || out.ExpiredClaims != 1 || !slices.Equal(out.ExpiredWorkers, []store.ID{silent}) ||
-		!out.MoreReady[ingest] {
-		t.Fatalf("the sweep returned %+v, %v; want one lost worker and one expired claim", out, err)
-	}
-	b.wantStatuses(id, failing, pending, pending, pending, pending)
-	if _, err := b.heartbeat(silent); !errors.Is(err, store.ErrWorkerUnknown) {
-		t.Errorf("a lost worker's heartbeat returned %v", err)
-	}
-	if out := b.exchange(silent, 0, []engine.Report{completed(c)}); len(out.Stale) != 1 || out.Stale[0].Cancelled {
-		t.Error("its late report was accepted, or was stale because of a cancel")
-	}
-	second := b.claim(alive, ingest)
-	if second.Attempt != 2 {
-		t.Errorf("the attempt is %d, want 2", second.Attempt)
-	}
-	if out, err := b.Sweep(ctx, sweep); err != nil || out.ExpiredClaims != 0 {
-		t.Errorf("the claim of a worker that is alive expired: %+v, %v", out, err)
-	}
-	b.exec("update workers set heartbeat_at = now() - interval '1 minute' where id = $1", alive)
-	b.exec("update tasks set ingest_locked_at = now() - interval '1 minute'")
-	if out, err := b.Sweep(ctx, sweep); err != nil || out.ExpiredClaims != 1 {
-		t.Errorf("the second worker's claim did not expire: %+v, %v", out, err)
-	}
-	b.wantStatuses(id, dead, pending, pending, pending, pending)
-	if h := b.history(id); len(h) != 2 || h[0].Outcome != "expired" || h[1].Outcome != "expired" {
-		t.Errorf("history is %+v", h)
-	}
-}
-
-func TestSweep_ReleasesClaimsOfAStoppedWorker(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	id, w := b.submit(), b.worker()
-	c := b.claim(w, ingest)
-	if err := b.DeregisterWorker(t.Context(), w); err != nil {
-		t.Fatal(err)
-	}
-	out, err := b.Sweep(t.Context(), engine.SweepRequest{MaxAttempts: []int{1, 1, 1, 1, 1}})
-	if err != nil || out.ExpiredClaims != 1 {
-		t.Errorf("the claim of a stopped worker was not released: %+v, %v", out, err)
-	}
-	b.wantStatuses(id, pending, pending, pending, pending, pending)
-	if h := b.history(id); len(h) != 1 || h[0].Outcome != "released" || h[0].Token != c.Token {
-		t.Errorf("history is %+v", h)
-	}
-	if second := b.claim(b.worker(), ingest); second.Attempt != 1 {
-		t.Errorf("the attempt is %d, want 1", second.Attempt)
-	}
-}
-
 func TestFindHeldClaims_ShowsWhatAFailedExchangeDid(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -309,67 +246,5 @@ func TestFindHeldClaims_ShowsWhatAFailedExchangeDid(t *testing.T) {
 	b.exchange(w, 0, []engine.Report{r})
 	if got, err := b.FindRecordedOutcomes(ctx, []engine.Report{r}); err != nil || !got[c.Token] {
 		t.Errorf("the outcome is not recorded after it was reported: %v", err)
-	}
-}
-
-func TestMigrate_CreatesTheTablesOnce(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	ctx := context.Background()
-	g, err := store.NewGraph("other", store.Node{Name: "only"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := newTables(b.pool, g)
-	if err := s.Check(ctx); !errors.Is(err, store.ErrNoSchema) {
-		t.Errorf("check without tables: %v", err)
-	}
-	versions := make(chan int, 6)
-	for range cap(versions) {
-		go func() {
-			r, err := s.Migrate(ctx)
-			if err != nil {
-				t.Error(err)
-			}
-			versions <- r.From
-		}()
-	}
-	var from []int
-	for range cap(versions) {
-		from = append(from, <-versions)
-	}
-	slices.Sort(from)
-	current := store.SchemaVersion
-	if !slices.Equal(from, []int{0, current, current, current, current, current}) {
-		t.Errorf("Migrate returned the versions %v, want 0 once", from)
-	}
-	if err := s.Check(ctx); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestMigrate_RejectsTablesOfAnotherVersionOrShape(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	ctx := t.Context()
-	for _, c := range []struct {
-		change string
-		want   error
-	}{
-		{"version = 99", store.ErrSchemaNewer},
-		{"version = 1, shape = 'ingest'", store.ErrSchemaOlder},
-		{"version = 6, shape = 'first'", store.ErrSchemaShape},
-	} {
-		b.exec("update cuelight_schema set " + c.change)
-		if err := b.Check(ctx); !errors.Is(err, c.want) {
-			t.Errorf("%s: Check returned %v, want %v", c.change, err, c.want)
-		}
-		if _, err := b.Migrate(ctx); !errors.Is(err, c.want) {
-			t.Errorf("%s: Migrate returned %v, want %v", c.change, err, c.want)
-		}
-	}
-	b.exec("update cuelight_schema set version = 0, shape = $1", b.Graph().String())
-	if err := b.Check(ctx); !errors.Is(err, store.ErrSchemaOlder) {
-		t.Errorf("older tables: Check returned %v", err)
 	}
 }

@@ -178,7 +178,7 @@ func TestChild_AndTheDeathOfThisProgram(t *testing.T) {
 			}
 			<-parent.Done()
 			if outlives {
-				time.Sleep(50 * time.Millisecond)
+				time.Sleep(50 * time.Millisecond) // a child that ends with its parent ends within this time
 				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 					t.Errorf("the child did not outlive its parent: %v", err)
 				}

@@ -1,0 +1,100 @@
+package stages_test
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
+)
+
+// Until the other workers know the session, they can expire a killed worker only by its
+// lease.
+func TestHeartbeat_ReportsANewSessionAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var claimedAt, reportedAt time.Duration
+		first := grantOnce(oneClaim())
+		f := &fakeBackend{}
+		f.exchange = func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
+			out, err := first(in)
+			if len(out.Claims) > 0 {
+				claimedAt = time.Since(start)
+			}
+			return out, err
+		}
+		f.heartbeat = func(in engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
+			if in.Session != 0 && reportedAt == 0 {
+				reportedAt = time.Since(start)
+			}
+			return engine.HeartbeatResult{Now: time.Now()}, nil
+		}
+		listener := newFakeListener()
+		listener.disconnected.Store(true)
+		time.AfterFunc(200*time.Millisecond, func() { listener.disconnected.Store(false) }) // connects
+		_, stop := runFake(t, f, pipeline(t, workUntilCancelled(make(chan error, 1)), "one"),
+			func(r *stages.Runner) { r.Wakes, r.SweepInterval, r.Grace = listener, time.Hour, -1 })
+		time.Sleep(10 * time.Second)
+		stop()
+		if reportedAt-claimedAt > 500*time.Millisecond {
+			t.Errorf("claimed after %s, and reported the session after %s", claimedAt, reportedAt)
+		}
+	})
+}
+
+func TestHeartbeat_SlowResponseIsNoClockChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start, n, withoutCredit, all := time.Now(), 0, 0, 0
+		f := &fakeBackend{heartbeat: func(in engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
+			n++
+			if time.Since(start) > time.Minute {
+				all++
+				if in.Credit == nil || in.Credit.Lease > time.Hour {
+					withoutCredit++
+				}
+			}
+			if n%10 == 0 {
+				time.Sleep(2500 * time.Millisecond) // as if it waited for a connection
+			}
+			return engine.HeartbeatResult{Now: time.Now()}, nil
+		}}
+		_, stop := runFake(t, f, pipeline(t, noop, "one"),
+			func(r *stages.Runner) { r.Wakes, r.SweepInterval = newFakeListener(), time.Hour })
+		time.Sleep(10 * time.Minute)
+		stop()
+		if withoutCredit > 0 {
+			t.Errorf("%d of %d heartbeats had no credit by which workers may expire", withoutCredit, all)
+		}
+	})
+}
+
+func TestHeartbeat_UnknownWorkerStopsWorkAndRegistersAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		causes := make(chan error, 1)
+		registered := 0
+		f := &fakeBackend{exchange: grantOnce(oneClaim()), register: func(store.Worker) { registered++ }}
+		var unknown atomic.Bool
+		f.heartbeat = func(engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
+			if unknown.Swap(false) {
+				return engine.HeartbeatResult{}, store.ErrWorkerUnknown
+			}
+			return engine.HeartbeatResult{Now: time.Now()}, nil
+		}
+		_, stop := runFake(t, f, pipeline(t, workUntilCancelled(causes), "one"),
+			func(r *stages.Runner) { r.Wakes, r.SweepInterval = newFakeListener(), time.Hour })
+		time.Sleep(10 * time.Second)
+		unknown.Store(true)
+		answered := time.Now()
+		if err := <-causes; !errors.Is(err, stages.ErrLeaseLost) || time.Since(answered) > 3*time.Second {
+			t.Errorf("the work ended after %s, because of %v", time.Since(answered), err)
+		}
+		stop()
+		if registered != 2 {
+			t.Errorf("the Runner registered %d times, want twice", registered)
+		}
+	})
+}

@@ -1,0 +1,163 @@
+package stages_test
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cuelight/cuelight/notify"
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
+)
+
+func TestSweep_RunsAtOnceForAnExpiredWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		listener, expired := newFakeListener(), atomic.Bool{}
+		var sweeps []engine.SweepRequest
+		f := &fakeBackend{
+			heartbeat: func(engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
+				return engine.HeartbeatResult{Now: time.Now(), WorkerExpired: expired.Swap(false)}, nil
+			},
+			sweep: func(in engine.SweepRequest) (engine.SweepResult, error) {
+				sweeps = append(sweeps, in)
+				return engine.SweepResult{
+					MoreReady: make([]bool, 1), NextDue: noneDue(1), ExpiredWorkers: []store.ID{{9}}, ExpiredClaims: 1,
+				}, nil
+			},
+		}
+		events, stop := runFake(t, f, pipeline(t, noop, "one"),
+			func(r *stages.Runner) { r.Wakes, r.SweepInterval = listener, time.Hour })
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		events()
+		before := len(sweeps)
+		expired.Store(true)
+		time.Sleep(3 * time.Second)
+		kinds := events()
+		stop()
+		if before != 1 || len(sweeps) != 2 || len(kinds) != 2 || kinds[0] != stages.WorkerLost ||
+			kinds[1] != stages.AttemptsExpired {
+			t.Fatalf("%d sweeps before the expiry, %d in all, observed %v", before, len(sweeps), kinds)
+		}
+		second := sweeps[1]
+		clockError := time.Since(second.ExpectedClock)
+		if second.Credit == nil || *second.Credit != (engine.OutageCredit{}) || clockError > 4*time.Second {
+			t.Errorf("the sweep's credit is %+v, and its clock is wrong by %s", second.Credit, clockError)
+		}
+	})
+}
+
+func TestSweep_ReportsMissedWakes(t *testing.T) {
+	for name, c := range map[string]struct {
+		woken bool // a notification arrives half a second after the sweep
+		want  int
+	}{"without a notification": {false, 1}, "with a late notification": {true, 0}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				listener := &fakeListener{Wakes: notify.NewWakes()}
+				p := pipeline(t, noop, "one")
+				sweeps := 0
+				f := &fakeBackend{exchange: grantOnce(oneClaim())}
+				f.sweep = func(engine.SweepRequest) (engine.SweepResult, error) {
+					sweeps++
+					if c.woken && sweeps == 2 {
+						time.AfterFunc(500*time.Millisecond, func() { listener.Add(p.Graph().Channel("one")) })
+					}
+					return engine.SweepResult{MoreReady: []bool{sweeps == 2}, NextDue: noneDue(1)}, nil
+				}
+				events, stop := runFake(t, f, p, func(r *stages.Runner) { r.Wakes = listener })
+				time.Sleep(time.Minute)
+				missed, completed := 0, 0
+				for _, k := range events() {
+					switch k {
+					case stages.WakeMissed:
+						missed++
+					case stages.StageCompleted:
+						completed++
+					}
+				}
+				stop()
+				if missed != c.want || completed != 1 {
+					t.Errorf("%d missed and %d completed", missed, completed)
+				}
+			})
+		})
+	}
+}
+
+// A ready task that the sweep finds before the listener's first connection is no missed wake.
+func TestSweep_ReportsNoMissedWakeBeforeTheListenerConnects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		listener := &fakeListener{Wakes: notify.NewWakes()}
+		listener.disconnected.Store(true)
+		time.AfterFunc(500*time.Millisecond, func() {
+			listener.disconnected.Store(false)
+			listener.Add("cuelight_test_one")
+		})
+		f := &fakeBackend{exchange: grantOnce(oneClaim())}
+		events, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes = listener })
+		time.Sleep(10 * time.Second)
+		kinds := events()
+		stop()
+		if !slices.Contains(kinds, stages.StageCompleted) || slices.Contains(kinds, stages.WakeMissed) {
+			t.Errorf("observed %v", kinds)
+		}
+	})
+}
+
+func TestSweep_LockedRowOfALostWorkerDelaysNoTask(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stages.Stage{Name: "one", Workers: 1, Work: noop})
+	dead, err := b.backend.RegisterWorker(t.Context(), store.Worker{Host: "x", PID: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = b.pool.Exec(t.Context(), "update workers set heartbeat_at = now() - interval '1 h' where id = $1", dead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := b.start(func(r *stages.Runner) { r.Wakes, r.Lease = b.listening(), 5*time.Second })
+	tx, err := b.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), "select from workers where id = $1 for no key update", dead); err != nil {
+		t.Fatal(err)
+	}
+	// Eight seconds are enough for sweeps to find the lost worker.
+	for end := time.Now().Add(8 * time.Second); time.Now().Before(end); {
+		submitted := time.Now()
+		b.submit()
+		r.wait(t, stages.StageCompleted)
+		if took := time.Since(submitted); took > 5*time.Second {
+			t.Fatalf("a task took %s", took)
+		}
+	}
+}
+
+func TestSweep_RunsAgainSoonAfterLockedRows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sweeps []time.Time
+		f := &fakeBackend{sweep: func(engine.SweepRequest) (engine.SweepResult, error) {
+			sweeps = append(sweeps, time.Now())
+			out := engine.SweepResult{MoreReady: make([]bool, 1), NextDue: noneDue(1), RowsLocked: len(sweeps) == 1}
+			if len(sweeps) == 2 {
+				return out, &pgconn.PgError{Code: "55P03"}
+			}
+			return out, nil
+		}}
+		_, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes = newFakeListener() })
+		time.Sleep(5 * time.Second)
+		stop()
+		if len(sweeps) != 3 || sweeps[2].Sub(sweeps[0]) > time.Second {
+			t.Errorf("%d sweeps in five seconds: %v", len(sweeps), sweeps)
+		}
+	})
+}

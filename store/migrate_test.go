@@ -1,0 +1,72 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+func TestMigrate_CreatesTheTablesOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := context.Background()
+	g, err := store.NewGraph("other", store.Node{Name: "only"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newTables(b.pool, g)
+	if err := s.Check(ctx); !errors.Is(err, store.ErrNoSchema) {
+		t.Errorf("check without tables: %v", err)
+	}
+	versions := make(chan int, 6)
+	for range cap(versions) {
+		go func() {
+			r, err := s.Migrate(ctx)
+			if err != nil {
+				t.Error(err)
+			}
+			versions <- r.From
+		}()
+	}
+	var from []int
+	for range cap(versions) {
+		from = append(from, <-versions)
+	}
+	slices.Sort(from)
+	current := store.SchemaVersion
+	if !slices.Equal(from, []int{0, current, current, current, current, current}) {
+		t.Errorf("Migrate returned the versions %v, want 0 once", from)
+	}
+	if err := s.Check(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMigrate_RejectsTablesOfAnotherVersionOrShape(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	for _, c := range []struct {
+		change string
+		want   error
+	}{
+		{"version = 99", store.ErrSchemaNewer},
+		{"version = 1, shape = 'ingest'", store.ErrSchemaOlder},
+		{"version = 6, shape = 'first'", store.ErrSchemaShape},
+	} {
+		b.exec("update cuelight_schema set " + c.change)
+		if err := b.Check(ctx); !errors.Is(err, c.want) {
+			t.Errorf("%s: Check returned %v, want %v", c.change, err, c.want)
+		}
+		if _, err := b.Migrate(ctx); !errors.Is(err, c.want) {
+			t.Errorf("%s: Migrate returned %v, want %v", c.change, err, c.want)
+		}
+	}
+	b.exec("update cuelight_schema set version = 0, shape = $1", b.Graph().String())
+	if err := b.Check(ctx); !errors.Is(err, store.ErrSchemaOlder) {
+		t.Errorf("older tables: Check returned %v", err)
+	}
+}
