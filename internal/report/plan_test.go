@@ -6,52 +6,16 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/internal/plantest"
 	"github.com/cuelight/cuelight/store"
 )
 
 func TestReads_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 	t.Parallel()
-	g := store.Video()
-	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
-	conn, err := pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
-	for _, sql := range []string{
-		`alter table tasks disable trigger user`,
-		`insert into tasks (source, ingest_status, transcode_status, metadata_status, assemble_status, publish_status)
-		 select n::text, 'completed', 'completed', 'completed', 'completed', 'completed'
-		   from generate_series(1, 100000) as n`,
-		`insert into tasks (source, ingest_status, transcode_status)
-		 select n::text, 'completed', 'dead' from generate_series(1, 500) as n`,
-		`insert into tasks (source, ingest_run_at)
-		 select n::text, now() + interval '1 day' from generate_series(1, 500) as n`,
-		`insert into tasks (source) select n::text from generate_series(1, 500) as n`,
-		`insert into attempts (task_id, token, stage, attempt, worker_id, started_at, outcome)
-		 select id, cuelight_id(), 'ingest', 1, cuelight_id(), now(), 'completed'
-		   from tasks where ingest_status = 'completed'`,
-		`insert into tasks (source, user_id, request_id)
-		 select n::text, 'u' || n, 'r' || n from generate_series(1, 500) as n`,
-		`insert into tasks (source, ingest_status, ingest_attempts, ingest_run_at)
-		 select n::text, 'failed', 1, now() from generate_series(1, 500) as n`,
-		`insert into workers (pipeline, host, pid, stopped_at) select 'video', 'a', 1, now() from generate_series(1, 20000)`,
-		`analyze`,
-	} {
-		if _, err := conn.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// The settings of statement.Read.
-	_, err = conn.Exec(t.Context(),
-		"set jit = off; set enable_seqscan = off; set enable_bitmapscan = off; set plan_cache_mode = force_generic_plan")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := New(pool, g)
+	conn := plantest.LargeDatabase(t)
+	r := New(nil, store.Video())
 	type read struct {
 		sql     string
 		args    int
@@ -69,17 +33,9 @@ func TestReads_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 	for name, c := range reads {
 		values := map[string]string{"latency": "now(), 3600, 60, 8, 25"}[name]
 		if values == "" {
-			values = strings.TrimSuffix(strings.Repeat("null, ", c.args), ", ")
+			values = plantest.Nulls(c.args)
 		}
-		plan := strings.ReplaceAll(explain(t, conn, c.sql, values), "Seq Scan on pg_database", "") // a small table
-		for _, index := range strings.Fields(c.indexes) {
-			if !strings.Contains(plan, index) {
-				t.Errorf("%s does not use %s:\n%s", name, index, plan)
-			}
-		}
-		if strings.Contains(plan, "Seq Scan on") || strings.Contains(plan, "JIT:") {
-			t.Errorf("%s reads a whole table, or is compiled with JIT:\n%s", name, plan)
-		}
+		plantest.WantIndexes(t, conn, name, c.sql, values, strings.Fields(c.indexes)...)
 	}
 }
 
@@ -96,8 +52,8 @@ func (b batchesOnly) Query(ctx context.Context, sql string, args ...any) (pgx.Ro
 	return b.DB.Query(ctx, sql, args...)
 }
 
-// A caller's pool may use JIT, which is PostgreSQL's default: it compiles statements that
-// look expensive, which takes longer than running them.
+// A caller's pool may use JIT, which is PostgreSQL's default: it compiles statements with a
+// high estimated cost, which takes longer than running them.
 func TestReads_IgnoreSessionSettings(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
@@ -138,27 +94,4 @@ func TestReads_IgnoreSessionSettings(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-}
-
-func explain(t *testing.T, conn *pgxpool.Conn, sql, args string) string {
-	t.Helper()
-	call := "explain (costs off) execute it"
-	if args != "" {
-		call += "(" + args + ")"
-	}
-	if _, err := conn.Exec(t.Context(), "prepare it as "+sql, pgx.QueryExecModeSimpleProtocol); err != nil {
-		t.Fatalf("%v\n%s", err, sql)
-	}
-	rows, err := conn.Query(t.Context(), call, pgx.QueryExecModeSimpleProtocol)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.Exec(t.Context(), "deallocate it"); err != nil {
-		t.Fatal(err)
-	}
-	return strings.Join(lines, "\n")
 }

@@ -4,10 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/internal/plantest"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -42,7 +40,6 @@ func TestPlans_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 	if _, err := conn.Exec(t.Context(), settings); err != nil {
 		t.Fatal(err)
 	}
-	nulls := func(n int) string { return strings.TrimSuffix(strings.Repeat("null, ", n), ", ") }
 	for name, c := range map[string]struct {
 		sql   string
 		args  int
@@ -65,32 +62,9 @@ func TestPlans_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 		"find held claims":      {e.sql.findHeld, 1, "tasks_held"},
 		"find lost claims":      {e.sql.findLost, 3, "tasks_pkey"},
 	} {
-		plan := explain(t, conn, c.sql, nulls(c.args))
+		plan := plantest.Explain(t, conn, c.sql, plantest.Nulls(c.args))
 		if !strings.Contains(plan, c.index) || strings.Contains(plan, "Seq Scan on tasks") {
 			t.Errorf("%s does not use %s:\n%s", name, c.index, plan)
 		}
 	}
-}
-
-func explain(t *testing.T, conn *pgxpool.Conn, sql, args string) string {
-	t.Helper()
-	call := "explain (costs off) execute it"
-	if args != "" {
-		call += "(" + args + ")"
-	}
-	if _, err := conn.Exec(t.Context(), "prepare it as "+sql, pgx.QueryExecModeSimpleProtocol); err != nil {
-		t.Fatalf("%v\n%s", err, sql)
-	}
-	rows, err := conn.Query(t.Context(), call, pgx.QueryExecModeSimpleProtocol)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.Exec(t.Context(), "deallocate it"); err != nil {
-		t.Fatal(err)
-	}
-	return strings.Join(lines, "\n")
 }
