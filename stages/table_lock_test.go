@@ -132,5 +132,7 @@ func (b bundle) checkNoneExpire() (stop func()) {
 			}
 		}
 	}()
-	return func() { close(stopping); <-ended }
+	stop = sync.OnceFunc(func() { close(stopping); <-ended })
+	b.t.Cleanup(stop)
+	return stop
 }
