@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -55,7 +56,7 @@ func TestMigrate_RejectsTablesOfAnotherVersionOrShape(t *testing.T) {
 	}{
 		{"version = 99", store.ErrSchemaNewer},
 		{"version = 1, shape = 'ingest'", store.ErrSchemaOlder},
-		{"version = 6, shape = 'first'", store.ErrSchemaShape},
+		{fmt.Sprintf("version = %d, shape = 'first'", store.SchemaVersion), store.ErrSchemaShape},
 	} {
 		b.exec("update cuelight_schema set " + c.change)
 		if err := b.Check(ctx); !errors.Is(err, c.want) {
