@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// checkout is a copy of what `make run` works with; its cuelight prints its
-// arguments, one to a line ending in "|".
+// checkout copies the files that `make run` needs. Its cuelight is a fake that prints
+// each argument and "|" on a line.
 func checkout(t *testing.T) (m *machine, dir string) {
 	t.Helper()
 	m = newMachine(t)
@@ -34,8 +34,8 @@ func checkout(t *testing.T) (m *machine, dir string) {
 			t.Fatal(err)
 		}
 	}
-	stand := "#!/bin/sh\nprintf '%s|\\n' \"$@\"\n"
-	if err := os.WriteFile(filepath.Join(dir, "bin/cuelight"), []byte(stand), 0o755); err != nil {
+	fake := "#!/bin/sh\nprintf '%s|\\n' \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(dir, "bin/cuelight"), []byte(fake), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return m, dir
@@ -47,7 +47,7 @@ func (m *machine) makeRun(dir string, video ...string) *exec.Cmd {
 	return cmd
 }
 
-func TestMakeRunHandsOverTheVideoAsItWasTyped(t *testing.T) {
+func TestMakeRun_PassesTheFileNameUnchanged(t *testing.T) {
 	t.Parallel()
 	m, dir := checkout(t)
 	for _, name := range []string{
@@ -80,7 +80,7 @@ func TestMakeRunHandsOverTheVideoAsItWasTyped(t *testing.T) {
 	}
 }
 
-func TestMakeRunRefusesAMissingVideoBeforeInstallingAnything(t *testing.T) {
+func TestMakeRun_RejectsAMissingVideoBeforeInstalling(t *testing.T) {
 	t.Parallel()
 	m, dir := checkout(t)
 	m.remove("ffmpeg")
@@ -95,7 +95,7 @@ func TestMakeRunRefusesAMissingVideoBeforeInstallingAnything(t *testing.T) {
 	}
 }
 
-func TestMakeRunWithoutAVideoMakesASampleOnce(t *testing.T) {
+func TestMakeRun_MakesASampleOnceWithoutAVideo(t *testing.T) {
 	t.Parallel()
 	m, dir := checkout(t)
 	for range 2 {

@@ -1,5 +1,5 @@
-// Package setup_test says what the scripts in this folder promise: they are run
-// as they are, on a PATH where the package manager and its friends are stand-ins.
+// Package setup_test tests the scripts in this directory, on a PATH with fakes of the
+// package manager, sudo and id.
 package setup_test
 
 import (
@@ -12,8 +12,9 @@ import (
 	"testing"
 )
 
-// aptGet notes its arguments and makes what it "installs" by putting programs
-// on the PATH. While the file "stale" is there, only an update helps.
+// aptGet is a fake that records its arguments and installs by creating links on the PATH.
+// While the file "stale" exists, an installation fails until an update; while "broken"
+// exists, always.
 const aptGet = `#!/bin/sh
 here=$(dirname "$0")
 case " $* " in *' --print-uris '*) echo 'Need to get 12.5 MB/99 MB of archives.'; exit ;; esac
@@ -29,8 +30,8 @@ esac
 
 const apt = "-q -y -o DPkg::Lock::Timeout=300 "
 
-// machine is a PATH of its own: the usual small tools, Go, a compiler and
-// whatever a test adds.
+// machine is a directory used as PATH: with the usual small tools, Go, a compiler, and
+// programs that a test adds.
 type machine struct {
 	t   *testing.T
 	dir string
@@ -82,7 +83,7 @@ func (m *machine) remove(name string) {
 	}
 }
 
-// calls are the lines that apt-get was called with, without the usual flags.
+// calls returns the arguments of each call of apt-get, without the usual flags.
 func (m *machine) calls() string {
 	b, err := os.ReadFile(filepath.Join(m.dir, "calls"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -99,8 +100,8 @@ func (m *machine) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// install runs install.sh and returns what it said and its exit code.
-func (m *machine) install(what string, env ...string) (said string, code int) {
+// install runs install.sh and returns its output and exit code.
+func (m *machine) install(what string, env ...string) (output string, code int) {
 	m.t.Helper()
 	cmd := m.command("sh", "install.sh", what)
 	cmd.Env = append(cmd.Env, env...)
@@ -112,14 +113,14 @@ func (m *machine) install(what string, env ...string) (said string, code int) {
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-func TestInstallIsSilentAndCallsNoPackageManagerWhenNothingIsMissing(t *testing.T) {
+func TestInstall_DoesNothingIfNothingIsMissing(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
 	m.script("ffmpeg", "")
 	m.script("ffprobe", "")
 	for _, what := range []string{"run", "test"} {
-		if said, code := m.install(what); said != "" || code != 0 {
-			t.Errorf("install.sh %s: exit %d, said %q", what, code, said)
+		if output, code := m.install(what); output != "" || code != 0 {
+			t.Errorf("install.sh %s: exit %d, output %q", what, code, output)
 		}
 	}
 	if calls := m.calls(); calls != "" {
@@ -127,24 +128,24 @@ func TestInstallIsSilentAndCallsNoPackageManagerWhenNothingIsMissing(t *testing.
 	}
 }
 
-func TestInstallAddsOnlyWhatIsMissing(t *testing.T) {
+func TestInstall_InstallsOnlyMissingPrograms(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
-	said, code := m.install("test")
-	if code != 0 || !strings.Contains(said, "installing ffmpeg with apt-get, this once; 12.5 MB to download") {
-		t.Errorf("exit %d, said %q", code, said)
+	output, code := m.install("test")
+	if code != 0 || !strings.Contains(output, "installing ffmpeg with apt-get, this once; 12.5 MB to download") {
+		t.Errorf("exit %d, output %q", code, output)
 	}
 	if got, want := m.calls(), "install --no-install-recommends ffmpeg\n"; got != want {
 		t.Errorf("apt-get calls %q, want %q", got, want)
 	}
 }
 
-func TestInstallRenewsStalePackageLists(t *testing.T) {
+func TestInstall_UpdatesStalePackageLists(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
 	m.script("stale", "")
-	if said, code := m.install("run"); code != 0 {
-		t.Errorf("exit %d, said %q", code, said)
+	if output, code := m.install("run"); code != 0 {
+		t.Errorf("exit %d, output %q", code, output)
 	}
 	want := "install --no-install-recommends ffmpeg\nupdate\ninstall --no-install-recommends ffmpeg\n"
 	if got := m.calls(); got != want {
@@ -152,17 +153,17 @@ func TestInstallRenewsStalePackageLists(t *testing.T) {
 	}
 }
 
-func TestInstallShowsWhyItFailedAndExits1(t *testing.T) {
+func TestInstall_PrintsTheFailureAndExits1(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
 	m.script("broken", "")
-	said, code := m.install("run")
-	if code != 1 || !strings.Contains(said, "E: the disk is full") {
-		t.Errorf("exit %d, said %q", code, said)
+	output, code := m.install("run")
+	if code != 1 || !strings.Contains(output, "E: the disk is full") {
+		t.Errorf("exit %d, output %q", code, output)
 	}
 }
 
-func TestInstallWithoutRightsPrintsTheLineAndExits2(t *testing.T) {
+func TestInstall_PrintsTheCommandWithoutRightsAndExits2(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		sudo bool
@@ -179,9 +180,9 @@ func TestInstallWithoutRightsPrintsTheLineAndExits2(t *testing.T) {
 			if c.sudo {
 				m.script("sudo", "#!/bin/sh\nexit 1\n")
 			}
-			said, code := m.install("run")
-			if code != 2 || !strings.Contains(said, c.line) {
-				t.Errorf("exit %d, said %q", code, said)
+			output, code := m.install("run")
+			if code != 2 || !strings.Contains(output, c.line) {
+				t.Errorf("exit %d, output %q", code, output)
 			}
 			if calls := m.calls(); calls != "" {
 				t.Errorf("called apt-get: %s", calls)
@@ -190,45 +191,45 @@ func TestInstallWithoutRightsPrintsTheLineAndExits2(t *testing.T) {
 	}
 }
 
-func TestInstallCanBeForbidden(t *testing.T) {
+func TestInstall_InstallsNothingIfForbidden(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
-	said, code := m.install("run", "CUELIGHT_INSTALL=no")
-	if code != 2 || !strings.Contains(said, "    apt-get update && ") || m.calls() != "" {
-		t.Errorf("exit %d, said %q, called %q", code, said, m.calls())
+	output, code := m.install("run", "CUELIGHT_INSTALL=no")
+	if code != 2 || !strings.Contains(output, "    apt-get update && ") || m.calls() != "" {
+		t.Errorf("exit %d, output %q, apt-get calls %q", code, output, m.calls())
 	}
 }
 
-func TestInstallGoesOnWithoutACompiler(t *testing.T) {
+func TestInstall_SucceedsWithoutACompiler(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
 	m.script("ffmpeg", "")
 	m.script("ffprobe", "")
 	m.script("id", "#!/bin/sh\necho 1000\n")
 	m.remove("gcc")
-	said, code := m.install("test")
-	if code != 0 || !strings.Contains(said, "gcc libc6-dev") {
-		t.Errorf("exit %d, said %q", code, said)
+	output, code := m.install("test")
+	if code != 0 || !strings.Contains(output, "gcc libc6-dev") {
+		t.Errorf("exit %d, output %q", code, output)
 	}
 }
 
-func TestInstallFetchesABrowserOnlyForAutomaticChecks(t *testing.T) {
+func TestInstall_InstallsABrowserOnlyInCI(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
 	m.script("ffmpeg", "")
 	m.script("ffprobe", "")
-	if said, code := m.install("test", "CI=true", "CUELIGHT_TEST_BROWSER=0"); said != "" || code != 0 {
-		t.Errorf("declined: exit %d, said %q", code, said)
+	if output, code := m.install("test", "CI=true", "CUELIGHT_TEST_BROWSER=0"); output != "" || code != 0 {
+		t.Errorf("declined: exit %d, output %q", code, output)
 	}
-	if said, code := m.install("test", "CI=true"); code != 0 {
-		t.Errorf("exit %d, said %q", code, said)
+	if output, code := m.install("test", "CI=true"); code != 0 {
+		t.Errorf("exit %d, output %q", code, output)
 	}
 	if got, want := m.calls(), "install --no-install-recommends chromium\n"; got != want {
 		t.Errorf("apt-get calls %q, want %q", got, want)
 	}
 }
 
-func TestInstallFetchesWhatTheListenersTestsNeedWhereNobodyMustBeAsked(t *testing.T) {
+func TestInstall_InstallsProgramsOfListenerTestsIfNoPasswordIsNeeded(t *testing.T) {
 	t.Parallel()
 	const (
 		refuse = "exit 1"
@@ -240,15 +241,15 @@ func TestInstallFetchesWhatTheListenersTestsNeedWhereNobodyMustBeAsked(t *testin
 		env            []string
 		want           string
 	}{
-		"as root":     {"0", refuse, "", []string{"CUELIGHT_TEST_POOLER=1"}, both},
-		"with sudo":   {"1000", allow, "", []string{"CUELIGHT_TEST_POOLER=1"}, both},
-		"for a check": {"0", refuse, "", []string{"CUELIGHT_TEST_POOLER=", "CI=true"}, both},
-		"one is there": {
+		"as root":   {"0", refuse, "", []string{"CUELIGHT_TEST_POOLER=1"}, both},
+		"with sudo": {"1000", allow, "", []string{"CUELIGHT_TEST_POOLER=1"}, both},
+		"in CI":     {"0", refuse, "", []string{"CUELIGHT_TEST_POOLER=", "CI=true"}, both},
+		"one is installed": {
 			"0", refuse, "ip", []string{"CUELIGHT_TEST_POOLER=1"}, "install --no-install-recommends pgbouncer\n",
 		},
-		"without rights":    {"1000", refuse, "", []string{"CUELIGHT_TEST_POOLER=1"}, ""},
-		"with none allowed": {"0", refuse, "", []string{"CUELIGHT_TEST_POOLER=1", "CUELIGHT_INSTALL=no"}, ""},
-		"declined":          {"0", refuse, "", []string{"CI=true"}, ""},
+		"without rights": {"1000", refuse, "", []string{"CUELIGHT_TEST_POOLER=1"}, ""},
+		"forbidden":      {"0", refuse, "", []string{"CUELIGHT_TEST_POOLER=1", "CUELIGHT_INSTALL=no"}, ""},
+		"declined":       {"0", refuse, "", []string{"CI=true"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -260,9 +261,9 @@ func TestInstallFetchesWhatTheListenersTestsNeedWhereNobodyMustBeAsked(t *testin
 			if c.have != "" {
 				m.script(c.have, "")
 			}
-			said, code := m.install("test", append(c.env, "CUELIGHT_TEST_BROWSER=0")...)
-			if code != 0 || c.want == "" && said != "" {
-				t.Errorf("exit %d, said %q", code, said)
+			output, code := m.install("test", append(c.env, "CUELIGHT_TEST_BROWSER=0")...)
+			if code != 0 || c.want == "" && output != "" {
+				t.Errorf("exit %d, output %q", code, output)
 			}
 			if got := m.calls(); got != c.want {
 				t.Errorf("apt-get calls %q, want %q", got, c.want)
@@ -271,14 +272,14 @@ func TestInstallFetchesWhatTheListenersTestsNeedWhereNobodyMustBeAsked(t *testin
 	}
 }
 
-func TestInstallGoesOnWithoutAPooler(t *testing.T) {
+func TestInstall_SucceedsWithoutAPooler(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
 	m.script("ffmpeg", "")
 	m.script("ffprobe", "")
 	m.script("broken", "")
-	said, code := m.install("test", "CUELIGHT_TEST_POOLER=1")
-	if code != 0 || strings.Count(said, "will be skipped") != 2 {
-		t.Errorf("exit %d, said %q", code, said)
+	output, code := m.install("test", "CUELIGHT_TEST_POOLER=1")
+	if code != 0 || strings.Count(output, "will be skipped") != 2 {
+		t.Errorf("exit %d, output %q", code, output)
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// collector receives spans, and answers as it is told to.
+// collector receives spans, and sends the configured answers.
 type collector struct {
 	t *testing.T
 	*httptest.Server
@@ -173,8 +173,8 @@ func TestStart_ReturnsNilWithoutConfiguration(t *testing.T) {
 
 func TestClient_RetriesABusyCollector(t *testing.T) {
 	c := newCollector(t, status(503, "Retry-After", "1"), status(429))
-	var told []error
-	tracer := started(t, Options{Report: func(err error) { told = append(told, err) }},
+	var reported []error
+	tracer := started(t, Options{Report: func(err error) { reported = append(reported, err) }},
 		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", c.URL,
 		"OTEL_BSP_SCHEDULE_DELAY", "1")
 	submitOne(tracer)
@@ -183,8 +183,8 @@ func TestClient_RetriesABusyCollector(t *testing.T) {
 	if err := tracer.Shutdown(within5s(t)); err != nil {
 		t.Error(err)
 	}
-	if got := c.names(); len(got) != 1 || len(c.headers) != 3 || len(told) != 0 {
-		t.Errorf("got %q after %d requests; told %v", got, len(c.headers), told)
+	if got := c.names(); len(got) != 1 || len(c.headers) != 3 || len(reported) != 0 {
+		t.Errorf("got %q after %d requests; reported %v", got, len(c.headers), reported)
 	}
 }
 
@@ -196,12 +196,12 @@ func TestClient_ReportsFailureAndRecoveryOnce(t *testing.T) {
 		w.Header().Set("Content-Type", "application/x-protobuf")
 		_, _ = w.Write(answer)
 	})
-	var told []error
+	var reported []error
 	s, _, err := readSettings(vars("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL))
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := newClient(s, func(err error) { told = append(told, err) })
+	client := newClient(s, func(err error) { reported = append(reported, err) })
 	for range 5 {
 		if err := client.UploadTraces(t.Context(), nil); err != nil {
 			t.Error(err)
@@ -210,8 +210,8 @@ func TestClient_ReportsFailureAndRecoveryOnce(t *testing.T) {
 	if err := client.close(); err != nil || len(c.headers) != 5 {
 		t.Errorf("%v after %d requests", err, len(c.headers))
 	}
-	if len(told) != 2 || !strings.Contains(told[0].Error(), "401") || told[1] != nil {
-		t.Errorf("told %v", told)
+	if len(reported) != 2 || !strings.Contains(reported[0].Error(), "401") || reported[1] != nil {
+		t.Errorf("reported %v", reported)
 	}
 	err = partialSuccess(answer)
 	if !errors.Is(err, errRejected) || !strings.Contains(err.Error(), `7 of them: "too old"`) {

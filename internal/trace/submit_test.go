@@ -21,17 +21,17 @@ func TestSubmit_JoinsTheGivenTrace(t *testing.T) {
 		t.Errorf("got %v", s)
 	}
 	if got := Traceparent(ctx); got != "00-"+parentTrace+"-"+s.SpanContext.SpanID().String()+"-01" {
-		t.Errorf("for the row: %q", got)
+		t.Errorf("traceparent for the row: %q", got)
 	}
 	inner, done := tracer.Submit(ctx, "nonsense")
 	done(nil)
 	if trace, _ := FromContext(inner); trace != parentTrace {
-		t.Errorf("a submission within it is in %s", trace)
+		t.Errorf("a submission within the span is in trace %s", trace)
 	}
 	alone, done := tracer.Submit(t.Context(), "")
 	done(nil)
 	if trace, span := FromContext(alone); trace == "" || trace == parentTrace || span == "" {
-		t.Errorf("one without a trace is in %q", trace)
+		t.Errorf("a submission without a trace is in trace %q", trace)
 	}
 }
 
@@ -89,16 +89,16 @@ func TestHandler_CreatesSpansForChangingRequests(t *testing.T) {
 	}
 	own := "00-" + parentTrace + "-" + s.SpanContext.SpanID().String() + "-01"
 	if inHeader != own || inContext != own || r.Header.Get("Traceparent") != parent {
-		t.Errorf("it sees %q and %q; the caller's request has %q", inHeader, inContext, r.Header.Get("Traceparent"))
+		t.Errorf("the handler got %q and %q; the caller's request has %q", inHeader, inContext, r.Header.Get("Traceparent"))
 	}
 
 	ask(tracer, http.MethodGet)
 	if n := len(kept.GetSpans()); n != 1 || inHeader != parent {
-		t.Errorf("%d spans; a request that reads sees %q", n, inHeader)
+		t.Errorf("a request that only reads: %d spans, traceparent %q", n, inHeader)
 	}
 	ask(nil, http.MethodPost)
 	if n := len(kept.GetSpans()); n != 1 || inHeader != parent || inContext != parent {
-		t.Errorf("%d spans; off it sees %q and %q", n, inHeader, inContext)
+		t.Errorf("while tracing is off: %d spans, traceparents %q and %q", n, inHeader, inContext)
 	}
 }
 

@@ -82,7 +82,7 @@ func TestVideo_IsOneTraceFromSubmissionToFFmpeg(t *testing.T) {
 			t.Errorf("%s is in another trace", s.Name)
 		}
 		if s.EndTime.Before(s.StartTime) || s.EndTime.IsZero() {
-			t.Errorf("%s lasts from %s to %s", s.Name, s.StartTime, s.EndTime)
+			t.Errorf("span %s lasts from %s to %s", s.Name, s.StartTime, s.EndTime)
 		}
 	}
 	_, submitted := FromContext(ctx)

@@ -48,7 +48,7 @@ func TestWork_SpanIsChildOfTheSubmitterAndLinked(t *testing.T) {
 	}
 	if s.SpanContext.TraceID().String() != parentTrace || s.Parent.SpanID().String() != parentSpan ||
 		!s.Parent.IsRemote() {
-		t.Errorf("it is in %s, below %s", s.SpanContext.TraceID(), s.Parent.SpanID())
+		t.Errorf("the span is in trace %s, below span %s", s.SpanContext.TraceID(), s.Parent.SpanID())
 	}
 	if len(s.Links) != 1 || s.Links[0].SpanContext.SpanID().String() != parentSpan {
 		t.Errorf("links %v", s.Links)
@@ -60,10 +60,10 @@ func TestWork_SpanIsChildOfTheSubmitterAndLinked(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	if trace != parentTrace || span != s.SpanContext.SpanID().String() || on != "00-"+trace+"-"+span+"-01" {
-		t.Errorf("within it are trace %s, span %s, traceparent %s", trace, span, on)
+		t.Errorf("within the span: trace %s, span %s, traceparent %s", trace, span, on)
 	}
 	if id := tracer.ID(newJob("").Task, parent); id != parentTrace {
-		t.Errorf("for logs: %s", id)
+		t.Errorf("trace id for logs: %s", id)
 	}
 }
 
@@ -79,7 +79,7 @@ func TestWork_AttemptsWithoutASubmittersTraceShareOne(t *testing.T) {
 		}
 		for _, s := range kept.GetSpans() {
 			if s.Parent.IsValid() || len(s.Links) != 0 {
-				t.Errorf("below %v, links %v", s.Parent, s.Links)
+				t.Errorf("parent %v, links %v", s.Parent, s.Links)
 			}
 			traces = append(traces, s.SpanContext.TraceID().String())
 		}
@@ -93,7 +93,7 @@ func TestWork_AttemptsWithoutASubmittersTraceShareOne(t *testing.T) {
 	}
 	for _, id := range traces {
 		if id != traces[0] {
-			t.Errorf("got the traces %q", traces)
+			t.Errorf("traces %q", traces)
 		}
 	}
 	if kept.GetSpans()[0].SpanContext.TraceID().String() == traces[0] {
@@ -114,7 +114,7 @@ func TestWork_SamplesTheConfiguredShareOfTasks(t *testing.T) {
 			_, _ = tracer.Work(nothing)(t.Context(), job)
 		}
 		if got := float64(len(kept.GetSpans())) / tasks; got < ratio-0.05 || got > ratio+0.05 {
-			t.Errorf("of %v were %v", ratio, got)
+			t.Errorf("ratio %v: %v traces", ratio, got)
 		}
 		if err := tracer.Shutdown(t.Context()); err != nil {
 			t.Error(err)
@@ -207,18 +207,18 @@ func TestStages_AreUnchangedWhileOff(t *testing.T) {
 	var off *Tracer
 	all := []stages.Stage{{Name: "one", Work: nothing}}
 	if got := off.Stages(all); &got[0] != &all[0] {
-		t.Error("they were copied")
+		t.Error("the stages were copied")
 	}
 	if off != nil || off.ID(store.ID{1}, "") != "" || off.ID(store.ID{1}, parent) != parentTrace {
-		t.Error("it is not off")
+		t.Error("tracing is not off")
 	}
 	if reflect.ValueOf(off.Work(nothing)).Pointer() != reflect.ValueOf(nothing).Pointer() {
-		t.Error("work is not what it was")
+		t.Error("Work changed")
 	}
 	on, _ := remembering(t)
 	got := on.Stages(all)
 	if &got[0] == &all[0] || reflect.ValueOf(all[0].Work).Pointer() != reflect.ValueOf(nothing).Pointer() {
-		t.Error("the given ones were changed")
+		t.Error("the given stages changed")
 	}
 }
 
@@ -266,6 +266,6 @@ func TestWork_SpansContainNoSecretOfASource(t *testing.T) {
 		t.Fatal("no error")
 	}
 	if got := kept.GetSpans()[0].Status.Description; got != "open s3://bucket/clip.mp4: refused" {
-		t.Errorf("the span says %q", got)
+		t.Errorf("the status of the span is %q", got)
 	}
 }
