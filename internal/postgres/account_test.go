@@ -24,15 +24,15 @@ func ownerUID(t *testing.T, path string) int {
 func needRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("this test is about root")
+		t.Skip("only root can run this test")
 	}
 }
 
 func TestStart_AsRootUsesTheSystemUser(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
-	dir := filepath.Join(directory(t), "db")
-	begin(t, postgres.Options{Dir: dir})
+	dir := filepath.Join(newDir(t), "db")
+	startServer(t, postgres.Options{Dir: dir})
 	account, err := postgres.LookupAccount("")
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func TestStart_AsRootUsesTheSystemUser(t *testing.T) {
 		t.Errorf("the server runs as %d, want %d", uid, account.UID)
 	}
 	if uid := ownerUID(t, dir); uid != 0 {
-		t.Errorf("the directory was given to %d", uid)
+		t.Errorf("the directory belongs to %d", uid)
 	}
 }
 
@@ -53,9 +53,9 @@ func TestStart_HidesTheEnvironment(t *testing.T) {
 	t.Setenv("PGPORT", "9999")
 	t.Setenv("PGOPTIONS", "-c work_mem=9MB")
 	t.Setenv("CUELIGHT_ADMIN_SECRET", "swordfish")
-	dir := database(t)
-	s := begin(t, postgres.Options{Dir: dir})
-	if got := do(t, s.URL(), "show port"); got != "5432" {
+	dir := newDatabase(t)
+	s := startServer(t, postgres.Options{Dir: dir})
+	if got := query(t, s.URL(), "show port"); got != "5432" {
 		t.Errorf("port is %s", got)
 	}
 	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", serverPID(t, dir)))
@@ -66,7 +66,7 @@ func TestStart_HidesTheEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	if strings.Contains(string(env), "swordfish") || strings.Contains(string(env), "9999") {
-		t.Errorf("it sees %q", env)
+		t.Errorf("the environment has %q", env)
 	}
 }
 
@@ -74,7 +74,7 @@ func TestLookupAccount_AdvisesToCreateTheUser(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	needServer(t)
-	_, err := postgres.Start(t.Context(), postgres.Options{Dir: directory(t), User: "nobody-of-that-name"})
+	_, err := postgres.Start(t.Context(), postgres.Options{Dir: newDir(t), User: "nobody-of-that-name"})
 	if !errors.Is(err, postgres.ErrAccount) || !strings.Contains(err.Error(), "useradd") {
 		t.Errorf("%v", err)
 	}
@@ -83,35 +83,35 @@ func TestLookupAccount_AdvisesToCreateTheUser(t *testing.T) {
 func TestStart_WithoutRootUsesTheUser(t *testing.T) {
 	t.Parallel()
 	needServer(t)
-	cred := somebody(t)
-	dir := filepath.Join(directory(t), "db")
+	cred := otherAccount(t)
+	dir := filepath.Join(newDir(t), "db")
 	if err := errors.Join(os.Mkdir(dir, 0o755), os.Chown(dir, int(cred.Uid), int(cred.Gid))); err != nil {
 		t.Fatal(err)
 	}
-	p := spawn(t, dir, cred)
-	do(t, p.url, createKeep)
+	p := startUser(t, dir, cred)
+	query(t, p.url, createKeep)
 	pid := serverPID(t, dir)
 	if uid := ownerUID(t, fmt.Sprintf("/proc/%d", pid)); uid != int(cred.Uid) {
 		t.Errorf("the server runs as %d, want %d", uid, cred.Uid)
 	}
 
 	// Root joins in without taking anything over.
-	s := begin(t, postgres.Options{Dir: dir})
+	s := startServer(t, postgres.Options{Dir: dir})
 	if !s.Adopted() {
 		t.Error("root started a second server")
 	}
 	p.leave("")
-	end(t, s)
-	stopped(t, dir, s.URL())
-	s = begin(t, postgres.Options{Dir: dir})
+	closeServer(t, s)
+	wantStopped(t, dir, s.URL())
+	s = startServer(t, postgres.Options{Dir: dir})
 	if uid := ownerUID(t, fmt.Sprintf("/proc/%d", serverPID(t, dir))); uid != int(cred.Uid) {
 		t.Errorf("root starts the server as %d, want %d", uid, cred.Uid)
 	}
-	end(t, s)
+	closeServer(t, s)
 
-	p = spawn(t, dir, cred)
-	if got := do(t, p.url, readKeep); got != "kept" {
-		t.Errorf("found %q", got)
+	p = startUser(t, dir, cred)
+	if got := query(t, p.url, readKeep); got != "kept" {
+		t.Errorf("rows: %q", got)
 	}
 	p.leave("")
 }
@@ -119,25 +119,25 @@ func TestStart_WithoutRootUsesTheUser(t *testing.T) {
 func TestStart_WithoutRootRejectsAnotherUsersCluster(t *testing.T) {
 	t.Parallel()
 	needServer(t)
-	cred := somebody(t)
-	dir := database(t)
-	end(t, begin(t, postgres.Options{Dir: dir}))
+	cred := otherAccount(t)
+	dir := newDatabase(t)
+	closeServer(t, startServer(t, postgres.Options{Dir: dir}))
 	for _, name := range []string{"lock", "users"} { // else these stop it first
 		if err := os.Chmod(filepath.Join(dir, name), 0o666); err != nil {
 			t.Fatal(err)
 		}
 	}
-	p := launch(t, dir, cred)
+	p := launchUser(t, dir, cred)
 	if line := p.line(); !strings.Contains(line, "belongs to another user") {
-		t.Errorf("it says %q", line)
+		t.Errorf("the output is %q", line)
 	}
 }
 
-// hidden makes a directory that only root can enter.
-func hidden(t *testing.T) string {
+// unreachableDir creates a directory that only root can enter.
+func unreachableDir(t *testing.T) string {
 	t.Helper()
 	needRoot(t)
-	dir := filepath.Join(directory(t), "root")
+	dir := filepath.Join(newDir(t), "root")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -146,25 +146,25 @@ func hidden(t *testing.T) string {
 
 func TestStart_MovesFromAnUnreachableDirectory(t *testing.T) {
 	t.Parallel()
-	parent, elsewhere := hidden(t), filepath.Join(directory(t), "elsewhere")
+	parent, elsewhere := unreachableDir(t), filepath.Join(newDir(t), "elsewhere")
 	o := postgres.Options{Dir: filepath.Join(parent, "db"), Elsewhere: elsewhere}
-	s := begin(t, o)
+	s := startServer(t, o)
 	if !strings.HasPrefix(s.Dir(), elsewhere+"/") {
 		t.Errorf("the database is in %s", s.Dir())
 	}
-	do(t, s.URL(), createKeep)
-	other := begin(t, o)
+	query(t, s.URL(), createKeep)
+	other := startServer(t, o)
 	if !other.Adopted() {
 		t.Error("started a second server")
 	}
-	end(t, other)
-	end(t, s)
-	stopped(t, s.Dir(), s.URL())
+	closeServer(t, other)
+	closeServer(t, s)
+	wantStopped(t, s.Dir(), s.URL())
 
 	t.Run("KeepsItsDatabase", func(t *testing.T) {
-		again := begin(t, o)
-		if got := do(t, again.URL(), readKeep); got != "kept" || again.Dir() != s.Dir() {
-			t.Errorf("found %q in %s", got, again.Dir())
+		again := startServer(t, o)
+		if got := query(t, again.URL(), readKeep); got != "kept" || again.Dir() != s.Dir() {
+			t.Errorf("rows: %q in %s", got, again.Dir())
 		}
 	})
 	moved := postgres.Options{Dir: filepath.Join(parent, "moved"), Elsewhere: elsewhere}
@@ -172,15 +172,15 @@ func TestStart_MovesFromAnUnreachableDirectory(t *testing.T) {
 		if err := os.Rename(o.Dir, moved.Dir); err != nil {
 			t.Fatal(err)
 		}
-		again := begin(t, moved)
-		if got := do(t, again.URL(), readKeep); got != "kept" || again.Dir() != s.Dir() {
-			t.Errorf("found %q in %s", got, again.Dir())
+		again := startServer(t, moved)
+		if got := query(t, again.URL(), readKeep); got != "kept" || again.Dir() != s.Dir() {
+			t.Errorf("rows: %q in %s", got, again.Dir())
 		}
 	})
 	t.Run("ANewOneWithTheOldPathGetsItsOwn", func(t *testing.T) {
-		fresh := begin(t, o)
+		fresh := startServer(t, o)
 		if fresh.Dir() == s.Dir() {
-			t.Error("it got the database of the one that was moved away")
+			t.Error("a new directory got the database of a moved one")
 		}
 	})
 	t.Run("ACopyDoesNotShareIt", func(t *testing.T) {
@@ -189,29 +189,29 @@ func TestStart_MovesFromAnUnreachableDirectory(t *testing.T) {
 			t.Fatal(err)
 		}
 		dir := filepath.Join(parent, "copy")
-		write(t, filepath.Join(dir, "moved-to"), string(link))
-		refused(t, postgres.Options{Dir: dir, Elsewhere: elsewhere}, postgres.ErrNotCluster, s.Dir())
+		writeFile(t, filepath.Join(dir, "moved-to"), string(link))
+		wantRefused(t, postgres.Options{Dir: dir, Elsewhere: elsewhere}, postgres.ErrNotCluster, s.Dir())
 	})
 	t.Run("IsNotBegunAnewWhenTheDatabaseIsGone", func(t *testing.T) {
 		if err := os.Rename(s.Dir(), s.Dir()+".unmounted"); err != nil {
 			t.Fatal(err)
 		}
-		refused(t, moved, postgres.ErrNotCluster, s.Dir()+".unmounted")
+		wantRefused(t, moved, postgres.ErrNotCluster, s.Dir()+".unmounted")
 	})
 }
 
 func TestStart_NamesTheDirectoryThatBlocksACluster(t *testing.T) {
 	t.Parallel()
-	parent := hidden(t)
+	parent := unreachableDir(t)
 	if err := os.Chmod(parent, 0o711); err != nil {
 		t.Fatal(err)
 	}
 	o := postgres.Options{Dir: filepath.Join(parent, "db")}
-	end(t, begin(t, o))
+	closeServer(t, startServer(t, o))
 	if err := os.Chmod(parent, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	err := refused(t, o, postgres.ErrAccount, filepath.Join(o.Dir, "data"))
+	err := wantRefused(t, o, postgres.ErrAccount, filepath.Join(o.Dir, "data"))
 	if !strings.Contains(err.Error(), "chmod o+x '"+parent+"'") {
 		t.Errorf("%v", err)
 	}

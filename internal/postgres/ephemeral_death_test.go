@@ -1,14 +1,15 @@
 package postgres_test
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/cuelight/cuelight/internal/childproc"
 	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/internal/waittest"
 )
@@ -50,19 +51,23 @@ func killProgramWithServer(t *testing.T, state string) string {
 	must(t, err)
 	cmd := exec.Command(self, "-test.run=^TestEphemeral_EndsWithItsProgram$")
 	cmd.Env = append(os.Environ(), ephemeralStateEnv+"="+state)
-	out, err := cmd.StdoutPipe()
+	ready := make(chan string, 1)
+	cmd.Stdout = childproc.Lines(func(line []byte) {
+		if dir, ok := strings.CutPrefix(string(line), "READY "); ok {
+			ready <- dir
+		}
+	})
+	program, err := childproc.Start(cmd, childproc.Options{LeavesGroup: true})
 	must(t, err)
-	must(t, cmd.Start())
-	dir := ""
-	for lines := bufio.NewScanner(out); dir == "" && lines.Scan(); {
-		dir, _ = strings.CutPrefix(lines.Text(), "READY ")
+	select {
+	case dir := <-ready:
+		must(t, program.Signal(syscall.SIGKILL))
+		<-program.Done()
+		return dir
+	case <-program.Done():
+		t.Fatalf("the program printed no directory: %v", program.Err())
+		return ""
 	}
-	must(t, cmd.Process.Kill())
-	_ = cmd.Wait() // it was killed
-	if dir == "" {
-		t.Fatal("the program printed no directory")
-	}
-	return dir
 }
 
 // isInCommandLine reports whether the command line of a process contains the

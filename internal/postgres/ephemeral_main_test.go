@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -39,15 +40,29 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// queryText runs a query with one text as its result, on a connection of its own.
-func queryText(ctx context.Context, address, query string) (text string, err error) {
+// queryText runs statements on a connection of its own and returns the first column of
+// the result as text.
+func queryText(ctx context.Context, address, sql string) (string, error) {
 	conn, err := pgx.Connect(ctx, address)
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	err = conn.QueryRow(ctx, query).Scan(&text)
-	return text, err
+	rows, err := conn.Query(ctx, sql, pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		return "", err
+	}
+	values, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	return strings.Join(values, ","), err
+}
+
+func query(t *testing.T, address, sql string) string {
+	t.Helper()
+	text, err := queryText(t.Context(), address, sql)
+	if err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return text
 }
 
 func expectText(t *testing.T, address, query, want string) {
@@ -55,13 +70,4 @@ func expectText(t *testing.T, address, query, want string) {
 	if got, err := queryText(t.Context(), address, query); err != nil || got != want {
 		t.Errorf("%s: %q, %v; want %q", query, got, err, want)
 	}
-}
-
-func execSQL(t *testing.T, address, sql string) {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), address)
-	must(t, err)
-	defer conn.Close(context.Background())
-	_, err = conn.Exec(t.Context(), sql)
-	must(t, err)
 }

@@ -32,7 +32,7 @@ func TestEphemeral_KeepsItsPortAndItsRowsAcrossRestarts(t *testing.T) {
 	s := startEphemeral(t, postgres.EphemeralOptions{Durable: true, Listen: []string{"127.0.0.1"}})
 	addr := s.Addr()
 	must(t, s.CreateDatabase(t.Context(), `odd "name"`))
-	execSQL(t, postgres.TCPURL(`odd "name"`, s.Addr()), "create table items (id int); insert into items values (7)")
+	query(t, postgres.TCPURL(`odd "name"`, s.Addr()), "create table items (id int); insert into items values (7)")
 	for _, end := range []func() error{
 		func() error { return s.Stop(t.Context(), postgres.Smart) },
 		func() error { return s.Stop(t.Context(), postgres.Fast) },
@@ -46,7 +46,7 @@ func TestEphemeral_KeepsItsPortAndItsRowsAcrossRestarts(t *testing.T) {
 		}
 		must(t, s.Start(t.Context()))
 		if s.Addr() != addr {
-			t.Errorf("the address was %s and is %s", addr, s.Addr())
+			t.Errorf("the address changed from %s to %s", addr, s.Addr())
 		}
 		expectText(t, postgres.TCPURL(`odd "name"`, s.Addr()), "select id::text from items", "7")
 	}

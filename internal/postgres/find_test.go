@@ -10,8 +10,8 @@ import (
 	"github.com/cuelight/cuelight/internal/postgres"
 )
 
-// fake makes a directory with programs that print a version.
-func fake(t *testing.T, version string) string {
+// fakeServer creates a directory with programs that print a version.
+func fakeServer(t *testing.T, version string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range []string{"initdb", "postgres"} {
@@ -31,7 +31,7 @@ func TestFind_ReadsTheVersion(t *testing.T) {
 		"19beta1":                        {Version: "19beta1", Major: 19},
 		"20devel":                        {Version: "20devel", Major: 20},
 	} {
-		dir := fake(t, text)
+		dir := fakeServer(t, text)
 		got, err := postgres.Find(dir)
 		want.Dir = dir
 		if err != nil || len(got) != 1 || got[0] != want {
@@ -41,13 +41,13 @@ func TestFind_ReadsTheVersion(t *testing.T) {
 }
 
 func TestFind_UsesTheGivenDirectoryAlone(t *testing.T) {
-	dir := fake(t, "14.2")
+	dir := fakeServer(t, "14.2")
 	t.Setenv(postgres.BinEnv, dir)
 	got, err := postgres.Find("")
 	if err != nil || len(got) != 1 || got[0].Dir != dir {
 		t.Errorf("from the environment: %+v, %v", got, err)
 	}
-	other := fake(t, "16.1")
+	other := fakeServer(t, "16.1")
 	got, err = postgres.Find(other)
 	if err != nil || len(got) != 1 || got[0].Dir != other {
 		t.Errorf("from the argument: %+v, %v", got, err)
@@ -58,8 +58,8 @@ func TestFind_SkipsUnusableServers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ dir, says string }{
 		"Nothing": {t.TempDir(), "initdb"},
-		"TooOld":  {fake(t, "12.22"), "12.22"},
-		"NoSense": {fake(t, "of the future"), "of the future"},
+		"TooOld":  {fakeServer(t, "12.22"), "12.22"},
+		"NoSense": {fakeServer(t, "of the future"), "of the future"},
 	} {
 		got, err := postgres.Find(c.dir)
 		if len(got) != 0 || !errors.Is(err, postgres.ErrNotInstalled) {
@@ -67,7 +67,7 @@ func TestFind_SkipsUnusableServers(t *testing.T) {
 			continue
 		}
 		if !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %q does not say %q", name, err, c.says)
+			t.Errorf("%s: error %q; want %q in it", name, err, c.says)
 		}
 	}
 }

@@ -38,7 +38,7 @@ FATAL:  could not open file "/x": Permission denied`, "no permission", nil},
 			t.Errorf("%q is explained as %q (%v), want %q (%v)", c.says, e.Problem, e.Err, c.problem, c.is)
 		}
 		if e.Detail != c.says {
-			t.Errorf("%q has become %q", c.says, e.Detail)
+			t.Errorf("%q became %q", c.says, e.Detail)
 		}
 	}
 }
@@ -72,7 +72,7 @@ func TestRotateLog_KeepsTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(c.home, oldLogName)); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("trimmed a small log: %v", err)
+		t.Errorf("a small log was rotated: %v", err)
 	}
 	say(strings.Repeat("new\n", 20))
 	if err := c.rotateLog(80); err != nil {
@@ -88,10 +88,10 @@ func TestRotateLog_KeepsTheEnd(t *testing.T) {
 		t.Errorf("the log is %q, %v", now, err)
 	}
 	if got := c.logSince(1 << 30); got != "latest\n" {
-		t.Errorf("since before it was trimmed: %q", got)
+		t.Errorf("from an offset before the rotation: %q", got)
 	}
 	if got := c.logSince(3); got != "est\n" {
-		t.Errorf("since three bytes: %q", got)
+		t.Errorf("from offset 3: %q", got)
 	}
 }
 
@@ -108,7 +108,7 @@ func TestSocketDir_RejectsAnotherUsersDirectory(t *testing.T) {
 	}
 	for _, dir := range []string{open, link} {
 		if err := ownDir(dir, self); err == nil {
-			t.Errorf("%s would be used", dir)
+			t.Errorf("%s was accepted", dir)
 		}
 	}
 	theirs := filepath.Join(t.TempDir(), "theirs")
@@ -116,7 +116,7 @@ func TestSocketDir_RejectsAnotherUsersDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := ownDir(theirs, Account{UID: os.Geteuid() + 1}); err == nil {
-		t.Error("a directory of another user would be used")
+		t.Error("a directory of another user was accepted")
 	}
 }
 
@@ -139,6 +139,6 @@ func TestReadPidFile_AcceptsAnIncompleteFile(t *testing.T) {
 		}
 	}
 	if got, err := readPidFile(t.TempDir()); err != nil || got != (pidFile{}) {
-		t.Errorf("none: %+v, %v", got, err)
+		t.Errorf("without a file: %+v, %v", got, err)
 	}
 }

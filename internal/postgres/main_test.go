@@ -15,30 +15,27 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
-	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
 	"github.com/cuelight/cuelight/internal/postgres"
 )
 
-// asUser makes the test binary a process that uses the database in a directory
-// until its standard input ends.
+// asUser is the environment variable that makes the test binary a process that uses the
+// database in a directory until its standard input ends.
 const asUser = "POSTGRES_TEST_DIR"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(asUser); dir != "" {
-		os.Exit(use(dir))
+		os.Exit(useDatabase(dir))
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		_ = os.RemoveAll(goldenDir) // nothing, if no test has asked for it
+		_ = os.RemoveAll(goldenDir) // empty if no test needed it
 		os.Exit(code)
 	}))
 }
 
-// golden is a directory with a database in it that nobody uses. Copying it is
-// much cheaper than making one for every test.
+// golden creates a database that tests copy, which is much faster than initdb.
 var golden = sync.OnceValue(func() (err error) {
 	if goldenDir, err = os.MkdirTemp(scratch(), "cuelight-pg-golden-"); err != nil {
 		return err
@@ -55,21 +52,21 @@ var golden = sync.OnceValue(func() (err error) {
 
 var goldenDir string
 
-// database is a directory that has a database already.
-func database(t *testing.T) string {
+// newDatabase returns a directory with a database.
+func newDatabase(t *testing.T) string {
 	t.Helper()
 	needServer(t)
 	if err := golden(); err != nil {
 		t.Fatal(err)
 	}
-	dir := directory(t)
+	dir := newDir(t)
 	if out, err := exec.Command("cp", "-a", goldenDir+"/data", dir+"/data").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return dir
 }
 
-func use(dir string) int {
+func useDatabase(dir string) int {
 	s, err := postgres.Start(context.Background(), postgres.Options{Dir: dir})
 	if err != nil {
 		fmt.Printf("ERROR %v\n", err)
@@ -78,7 +75,7 @@ func use(dir string) int {
 	fmt.Printf("READY %v %s\n", s.Adopted(), s.URL())
 	word, _ := io.ReadAll(os.Stdin)
 	if strings.TrimSpace(string(word)) == "close and stay" {
-		// The second life of a process that has closed its server.
+		// The process lives on after it has closed the server.
 		fmt.Printf("CLOSED %v\n", s.Close())
 		select {}
 	}
@@ -96,15 +93,15 @@ type userProcess struct {
 	url     string
 }
 
-// spawn starts a process that uses dir, as somebody else if cred is given.
-func spawn(t *testing.T, dir string, cred *syscall.Credential) *userProcess {
+// startUser starts a process that uses dir, as another account if cred is given.
+func startUser(t *testing.T, dir string, cred *syscall.Credential) *userProcess {
 	t.Helper()
-	p := launch(t, dir, cred)
+	p := launchUser(t, dir, cred)
 	p.await()
 	return p
 }
 
-func launch(t *testing.T, dir string, cred *syscall.Credential) *userProcess {
+func launchUser(t *testing.T, dir string, cred *syscall.Credential) *userProcess {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -141,7 +138,7 @@ func (p *userProcess) await() {
 	line := p.line()
 	f := strings.Fields(line)
 	if len(f) != 3 || f[0] != "READY" {
-		p.t.Fatalf("the other process says %q", line)
+		p.t.Fatalf("the other process printed %q", line)
 	}
 	p.adopted, p.url = f[1] == "true", f[2]
 }
@@ -149,12 +146,12 @@ func (p *userProcess) await() {
 func (p *userProcess) line() string {
 	p.t.Helper()
 	if !p.lines.Scan() {
-		p.t.Fatalf("the other process says nothing: %v", p.lines.Err())
+		p.t.Fatalf("the other process printed nothing: %v", p.lines.Err())
 	}
 	return p.lines.Text()
 }
 
-// leave makes the process close the server, and then stay if word says so.
+// leave makes the process close the server and end, or stay if the word says so.
 func (p *userProcess) leave(word string) {
 	p.t.Helper()
 	if _, err := io.WriteString(p.in, word); err != nil {
@@ -162,7 +159,7 @@ func (p *userProcess) leave(word string) {
 	}
 	p.in.Close()
 	if line := p.line(); line != "CLOSED <nil>" {
-		p.t.Errorf("the other process says %q", line)
+		p.t.Errorf("the other process printed %q", line)
 	}
 	if word == "" {
 		if err := p.cmd.Wait(); err != nil {
@@ -179,8 +176,8 @@ func (p *userProcess) kill() {
 	_ = p.cmd.Wait() // it was killed
 }
 
-// scratch is where directories are made: in memory, where that is possible,
-// because it is ten times as fast.
+// scratch is the parent of new directories: in memory if possible, which is ten times as
+// fast.
 func scratch() string {
 	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
 		return "/dev/shm"
@@ -188,8 +185,8 @@ func scratch() string {
 	return "/tmp"
 }
 
-// directory is a place that everybody can enter, which t.TempDir is not.
-func directory(t *testing.T) string {
+// newDir creates a directory that every account can enter, unlike t.TempDir.
+func newDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(scratch(), "cuelight-pg-test-")
 	if err != nil {
@@ -206,8 +203,8 @@ func directory(t *testing.T) string {
 	return dir
 }
 
-// copyFile is by another process: were the copy open for writing in this one
-// while it starts something else, running it might be refused ("text file busy").
+// copyFile copies in another process. If this process had the copy open for writing
+// while it starts a program, the copy might not be executable ("text file busy").
 func copyFile(t *testing.T, path string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "cuelight-pg-test-") // programs in memory may be forbidden
@@ -229,7 +226,7 @@ func copyFile(t *testing.T, path string) string {
 	return to
 }
 
-// needServer skips where there is nothing to test with.
+// needServer skips the test on a machine without PostgreSQL.
 func needServer(t *testing.T) {
 	t.Helper()
 	_, err := postgres.Find("")
@@ -241,52 +238,26 @@ func needServer(t *testing.T) {
 	}
 }
 
-// begin starts or adopts a server and makes sure that it is closed.
-func begin(t *testing.T, o postgres.Options) *postgres.Server {
+// startServer starts or adopts a server, and closes it at the end of the test.
+func startServer(t *testing.T, o postgres.Options) *postgres.Server {
 	t.Helper()
 	needServer(t)
 	s, err := postgres.Start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { end(t, s) })
+	t.Cleanup(func() { closeServer(t, s) })
 	return s
 }
 
-func end(t *testing.T, s *postgres.Server) {
+func closeServer(t *testing.T, s *postgres.Server) {
 	t.Helper()
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-// do runs a statement and returns its first column, as text.
-func do(t *testing.T, url, sql string) string {
-	t.Helper()
-	s, err := tryDo(url, sql)
-	if err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
-	return s
-}
-
-func tryDo(url, sql string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		return "", err
-	}
-	defer conn.Close(ctx)
-	rows, err := conn.Query(ctx, sql, pgx.QueryExecModeSimpleProtocol)
-	if err != nil {
-		return "", err
-	}
-	values, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	return strings.Join(values, ","), err
-}
-
-// serverPID is the process that the cluster in home names as its server.
+// serverPID returns the process id in postmaster.pid of the cluster in home.
 func serverPID(t *testing.T, home string) int {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(home, "data", "postmaster.pid"))
@@ -308,19 +279,19 @@ func kill(t *testing.T, pid int) {
 	}
 }
 
-// stopped fails the test if the server of home runs.
-func stopped(t *testing.T, home, url string) {
+// wantStopped fails the test if the server of home runs.
+func wantStopped(t *testing.T, home, url string) {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join(home, "data", "postmaster.pid")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the server has left its process number: %v", err)
+		t.Errorf("postmaster.pid still exists: %v", err)
 	}
-	if _, err := tryDo(url, "select 'here'"); err == nil {
+	if _, err := queryText(t.Context(), url, "select 'here'"); err == nil {
 		t.Error("the server still answers")
 	}
 }
 
-// somebody is a user who is neither root nor the server's.
-func somebody(t *testing.T) *syscall.Credential {
+// otherAccount returns an account that is neither root nor the server's.
+func otherAccount(t *testing.T) *syscall.Credential {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can become another user")

@@ -24,14 +24,14 @@ func FuzzPidFile(f *testing.F) {
 		}
 		p, err := readPidFile(dir)
 		if err != nil {
-			t.Fatalf("%q is %+v, %v", text, p, err)
+			t.Fatalf("%q was parsed as %+v, %v", text, p, err)
 		}
 		if strings.ContainsRune(p.port+p.socketDir, '\n') || p.socketDir != "" && strings.Count(string(text), "\n") < 4 {
-			t.Errorf("%q is %+v", text, p)
+			t.Errorf("%q was parsed as %+v", text, p)
 		}
 		first, _, _ := strings.Cut(string(text), "\n")
 		if want, err := strconv.Atoi(strings.TrimSpace(first)); err != nil && p.pid != 0 || err == nil && p.pid != want {
-			t.Errorf("%q has the process %d", text, p.pid)
+			t.Errorf("%q was parsed with the process %d", text, p.pid)
 		}
 	})
 }
@@ -46,7 +46,7 @@ func FuzzParseVersion(f *testing.F) {
 		version, major := parseVersion(s)
 		if major != 0 &&
 			(!strings.HasPrefix(strings.TrimLeft(version, "0"), strconv.Itoa(major)) || !strings.Contains(s, version)) {
-			t.Errorf("%q is %q, %d", s, version, major)
+			t.Errorf("%q was parsed as %q, %d", s, version, major)
 		}
 	})
 }

@@ -1,12 +1,10 @@
 package postgres
 
 import (
-	"bytes"
-	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -33,29 +31,14 @@ func anyProcessIn(dir string) (running, known bool) {
 }
 
 // childrenOf lists the running children of a process.
-func childrenOf(parent int) ([]int, error) {
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		return nil, err
-	}
-	var found []int
-	for _, file := range stats {
-		stat, err := os.ReadFile(file)
-		if err != nil {
-			continue // it has just ended
-		}
-		// "pid (name) state parent …", where the name may contain anything.
-		var state string
-		var ppid int
-		rest := string(stat[bytes.LastIndexByte(stat, ')')+1:])
-		if _, err := fmt.Sscan(rest, &state, &ppid); err != nil || ppid != parent {
-			continue
-		}
-		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
-			found = append(found, pid)
+func childrenOf(parent int) (children []int, err error) {
+	all, err := procfs.AllProcs()
+	for _, p := range all {
+		if stat, err := p.Stat(); err == nil && stat.PPID == parent { // otherwise it has just ended
+			children = append(children, p.PID)
 		}
 	}
-	return found, nil
+	return children, err
 }
 
 // enoughMemory is how much must be free: servers of several test processes share

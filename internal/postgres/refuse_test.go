@@ -8,16 +8,19 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cuelight/cuelight/internal/childproc"
 	"github.com/cuelight/cuelight/internal/postgres"
+	"github.com/cuelight/cuelight/internal/waittest"
 )
 
-// contents maps every file below dir to what is in it.
-func contents(t *testing.T, dir string) map[string]string {
+// readTree returns the content of every file below dir, by path.
+func readTree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -35,27 +38,27 @@ func contents(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// refused starts and expects an error of the given kind that changes nothing
+// wantRefused requires that Start fails with an error of the given kind and changes nothing
 // below untouched.
-func refused(t *testing.T, o postgres.Options, kind error, untouched string) error {
+func wantRefused(t *testing.T, o postgres.Options, kind error, untouched string) error {
 	t.Helper()
 	needServer(t)
-	before := contents(t, untouched)
+	before := readTree(t, untouched)
 	s, err := postgres.Start(t.Context(), o)
 	if err == nil {
-		end(t, s)
-		t.Fatal("it started")
+		closeServer(t, s)
+		t.Fatal("the server started")
 	}
 	if kind != nil && !errors.Is(err, kind) {
-		t.Errorf("%v is not about %v", err, kind)
+		t.Errorf("error %v; want %v", err, kind)
 	}
-	if diff := cmp.Diff(before, contents(t, untouched)); diff != "" {
-		t.Error("it changed what was there:", diff)
+	if diff := cmp.Diff(before, readTree(t, untouched)); diff != "" {
+		t.Error("files changed:", diff)
 	}
 	return err
 }
 
-func write(t *testing.T, path, text string) {
+func writeFile(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
@@ -67,32 +70,32 @@ func write(t *testing.T, path, text string) {
 
 func TestStart_LeavesAnotherVersionsCluster(t *testing.T) {
 	t.Parallel()
-	dir := database(t)
-	s := begin(t, postgres.Options{Dir: dir})
-	do(t, s.URL(), createKeep)
-	end(t, s)
+	dir := newDatabase(t)
+	s := startServer(t, postgres.Options{Dir: dir})
+	query(t, s.URL(), createKeep)
+	closeServer(t, s)
 	version := filepath.Join(dir, "data", "PG_VERSION")
 	right, err := os.ReadFile(version)
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, version, "99\n")
+	writeFile(t, version, "99\n")
 
-	err = refused(t, postgres.Options{Dir: dir}, nil, filepath.Join(dir, "data"))
+	err = wantRefused(t, postgres.Options{Dir: dir}, nil, filepath.Join(dir, "data"))
 	var wrong *postgres.VersionError
 	if !errors.As(err, &wrong) || wrong.Major != 99 || len(wrong.Found) == 0 {
 		t.Errorf("%#v", err)
 	}
 	for _, word := range []string{"99", dir, wrong.Found[0].Version} {
 		if !strings.Contains(err.Error(), word) {
-			t.Errorf("%q does not name %q", err, word)
+			t.Errorf("error %q; want %q in it", err, word)
 		}
 	}
 
-	write(t, version, string(right))
-	s = begin(t, postgres.Options{Dir: dir})
-	if got := do(t, s.URL(), readKeep); got != "kept" {
-		t.Errorf("found %q", got)
+	writeFile(t, version, string(right))
+	s = startServer(t, postgres.Options{Dir: dir})
+	if got := query(t, s.URL(), readKeep); got != "kept" {
+		t.Errorf("rows: %q", got)
 	}
 }
 
@@ -108,28 +111,28 @@ func TestStart_LeavesForeignDirectories(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := directory(t)
-			write(t, filepath.Join(dir, filepath.FromSlash(file)), "/not/there\n")
+			dir := newDir(t)
+			writeFile(t, filepath.Join(dir, filepath.FromSlash(file)), "/not/there\n")
 			watch := dir
 			if file != "holiday.mp4" && file != "PG_VERSION" {
 				watch = filepath.Join(dir, strings.Split(file, "/")[0]) // lock files may come
 			}
-			refused(t, postgres.Options{Dir: dir}, postgres.ErrNotCluster, watch)
+			wantRefused(t, postgres.Options{Dir: dir}, postgres.ErrNotCluster, watch)
 		})
 	}
 }
 
 func TestStart_RemovesLeftoversOnly(t *testing.T) {
 	t.Parallel()
-	dir := directory(t)
-	write(t, filepath.Join(dir, "cuelight-initdb-123.tmp", "base", "1"), "half")
-	write(t, filepath.Join(dir, "data.keep"), "")
+	dir := newDir(t)
+	writeFile(t, filepath.Join(dir, "cuelight-initdb-123.tmp", "base", "1"), "half")
+	writeFile(t, filepath.Join(dir, "data.keep"), "")
 	if err := os.Mkdir(filepath.Join(dir, "data"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	begin(t, postgres.Options{Dir: dir}) // an empty data is as good as none
+	startServer(t, postgres.Options{Dir: dir}) // an empty data is as good as none
 	if _, err := os.Stat(filepath.Join(dir, "cuelight-initdb-123.tmp")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the leftover: %v", err)
+		t.Errorf("the incomplete cluster still exists: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "data.keep")); err != nil {
 		t.Error(err)
@@ -139,9 +142,9 @@ func TestStart_RemovesLeftoversOnly(t *testing.T) {
 func TestStart_CancelledLeavesNoIncompleteCluster(t *testing.T) {
 	t.Parallel()
 	needServer(t)
-	dir := directory(t)
+	dir := newDir(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	stop := errors.New("changed my mind")
+	stop := errors.New("cancelled by the test")
 	go func() {
 		for ctx.Err() == nil { // until initdb is at work
 			if m, _ := filepath.Glob(filepath.Join(dir, "cuelight-initdb-*.tmp", "base")); len(m) > 0 {
@@ -152,28 +155,28 @@ func TestStart_CancelledLeavesNoIncompleteCluster(t *testing.T) {
 	}()
 	s, err := postgres.Start(ctx, postgres.Options{Dir: dir})
 	if err == nil {
-		end(t, s)
-		t.Fatal("it started")
+		closeServer(t, s)
+		t.Fatal("the server started")
 	}
 	if !errors.Is(err, stop) {
-		t.Errorf("%v does not say why", err)
+		t.Errorf("error %v; want the cause", err)
 	}
 	if m, _ := filepath.Glob(filepath.Join(dir, "*data*")); len(m) > 0 {
-		t.Errorf("left: %v", m)
+		t.Errorf("left behind: %v", m)
 	}
-	begin(t, postgres.Options{Dir: dir})
+	startServer(t, postgres.Options{Dir: dir})
 }
 
 func TestStart_FailureHasReasonAndAdvice(t *testing.T) {
 	t.Parallel()
-	dir := database(t)
+	dir := newDatabase(t)
 	conf := filepath.Join(dir, "data", "postgresql.conf")
 	good, err := os.ReadFile(conf)
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, conf, string(good)+"shared_bufers = 1GB\n")
-	err = refused(t, postgres.Options{Dir: dir}, nil, filepath.Join(dir, "data"))
+	writeFile(t, conf, string(good)+"shared_bufers = 1GB\n")
+	err = wantRefused(t, postgres.Options{Dir: dir}, nil, filepath.Join(dir, "data"))
 	var e *postgres.Error
 	if !errors.As(err, &e) {
 		t.Fatalf("%#v", err)
@@ -181,71 +184,60 @@ func TestStart_FailureHasReasonAndAdvice(t *testing.T) {
 	if !strings.Contains(e.Problem, "configuration") || e.Advice == "" || !strings.Contains(e.Detail, "shared_bufers") {
 		t.Errorf("%+v", e)
 	}
-	write(t, conf, string(good))
-	begin(t, postgres.Options{Dir: dir})
+	writeFile(t, conf, string(good))
+	startServer(t, postgres.Options{Dir: dir})
 }
 
 func TestStart_LeavesAForeignServer(t *testing.T) {
 	t.Parallel()
-	dir := database(t)
-	s := begin(t, postgres.Options{Dir: dir})
+	dir := newDatabase(t)
+	s := startServer(t, postgres.Options{Dir: dir})
 	bin := s.Binaries()
-	end(t, s)
+	closeServer(t, s)
 	hba := filepath.Join(dir, "data", "pg_hba.conf")
 	good, err := os.ReadFile(hba)
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, hba, "local all all reject\n")
+	writeFile(t, hba, "local all all reject\n")
 	account, err := postgres.LookupAccount("")
 	if err != nil {
 		t.Fatal(err)
 	}
 	run := filepath.Join(dir, "run")
 	theirs := account.Command(bin.Path("postgres"), "-D", filepath.Join(dir, "data"), "-k", run, "-c", "listen_addresses=")
-	ended := runWhile(t, theirs, filepath.Join(run, ".s.PGSQL.5432"))
+	child := runWhile(t, theirs, filepath.Join(run, ".s.PGSQL.5432"))
 
 	_, err = postgres.Start(t.Context(), postgres.Options{Dir: dir})
 	if !errors.Is(err, postgres.ErrInUse) {
 		t.Errorf("%v", err)
 	}
-	stillRuns(t, ended)
-	write(t, hba, string(good))
+	wantRunning(t, child)
+	writeFile(t, hba, string(good))
 }
 
-// runWhile runs cmd for the rest of the test and returns when path exists, if
-// there is one. The channel is closed should cmd end before.
-func runWhile(t *testing.T, cmd *exec.Cmd, path string) <-chan struct{} {
+// runWhile runs cmd until the end of the test and returns when path exists, if it is not
+// empty.
+func runWhile(t *testing.T, cmd *exec.Cmd, path string) *childproc.Process {
 	t.Helper()
-	if err := cmd.Start(); err != nil {
+	child, err := childproc.Start(cmd, childproc.Options{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // whatever its result, it must not have ended
-		close(ended)
-	}()
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(os.Interrupt)
-		<-ended
+	t.Cleanup(func() { _ = child.Stop(context.Background(), syscall.SIGINT) })
+	waittest.Until(t, path+" exists", func() bool {
+		_, err := os.Stat(path)
+		return path == "" || err == nil
 	})
-	for deadline := time.Now().Add(20 * time.Second); path != ""; time.Sleep(10 * time.Millisecond) {
-		if _, err := os.Stat(path); err == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s does not come", path)
-		}
-	}
-	return ended
+	return child
 }
 
-// stillRuns fails the test if what runWhile started has ended.
-func stillRuns(t *testing.T, ended <-chan struct{}) {
+// wantRunning fails the test if the child has ended.
+func wantRunning(t *testing.T, child *childproc.Process) {
 	t.Helper()
 	select {
-	case <-ended:
-		t.Error("somebody else's process was ended")
+	case <-child.Done():
+		t.Errorf("the other program was ended: %v", child.Err())
 	default:
 	}
 }

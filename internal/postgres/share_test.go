@@ -21,9 +21,9 @@ func TestClose_LastUserStopsTheServer(t *testing.T) {
 	for name, starterFirst := range map[string]bool{"StarterLeavesFirst": true, "StarterLeavesLast": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := database(t)
-			starter := spawn(t, dir, nil)
-			other := spawn(t, dir, nil)
+			dir := newDatabase(t)
+			starter := startUser(t, dir, nil)
+			other := startUser(t, dir, nil)
 			if starter.adopted || !other.adopted || starter.url != other.url {
 				t.Fatalf("starter %+v, other %+v", starter, other)
 			}
@@ -33,12 +33,12 @@ func TestClose_LastUserStopsTheServer(t *testing.T) {
 			}
 			pid := serverPID(t, dir)
 			first.leave("")
-			do(t, last.url, createKeep)
+			query(t, last.url, createKeep)
 			if now := serverPID(t, dir); now != pid {
 				t.Errorf("server %d was replaced by %d", pid, now)
 			}
 			last.leave("")
-			stopped(t, dir, last.url)
+			wantStopped(t, dir, last.url)
 		})
 	}
 }
@@ -46,17 +46,17 @@ func TestClose_LastUserStopsTheServer(t *testing.T) {
 func TestClose_StarterThatLivesOnDoesNotKeepTheServer(t *testing.T) {
 	t.Parallel()
 	needServer(t)
-	dir := database(t)
-	starter := spawn(t, dir, nil)
-	s := begin(t, postgres.Options{Dir: dir})
+	dir := newDatabase(t)
+	starter := startUser(t, dir, nil)
+	s := startServer(t, postgres.Options{Dir: dir})
 	starter.leave("close and stay\n")
 
 	// It is still the parent: were it not to take notice, what is killed here
 	// would stay a zombie and pass for alive.
 	kill(t, serverPID(t, dir))
 	waitDone(t, s)
-	end(t, s)
-	s = begin(t, postgres.Options{Dir: dir})
+	closeServer(t, s)
+	s = startServer(t, postgres.Options{Dir: dir})
 	if s.Adopted() {
 		t.Error("adopted a dead server")
 	}
@@ -65,10 +65,10 @@ func TestClose_StarterThatLivesOnDoesNotKeepTheServer(t *testing.T) {
 func TestStart_ConcurrentlyStartsOneServer(t *testing.T) {
 	t.Parallel()
 	needServer(t)
-	dir := directory(t)
+	dir := newDir(t)
 	var all []*userProcess
 	for range 5 {
-		all = append(all, launch(t, dir, nil))
+		all = append(all, launchUser(t, dir, nil))
 	}
 	starters := 0
 	for _, p := range all {
@@ -87,85 +87,85 @@ func TestStart_ConcurrentlyStartsOneServer(t *testing.T) {
 			t.Error(line)
 		}
 	}
-	stopped(t, dir, all[0].url)
+	wantStopped(t, dir, all[0].url)
 }
 
 func TestServer_OutlivesItsKilledStarter(t *testing.T) {
 	t.Parallel()
 	needServer(t)
-	dir := database(t)
-	starter := spawn(t, dir, nil)
-	s := begin(t, postgres.Options{Dir: dir})
+	dir := newDatabase(t)
+	starter := startUser(t, dir, nil)
+	s := startServer(t, postgres.Options{Dir: dir})
 	starter.kill()
-	do(t, s.URL(), createKeep)
+	query(t, s.URL(), createKeep)
 	if err := s.Err(); err != nil {
 		t.Error(err)
 	}
-	end(t, s)
-	stopped(t, dir, s.URL())
+	closeServer(t, s)
+	wantStopped(t, dir, s.URL())
 }
 
 func TestStart_AdoptsAServerWithoutUsers(t *testing.T) {
 	t.Parallel()
 	needServer(t)
-	dir := database(t)
-	starter := spawn(t, dir, nil)
-	do(t, starter.url, createKeep)
+	dir := newDatabase(t)
+	starter := startUser(t, dir, nil)
+	query(t, starter.url, createKeep)
 	starter.kill()
 
-	s := begin(t, postgres.Options{Dir: dir})
+	s := startServer(t, postgres.Options{Dir: dir})
 	if !s.Adopted() {
 		t.Error("started a second server")
 	}
-	if got := do(t, s.URL(), readKeep); got != "kept" {
-		t.Errorf("found %q", got)
+	if got := query(t, s.URL(), readKeep); got != "kept" {
+		t.Errorf("rows: %q", got)
 	}
-	end(t, s)
-	stopped(t, dir, s.URL())
+	closeServer(t, s)
+	wantStopped(t, dir, s.URL())
 }
 
 func TestDone_ReportsAKilledServerWhichRecovers(t *testing.T) {
 	t.Parallel()
 	needServer(t)
-	dir := database(t)
-	starter := begin(t, postgres.Options{Dir: dir})
-	adopter := begin(t, postgres.Options{Dir: dir})
-	do(t, starter.URL(), createKeep)
+	dir := newDatabase(t)
+	starter := startServer(t, postgres.Options{Dir: dir})
+	adopter := startServer(t, postgres.Options{Dir: dir})
+	query(t, starter.URL(), createKeep)
 	kill(t, serverPID(t, dir))
 	for _, s := range []*postgres.Server{starter, adopter} {
 		waitDone(t, s)
 		if err := s.Err(); err == nil || !strings.Contains(err.Error(), "the database server has ended") {
-			t.Errorf("it ended with %v", err)
+			t.Errorf("it ended: %v", err)
 		}
 	}
 	if err := starter.Err(); !strings.Contains(err.Error(), "killed") {
-		t.Errorf("it does not say how: %v", err)
+		t.Errorf("error %v; want how the server ended", err)
 	}
 
 	// The first to come back starts it although the other has not let go.
-	end(t, starter)
-	starter = begin(t, postgres.Options{Dir: dir})
+	closeServer(t, starter)
+	starter = startServer(t, postgres.Options{Dir: dir})
 	if starter.Adopted() {
 		t.Error("adopted a dead server")
 	}
-	if got := do(t, starter.URL(), readKeep); got != "kept" {
-		t.Errorf("found %q", got)
+	if got := query(t, starter.URL(), readKeep); got != "kept" {
+		t.Errorf("rows: %q", got)
 	}
 	// Its old user is the last to leave, and stops the new server.
-	end(t, starter)
-	if got := do(t, starter.URL(), readKeep); got != "kept" {
-		t.Errorf("pulled away: %q", got)
+	closeServer(t, starter)
+	if got := query(t, starter.URL(), readKeep); got != "kept" {
+		t.Errorf("the rows of the adopter: %q", got)
 	}
-	end(t, adopter)
-	stopped(t, dir, starter.URL())
+	closeServer(t, adopter)
+	wantStopped(t, dir, starter.URL())
 }
 
 func TestStart_RecoversAfterStarterAndServerWereKilled(t *testing.T) {
 	t.Parallel()
 	needServer(t)
-	dir := database(t)
-	starter := spawn(t, dir, nil)
-	do(t, starter.url, createKeep)
+	dir := newDatabase(t)
+	starter := startUser(t, dir, nil)
+	query(t, starter.url, createKeep)
 	// A busy session holds on to the shared memory for a while.
 	busy, err := pgx.Connect(t.Context(), starter.url)
 	if err != nil {
@@ -178,12 +178,12 @@ func TestStart_RecoversAfterStarterAndServerWereKilled(t *testing.T) {
 	kill(t, serverPID(t, dir))
 	starter.kill()
 
-	s := begin(t, postgres.Options{Dir: dir})
+	s := startServer(t, postgres.Options{Dir: dir})
 	if s.Adopted() {
 		t.Error("adopted a dead server")
 	}
-	if got := do(t, s.URL(), readKeep); got != "kept" {
-		t.Errorf("found %q", got)
+	if got := query(t, s.URL(), readKeep); got != "kept" {
+		t.Errorf("rows: %q", got)
 	}
 }
 
@@ -192,6 +192,6 @@ func waitDone(t *testing.T, s *postgres.Server) {
 	select {
 	case <-s.Done():
 	case <-time.After(20 * time.Second):
-		t.Fatal("the end of the server goes unnoticed")
+		t.Fatal("Done was not closed")
 	}
 }

@@ -16,9 +16,9 @@ import (
 func TestStart_IgnoresAReusedProcessID(t *testing.T) {
 	t.Parallel()
 	needServer(t)
-	dir := database(t)
-	starter := spawn(t, dir, nil)
-	do(t, starter.url, createKeep)
+	dir := newDatabase(t)
+	starter := startUser(t, dir, nil)
+	query(t, starter.url, createKeep)
 	pid := serverPID(t, dir)
 	kill(t, pid)
 	starter.kill()
@@ -28,7 +28,7 @@ func TestStart_IgnoresAReusedProcessID(t *testing.T) {
 		t.Fatal(err)
 	}
 	innocent := account.Command("sleep", "60")
-	ended := runWhile(t, innocent, "")
+	child := runWhile(t, innocent, "")
 	for _, path := range []string{
 		filepath.Join(dir, "data", "postmaster.pid"),
 		filepath.Join(dir, "run", ".s.PGSQL.5432.lock"),
@@ -38,14 +38,14 @@ func TestStart_IgnoresAReusedProcessID(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, rest, _ := strings.Cut(string(text), "\n")
-		write(t, path, strconv.Itoa(innocent.Process.Pid)+"\n"+rest)
+		writeFile(t, path, strconv.Itoa(innocent.Process.Pid)+"\n"+rest)
 	}
 
 	began := time.Now()
-	s := begin(t, postgres.Options{Dir: dir})
-	if got := do(t, s.URL(), readKeep); got != "kept" {
-		t.Errorf("found %q", got)
+	s := startServer(t, postgres.Options{Dir: dir})
+	if got := query(t, s.URL(), readKeep); got != "kept" {
+		t.Errorf("rows: %q", got)
 	}
 	t.Logf("started after %v", time.Since(began))
-	stillRuns(t, ended)
+	wantRunning(t, child)
 }

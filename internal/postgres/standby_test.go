@@ -12,7 +12,7 @@ import (
 func TestPromote_KeepsAcknowledgedCommits(t *testing.T) {
 	t.Parallel()
 	primary := startEphemeral(t, postgres.EphemeralOptions{Durable: true, Listen: []string{"127.0.0.1"}})
-	execSQL(t, primary.URL("postgres"), "create table items (id int); insert into items values (1)")
+	query(t, primary.URL("postgres"), "create table items (id int); insert into items values (1)")
 	standby, err := primary.Standby(t.Context(), postgres.StandbyOptions{
 		Name: "it's two", Settings: []string{"work_mem=7MB"},
 	})
@@ -26,7 +26,7 @@ func TestPromote_KeepsAcknowledgedCommits(t *testing.T) {
 		state, _ := queryText(t.Context(), primary.URL("postgres"), "select sync_state from pg_stat_replication")
 		return state == "sync"
 	})
-	execSQL(t, primary.URL("postgres"), "insert into items values (2)")
+	query(t, primary.URL("postgres"), "insert into items values (2)")
 
 	// The primary acknowledges nothing that the standby has not received.
 	must(t, standby.Pause())
@@ -49,7 +49,7 @@ func TestPromote_KeepsAcknowledgedCommits(t *testing.T) {
 	must(t, standby.Promote(t.Context()))
 	expectText(t, both, "select inet_server_port() || ''", queryPort(t, standby))
 	expectText(t, both, "select string_agg(id::text, ' ' order by id) from items", "1 2 3")
-	execSQL(t, both, "insert into items values (4)")
+	query(t, both, "insert into items values (4)")
 }
 
 func queryPort(t *testing.T, s *postgres.Ephemeral) string {

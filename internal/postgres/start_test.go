@@ -11,8 +11,8 @@ import (
 
 func TestStart_CreatesADurablePrivateServer(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(directory(t), "not", "there", "yet")
-	s := begin(t, postgres.Options{Dir: dir})
+	dir := filepath.Join(newDir(t), "not", "there", "yet")
+	s := startServer(t, postgres.Options{Dir: dir})
 	if s.Adopted() || s.Dir() != dir {
 		t.Errorf("adopted %v, in %q", s.Adopted(), s.Dir())
 	}
@@ -21,11 +21,11 @@ func TestStart_CreatesADurablePrivateServer(t *testing.T) {
 		"listen_addresses": "", "unix_socket_permissions": "0700", "server_encoding": "UTF8",
 		"jit": "off", "shared_buffers": "128MB", "max_connections": "100",
 	} {
-		if got := do(t, s.URL(), "show "+setting); got != want {
+		if got := query(t, s.URL(), "show "+setting); got != want {
 			t.Errorf("%s is %q, want %q", setting, got, want)
 		}
 	}
-	if got := do(t, s.URL(), "select current_database() || ' ' || current_user"); got != "cuelight cuelight" {
+	if got := query(t, s.URL(), "select current_database() || ' ' || current_user"); got != "cuelight cuelight" {
 		t.Errorf("connected to %q", got)
 	}
 	for _, name := range []string{"data", "run"} {
@@ -38,18 +38,18 @@ func TestStart_CreatesADurablePrivateServer(t *testing.T) {
 
 func TestStart_KeepsTheRowsAcrossRestarts(t *testing.T) {
 	t.Parallel()
-	dir := database(t)
-	s := begin(t, postgres.Options{Dir: dir})
-	do(t, s.URL(), "create table keep as select 'kept' as word")
-	end(t, s)
-	stopped(t, dir, s.URL())
+	dir := newDatabase(t)
+	s := startServer(t, postgres.Options{Dir: dir})
+	query(t, s.URL(), "create table keep as select 'kept' as word")
+	closeServer(t, s)
+	wantStopped(t, dir, s.URL())
 
-	s = begin(t, postgres.Options{Dir: dir})
+	s = startServer(t, postgres.Options{Dir: dir})
 	if s.Adopted() {
 		t.Error("adopted a server that had been stopped")
 	}
-	if got := do(t, s.URL(), "select word from keep"); got != "kept" {
-		t.Errorf("found %q", got)
+	if got := query(t, s.URL(), "select word from keep"); got != "kept" {
+		t.Errorf("rows: %q", got)
 	}
 	if err := s.Err(); err != nil {
 		t.Error(err)
@@ -58,25 +58,25 @@ func TestStart_KeepsTheRowsAcrossRestarts(t *testing.T) {
 
 func TestClose_TwiceIsAllowed(t *testing.T) {
 	t.Parallel()
-	s := begin(t, postgres.Options{Dir: database(t)})
-	end(t, s)
-	end(t, s)
+	s := startServer(t, postgres.Options{Dir: newDatabase(t)})
+	closeServer(t, s)
+	closeServer(t, s)
 	select {
 	case <-s.Done():
-		t.Error("closing it was taken for its end")
+		t.Error("Close closed Done")
 	default:
 	}
 }
 
 func TestStart_CreatesEachDatabase(t *testing.T) {
 	t.Parallel()
-	dir := database(t)
+	dir := newDatabase(t)
 	for _, name := range []string{"", "other", `odd "name" & 100%/?`} {
-		s := begin(t, postgres.Options{Dir: dir, Database: name})
+		s := startServer(t, postgres.Options{Dir: dir, Database: name})
 		if name == "" {
 			name = "cuelight"
 		}
-		if got := do(t, s.URL(), "select current_database()::text"); got != name {
+		if got := query(t, s.URL(), "select current_database()::text"); got != name {
 			t.Errorf("connected to %q, want %q", got, name)
 		}
 	}
@@ -93,15 +93,15 @@ func TestStart_AcceptsOddDirectoryNames(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := filepath.Join(directory(t), dir)
-			s := begin(t, postgres.Options{Dir: dir})
-			do(t, s.URL(), "create table keep as select 'kept' as word")
-			other := begin(t, postgres.Options{Dir: dir})
+			dir := filepath.Join(newDir(t), dir)
+			s := startServer(t, postgres.Options{Dir: dir})
+			query(t, s.URL(), "create table keep as select 'kept' as word")
+			other := startServer(t, postgres.Options{Dir: dir})
 			if !other.Adopted() || other.URL() != s.URL() {
 				t.Errorf("adopted %v: %s, not %s", other.Adopted(), other.URL(), s.URL())
 			}
-			end(t, other)
-			socket := do(t, s.URL(), "select split_part(pg_read_file('postmaster.pid'), E'\\n', 5)")
+			closeServer(t, other)
+			socket := query(t, s.URL(), "select split_part(pg_read_file('postmaster.pid'), E'\\n', 5)")
 			if len(socket) > 90 {
 				t.Errorf("the socket is in %s", socket)
 			}
@@ -109,7 +109,7 @@ func TestStart_AcceptsOddDirectoryNames(t *testing.T) {
 			if err != nil || info.Mode().Perm() != 0o700 {
 				t.Errorf("%v, %v", info, err)
 			}
-			end(t, s)
+			closeServer(t, s)
 			if _, err := os.Stat(socket); err == nil && !strings.HasPrefix(socket, dir) {
 				t.Errorf("%s is left behind", socket)
 			}
@@ -119,10 +119,10 @@ func TestStart_AcceptsOddDirectoryNames(t *testing.T) {
 
 func TestStart_SettingsCannotOpenTheServer(t *testing.T) {
 	t.Parallel()
-	s := begin(t, postgres.Options{Dir: database(t), Settings: map[string]string{
+	s := startServer(t, postgres.Options{Dir: newDatabase(t), Settings: map[string]string{
 		"work_mem": "7MB", "listen_addresses": "*",
 	}})
-	if a, b := do(t, s.URL(), "show work_mem"), do(t, s.URL(), "show listen_addresses"); a != "7MB" || b != "" {
+	if a, b := query(t, s.URL(), "show work_mem"), query(t, s.URL(), "show listen_addresses"); a != "7MB" || b != "" {
 		t.Errorf("work_mem %q, listen_addresses %q", a, b)
 	}
 }
