@@ -126,33 +126,19 @@ func (s screen) changesFrom(old screen) string {
 // before it changes anything, so consecutive new items are added in one instruction,
 // after an item that stays.
 func writeListChanges(b *strings.Builder, list string, old, next []fragment) {
-	oldIndex := make(map[string]int, len(old))
-	for i, f := range old {
-		oldIndex[f.id] = i
-	}
-	// Items in the same order in both stay. Other items are deleted and added again.
-	stays := make(map[string]bool, len(next))
-	last := -1
-	for _, f := range next {
-		if i, ok := oldIndex[f.id]; ok && i > last {
-			stays[f.id], last = true, i
-		}
-	}
+	stays := stayingItems(old, next)
+	before := make(map[string]string, len(old)) // the HTML by id
 	for _, f := range old {
+		before[f.id] = f.html
 		if !stays[f.id] {
 			writePartial(b, f.id, "delete", "")
 		}
 	}
-	after, added := "", ""
+	target, swap, added := list, "afterbegin", ""
 	flush := func() {
-		switch {
-		case added == "":
-		case after == "":
-			writePartial(b, list, "afterbegin", added)
-		default:
-			writePartial(b, after, "afterend", added)
+		if added != "" {
+			writePartial(b, target, swap, added)
 		}
-		added = ""
 	}
 	for _, f := range next {
 		if !stays[f.id] {
@@ -160,10 +146,27 @@ func writeListChanges(b *strings.Builder, list string, old, next []fragment) {
 			continue
 		}
 		flush()
-		after = f.id
-		if old[oldIndex[f.id]].html != f.html {
+		target, swap, added = f.id, "afterend", ""
+		if before[f.id] != f.html {
 			writePartial(b, f.id, "outerMorph", f.html)
 		}
 	}
 	flush()
+}
+
+// stayingItems returns the items that are in the same order in both lists. Others are
+// deleted and added again.
+func stayingItems(old, next []fragment) map[string]bool {
+	index := make(map[string]int, len(old))
+	for i, f := range old {
+		index[f.id] = i
+	}
+	stays := make(map[string]bool, len(next))
+	last := -1
+	for _, f := range next {
+		if i, ok := index[f.id]; ok && i > last {
+			stays[f.id], last = true, i
+		}
+	}
+	return stays
 }
