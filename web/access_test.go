@@ -13,8 +13,8 @@ import (
 	"github.com/cuelight/cuelight/web"
 )
 
-// scopes is what each operation needs. It is written down here once more so that
-// none is opened by mistake.
+// scopes are the scopes that the operations require. The list repeats the routes, so that
+// no change opens an operation by mistake.
 var scopes = map[string]string{
 	"GET /healthz": "", "GET /readyz": "", "POST /login": "", "POST /logout": "",
 	"POST " + api + "/tasks": "submit",
@@ -42,10 +42,10 @@ func TestRoutes_RequireTheirScope(t *testing.T) {
 	for _, route := range web.Routes(b.server) {
 		method, path, _ := strings.Cut(route, " ")
 		if path == "/login" {
-			continue // it says the same of a secret that is missing
+			continue // it responds to a missing secret in the same way
 		}
 		if strings.HasSuffix(path, "events/stream") {
-			path += "?types=nonsense" // else it would stay open
+			path += "?types=nonsense" // otherwise it would stay open
 		}
 		path = strings.NewReplacer("{id}", store.ID{9}.String(), "{path...}", "x").Replace(path)
 		for scope, as := range keys {
@@ -64,8 +64,8 @@ func TestRoutes_RequireTheirScope(t *testing.T) {
 	}
 }
 
-// A misspelt parameter is not one that chooses all; what those who are served beside
-// the API and the files make of theirs is their own matter.
+// A misspelt parameter must not select everything. Handlers from other packages read
+// their own parameters.
 func TestRoutes_RejectUnknownParameters(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -154,7 +154,7 @@ func TestObserve_ReceivesNoSecrets(t *testing.T) {
 		o.Wrap = func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				wrapped <- r.Method
-				next.ServeHTTP(w, r.WithContext(r.Context())) // another request, as whoever traces has it
+				next.ServeHTTP(w, r.WithContext(r.Context())) // another request, as a tracer makes
 			})
 		}
 	})
@@ -168,11 +168,11 @@ func TestObserve_ReceivesNoSecrets(t *testing.T) {
 		method: "GET", path: "/x?secretquery", as: "-", header: http.Header{"Authorization": {"Bearer secretbearer"}},
 	})
 	requests := b.waitForRequests(4)
-	if len(wrapped) != 2 { // not for strangers
+	if len(wrapped) != 2 { // only those with a principal
 		t.Errorf("%d requests are wrapped", len(wrapped))
 	}
 	if got := requests[2].Route; got != "POST "+api+"/tasks/{id}/cancel" {
-		t.Errorf("route of what changes something is %q", got)
+		t.Errorf("the route of a change is %q", got)
 	}
 	r := requests[1]
 	if r.Stream || r.Method != "GET" || r.Route != "GET "+api+"/tasks" || r.Status != 200 || r.Bytes == 0 ||
@@ -236,17 +236,17 @@ func TestRoutes_RespondUnavailableWithoutADatabase(t *testing.T) {
 			t.Errorf("%s: %d", path, got.status)
 		}
 		if strings.Contains(string(got.body), "pool") {
-			t.Errorf("%s tells too much: %s", path, got.body)
+			t.Errorf("%s shows details of the error: %s", path, got.body)
 		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.errors) == 0 || !strings.Contains(b.errors[0].Error(), api+"/tasks") {
-		t.Errorf("troubles are %v", b.errors)
+		t.Errorf("the reported errors are %v", b.errors)
 	}
 }
 
-// browser makes requests as one does, and follows no redirects.
+// browser makes requests as a browser does, but follows no redirects.
 func (b *testServer) browser(method, path string, form url.Values, cookies ...*http.Cookie) (*http.Response, string) {
 	b.t.Helper()
 	r, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, strings.NewReader(form.Encode()))

@@ -88,7 +88,7 @@ func TestStoppedWorkers_AreListedByPages(t *testing.T) {
 		path = page.Next
 	}
 	if !slices.Equal(seen, want) {
-		t.Errorf("saw %v, want %v", seen, want)
+		t.Errorf("listed %v, want %v", seen, want)
 	}
 	b.get(api+"/workers?limit=2").wantProblem(400, "invalid-request")
 }
@@ -116,7 +116,7 @@ func TestPauses_HoldUntilResumed(t *testing.T) {
 	}
 	var stages struct{ Stages []struct{ Paused bool } }
 	if b.get(api+"/stages").wantStatus(200, &stages); !stages.Stages[4].Paused {
-		t.Errorf("stages do not say so: %+v", stages)
+		t.Errorf("the stage is not shown as paused: %+v", stages)
 	}
 	resume := func(q url.Values) testResponse {
 		return b.do(call{method: "DELETE", path: api + "/pauses?" + q.Encode()})
@@ -207,7 +207,7 @@ func TestAudit_IsListedByPages(t *testing.T) {
 		}
 	}
 	if n != 5 {
-		t.Errorf("saw %d entries", n)
+		t.Errorf("listed %d entries", n)
 	}
 	b.get(api+"/audit?after=-1").wantProblem(400, "invalid-request")
 }
@@ -289,10 +289,10 @@ func TestWebhookTest_SendsAPing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var hook struct{ ID store.ID }
-	// A name that is sure not to be there; see RFC 6761.
+	// A name that never exists; see RFC 6761.
 	b.post(api+"/webhooks", map[string]any{"url": "https://receiver.invalid/"}).wantStatus(201, &hook)
 	var ping struct{ OK bool }
 	if b.post(api+"/webhooks/"+hook.ID.String()+"/test", nil).wantStatus(200, &ping); ping.OK {
-		t.Error("nobody was there")
+		t.Error("the test of an unknown host succeeded")
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/cuelight/cuelight/web"
 )
 
-// Somebody unknown may post to the dashboard, for the theme: what he sends must not
-// be kept, whatever reads it.
+// Clients without credentials may post the theme. The server must not keep a large form
+// of theirs in memory or on disk.
 func TestDashboardForm_HasASizeLimit(t *testing.T) {
 	t.Parallel()
 	failed := make(chan error, 1)
@@ -39,7 +39,7 @@ func TestDashboardForm_HasASizeLimit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = io.WriteString(part, strings.Repeat("x", size)) // a Builder takes all
+		_, _ = io.WriteString(part, strings.Repeat("x", size)) // a Builder returns no errors
 		_ = w.Close()
 		b.do(call{
 			method: "POST", path: "/theme", as: "-", body: form.String(),
@@ -86,7 +86,7 @@ func TestOpenPage_EndsWithItsKey(t *testing.T) {
 	}{
 		"valid":         {time.Hour, false, false},
 		"revoked":       {time.Hour, true, true},
-		"open for long": {7 * time.Hour, false, true}, // to come back with a session that is made longer
+		"open for long": {7 * time.Hour, false, true}, // the next request renews its session
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -105,11 +105,11 @@ func TestOpenPage_EndsWithItsKey(t *testing.T) {
 				select {
 				case <-ended:
 					if !c.ended {
-						t.Error("it ended")
+						t.Error("the page ended")
 					}
 				default:
 					if c.ended {
-						t.Error("it goes on")
+						t.Error("the page is still open")
 					}
 				}
 			})

@@ -17,7 +17,6 @@ import (
 	"github.com/cuelight/cuelight/web"
 )
 
-// A principal may have so many requests under way; others do not wait for these.
 func TestRequestLimit_CountsPerPrincipal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -48,7 +47,7 @@ func TestRequestLimit_CountsPerPrincipal(t *testing.T) {
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := enter(gone, "reader"); !errors.Is(err, context.Canceled) {
-			t.Errorf("whose client is gone gets %v", err)
+			t.Errorf("a request whose client is gone gets %v", err)
 		}
 	})
 }
@@ -77,7 +76,7 @@ func TestSlowRequestsOfOnePrincipal_DoNotBlockOthers(t *testing.T) {
 	})
 	for range cap(statuses) - 1 {
 		if status := <-statuses; status != http.StatusTooManyRequests {
-			t.Errorf("a request beyond the limit is answered %d", status)
+			t.Errorf("a request beyond the limit gets the status %d", status)
 		}
 	}
 	waiting := ask[int](b, `select count(*) from pg_stat_activity
@@ -89,22 +88,21 @@ func TestSlowRequestsOfOnePrincipal_DoNotBlockOthers(t *testing.T) {
 	refused := b.do(call{method: "GET", path: api + "/tasks", as: key}).
 		wantProblem(http.StatusTooManyRequests, "too-many-requests")
 	if refused.header.Get("Retry-After") == "" {
-		t.Error("nothing says when to come back")
+		t.Error("Retry-After is missing")
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	asking.Wait()
 	if status := <-statuses; status != http.StatusOK {
-		t.Errorf("the request under way is answered %d", status)
+		t.Errorf("the active request gets the status %d", status)
 	}
 	if status := <-stream; status != http.StatusOK {
-		t.Errorf("a stream, which waits longer, is answered %d", status)
+		t.Errorf("a stream, which waits longer, gets the status %d", status)
 	}
 }
 
-// A stream asks only while it begins, so any number of open ones leave the next
-// request its turn.
+// A stream uses the database only while it starts.
 func TestOpenStreams_DoNotCountAsActiveRequests(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(o *web.Options) { o.MaxRequestsPerPrincipal = 1 })
@@ -120,7 +118,7 @@ func TestOpenStreams_DoNotCountAsActiveRequests(t *testing.T) {
 		}
 		defer resp.Body.Close()
 		if resp.StatusCode != http.StatusOK {
-			t.Fatalf("a stream is answered %d", resp.StatusCode)
+			t.Fatalf("a stream gets the status %d", resp.StatusCode)
 		}
 	}
 	b.do(call{method: "GET", path: api + "/stages", as: readText}).wantStatus(http.StatusOK, nil)
@@ -217,7 +215,7 @@ func TestConnectionLimit_CountsPerAddress(t *testing.T) {
 			break
 		}
 		if time.Since(since) > 10*time.Second {
-			t.Fatal("none is served in the place of one that ended")
+			t.Fatal("no connection is served instead of the closed one")
 		}
 	}
 }

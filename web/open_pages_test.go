@@ -14,7 +14,7 @@ func TestOpenPages_CountAsStreams(t *testing.T) {
 	b := setup(t, func(o *web.Options) {
 		o.MaxStreams, o.MaxStreamsPerPrincipal = 3, 2
 		o.Dashboard = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			_ = http.NewResponseController(w).Flush() // a client that has gone is not told
+			_ = http.NewResponseController(w).Flush() // the client may be gone
 			if r.URL.Path == "/live" {
 				<-r.Context().Done()
 			}
@@ -48,11 +48,11 @@ func TestOpenPages_CountAsStreams(t *testing.T) {
 		{"/live?page=board", adminText, 429}, // all are open
 	} {
 		if got, _ := open(c.path, c.secret); got != c.want {
-			t.Errorf("%s is answered with %d, want %d", c.path, got, c.want)
+			t.Errorf("%s gets the status %d, want %d", c.path, got, c.want)
 		}
 	}
 	end()
-	for status := 0; status != 200; { // the server learns of it when it does
+	for status := 0; status != 200; { // the server notices the closed stream after a moment
 		if status, _ = open("/live?page=board", readText); status != 200 && status != 429 {
 			t.Fatalf("status is %d", status)
 		}

@@ -4,7 +4,6 @@ import (
 	"testing"
 )
 
-// One type of problem has one title, whoever answers.
 func TestUploadProblems_HaveTheTitlesOfTheirTypes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

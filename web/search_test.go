@@ -21,11 +21,11 @@ func TestSearch_DoesNotMatchHiddenPartsOfSources(t *testing.T) {
 			var hidden, whole page
 			got := b.do(call{method: "GET", path: path, as: readText}).wantStatus(200, &hidden)
 			if len(hidden.Tasks) > 0 || hidden.Next != "" || got.header.Get("Link") != "" {
-				t.Errorf("%s: a reader is told %s, %v", path, got.body, got.header)
+				t.Errorf("%s: a reader gets %s, %v", path, got.body, got.header)
 			}
 			b.get(path).wantStatus(200, &whole)
 			if len(whole.Tasks) != min(limit, 3) {
-				t.Errorf("%s: the admin is shown %d", path, len(whole.Tasks))
+				t.Errorf("%s: the admin gets %d tasks", path, len(whole.Tasks))
 			}
 		}
 	}

@@ -79,7 +79,7 @@ func TestTaskStream_WaitsForAnEndThatIsNotVisibleYet(t *testing.T) {
 	if err := b.Cancel(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	// Behind an open transaction, the event is there and is not told.
+	// The event exists, but an open transaction hides it.
 	l := b.openStream("/tasks/"+id.String()+"/events", begun.id)
 	if l.resp.StatusCode != http.StatusOK {
 		t.Fatalf("status is %d", l.resp.StatusCode)
@@ -149,7 +149,7 @@ func TestTaskStream_EndsWhenAStageStaysDead(t *testing.T) {
 	l.wantEvents("submitted", "started", "stage_completed", "started", "attempt_failed", "dead", "started",
 		"attempt_failed", "dead", "retry_scheduled")
 	b.completeStage(id, 1, done)
-	last := l.wantEvents("started", "stage_completed", "dead") // the one that stays, told once more
+	last := l.wantEvents("started", "stage_completed", "dead") // of the stage that stays dead, once more
 	l.wantEvents("end")
 	b.do(call{method: "GET", path: api + path, header: http.Header{"Last-Event-Id": {last.id}}}).wantStatus(204, nil)
 }

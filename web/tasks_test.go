@@ -71,7 +71,7 @@ func TestSubmit_IsAtomic(t *testing.T) {
 	if all, _ := b.List(t.Context(), store.ListQuery{Filter: store.Filter{}}); len(all) != 3 {
 		t.Errorf("there are %d tasks", len(all))
 	}
-	b.post(api+"/tasks", tasks()).wantProblem(http.StatusUnprocessableEntity, "invalid") // null is no list
+	b.post(api+"/tasks", tasks()).wantProblem(http.StatusUnprocessableEntity, "invalid") // null is not a list
 	b.post(api+"/tasks", `{"tasks":[]}`).wantProblem(http.StatusBadRequest, "invalid-request")
 	b.post(api+"/tasks", `{"tasks":[{"source":"/a"}],"source":"/b"}`).wantProblem(http.StatusBadRequest, "invalid-request")
 	if got := b.auditActions(); len(got) != 1 {
@@ -168,12 +168,12 @@ func TestSubmit_KeepsTheTraceparent(t *testing.T) {
 		return *kept
 	}
 	if read() != parent {
-		t.Errorf("kept is %q", read())
+		t.Errorf("the stored traceparent is %q", read())
 	}
 	header.Set("Traceparent", "nonsense")
 	b.do(call{method: "POST", path: api + "/tasks", body: `{"source":"/b"}`, header: header}).wantStatus(201, &got)
 	if read() != "" {
-		t.Errorf("kept is %q", read())
+		t.Errorf("the stored traceparent is %q", read())
 	}
 }
 
@@ -210,7 +210,7 @@ func TestTasks_AreListedByPages(t *testing.T) {
 		at = p.Next
 	}
 	if want := []string{"/v6", "/v5", "/v4", "/v3", "/v2", "/v1", "/v0"}; !slices.Equal(seen, want) {
-		t.Errorf("saw %v", seen)
+		t.Errorf("listed %v", seen)
 	}
 	for q, want := range map[string]int{
 		"status=pending": 8, "status=dead": 0, "stage=ingest&stage_status=pending": 8, "request_id=r3": 1,

@@ -70,7 +70,7 @@ func TestRequestBody_ThatStallsTimesOut(t *testing.T) {
 		}
 		resp.Body.Close()
 		if took := time.Since(began); took < 20*time.Second || took > 40*time.Second {
-			t.Errorf("answered after %v", took)
+			t.Errorf("the response came after %v", took)
 		}
 	})
 }
@@ -90,7 +90,7 @@ func TestStream_DisconnectsAClientThatDoesNotRead(t *testing.T) {
 		time.Sleep(40 * time.Second)
 		synctest.Wait()
 		if _, err := c.Write([]byte("x")); err == nil {
-			t.Error("the connection is there")
+			t.Error("the connection is open")
 		}
 	})
 }
@@ -113,7 +113,7 @@ func (h hangingDB) SendBatch(ctx context.Context, _ *pgx.Batch) pgx.BatchResults
 	return batchError{err: err}
 }
 
-// batchError is the end of a batch that came to nothing.
+// batchError is the result of a batch that failed.
 type batchError struct {
 	pgx.BatchResults
 	err error
@@ -160,7 +160,7 @@ func TestRoutes_TimeOutWhenTheDatabaseHangs(t *testing.T) {
 	})
 }
 
-// A browser comes back with what its session was made longer by meanwhile.
+// The browser reconnects with the cookie of the renewed session.
 func TestStream_EndsWithTheSessionThatOpenedIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -189,12 +189,12 @@ func TestStream_EndsWithTheSessionThatOpenedIt(t *testing.T) {
 		time.Sleep(13 * time.Hour)
 		renewed := serve(by(t.Context(), "/openapi.json", cookies[0])).Cookies()
 		if len(renewed) != 1 {
-			t.Fatalf("it is not made longer: %v", renewed)
+			t.Fatalf("the session is not renewed: %v", renewed)
 		}
 		time.Sleep(10 * time.Hour)
 		select {
 		case <-ended:
-			t.Fatal("it ended before its session")
+			t.Fatal("the stream ended before its session")
 		default:
 		}
 		time.Sleep(2 * time.Hour)
@@ -202,10 +202,10 @@ func TestStream_EndsWithTheSessionThatOpenedIt(t *testing.T) {
 		select {
 		case <-ended:
 		default:
-			t.Error("it goes on")
+			t.Error("the stream is still open")
 		}
 		if resp := serve(by(t.Context(), "/openapi.json", renewed[0])); resp.StatusCode != 200 {
-			t.Errorf("who comes back is answered %d", resp.StatusCode)
+			t.Errorf("the renewed session gets the status %d", resp.StatusCode)
 		}
 	})
 }

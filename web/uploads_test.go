@@ -32,7 +32,7 @@ func TestUpload_IsResumedByItsKeyAndBecomesATask(t *testing.T) {
 	begun := b.tus(mine, "POST", api+"/uploads/", "", "Upload-Length", "6", "Upload-Metadata", meta).wantStatus(201, nil)
 	at := begun.header.Get("Location")
 	if !strings.HasPrefix(at, api+"/uploads/") {
-		t.Fatalf("it is at %q", at)
+		t.Fatalf("the Location is %q", at)
 	}
 	b.tus(reader, "POST", api+"/uploads/", "", "Upload-Length", "6").wantProblem(403, "forbidden")
 	b.tus(mine, "PATCH", at, "abc", "Upload-Offset", "0").wantStatus(204, nil)
@@ -43,7 +43,7 @@ func TestUpload_IsResumedByItsKeyAndBecomesATask(t *testing.T) {
 	b.tus(mine, "POST", at, "def", "Upload-Offset", "2", "X-HTTP-Method-Override", "PATCH").
 		wantProblem(409, "upload-offset")
 	if got := b.tus(mine, "HEAD", at, "").wantStatus(200, nil); got.header.Get("Upload-Offset") != "3" {
-		t.Errorf("there is %v", got.header)
+		t.Errorf("the headers are %v", got.header)
 	}
 	var list struct{ Uploads []struct{ ID string } }
 	if b.do(call{method: "GET", path: api + "/uploads/", as: mine}).wantStatus(200, &list); len(list.Uploads) != 1 {

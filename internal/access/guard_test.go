@@ -145,7 +145,7 @@ func TestIdentify_FindsThePrincipalOfCredentials(t *testing.T) {
 	if _, err := g.Authenticate(basic); !errors.Is(err, access.ErrUnknown) {
 		t.Errorf("basic authentication: %v", err)
 	}
-	// That of a proxy says nothing of who is logged in here; a bearer token does.
+	// The credentials of a proxy do not replace a session; a bearer token does.
 	c := login(t, g, readText)
 	basic.AddCookie(c)
 	if who, err := g.Authenticate(basic); err != nil || who.Name != "read-only" {
@@ -236,17 +236,17 @@ func TestIdentify_RecordsTheUseOfAKeyOnceAMinute(t *testing.T) {
 		at := time.Now().Add(-c.ago)
 		k.change("aaaaaaaa", func(k *access.Key) { k.UsedAt = &at })
 		if _, err := g.Authenticate(request(text)); err != nil || k.used != c.want {
-			t.Errorf("%d: noted %d times, want %d, %v", i, k.used, c.want, err)
+			t.Errorf("%d: recorded %d times, want %d, %v", i, k.used, c.want, err)
 		}
 	}
 	if _, err := g.Authenticate(request(strings.Replace(text, "AAA", "AAB", 1))); err == nil || k.used != 2 {
-		t.Errorf("another's use was noted, %v", err)
+		t.Errorf("the use of a wrong key was recorded, %v", err)
 	}
 	c := login(t, g, text)
 	used := k.used
 	k.change("aaaaaaaa", func(k *access.Key) { k.UsedAt = nil })
 	if _, err := g.Authenticate(with(c)); err != nil || k.used != used+1 {
-		t.Errorf("the use by a session is not noted: %v", err)
+		t.Errorf("the use by a session is not recorded: %v", err)
 	}
 }
 
@@ -269,11 +269,10 @@ func TestIdentify_LimitsFailuresByAddress(t *testing.T) {
 		}
 		for _, text := range []string{adminText, readText, key} {
 			if _, err := g.Authenticate(request(text)); err != nil {
-				t.Errorf("who has a secret or a key is kept out: %v", err)
+				t.Errorf("a valid secret or key is refused: %v", err)
 			}
 		}
-		// One that is made meanwhile is known soon; what is asked does not grow with
-		// how often strangers ask.
+		// A new key is known soon, and failures do not cause more queries.
 		k.mu.Lock()
 		made := k.add("bbbbbbbb", "read")
 		k.mu.Unlock()
@@ -285,7 +284,7 @@ func TestIdentify_LimitsFailuresByAddress(t *testing.T) {
 			_, _ = g.Authenticate(request("guess"))
 		}
 		if _, err := g.Authenticate(request(made)); err != nil {
-			t.Errorf("who has a new key is kept out: %v", err)
+			t.Errorf("a new key is refused: %v", err)
 		}
 		if k.read > 2 {
 			t.Errorf("the keys were read %d times", k.read)
@@ -293,17 +292,17 @@ func TestIdentify_LimitsFailuresByAddress(t *testing.T) {
 		now := time.Now()
 		k.change("aaaaaaaa", func(k *access.Key) { k.RevokedAt = &now })
 		if who, err := g.Authenticate(request(key)); err == nil {
-			t.Errorf("by a key that was revoked: %+v", who)
+			t.Errorf("a revoked key is %+v", who)
 		}
 		if _, err := g.Authenticate(request("")); !errors.Is(err, access.ErrUnknown) {
 			t.Errorf("without credentials: %v", err)
 		}
 		if _, err := g.Authenticate(request("guess")); !errors.As(err, &limited) {
-			t.Errorf("a guess after those who were let in: %v", err)
+			t.Errorf("a guess after valid requests: %v", err)
 		}
 		time.Sleep(limited.After)
 		if _, err := g.Authenticate(request("guess")); !errors.Is(err, access.ErrWrong) {
-			t.Errorf("after the time it said: %v", err)
+			t.Errorf("a guess after the wait: %v", err)
 		}
 	})
 }
@@ -420,6 +419,6 @@ func TestCheckListen_AllowsSafeAddressesOnly(t *testing.T) {
 		}
 	}
 	if err := access.CheckListen("8080", false, false, false); err == nil {
-		t.Error("a port alone is no address")
+		t.Error("a port without an address is accepted")
 	}
 }

@@ -35,14 +35,14 @@ func TestLoadSecret_CreatesASecretOnceForAllProcesses(t *testing.T) {
 	}
 	wg.Wait()
 	if len(found) != 1 || makers != 1 {
-		t.Errorf("%d made a secret, and there are %d", makers, len(found))
+		t.Errorf("%d calls created a secret; %d different ones were returned", makers, len(found))
 	}
 	info, err := os.Stat(path)
 	if err != nil || info.Mode() != 0o600 {
 		t.Errorf("mode is %v, %v", info.Mode(), err)
 	}
 	if left, _ := os.ReadDir(filepath.Dir(path)); len(left) != 1 {
-		t.Errorf("left behind: %v", left)
+		t.Errorf("remaining: %v", left)
 	}
 	text, _ := os.ReadFile(path)
 	if want, err := access.NewSecret(strings.TrimSpace(string(text))); err != nil || found[want] != 8 {
@@ -86,7 +86,7 @@ func TestLoadSecret_RejectsWeakOrReadableSecrets(t *testing.T) {
 				t.Errorf("made %t, %v", made, err)
 			}
 			if err != nil && strings.Contains(err.Error(), good) {
-				t.Errorf("the error tells the secret: %v", err)
+				t.Errorf("the error contains the secret: %v", err)
 			}
 		})
 	}
@@ -110,7 +110,7 @@ func TestSecret_IsNotPrinted(t *testing.T) {
 		fmt.Sprint(s), fmt.Sprintf("%+v", s), fmt.Sprintf("%#v", s), fmt.Sprintf("%+v", o),
 	} {
 		for _, form := range []string{"%x", "%v", "%#v", "%q", "%d"} {
-			// Part of it is enough, without what stands around it.
+			// A part of the digest without its brackets is enough.
 			d := fmt.Sprintf(form, digest[4:12])
 			if strings.Contains(printed, strings.Trim(strings.TrimPrefix(d, "[]byte"), "[]{}\"")) {
 				t.Errorf("printed as %s", printed)

@@ -108,8 +108,7 @@ func TestSession_OutlivesTheProcessAndEndsWithItsCredential(t *testing.T) {
 	}
 }
 
-// Whoever looks at a page all the time is not to be kept out after a restart by what
-// others get wrong.
+// Failures of other clients at the same address must not lock out a session after a restart.
 func TestLogin_WorksWhileOthersFail(t *testing.T) {
 	t.Parallel()
 	o, k := options(t)
@@ -118,10 +117,10 @@ func TestLogin_WorksWhileOthersFail(t *testing.T) {
 	c := login(t, guard(t, o), key)
 	again := guard(t, o)
 	for n := range 20 {
-		_, _ = again.Authenticate(request(fmt.Sprint("guess", n))) // somebody behind the same address
+		_, _ = again.Authenticate(request(fmt.Sprint("guess", n))) // of another client at the same address
 	}
 	if _, err := again.Authenticate(with(c)); err != nil {
-		t.Fatalf("by the session: %v", err)
+		t.Fatalf("the session: %v", err)
 	}
 	if _, err := again.Login(httptest.NewRecorder(), request(""), key); err != nil {
 		t.Errorf("a new session: %v", err)
@@ -139,7 +138,7 @@ func TestSession_RejectsAForgedCookie(t *testing.T) {
 		b[i] ^= 1
 		forged.Value = string(b)
 		who, err := g.Authenticate(with(&forged))
-		// The last letter of base64 has bits that mean nothing.
+		// Some bits of the last base64 letter are not used.
 		if err == nil && i != len(b)-1 && b[min(i+1, len(b)-1)] != '.' {
 			t.Fatalf("with letter %d changed it is %+v", i, who)
 		}
@@ -229,7 +228,7 @@ func FuzzCookie(f *testing.F) {
 	})
 }
 
-// identified is the context of a request that was let in.
+// identified returns the context of an authenticated request.
 func identified(t *testing.T, g *access.Guard, r *http.Request) (ctx context.Context) {
 	t.Helper()
 	g.Identify(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -269,16 +268,16 @@ func TestStill_ReportsRevokedAccess(t *testing.T) {
 		now := time.Now()
 		k.change("aaaaaaaa", func(k *access.Key) { k.RevokedAt = &now })
 		g.Logout(httptest.NewRecorder(), with(left))
-		for range 30 { // none of it is an attempt to get in
+		for range 30 { // none of these counts as a failure
 			still(map[string]bool{"secret": true, "session": true})
 		}
 		if _, err := g.Authenticate(request("wrong")); !errors.Is(err, access.ErrWrong) {
-			t.Errorf("others at the address: %v", err)
+			t.Errorf("another client at the address: %v", err)
 		}
-		time.Sleep(25 * time.Hour) // nobody made it longer
+		time.Sleep(25 * time.Hour) // without a renewal
 		still(map[string]bool{"secret": true})
 		if err := g.Still(context.Background()); !errors.Is(err, access.ErrUnknown) {
-			t.Errorf("nobody: %v", err)
+			t.Errorf("without a principal: %v", err)
 		}
 	})
 }

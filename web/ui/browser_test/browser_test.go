@@ -41,11 +41,11 @@ func TestDashboard_InARealBrowser(t *testing.T) {
 	d.start()
 
 	ctx, cancel := context.WithCancel(t.Context())
-	var crew errgroup.Group
-	crew.Go(func() error { return uitest.RunWorkers(ctx, pool, seeded.Workers) })
+	var workers errgroup.Group
+	workers.Go(func() error { return uitest.RunWorkers(ctx, pool, seeded.Workers) })
 	defer func() {
 		cancel()
-		if err := crew.Wait(); err != nil {
+		if err := workers.Wait(); err != nil {
 			t.Error(err)
 		}
 		d.stop()
