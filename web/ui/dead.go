@@ -1,11 +1,11 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/internal/report"
@@ -27,21 +27,13 @@ func (q listQuery) deadFilter() report.DeadFilter {
 // deadGroup is a group of dead stages with similar errors.
 type deadGroup struct {
 	report.DeadGroup
-	Videos           []deadVideo
-	HasMore          bool   // than Videos
-	Open, Retry      string // addresses
-	CanOperate       bool
-	IsAlone          bool // on its own page
-	IsPartial        bool // not all dead tasks were counted
-	Text, Example    string
-	OldestAt, DiedAt *time.Time
-}
-
-// deadVideo is a video with a dead stage.
-type deadVideo struct {
-	Task, Title string
-	DiedAt      *time.Time
-	Attempts    int
+	Videos        []report.DeadStage
+	HasMore       bool   // than Videos
+	Open, Retry   string // addresses
+	CanOperate    bool
+	IsAlone       bool // on its own page
+	IsPartial     bool // not all dead tasks were counted
+	Text, Example string
 }
 
 func (u *UI) serveDead(w http.ResponseWriter, r *http.Request) {
@@ -91,11 +83,8 @@ func (u *UI) deadGroup(g report.DeadGroup, q listQuery, videos []report.DeadStag
 	own := q.firstPage().with("group", g.Key)
 	out := deadGroup{
 		DeadGroup: g, Open: own.link(u.o.Base + "/dead"), Retry: own.link(u.o.Base + "/dead/retry"),
-		IsAlone: q.Has("group"), Text: printable(g.Pattern), OldestAt: g.Oldest, DiedAt: g.Newest,
+		IsAlone: q.Has("group"), Text: cmp.Or(printable(g.Pattern), "no error recorded"),
 		Example: printable(strings.TrimSpace(redact.Text(g.Example, ""))),
-	}
-	if out.Text == "" {
-		out.Text = "no error recorded"
 	}
 	limit := videosPerGroup
 	if out.IsAlone {
@@ -103,8 +92,8 @@ func (u *UI) deadGroup(g report.DeadGroup, q listQuery, videos []report.DeadStag
 	}
 	for _, v := range videos {
 		if v.Group == g.Key && len(out.Videos) < limit {
-			title := titleOr(v.Title, v.Source)
-			out.Videos = append(out.Videos, deadVideo{v.Task.String(), title, v.DiedAt, v.Attempts})
+			v.Title = titleOr(v.Title, v.Source)
+			out.Videos = append(out.Videos, v)
 		}
 	}
 	out.HasMore = g.Count > len(out.Videos)
