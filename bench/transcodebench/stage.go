@@ -130,7 +130,7 @@ func (m *meter) measure(work stages.Work) stages.Work {
 // totalUsage returns the usage of this process and its ended children.
 func totalUsage() (proofkit.Usage, error) {
 	own, err := proofkit.UsageOf(os.Getpid())
-	children, childrenErr := proofkit.ChildrenUsage()
+	children, childrenErr := childrenUsage()
 	return proofkit.Usage{CPU: own.CPU + children.CPU, Peak: own.Peak + children.Peak}, errors.Join(err, childrenErr)
 }
 

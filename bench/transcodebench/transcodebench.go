@@ -114,7 +114,7 @@ func (t *commandsTask) run(ctx context.Context) (cost Cost, err error) {
 			return cost, err
 		}
 	}
-	before, err := proofkit.ChildrenUsage()
+	before, err := childrenUsage()
 	if err != nil {
 		return cost, err
 	}
@@ -127,7 +127,7 @@ func (t *commandsTask) run(ctx context.Context) (cost Cost, err error) {
 		}
 	}
 	cost.Wall = time.Since(started)
-	after, err := proofkit.ChildrenUsage()
+	after, err := childrenUsage()
 	cost.CPU, cost.Memory = after.CPU-before.CPU, after.Peak
 	return cost, err
 }

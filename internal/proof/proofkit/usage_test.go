@@ -37,15 +37,8 @@ func TestUsageOf_MeasuresCPUAndMemory(t *testing.T) {
 	if u.Resident < 100<<10 || u.Peak < u.Resident || u.Peak > 100<<20 {
 		t.Errorf("a shell has %+v", u)
 	}
-	before, err := proofkit.ChildrenUsage()
-	must(t, err)
 	if err := p.Stop(t.Context(), syscall.SIGTERM); err == nil {
 		t.Error("Stop of a shell without a handler returned no error")
-	}
-	after, err := proofkit.ChildrenUsage()
-	must(t, err)
-	if used := after.CPU - before.CPU; used < 50*time.Millisecond {
-		t.Errorf("the ended process used %v, less than before", used)
 	}
 	if _, err := proofkit.UsageOf(p.PID()); err == nil {
 		t.Error("an ended process still has a usage")
