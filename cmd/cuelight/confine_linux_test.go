@@ -34,7 +34,7 @@ func TestSandboxFlags_AreChecked(t *testing.T) {
 	for name, change := range map[string]func(*workOptions){
 		"an unknown mode":          func(o *workOptions) { o.sandbox = "half" },
 		"root":                     func(o *workOptions) { o.mediaUser = "root" },
-		"nobody's name":            func(o *workOptions) { o.mediaUser = "no such user" },
+		"an unknown user":          func(o *workOptions) { o.mediaUser = "no such user" },
 		"everything":               func(o *workOptions) { o.mediaReadable = []string{"/"} },
 		"a path that depends":      func(o *workOptions) { o.mediaReadable = []string{"lib"} },
 		"a time factor of nothing": func(o *workOptions) { o.timeFactor = 0 },
@@ -42,7 +42,7 @@ func TestSandboxFlags_AreChecked(t *testing.T) {
 		o := (&cli{}).workFlags(&cobra.Command{})
 		change(o)
 		if _, err := o.config("/a", "/b"); err == nil {
-			t.Errorf("%s is taken", name)
+			t.Errorf("%s is accepted", name)
 		}
 	}
 	o := (&cli{}).workFlags(&cobra.Command{})

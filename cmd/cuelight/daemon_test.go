@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -52,10 +53,10 @@ func (m *manager) read(conn net.Conn) {
 	}
 }
 
-// hears waits for a line.
-func (m *manager) hears(line string) {
+// waitFor waits for a line.
+func (m *manager) waitFor(line string) {
 	m.t.Helper()
-	for deadline := time.After(patience); ; {
+	for deadline := time.After(waittest.Limit); ; {
 		select {
 		case got := <-m.lines:
 			if got == line {
@@ -79,19 +80,19 @@ func TestServe_WorksOnWatchedFilesAndInsertedTasks(t *testing.T) {
 	p.env = append(p.env, "CUELIGHT_DATA_DIR="+filepath.Join(box, "data"))
 
 	r := p.start("serve", "--watch", "box", "--settle", "300ms")
-	m.hears("READY=1")
-	m.hears("WATCHDOG=1")
-	r.says(`"msg":"watching"`, 1)
+	m.waitFor("READY=1")
+	m.waitFor("WATCHDOG=1")
+	r.waitForOutput(`"msg":"watching"`, 1)
 	if err := os.Rename(p.path("clip.mp4"), filepath.Join(box, "clip.mp4")); err != nil {
 		t.Fatal(err)
 	}
-	r.says(`"stage":"publish","attempt":1,"duration_ms"`, 1)
+	r.waitForOutput(`"stage":"publish","attempt":1,"duration_ms"`, 1)
 
 	p.run(0, "db", "psql", "--", "-qc", "insert into tasks (source) values ('"+p.path("other.mp4")+"')")
-	r.says(`"stage":"publish","attempt":1,"duration_ms"`, 2)
+	r.waitForOutput(`"stage":"publish","attempt":1,"duration_ms"`, 2)
 
 	r.signal(syscall.SIGTERM)
-	m.hears("STOPPING=1")
+	m.waitFor("STOPPING=1")
 	r.end(0)
 	if r.stdout.Len() > 0 {
 		t.Errorf("standard output has %q", &r.stdout)
@@ -99,7 +100,7 @@ func TestServe_WorksOnWatchedFilesAndInsertedTasks(t *testing.T) {
 
 	// After a restart no file is submitted again: the next file is a new one.
 	again := p.start("serve", "--watch", "box", "--settle", "300ms")
-	again.says(`"msg":"watching"`, 1)
+	again.waitForOutput(`"msg":"watching"`, 1)
 	video, err := sample()
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +108,7 @@ func TestServe_WorksOnWatchedFilesAndInsertedTasks(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(box, "new.mp4"), video, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	again.says(`"stage":"publish","attempt":1,"duration_ms"`, 1)
+	again.waitForOutput(`"stage":"publish","attempt":1,"duration_ms"`, 1)
 	again.signal(syscall.SIGINT)
 	again.end(0)
 
@@ -133,7 +134,7 @@ func TestServe_StopsAtOnceOnTheSecondSignal(t *testing.T) {
 	r := p.start("serve", "--grace", "10m")
 	p.waitReached()
 	r.signal(syscall.SIGTERM)
-	r.says(`"msg":"draining"`, 1)
+	r.waitForOutput(`"msg":"draining"`, 1)
 	r.signal(syscall.SIGTERM)
 	r.end(143)
 	if n := p.atGate(); n > 0 {
@@ -166,7 +167,7 @@ func TestWatchAndWait_SeeTheWorkOfOtherProcesses(t *testing.T) {
 	t.Parallel()
 	p := newWorkDir(t)
 	daemon := p.start("serve")
-	daemon.says(`"msg":"working"`, 1)
+	daemon.waitForOutput(`"msg":"working"`, 1)
 	waited := p.start("submit", "--wait", "--json", "clip.mp4", "missing.mp4")
 	waited.end(3)
 	if got := decode[reported](waited); len(got) != 2 {
@@ -193,9 +194,9 @@ func TestWatch_RunsUntilItIsInterrupted(t *testing.T) {
 	r := p.start("run", "clip.mp4")
 	p.waitReached()
 	w := p.start("watch")
-	w.says("clip.mp4: ", 1)
+	w.waitForOutput("clip.mp4: ", 1)
 	p.open()
-	w.says("clip.mp4: transcode completed", 1)
+	w.waitForOutput("clip.mp4: transcode completed", 1)
 	r.end(0)
 	w.signal(syscall.SIGINT)
 	w.end(0)
@@ -212,18 +213,18 @@ func TestServe_WaitsForADatabaseThatIsAway(t *testing.T) {
 	server.Stop(pgtest.Fast)
 
 	r := p.start("serve")
-	m.hears("STATUS=waiting for the database")
-	r.says(`"msg":"database away"`, 1)
+	m.waitFor("STATUS=waiting for the database")
+	r.waitForOutput(`"msg":"database away"`, 1)
 	server.Start()
-	r.says(`"msg":"stage dead"`, 1)
+	r.waitForOutput(`"msg":"stage dead"`, 1)
 
 	server.Restart(pgtest.Immediate)
 	p.run(0, "submit", "missing.mp4")
-	r.says(`"msg":"stage dead"`, 2)
+	r.waitForOutput(`"msg":"stage dead"`, 2)
 	r.signal(syscall.SIGTERM)
 	r.end(0)
 	if n := strings.Count(r.stderr(), `"msg":"database away"`); n > 2 {
-		t.Errorf("it said %d times that the database is away", n)
+		t.Errorf("it logged %d times that the database is away", n)
 	}
 }
 
@@ -234,6 +235,6 @@ func TestServe_EndsWhenTheLoginFails(t *testing.T) {
 	p.env = append(p.env, "DATABASE_URL="+server.URL("nowhere"))
 	r := p.run(10, "serve")
 	if !strings.Contains(r.stderr(), `database "nowhere" does not exist`) {
-		t.Errorf("it said\n%s", r.stderr())
+		t.Errorf("it printed\n%s", r.stderr())
 	}
 }

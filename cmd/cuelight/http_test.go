@@ -31,7 +31,7 @@ var addressLogged = regexp.MustCompile(`"address":"(http://[^"]+)"`)
 // site waits until the daemon serves, and reads the admin's secret.
 func (p *workDir) site(r *process) *site {
 	p.t.Helper()
-	r.says(`"msg":"serving HTTP"`, 1)
+	r.waitForOutput(`"msg":"serving HTTP"`, 1)
 	found := addressLogged.FindStringSubmatch(r.stderr())
 	secret, err := os.ReadFile(p.path("data/secrets/admin"))
 	if err != nil {
@@ -134,20 +134,20 @@ func TestServe_ServesTheAPIAndTheDashboard(t *testing.T) {
 	}
 	select {
 	case <-got:
-	case <-time.After(patience):
+	case <-time.After(waittest.Limit):
 		t.Fatalf("the webhook was not called:\n%s", r.stderr())
 	}
 
 	page := string(s.do(http.StatusOK, http.MethodGet, "", nil))
 	if !strings.Contains(page, "holiday.mp4") || !strings.Contains(page, "poster.jpg") {
-		t.Errorf("the board does not show the video:\n%s", page)
+		t.Errorf("the dashboard does not show the video:\n%s", page)
 	}
 	master := fmt.Sprintf("api/v1/published/%s/master.m3u8", uploaded.Task)
 	if list := s.do(http.StatusOK, http.MethodGet, master, nil); !bytes.HasPrefix(list, []byte("#EXTM3U")) {
 		t.Errorf("published is %s", list)
 	}
 	s.do(http.StatusOK, http.MethodPost, "api/v1/pauses", []byte(`{"stage": "transcode"}`))
-	r.says(`"msg":"paused","stage":"transcode"`, 1)
+	r.waitForOutput(`"msg":"paused","stage":"transcode"`, 1)
 	for _, metric := range []string{
 		`cuelight_stage_attempts_total\{outcome="completed",stage="publish"\} 1`, `cuelight_listener_connected 1`,
 		`cuelight_stage_paused\{stage="transcode"\} 1`,
@@ -172,7 +172,7 @@ func TestServe_ServesTheAPIAndTheDashboard(t *testing.T) {
 
 	guesser := &site{t, s.base, strings.Repeat("guess", 9)}
 	guesser.do(http.StatusUnauthorized, http.MethodGet, "api/v1/tasks", nil)
-	r.says(`"msg":"login failed","address":"127.0.0.1"`, 1)
+	r.waitForOutput(`"msg":"login failed","address":"127.0.0.1"`, 1)
 
 	r.signal(syscall.SIGTERM)
 	r.end(0)
@@ -202,7 +202,7 @@ func TestServe_EndsWhenItsWorkerIsDrained(t *testing.T) {
 	}
 	s.do(http.StatusOK, http.MethodGet, "", nil)
 	p.run(0, "drain", list.Workers[0].ID.String()[28:])
-	r.says(`"msg":"draining"`, 1)
+	r.waitForOutput(`"msg":"draining"`, 1)
 	s.do(http.StatusOK, http.MethodGet, "", nil) // the dashboard is still served
 	p.open()
 	r.end(0)
@@ -218,6 +218,6 @@ func TestServe_DoesNotStartIfItCannotListen(t *testing.T) {
 	defer taken.Close()
 	text := p.run(1, "serve", "--listen", taken.Listener.Addr().String()).stderr()
 	if !strings.Contains(text, "address already in use") {
-		t.Errorf("it says %q", text)
+		t.Errorf("it printed %q", text)
 	}
 }

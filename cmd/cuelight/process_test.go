@@ -22,10 +22,6 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// patience is how long a test waits for an expected event. Only a failing test waits that
-// long.
-const patience = 60 * time.Second
-
 // workDir is a directory with a video, in which the program is run.
 type workDir struct {
 	t   *testing.T
@@ -181,10 +177,10 @@ func (r *process) stderr() string {
 	return strings.Join(r.lines, "\n")
 }
 
-// says waits until a text was printed n times on standard error.
-func (r *process) says(text string, n int) {
+// waitForOutput waits until a text was printed n times on standard error.
+func (r *process) waitForOutput(text string, n int) {
 	r.t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(waittest.Limit)
 	for strings.Count(r.stderr(), text) < n {
 		select {
 		case <-r.more:
@@ -212,7 +208,7 @@ func (r *process) end(code int) {
 		if err != nil && !errors.As(err, &exit) {
 			r.t.Fatal(err)
 		}
-	case <-time.After(patience):
+	case <-time.After(waittest.Limit):
 		r.t.Fatalf("it does not end; it printed\n%s", r.stderr())
 	}
 	if got := r.cmd.ProcessState.ExitCode(); got != code {

@@ -86,8 +86,8 @@ func TestServe_WorksWhileClientsHoldAllTheirConnections(t *testing.T) {
 	}
 	other := &site{s.t, s.base, key}
 	for range 3 * conns { // no principal may have all of them
-		asking.Go(func() { s.insist(over) })
-		asking.Go(func() { other.insist(over) })
+		asking.Go(func() { s.repeatRequests(over) })
+		asking.Go(func() { other.repeatRequests(over) })
 	}
 	seen := p.connect()
 	held := func() int {
@@ -100,7 +100,7 @@ func TestServe_WorksWhileClientsHoldAllTheirConnections(t *testing.T) {
 	wrongKey := &site{s.t, s.base, strings.Replace(key, key[len(key)-8:], "AAAAAAAA", 1)}
 	wrongKey.do(http.StatusUnauthorized, http.MethodGet, "openapi.json", nil)
 	p.run(0, "submit", "clip.mp4")
-	r.says(`"stage":"publish","attempt":1,"duration_ms"`, 1)
+	r.waitForOutput(`"stage":"publish","attempt":1,"duration_ms"`, 1)
 	s.do(http.StatusOK, http.MethodGet, "readyz", nil) // not before: it listens since then
 	last, beats := time.Time{}, 0
 	waittest.Until(p.t, "the worker sent five heartbeats", func() bool {
@@ -122,8 +122,8 @@ func TestServe_WorksWhileClientsHoldAllTheirConnections(t *testing.T) {
 	}
 }
 
-// insist repeats a request until over is closed, however often it is refused.
-func (s *site) insist(over <-chan struct{}) {
+// repeatRequests repeats a request until over is closed, however often it is refused.
+func (s *site) repeatRequests(over <-chan struct{}) {
 	for {
 		select {
 		case <-over:

@@ -13,7 +13,7 @@ func TestRetryAll_PrintsItsProgress(t *testing.T) {
 	r := p.run(0, "retry", "--all", "--yes")
 	if want := "2000 of 4500 tasks\n4000 of 4500 tasks"; r.stderr() != want ||
 		r.stdout.String() != "4500 tasks scheduled for retry\n" {
-		t.Errorf("it says %q and %q, want %q", r.stderr(), r.stdout.String(), want)
+		t.Errorf("it printed %q and %q, want %q", r.stderr(), r.stdout.String(), want)
 	}
 	var tasks int
 	err := conn.QueryRow(t.Context(),

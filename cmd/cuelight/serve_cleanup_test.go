@@ -23,7 +23,7 @@ func TestServe_CleansUpWhenItStarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := p.start("serve")
-	r.says(`"msg":"disk cleaned up","removed":2,"bytes":1234`, 1)
+	r.waitForOutput(`"msg":"disk cleaned up","removed":2,"bytes":1234`, 1)
 	r.signal(syscall.SIGTERM)
 	r.end(0)
 	if _, err := os.Lstat(filepath.Dir(left)); err == nil {

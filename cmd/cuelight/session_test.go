@@ -26,11 +26,11 @@ func TestServe_WorksBehindAPooler(t *testing.T) {
 	t.Parallel()
 	p, _ := behindPooler(t)
 	r := p.start("serve")
-	r.says(`not listening`, 1)
+	r.waitForOutput(`not listening`, 1)
 	for range 3 {
 		p.run(0, "submit", "clip.mp4")
 	}
-	r.says(`"stage":"publish","attempt":1,"duration_ms"`, 3)
+	r.waitForOutput(`"stage":"publish","attempt":1,"duration_ms"`, 3)
 	r.signal(syscall.SIGTERM)
 	r.end(0)
 	text := r.stderr()
@@ -48,9 +48,9 @@ func TestServe_ListensOnTheNotifyURL(t *testing.T) {
 	t.Parallel()
 	p, direct := behindPooler(t)
 	r := p.start("serve", "--notify-url", direct)
-	r.says(`"msg":"listening"`, 1)
+	r.waitForOutput(`"msg":"listening"`, 1)
 	p.run(0, "submit", "clip.mp4")
-	r.says(`"stage":"publish","attempt":1,"duration_ms"`, 1)
+	r.waitForOutput(`"stage":"publish","attempt":1,"duration_ms"`, 1)
 	r.signal(syscall.SIGTERM)
 	r.end(0)
 	if text := r.stderr(); strings.Contains(text, "not listening") || strings.Contains(text, "found by the sweep") {

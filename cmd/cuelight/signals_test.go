@@ -28,14 +28,14 @@ func TestRun_FinishesRunningStagesOnTheFirstSignal(t *testing.T) {
 			r := p.start("run", "--json", "--grace", "10m", "clip.mp4")
 			p.waitReached()
 			r.signal(c.signal)
-			r.says("a second signal stops at once", 1)
+			r.waitForOutput("a second signal stops at once", 1)
 			p.open()
 			r.end(c.code)
 			if r.stdout.Len() > 0 {
 				t.Errorf("standard output has %q of a task that has not ended", &r.stdout)
 			}
 			if !strings.Contains(r.stderr(), "1 task not finished") {
-				t.Errorf("it said\n%s", r.stderr())
+				t.Errorf("it printed\n%s", r.stderr())
 			}
 			p.noneHeld()
 			task := p.list()[0]
@@ -43,7 +43,7 @@ func TestRun_FinishesRunningStagesOnTheFirstSignal(t *testing.T) {
 				t.Errorf("stage ingest is %s", s)
 			}
 			if task.Priority != 0 {
-				t.Errorf("priority %d of a task that nobody waits for", task.Priority)
+				t.Errorf("priority %d, want that of a task without a waiting user", task.Priority)
 			}
 		})
 	}
@@ -62,7 +62,7 @@ func TestRun_KeepsIgnoringSignalsThatItsParentIgnores(t *testing.T) {
 	r.signal(syscall.SIGHUP)
 	r.signal(syscall.SIGINT)
 	r.signal(syscall.SIGTERM)
-	r.says("a second signal stops at once", 1)
+	r.waitForOutput("a second signal stops at once", 1)
 	p.open()
 	r.end(143) // neither of the others, and no second signal
 }
@@ -74,7 +74,7 @@ func TestRun_StopsAtOnceOnTheSecondSignal(t *testing.T) {
 	r := p.start("run", "--json", "--grace", "10m", "clip.mp4")
 	p.waitReached()
 	r.signal(syscall.SIGINT)
-	r.says("a second signal stops at once", 1)
+	r.waitForOutput("a second signal stops at once", 1)
 	r.signal(syscall.SIGINT)
 	r.end(130)
 	if n := p.atGate(); n > 0 {
@@ -83,7 +83,7 @@ func TestRun_StopsAtOnceOnTheSecondSignal(t *testing.T) {
 	p.noneHeld()
 	for _, s := range p.list()[0].Stages {
 		if s.Status != store.StatusCompleted && s.Attempts > 0 {
-			t.Errorf("stage %s has %d attempts: being given back is not one", s.Name, s.Attempts)
+			t.Errorf("stage %s has %d attempts; a release is not one", s.Name, s.Attempts)
 		}
 	}
 }
@@ -134,7 +134,7 @@ func TestRun_SharesADataDirectoryWithAnotherRun(t *testing.T) {
 		if r.Source == "missing.mp4" {
 			continue
 		}
-		// Either may have published it, and each says where that was.
+		// Either may have published it, and each reports where that was.
 		if r.Published == nil {
 			t.Errorf("%s was not published", r.Source)
 		} else if _, err := os.Stat(*r.Published); err != nil {
@@ -146,16 +146,16 @@ func TestRun_SharesADataDirectoryWithAnotherRun(t *testing.T) {
 func TestRun_EndsInOrderWhenItsOutputIsClosed(t *testing.T) {
 	t.Parallel()
 	p := newPrivateWorkDir(t)
-	nobody, out, err := os.Pipe()
+	reader, out, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody.Close()
+	reader.Close()
 	r := p.startWith(func(cmd *exec.Cmd) { cmd.Stdout = out }, "run", "--json", "missing.mp4", "clip.mp4")
 	out.Close()
 	r.end(1)
 	if strings.Contains(r.stderr(), "panic") {
-		t.Errorf("it said\n%s", r.stderr())
+		t.Errorf("it printed\n%s", r.stderr())
 	}
 	p.noneHeld()
 }
@@ -190,7 +190,7 @@ func TestProgram_LeavesNothingRunning(t *testing.T) {
 	code := run(t.Context(), []string{"run", "--json", p.path("missing.mp4")}, strings.NewReader(""),
 		&stdout, &stderr, p.env)
 	if code != 1 || stdout.Len() == 0 {
-		t.Errorf("exit code %d; it said\n%s", code, &stderr)
+		t.Errorf("exit code %d; it printed\n%s", code, &stderr)
 	}
 	goleak.VerifyNone(t, before)
 	if _, err := os.Stat(p.path("data/postgres/data/postmaster.pid")); err == nil {

@@ -16,19 +16,19 @@ func TestWatchEvents_EndsWithTheTask(t *testing.T) {
 	for name, c := range map[string]struct {
 		code  int
 		steps []string
-		told  string
+		last  string
 	}{
 		"deleted": {exitCodeOf[usererr.NotFound], []string{"delete from tasks where id = $1"}, "deleted"},
 		"replaced": {exitFailure, []string{`with other as (insert into tasks (source) values ('/films/two.mp4') returning id)
 update tasks set overridden_by = (select id from other), ingest_status = 'cancelled', transcode_status = 'cancelled',
        metadata_status = 'cancelled', assemble_status = 'cancelled', publish_status = 'cancelled'
 where id = $1`}, "cancelled"},
-		"dead beside one at work": {exitFailure, []string{
+		"one stage dead while another runs": {exitFailure, []string{
 			"update tasks set ingest_status = 'completed' where id = $1",
 			"update tasks set transcode_status = 'dead' where id = $1",
 			"update tasks set metadata_status = 'completed' where id = $1",
 		}, "metadata"},
-		"dead, dead, and one done again": {exitFailure, []string{
+		"two stages dead, one of them retried": {exitFailure, []string{
 			"update tasks set ingest_status = 'completed' where id = $1",
 			"update tasks set metadata_status = 'dead' where id = $1",
 			"update tasks set metadata_status = 'pending', metadata_attempts = 0 where id = $1",
@@ -50,8 +50,8 @@ where id = $1`}, "cancelled"},
 			}
 			r.end(c.code)
 			lines := strings.Split(strings.TrimSpace(r.stdout.String()), "\n")
-			if last := lines[len(lines)-1]; !strings.Contains(last, c.told) {
-				t.Errorf("the last line is %q, want one with %s", last, c.told)
+			if last := lines[len(lines)-1]; !strings.Contains(last, c.last) {
+				t.Errorf("the last line is %q, want one with %s", last, c.last)
 			}
 		})
 	}

@@ -138,7 +138,7 @@ func TestSubmit_PrintsIDsWithoutACollector(t *testing.T) {
 	<-asked // so it sends, and has not ended
 	text, err := os.ReadFile(out.Name())
 	if id, _ := store.ParseID(strings.TrimSpace(string(text))); err != nil || id.IsZero() {
-		t.Errorf("while the trace is sent it has told %q, %v", text, err)
+		t.Errorf("while the trace is sent it has printed %q, %v", text, err)
 	}
 	answer()
 	r.end(0)
@@ -162,7 +162,7 @@ func TestHTTPSubmission_JoinsTheTraceOfItsRequest(t *testing.T) {
 	for i, w := range ways {
 		s.send(w.method, w.path, w.body, http.Header{"Content-Type": {w.typ}, "Traceparent": {callerNo(i).traceparent()}})
 	}
-	r.says(`"msg":"stage completed"`, 5*len(ways))
+	r.waitForOutput(`"msg":"stage completed"`, 5*len(ways))
 	r.signal(syscall.SIGTERM)
 	r.end(0)
 	for i := range ways {

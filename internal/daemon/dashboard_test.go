@@ -20,7 +20,7 @@ import (
 	"github.com/cuelight/cuelight/web/ui"
 )
 
-// identified are the contexts of requests with the secrets of an admin and of a reader.
+// identified returns the contexts of requests with the secrets of an admin and of a reader.
 func identified(t *testing.T) (admin, reader context.Context) {
 	t.Helper()
 	var options access.Options
@@ -156,7 +156,7 @@ func TestDashboardActions_AreAudited(t *testing.T) {
 		}
 	}
 	if err := o.Resume(admin, pause); !errors.Is(err, store.ErrNotFound) || newest(audit()).Action != "drain" {
-		t.Errorf("to resume what is not paused: %v, and left %+v", err, newest(audit()))
+		t.Errorf("resume without a pause: %v, and the last entry is %+v", err, newest(audit()))
 	}
 }
 
@@ -169,7 +169,7 @@ func newest(all []store.AuditEntry) (last store.AuditEntry) {
 	return last
 }
 
-// sameDetail compares objects, or looks for a part that is none.
+// sameDetail compares objects; a text that is no object must be part of the detail.
 func sameDetail(t *testing.T, got json.RawMessage, want string) bool {
 	t.Helper()
 	if !strings.HasPrefix(want, "{") {

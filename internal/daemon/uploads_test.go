@@ -21,7 +21,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// sent is an upload with a file.
+// sent returns an upload with a file.
 func sent(t *testing.T, id, principal, content string) upload.Upload {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), id)
@@ -31,7 +31,7 @@ func sent(t *testing.T, id, principal, content string) upload.Upload {
 	return upload.Upload{ID: id, Path: path, Size: int64(len(content)), Principal: principal, RequestID: "film-17"}
 }
 
-// keyOf is the principal of a new API key.
+// keyOf returns the principal of a new API key.
 func keyOf(t *testing.T, st *store.Store) string {
 	t.Helper()
 	key, _, err := access.NewKeyStore(st.DB()).CreateKey(t.Context(), "site", access.Submit.String())
@@ -69,9 +69,9 @@ func TestUpload_WithARevokedKeyIsRefused(t *testing.T) {
 	if err := stillAuthorized(guard)(request); !errors.Is(err, upload.ErrRevoked) {
 		t.Errorf("after: %v", err)
 	}
-	// A later hand-over, after a restart, has no request.
+	// After a restart there is no request.
 	if r, err := submitUpload(st)(t.Context(), u); !errors.Is(err, upload.ErrRefused) {
-		t.Errorf("it became %+v, %v", r, err)
+		t.Errorf("the upload is %+v, %v", r, err)
 	}
 	if tasks, err := st.List(t.Context(), store.ListQuery{Filter: store.Filter{}}); err != nil || len(tasks) != 0 {
 		t.Errorf("there are %d tasks, %v", len(tasks), err)
@@ -95,16 +95,16 @@ func TestUpload_RequestIDBelongsToTheKeyAndTheBytes(t *testing.T) {
 	}
 	other, err := hand(sent(t, "b", two, "xyz"))
 	if err != nil || other.Existed || other.Task == first.Task {
-		t.Errorf("another key's became %+v, %v", other, err)
+		t.Errorf("another key's upload is %+v, %v", other, err)
 	}
 	for _, content := range []string{"xyz", "abcd"} {
 		if got, err := hand(sent(t, "c", one, content)); !errors.Is(err, upload.ErrRequestTaken) || got.Task != "" {
-			t.Errorf("with %q it became %+v, %v", content, got, err)
+			t.Errorf("the upload of %q is %+v, %v", content, got, err)
 		}
 	}
 	again, err := hand(sent(t, "d", one, "abc"))
 	if err != nil || !again.Existed || again.Task != first.Task {
-		t.Errorf("the same file again became %+v, %v", again, err)
+		t.Errorf("the same file again is %+v, %v", again, err)
 	}
 	// Once it is ingested, the uploaded file is gone.
 	sum := sha256.Sum256([]byte("abc"))
@@ -120,7 +120,7 @@ func TestUpload_RequestIDBelongsToTheKeyAndTheBytes(t *testing.T) {
 	}
 	again, err = hand(sent(t, "e", one, "abc"))
 	if err != nil || !again.Existed || again.Task != first.Task {
-		t.Errorf("the same file later became %+v, %v", again, err)
+		t.Errorf("the same file later is %+v, %v", again, err)
 	}
 	if _, err := hand(sent(t, "f", one, "xyz")); !errors.Is(err, upload.ErrRequestTaken) {
 		t.Errorf("another file later: %v", err)
@@ -129,10 +129,10 @@ func TestUpload_RequestIDBelongsToTheKeyAndTheBytes(t *testing.T) {
 		t.Errorf("the second copy is %v, %v", state, err)
 	}
 	// An older version answered with a task that is not of this file.
-	strange := sent(t, "g", three, "xyz")
-	strange.Task = first.Task
-	if state, err := uploadSourceState(st)(t.Context(), strange); err != nil || state != upload.SourceNeeded {
-		t.Errorf("a stranger's file is %v, %v", state, err)
+	foreign := sent(t, "g", three, "xyz")
+	foreign.Task = first.Task
+	if state, err := uploadSourceState(st)(t.Context(), foreign); err != nil || state != upload.SourceNeeded {
+		t.Errorf("the file of another key is %v, %v", state, err)
 	}
 }
 

@@ -14,7 +14,7 @@ func TestPreferPrimary_SelectsTheWritableHost(t *testing.T) {
 		"postgres://u@one,two/db":                                    true,
 		"postgres://u@one:5432,one:5433/db?sslmode=disable":          true,
 		"postgres://u@one/db?target_session_attrs=read-write":        true,
-		"host=one,two dbname=db target_session_attrs=prefer-standby": true, // meant as it says
+		"host=one,two dbname=db target_session_attrs=prefer-standby": true, // the address decides
 	} {
 		config, err := pgxpool.ParseConfig(address)
 		if err != nil {

@@ -170,7 +170,7 @@ func TestRun_SocketIsPrivateAndRemoved(t *testing.T) {
 		t.Errorf("%d %q", code, text)
 	}
 	if names, err := os.ReadDir(dir); err != nil || len(names) != 1 {
-		t.Errorf("beside it: %v, %v", names, err)
+		t.Errorf("next to the socket: %v, %v", names, err)
 	}
 	err = debug.Run(t.Context(), debug.Options{Addr: "unix:" + path})
 	if err == nil || !strings.Contains(err.Error(), "another process") {

@@ -13,22 +13,22 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// happenings are stored events without a database.
-type happenings struct {
+// storedEvents are events without a database.
+type storedEvents struct {
 	mu   sync.Mutex
 	last int64
 	read chan int64 // the positions that were read
 }
 
-func (h *happenings) until(last int64) {
+func (h *storedEvents) add(last int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.last = last
 }
 
-func (h *happenings) EventWatermark(context.Context) (int64, error) { return 0, nil }
+func (h *storedEvents) EventWatermark(context.Context) (int64, error) { return 0, nil }
 
-func (h *happenings) Events(ctx context.Context, q store.EventQuery) (events []store.Event, err error) {
+func (h *storedEvents) Events(ctx context.Context, q store.EventQuery) (events []store.Event, err error) {
 	h.mu.Lock()
 	for id := q.After + 1; id <= h.last; id++ {
 		events = append(events, store.Event{ID: id, Type: store.TaskSubmitted})
@@ -41,7 +41,7 @@ func (h *happenings) Events(ctx context.Context, q store.EventQuery) (events []s
 	return events, nil
 }
 
-// slowReader accepts a line when the test allows it.
+// slowReader accepts a line when the test lets it.
 type slowReader struct {
 	bytes.Buffer
 	asked, let chan struct{}
@@ -64,7 +64,7 @@ func TestFollowEvents_LosesNothingForASlowReader(t *testing.T) {
 	const lines = 10
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
-	h, wakes := &happenings{read: make(chan int64)}, notify.NewWakes()
+	h, wakes := &storedEvents{read: make(chan int64)}, notify.NewWakes()
 	f := eventfeed.New(eventfeed.Options{Reader: h, Wake: wakes, BufferSize: 2})
 	out := &slowReader{asked: make(chan struct{}), let: make(chan struct{}), end: end, lines: lines}
 	write := func(e store.Event) error { return json.NewEncoder(out).Encode(e) }
@@ -77,13 +77,13 @@ func TestFollowEvents_LosesNothingForASlowReader(t *testing.T) {
 		}
 	})
 	<-h.read // there are no events yet
-	h.until(1)
-	wakes.Add("news")
+	h.add(1)
+	wakes.Add("events")
 	<-h.read
 	<-out.asked
-	h.until(lines)
+	h.add(lines)
 	for after := int64(0); after < lines; { // the feed has advanced while the reader has not
-		wakes.Add("news")
+		wakes.Add("events")
 		after = <-h.read
 	}
 	all.Go(func() {
