@@ -86,16 +86,21 @@ type sourceIndexes struct {
 
 // newPages fills the statements for pages.
 func newPages(w templateData) map[pageKey]string {
+	pages := make(map[pageKey]string)
+	for of, from := range pageSources(w) {
+		from.templateData = w
+		for _, from.Oldest = range []bool{false, true} {
+			pages[pageKey{of, from.Oldest}] = fill(pageSQL, from)
+		}
+	}
+	return pages
+}
+
+// pageSources returns the conditions of all sources.
+func pageSources(w templateData) map[source]sourceIndexes {
 	running, died := "("+w.Any("t.", "inprogress")+")", "("+w.Any("t.", "dead")+")"
 	failed := w.indexed("t.", StatusFailed, waitsNot, waitsUntried, waitsTried)
 	cancelled := w.indexed("t.", StatusCancelled, waitsNot, waitsUntried, waitsTried)
-	// exactly excludes tasks that have another status because of another stage.
-	exactly := func(status Status, conditions []string) (all []string) {
-		for _, c := range conditions {
-			all = append(all, c+" and "+w.StatusOf("t.")+" = '"+string(status)+"'")
-		}
-		return all
-	}
 	var first, later []stageData
 	for _, s := range w.Stages {
 		if len(s.Needs) == 0 {
@@ -104,8 +109,7 @@ func newPages(w templateData) map[pageKey]string {
 			later = append(later, s)
 		}
 	}
-	pages := make(map[pageKey]string)
-	for of, from := range map[source]sourceIndexes{
+	return map[source]sourceIndexes{
 		sourceAll:                       {Where: []string{"true"}},
 		sourceRequest:                   {Where: []string{"t.request_id = $5"}},
 		sourceUser:                      {Where: []string{"t.user_id = $4"}},
@@ -116,9 +120,9 @@ func newPages(w templateData) map[pageKey]string {
 		sourceOfOnly(StateDead):         {Where: []string{died + " and t.overridden_by is null"}},
 		sourceOfStatus(StatusScheduled): {Where: []string{w.IsScheduled("t.")}},
 		sourceOfStatus(StatusCompleted): {Where: w.indexed("t.", StatusCompleted, waitsNot)},
-		sourceOfStatus(StatusFailed):    {Where: exactly(StatusFailed, failed)},
+		sourceOfStatus(StatusFailed):    {Where: w.withStatus(StatusFailed, failed)},
 		sourceOfStatus(StatusDead):      {Where: []string{died}},
-		sourceOfStatus(StatusCancelled): {Where: exactly(StatusCancelled, cancelled)},
+		sourceOfStatus(StatusCancelled): {Where: w.withStatus(StatusCancelled, cancelled)},
 		// No index exists for these statuses, because they change with every exchange. The
 		// indexes of exchanges find them, unless they wait for a time.
 		sourceOfStatus(StatusPending): {Where: w.indexed("t.", StatusPending, waitsTried), Ready: first},
@@ -129,13 +133,16 @@ func newPages(w templateData) map[pageKey]string {
 		sourceOfStage(StatusFailed):     {Where: slices.Concat(failed, cancelled, []string{died})},
 		sourceOfStage(StatusDead):       {Where: []string{died}},
 		sourceOfStage(StatusCancelled):  {Where: cancelled},
-	} {
-		from.templateData = w
-		for _, from.Oldest = range []bool{false, true} {
-			pages[pageKey{of, from.Oldest}] = fill(pageSQL, from)
-		}
 	}
-	return pages
+}
+
+// withStatus adds to each condition on a row t that the task has the status, because a task
+// with such a stage may have another status because of another stage.
+func (d templateData) withStatus(status Status, conditions []string) (all []string) {
+	for _, c := range conditions {
+		all = append(all, c+" and "+d.StatusOf("t.")+" = '"+string(status)+"'")
+	}
+	return all
 }
 
 // pageSQL reads the first $11 tasks of a source after $9, and returns the first $10 of them

@@ -144,28 +144,14 @@ func (s *Store) SubmitAll(ctx context.Context, subs []Submission) ([]Receipt, er
 // findSubmitted finds the tasks of earlier submissions. The first statement cannot: its
 // snapshot does not have what was committed at the same time.
 func (s *Store) findSubmitted(ctx context.Context, subs []Submission, receipts []Receipt) error {
-	type request struct{ id, by string }
-	type submitted struct {
-		id     ID
-		source string
-	}
 	var ids, by []string
 	for i := range receipts {
 		if receipts[i].Existed {
 			ids, by = append(ids, subs[i].RequestID), append(by, subs[i].SubmittedBy)
 		}
 	}
-	rows, err := s.db.Query(ctx, s.sql.submitted, ids, by)
+	found, err := s.findRequests(ctx, ids, by)
 	if err != nil {
-		return s.explain("find submitted", err)
-	}
-	found := make(map[request]submitted, len(ids))
-	var r request
-	var t submitted
-	if _, err := pgx.ForEachRow(rows, []any{&r.id, &r.by, &t.id, &t.source}, func() error {
-		found[r] = t
-		return nil
-	}); err != nil {
 		return s.explain("find submitted", err)
 	}
 	var taken error
@@ -183,6 +169,31 @@ func (s *Store) findSubmitted(ctx context.Context, subs []Submission, receipts [
 		}
 	}
 	return taken
+}
+
+// request is a request id and its submitter.
+type request struct{ id, by string }
+
+// submitted is the task of a request.
+type submitted struct {
+	id     ID
+	source string
+}
+
+// findRequests finds the tasks of requests, given by their ids and submitters.
+func (s *Store) findRequests(ctx context.Context, ids, by []string) (map[request]submitted, error) {
+	rows, err := s.db.Query(ctx, s.sql.submitted, ids, by)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[request]submitted, len(ids))
+	var r request
+	var t submitted
+	_, err = pgx.ForEachRow(rows, []any{&r.id, &r.by, &t.id, &t.source}, func() error {
+		found[r] = t
+		return nil
+	})
+	return found, err
 }
 
 // columns are the arguments of the statements, by column.

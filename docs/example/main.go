@@ -1,5 +1,5 @@
-// Command podcast is a complete program that embeds Cuelight: two pipelines
-// of its own, in one database, next to its other tables.
+// Command podcast is a complete program that embeds Cuelight. Its two pipelines are in one
+// database, next to its other tables.
 //
 //	DATABASE_URL=postgres://… go run .
 //
@@ -36,7 +36,7 @@ func main() {
 	}
 }
 
-// Audio is what fetch finds out, for the stages after it to read.
+// Audio is the result of fetch, which later stages read.
 type Audio struct {
 	File    string
 	Seconds float64
@@ -72,20 +72,24 @@ func run(ctx context.Context, url string) error {
 		g.Go(func() error { return runner.Run(ctx) })
 	}
 
-	// The episode and its task become true together, or neither does.
-	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+	if err := submitEpisode(ctx, pool, podcasts.store); err != nil {
+		done()
+		return errors.Join(err, g.Wait())
+	}
+	return g.Wait()
+}
+
+// submitEpisode adds an episode and its task in one transaction: both exist afterwards, or
+// neither does.
+func submitEpisode(ctx context.Context, pool *pgxpool.Pool, podcasts *store.Store) error {
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		// … insert into episodes …, in the same transaction
-		_, err := podcasts.store.WithTx(tx).Submit(ctx, store.Submission{
+		_, err := podcasts.WithTx(tx).Submit(ctx, store.Submission{
 			Source:    "episode-1.wav",
 			RequestID: "episode-1", // submitting it again changes nothing
 		})
 		return err
 	})
-	if err != nil {
-		done()
-		return errors.Join(err, g.Wait())
-	}
-	return g.Wait()
 }
 
 // pipeline is a Store and the stages that work on it.
@@ -104,7 +108,7 @@ func newPodcasts(pool *pgxpool.Pool, letters *store.Store) (pipeline, error) {
 		stages.Stage{Name: "chapters", Needs: []string{"clean"}, Work: describe},
 		stages.Stage{Name: "mix", Needs: []string{"speech", "music", "chapters"}, Work: describe},
 		stages.Stage{Name: "announce", Needs: []string{"mix"}, Work: func(ctx context.Context, job *stages.Job) (any, error) {
-			// Work may be done twice, so the request id says which letter this is.
+			// Work may run twice; the request id makes the second submission change nothing.
 			_, err := letters.Submit(ctx, store.Submission{Source: job.Source, RequestID: "announce " + job.Task.String()})
 			return nil, err
 		}},
@@ -145,7 +149,7 @@ func send(_ context.Context, job *stages.Job) (any, error) {
 	return nil, nil
 }
 
-// observe prints what is completed, and calls done after the last stage.
+// observe prints completed stages and errors, and calls done after the last stage.
 func (p pipeline) observe(done func()) func(stages.Event) {
 	return func(e stages.Event) {
 		switch {

@@ -1,0 +1,74 @@
+package engine
+
+import "github.com/cuelight/cuelight/store"
+
+// completion is the arguments of one completing statement. An update changes a row only
+// once, so a task whose stages were completed together has one row here.
+type completion struct {
+	row    map[store.ID]int
+	ids    []store.ID
+	opens  []int32      // the stages that the task may be ready for, as bits
+	tokens [][]store.ID // by stage and row
+
+	// For the history: one element per completed stage.
+	tasks, claims []store.ID
+	stages        []int32
+	results       []*string
+}
+
+// completions are several where there are more than maxBatch tasks, or where one stage of
+// a task is reported with two tokens, of which only one can be valid.
+type completions []*completion
+
+// add adds a report and returns its completion and row. It makes room for max reports.
+func (all *completions) add(r *Report, stages, max int) (*completion, int) {
+	for _, c := range *all {
+		if row, known := c.row[r.Task]; !known && len(c.ids) < maxBatch || known && c.tokens[r.Stage][row].IsZero() {
+			return c, c.add(r)
+		}
+	}
+	c := newCompletion(stages, max)
+	*all = append(*all, c)
+	return c, c.add(r)
+}
+
+func newCompletion(stages, size int) *completion {
+	c := &completion{
+		row: make(map[store.ID]int, size), ids: make([]store.ID, 0, size), opens: make([]int32, 0, size),
+		tokens: make([][]store.ID, stages), tasks: make([]store.ID, 0, size), claims: make([]store.ID, 0, size),
+		stages: make([]int32, 0, size), results: make([]*string, 0, size),
+	}
+	for i := range c.tokens {
+		c.tokens[i] = make([]store.ID, 0, size)
+	}
+	return c
+}
+
+func (c *completion) add(r *Report) (row int) {
+	row, known := c.row[r.Task]
+	if !known {
+		row = len(c.ids)
+		c.row[r.Task] = row
+		c.ids = append(c.ids, r.Task)
+		c.opens = append(c.opens, 0)
+		for i := range c.tokens {
+			c.tokens[i] = append(c.tokens[i], store.ID{})
+		}
+	}
+	c.tokens[r.Stage][row] = r.Token
+	var result *string
+	if r.Result != nil {
+		text := string(r.Result)
+		result = &text
+	}
+	c.tasks, c.claims = append(c.tasks, r.Task), append(c.claims, r.Token)
+	c.stages, c.results = append(c.stages, int32(r.Stage)), append(c.results, result)
+	return row
+}
+
+func (c *completion) args() (args []any) {
+	for _, tokens := range c.tokens {
+		args = append(args, tokens)
+	}
+	return append(args, c.tasks, c.stages, c.claims, c.results)
+}
