@@ -298,7 +298,7 @@ func TestServe_RequiresTLS12(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.Serve(t.Context(), l); err == nil {
-		t.Error("it serves without its key")
+		t.Error("the server serves without its key")
 	}
 }
 
@@ -306,10 +306,10 @@ func TestCertificate_IsReloadedAndTheOldOneServedOnErrors(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "cert"), filepath.Join(dir, "key")
-	var told []error
-	get := web.Certificate(cert, key, 0, func(err error) { told = append(told, err) })
-	if _, err := get(); err == nil || len(told) > 0 {
-		t.Errorf("where there is none: %v, told %v", err, told)
+	var reported []error
+	get := web.Certificate(cert, key, 0, func(err error) { reported = append(reported, err) })
+	if _, err := get(); err == nil || len(reported) > 0 {
+		t.Errorf("without a certificate: %v, reported %v", err, reported)
 	}
 	then := time.Now().Add(-time.Hour)
 	serial := func(want int64, stamp time.Duration) {
@@ -342,16 +342,16 @@ func TestCertificate_IsReloadedAndTheOldOneServedOnErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	serial(2, 3*time.Minute)
-	if len(told) != 2 { // each once
-		t.Errorf("told %v", told)
+	if len(reported) != 2 { // each error once
+		t.Errorf("reported %v, want two errors", reported)
 	}
 	writeCertificate(t, dir, 3)
 	serial(3, 4*time.Minute)
 	if err := os.Remove(key); err != nil {
 		t.Fatal(err)
 	}
-	if serial(3, 5*time.Minute); len(told) != 3 {
-		t.Errorf("told %v", told)
+	if serial(3, 5*time.Minute); len(reported) != 3 {
+		t.Errorf("reported %v, want three errors", reported)
 	}
 }
 

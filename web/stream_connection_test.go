@@ -149,19 +149,19 @@ func TestStream_NoticesADisconnectedIdleClient(t *testing.T) {
 			t.Cleanup(ts.Close)
 			t.Cleanup(s.Drain)
 			stays := ask()
-			for range 3 { // by turns: who looks for them comes and goes
+			for range 3 { // one after the other
 				ask().Close()
 				waitForStreams(t, s, 1)
 			}
 			stays.Close()
 			waitForStreams(t, s, 0)
-			ask() // who comes afterwards is let in
+			ask() // is accepted after the others have ended
 			waitForStreams(t, s, 1)
 		})
 	}
 }
 
-// The body is neither somebody's going away nor another request.
+// A late body is neither the end of the connection nor another request.
 func TestStream_AcceptsARequestBodyThatArrivesLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -192,14 +192,14 @@ func TestStream_AcceptsARequestBodyThatArrivesLate(t *testing.T) {
 type panickingSubscription struct{ idleSubscription }
 
 func (panickingSubscription) Next(context.Context) ([]store.Event, error) {
-	panic("there is a mistake")
+	panic("no events")
 }
 
 func TestStream_PanicEndsThatStreamAlone(t *testing.T) {
 	t.Parallel()
-	told := make(chan string, 1)
+	reported := make(chan string, 1)
 	s := newStreamServer(t, panickingSubscription{}, 20*time.Millisecond, func(route string, err error) {
-		told <- route + ": " + err.Error()
+		reported <- route + ": " + err.Error()
 	})
 	ts := httptest.NewServer(s.Handler())
 	t.Cleanup(ts.Close)
@@ -215,10 +215,10 @@ func TestStream_PanicEndsThatStreamAlone(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	if _, err := io.ReadAll(resp.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("the client takes it for whole: %v", err)
+		t.Errorf("the client read the whole response: %v", err)
 	}
-	if text := <-told; !strings.HasPrefix(text, "GET "+api+"/events/stream: panic: there is a mistake\n") {
-		t.Errorf("told %s", text)
+	if text := <-reported; !strings.HasPrefix(text, "GET "+api+"/events/stream: panic: no events\n") {
+		t.Errorf("reported %s", text)
 	}
 	waitForStreams(t, s, 0)
 }
@@ -226,7 +226,7 @@ func TestStream_PanicEndsThatStreamAlone(t *testing.T) {
 // panickingWriter is a response writer that panics.
 type panickingWriter struct{ *httptest.ResponseRecorder }
 
-func (panickingWriter) Write([]byte) (int, error) { panic("there is a mistake") }
+func (panickingWriter) Write([]byte) (int, error) { panic("no events") }
 
 func TestStream_PanicAtItsStartReleasesItsSlot(t *testing.T) {
 	t.Parallel()

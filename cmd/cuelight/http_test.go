@@ -156,16 +156,16 @@ func TestServe_ServesTheAPIAndTheDashboard(t *testing.T) {
 		`cuelight_events_keep_seconds 604800`,
 		`cuelight_http_requests_total\{code="2xx",route="GET /api/v1/tasks/\{id\}/events"\} 2`,
 	} {
-		there := regexp.MustCompile(`(?m)^` + metric)
+		pattern := regexp.MustCompile(`(?m)^` + metric)
 		waittest.Until(p.t, "metrics have "+metric, func() bool {
-			return there.Match(s.do(http.StatusOK, http.MethodGet, "metrics", nil))
+			return pattern.Match(s.do(http.StatusOK, http.MethodGet, "metrics", nil))
 		})
 	}
-	stranger := &site{t, s.base, ""}
-	stranger.do(http.StatusOK, http.MethodGet, "healthz", nil)
-	stranger.do(http.StatusOK, http.MethodGet, "readyz", nil)
-	stranger.do(http.StatusUnauthorized, http.MethodGet, "api/v1/tasks", nil)
-	stranger.do(http.StatusUnauthorized, http.MethodGet, "metrics", nil)
+	withoutKey := &site{t, s.base, ""}
+	withoutKey.do(http.StatusOK, http.MethodGet, "healthz", nil)
+	withoutKey.do(http.StatusOK, http.MethodGet, "readyz", nil)
+	withoutKey.do(http.StatusUnauthorized, http.MethodGet, "api/v1/tasks", nil)
+	withoutKey.do(http.StatusUnauthorized, http.MethodGet, "metrics", nil)
 	if info, err := os.Stat(p.path("debug.sock")); err != nil || info.Mode()&os.ModeSocket == 0 {
 		t.Errorf("profiles: %v, %v", info, err)
 	}

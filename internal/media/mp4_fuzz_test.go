@@ -47,11 +47,11 @@ func FuzzTruncatedInit(f *testing.F) {
 			}
 			return
 		}
-		mended, err := mp4.DecodeFile(bytes.NewReader(after))
+		repaired, err := mp4.DecodeFile(bytes.NewReader(after))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if entries := mended.Init.Moov.Trak.Edts.Elst[0].Entries; len(entries) != 1 || entries[0].MediaTime != skip {
+		if entries := repaired.Init.Moov.Trak.Edts.Elst[0].Entries; len(entries) != 1 || entries[0].MediaTime != skip {
 			t.Errorf("the edits are %+v, want one that skips %d", entries, skip)
 		}
 	})
