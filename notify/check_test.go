@@ -48,7 +48,7 @@ func TestCheck_DetectsABrokenConnection(t *testing.T) {
 				}
 				fail(old[0])
 				b.wantReconnect()
-				waittest.Until(t, "the end of the old connection", old[0].closed.Load)
+				waittest.Until(t, "the old connection is closed", old[0].closed.Load)
 			}
 			b.wantNoChange()
 			if n := len(p.openConns()); n != 1 {
@@ -84,7 +84,7 @@ func TestCheck_DetectsUnlisten(t *testing.T) {
 			b.wantReconnect()
 			b.wantNoChange()
 			if _, held := b.Session(); !held || len(b.lockHolders()) != 1 {
-				t.Error("the lock of the session is not back")
+				t.Error("the new session does not hold the lock")
 			}
 		})
 	}
@@ -131,7 +131,7 @@ func TestListener_IgnoresOtherChannels(t *testing.T) {
 	t.Parallel()
 	p, b := listenThrough(t)
 	p.openConns()[0].inject(t, `listen other; notify a`)
-	b.takeWakes() // after which LISTEN has run as well
+	b.takeWakes() // LISTEN has run before
 	for range 3 {
 		b.exec(`notify other`)
 		b.exec(`notify a`)

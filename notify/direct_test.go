@@ -12,7 +12,7 @@ import (
 	"github.com/cuelight/cuelight/notify"
 )
 
-// A refused connection does not mean that the server is away if a proxy refuses it.
+// A connection that a proxy refuses does not mean that the server is down.
 func TestDirect_IsFalseBehindAProxy(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, postgres.EphemeralOptions{Listen: []string{"127.0.0.1"}})
@@ -22,14 +22,14 @@ func TestDirect_IsFalseBehindAProxy(t *testing.T) {
 	t.Cleanup(func() { relay.Close(); all.Wait() }) // after the listeners have ended
 	all.Go(func() {
 		for {
-			near, err := relay.Accept()
+			client, err := relay.Accept()
 			if err != nil {
 				return
 			}
-			far, err := net.Dial("tcp", s.Addr())
+			server, err := net.Dial("tcp", s.Addr())
 			must(t, err)
-			all.Go(func() { _, _ = io.Copy(far, near); far.Close() })
-			all.Go(func() { _, _ = io.Copy(near, far); near.Close() })
+			all.Go(func() { _, _ = io.Copy(server, client); server.Close() })
+			all.Go(func() { _, _ = io.Copy(client, server); client.Close() })
 		}
 	})
 	pool := connect(t, s.URL("postgres"))
@@ -47,7 +47,7 @@ func TestDirect_IsFalseBehindAProxy(t *testing.T) {
 		b := listen(t, pool, notify.Options{Channels: []string{"a"}, ConnConfig: cc})
 		b.takeWakes()
 		if b.Direct() != want {
-			t.Errorf("%s: direct is %t", address, b.Direct())
+			t.Errorf("%s: Direct is %t", address, b.Direct())
 		}
 	}
 }

@@ -12,10 +12,10 @@ import (
 // random, so that many processes that lost their server do not reconnect at once.
 func TestRetryDelay_GrowsAndIsRandom(t *testing.T) {
 	t.Parallel()
-	const atMost, fleet = 5 * time.Second, 200
+	const maxDelay, listeners = 5 * time.Second, 200
 	var late []time.Duration
-	for range fleet {
-		l := New(nil, Options{MaxRetryDelay: atMost})
+	for range listeners {
+		l := New(nil, Options{MaxRetryDelay: maxDelay})
 		if first := l.nextDelay(); first != 0 {
 			t.Fatalf("the first attempt waits for %v", first)
 		}
@@ -24,8 +24,8 @@ func TestRetryDelay_GrowsAndIsRandom(t *testing.T) {
 			t.Errorf("the second attempt waits for %v, want about 50 ms", second)
 		}
 		for range 20 {
-			if p := l.nextDelay(); p > atMost {
-				t.Fatalf("a delay of %v, want at most %v", p, atMost)
+			if p := l.nextDelay(); p > maxDelay {
+				t.Fatalf("a delay of %v, want at most %v", p, maxDelay)
 			}
 		}
 		late = append(late, l.nextDelay())
@@ -37,8 +37,8 @@ func TestRetryDelay_GrowsAndIsRandom(t *testing.T) {
 		}
 	}
 	slices.Sort(late)
-	if spread := late[fleet*9/10] - late[fleet/10]; late[0] < time.Second || spread < 2*time.Second {
-		t.Errorf("after a long outage the delays are between %v and %v, most within %v", late[0], late[fleet-1], spread)
+	if spread := late[listeners*9/10] - late[listeners/10]; late[0] < time.Second || spread < 2*time.Second {
+		t.Errorf("after a long outage the delays are between %v and %v, most within %v", late[0], late[listeners-1], spread)
 	}
 }
 
@@ -59,7 +59,7 @@ func TestRetryDelay_IsLongBehindAPooler(t *testing.T) {
 // reported are left out, so that the queue stays short.
 func TestOnChange_ReceivesOnlyChangesInOrder(t *testing.T) {
 	t.Parallel()
-	away, other := errors.New("away"), errors.New("other")
+	refused, other := errors.New("refused"), errors.New("other")
 	reported := make(chan string)
 	l := New(nil, Options{OnChange: func(connected bool, err error) {
 		switch {
@@ -79,9 +79,9 @@ func TestOnChange_ReceivesOnlyChangesInOrder(t *testing.T) {
 		do   func()
 		want []string
 	}{
-		{func() { l.setDisconnected(away); l.setDisconnected(other) }, []string{"away"}},
+		{func() { l.setDisconnected(refused); l.setDisconnected(other) }, []string{"refused"}},
 		{func() { l.setDisconnected(other); connect(); connect() }, []string{"connected"}},
-		{func() { l.setDisconnected(ErrPooled); l.setDisconnected(ErrPooled); l.setDisconnected(away) }, []string{"pooled"}},
+		{func() { l.setDisconnected(ErrPooled); l.setDisconnected(ErrPooled); l.setDisconnected(refused) }, []string{"pooled"}},
 	} {
 		step.do()
 		for _, want := range step.want {
@@ -93,10 +93,10 @@ func TestOnChange_ReceivesOnlyChangesInOrder(t *testing.T) {
 	// The first of these is being reported while the others happen.
 	connect()
 	for range 1000 {
-		l.setDisconnected(away)
+		l.setDisconnected(refused)
 		connect()
 	}
-	l.setDisconnected(away)
+	l.setDisconnected(refused)
 	l.mu.Lock()
 	waiting := len(l.pendingChanges)
 	l.mu.Unlock()
@@ -104,7 +104,7 @@ func TestOnChange_ReceivesOnlyChangesInOrder(t *testing.T) {
 		t.Errorf("%d changes wait, want at most 2", waiting)
 	}
 	last := "pooled"
-	for last != "away" || len(l.queuedChanges()) > 0 {
+	for last != "refused" || len(l.queuedChanges()) > 0 {
 		got := <-reported
 		if got == last {
 			t.Fatalf("reported %q twice in a row", got)

@@ -210,9 +210,9 @@ func TestSession_LockIsVisibleUntilTheSessionEnds(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	waittest.Until(t, "the end of the lock", func() bool { return len(b.lockHolders()) == 0 })
+	waittest.Until(t, "the lock is released", func() bool { return len(b.lockHolders()) == 0 })
 	if other, _ := notify.New(pool, notify.Options{}).Session(); other == first {
-		t.Error("two Listeners have one key")
+		t.Error("two Listeners have the same key")
 	}
 }
 
@@ -224,20 +224,20 @@ func TestListener_WorksWithoutItsLock(t *testing.T) {
 	b := listen(t, pool, notify.Options{})
 	b.takeWakes()
 	key, _ := b.Session()
-	rival, err := pgx.ConnectConfig(t.Context(), pool.Config().ConnConfig)
+	other, err := pgx.ConnectConfig(t.Context(), pool.Config().ConnConfig)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer rival.Close(context.Background())
+	defer other.Close(context.Background())
 	took := make(chan error, 1)
 	go func() {
-		_, err := rival.Exec(context.Background(), `select pg_advisory_lock($1)`, key)
+		_, err := other.Exec(context.Background(), `select pg_advisory_lock($1)`, key)
 		took <- err
 	}()
-	waittest.Until(t, "the rival's wait", func() (waits bool) {
+	waittest.Until(t, "the other session waits for the lock", func() (waits bool) {
 		row := pool.QueryRow(t.Context(),
 			`select exists (select from pg_locks where pid = $1 and locktype = 'advisory' and not granted)`,
-			rival.PgConn().PID())
+			other.PgConn().PID())
 		return row.Scan(&waits) == nil && waits
 	})
 	b.exec(`select pg_terminate_backend($1)`, b.lockHolders()[0])

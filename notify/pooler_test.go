@@ -60,7 +60,7 @@ func TestPooler_CheckLeavesNoListenBehind(t *testing.T) {
 	}
 }
 
-// Everything works except the lock, which the pooler would keep after our end.
+// Everything works except the lock, which the pooler would keep after the Listener's end.
 func TestPooler_InSessionModeDeliversNotifications(t *testing.T) {
 	t.Parallel()
 	direct := pgtest.New(t, pgtest.Schema{})

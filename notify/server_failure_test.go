@@ -69,7 +69,7 @@ func TestListener_ReplacesASuspendedSession(t *testing.T) {
 		t.Errorf("%d sessions hold the lock, want the suspended one and the new one", n)
 	}
 	must(t, syscall.Kill(suspended, syscall.SIGCONT))
-	waittest.Until(t, "the end of the old session", func() bool { return len(b.lockHolders()) == 1 })
+	waittest.Until(t, "the old session has ended", func() bool { return len(b.lockHolders()) == 1 })
 	b.wantNoChange()
 }
 
@@ -152,8 +152,8 @@ func TestCheck_IgnoresABusyPool(t *testing.T) {
 	b.wantNoChange()
 }
 
-// A reader that takes nothing costs the server nothing: the server does not wait for it,
-// and vacuum can remove old rows.
+// The server does not wait for a reader that takes no notifications, and vacuum can remove
+// old rows.
 func TestListener_SlowReaderDelaysNothing(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t, pgtest.Schema{})
@@ -181,7 +181,7 @@ func TestListener_SlowReaderDelaysNothing(t *testing.T) {
 		// 25 MB in all, far more than any socket's buffer.
 		b.exec(`select pg_notify('a', i || $1) from generate_series(1, 250) i`, payload)
 	}
-	waittest.Until(t, "the listener's session being idle, with no transaction's snapshot", func() (idle bool) {
+	waittest.Until(t, "the listener's session is idle, without a snapshot", func() (idle bool) {
 		err := pool.QueryRow(t.Context(), `select state = 'idle' and wait_event = 'ClientRead' and backend_xmin is null
 			and pg_notification_queue_usage() < 0.001 from pg_stat_activity where pid = $1`, pid).Scan(&idle)
 		return err == nil && idle
@@ -262,7 +262,7 @@ func TestListener_ReconnectsAfterRefusedConnections(t *testing.T) {
 	b := listen(t, pool, fastRetries())
 	b.takeWakes()
 
-	for _, away := range []struct{ code, out, in string }{
+	for _, outage := range []struct{ code, begin, end string }{
 		{"3D000", `drop database work with (force)`, `create database work`},
 		{"28000", `drop role worker`, `create role worker login`},
 		{
@@ -270,15 +270,15 @@ func TestListener_ReconnectsAfterRefusedConnections(t *testing.T) {
 			`update pg_database set datallowconn = true where datname = 'work'`,
 		},
 	} {
-		do(away.out)
+		do(outage.begin)
 		do(`select pg_terminate_backend(pid) from pg_stat_activity where datname = 'work'`)
 		b.wantChange(false)
-		waittest.Until(t, "a refusal", func() bool {
+		waittest.Until(t, "the server refuses connections", func() bool {
 			err := pool.Ping(t.Context())
 			var refused *pgconn.PgError
-			return errors.As(err, &refused) && refused.Code == away.code
+			return errors.As(err, &refused) && refused.Code == outage.code
 		})
-		do(away.in)
+		do(outage.end)
 		b.wantChange(true)
 		b.takeWakes()
 		b.pool.Reset()

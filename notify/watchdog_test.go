@@ -50,7 +50,7 @@ func TestOnAlive_IsCalledWithAndWithoutADatabase(t *testing.T) {
 	}
 }
 
-// A Listener that is stuck, whatever the reason, must not call OnAlive.
+// A Listener that is stuck for any reason must not call OnAlive.
 func TestOnAlive_IsNotCalledWhileStuck(t *testing.T) {
 	t.Parallel()
 	c := pgtest.New(t, pgtest.Schema{}).Config()
