@@ -121,7 +121,7 @@ func (g *Guard) identify(r *http.Request) identity {
 	ctx, cancel := context.WithTimeout(r.Context(), lookupTimeout)
 	defer cancel()
 	c, s, err := g.find(ctx, r)
-	return identity{principal: c.principal, err: err, subject: c.subject, digest: c.digest, session: s}
+	return identity{c, s, err}
 }
 
 // Authenticate returns the principal of a request. Its errors are [ErrUnknown], [ErrWrong],

@@ -2,7 +2,6 @@ package access
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strings"
@@ -90,13 +89,9 @@ type contextKey struct{}
 
 // identity is the result of [Guard.Identify].
 type identity struct {
-	principal Principal
-	err       error // without a principal
-
-	// The credential, for [Guard.Still].
-	subject string
-	digest  [sha256.Size]byte
-	session *session
+	credential
+	session *session // that carried the credential; may be nil
+	err     error    // without a principal
 }
 
 // From is the principal of a request, or the zero Principal without valid credentials.

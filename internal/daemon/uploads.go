@@ -30,7 +30,7 @@ func submitUpload(st *store.Store) func(context.Context, upload.Upload) (upload.
 			return upload.Receipt{}, err
 		}
 		actions := ops.Actions{Store: st, Authorize: func(ctx context.Context, _ access.Scope) (string, error) {
-			return u.Principal, checkKey(ctx, st, u.Principal) // checkUploadScope has checked the scope
+			return u.Principal, checkKey(ctx, st, u.Principal) // the route has checked the scope
 		}}
 		r, err := actions.SubmitUpload(ctx, u, store.Submission{
 			Source: u.Path, Params: params, Priority: u.Priority, RequestID: cmp.Or(u.RequestID, "upload:"+u.ID),
@@ -163,14 +163,6 @@ func digest(path string, want int64) (size int64, sum string, err error) {
 		return 0, "", err
 	}
 	return info.Size(), hex.EncodeToString(h.Sum(nil)), nil
-}
-
-// checkUploadScope refuses principals without the scope submit.
-func checkUploadScope(ctx context.Context, _ upload.Upload) error {
-	if err := access.Check(ctx, access.Submit); err != nil {
-		return fmt.Errorf("%w: %w", upload.ErrRefused, err)
-	}
-	return nil
 }
 
 // uploadSourceState returns a function that reports whether the task of an upload still needs the

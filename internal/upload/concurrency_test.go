@@ -287,20 +287,6 @@ func TestLimits(t *testing.T) {
 		s := serve(t, upload.Options{MaxBytes: 1 << 60})
 		s.mustSend(http.StatusInsufficientStorage, "POST", "/uploads/", nil, "Upload-Length", fmt.Sprint(int64(large)))
 	})
-	t.Run("Options.Check", func(t *testing.T) {
-		t.Parallel()
-		s := serve(t, upload.Options{Check: func(_ context.Context, u upload.Upload) error {
-			if u.Name != "a.mp4" || u.Size != 7 || u.Principal != "ann" {
-				t.Errorf("checked %+v", u)
-			}
-			return fmt.Errorf("%w: ann has had enough", upload.ErrRefused)
-		}})
-		a := s.mustSend(http.StatusUnprocessableEntity, "POST", "/uploads/", nil, "Upload-Length", "7", "As", "ann",
-			"Upload-Metadata", metadata("filename", "a.mp4"))
-		if !strings.Contains(a.body, "ann has had enough") {
-			t.Errorf("got %s", a.body)
-		}
-	})
 }
 
 func TestFileNames_AreNeverPaths(t *testing.T) {

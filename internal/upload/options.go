@@ -36,10 +36,6 @@ type Options struct {
 	CheckPrincipal         func(ctx context.Context) error
 	CheckPrincipalInterval time.Duration
 
-	// Check can refuse an upload before its data is sent, with an error that matches
-	// ErrRefused. The client gets its message. Default: no upload is refused.
-	Check func(ctx context.Context, u Upload) error
-
 	// SourceState says whether a finished upload's task needs the file; see the package
 	// documentation. Default: finished files are kept.
 	SourceState func(ctx context.Context, u Upload) (SourceState, error)
@@ -95,8 +91,7 @@ const (
 	TaskGone
 )
 
-// ErrRefused matches permanent errors of Options.OnComplete and Options.Check. The upload
-// is deleted or not created.
+// ErrRefused matches permanent errors of Options.OnComplete. The upload is deleted.
 var ErrRefused = errors.New("upload is refused")
 
 // ErrRevoked matches errors of Options.CheckPrincipal about a revoked principal.
@@ -146,9 +141,6 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Principal == nil {
 		o.Principal = func(context.Context) string { return "" }
-	}
-	if o.Check == nil {
-		o.Check = func(context.Context, Upload) error { return nil }
 	}
 	if o.SourceState == nil {
 		o.SourceState = func(context.Context, Upload) (SourceState, error) { return SourceNeeded, nil }

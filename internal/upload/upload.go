@@ -79,11 +79,6 @@ func (u *Uploads) createUpload(ctx context.Context, r *activeRequest, e *record)
 	e.Size = e.state.Length
 	e.Principal = u.options.Principal(ctx)
 	e.state.Principal = e.Principal
-	if err := u.options.Check(ctx, e.Upload); errors.Is(err, ErrRefused) {
-		return nil, problem.New(problem.Invalid, "%v", err)
-	} else if err != nil {
-		return nil, fmt.Errorf("check upload: %w", err)
-	}
 	u.reserving.Lock()
 	defer u.reserving.Unlock()
 	if err := u.reserve(ctx, e); err != nil {

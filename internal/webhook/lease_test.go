@@ -156,14 +156,14 @@ func TestDeliverer_WritesNothingWithoutTheLease(t *testing.T) {
 	if len(plans) != 1 || len(plans[0].deliveries) != 1 || plans[0].deliveries[0].task != task {
 		t.Fatalf("plans are %+v", plans)
 	}
-	if err := deliverers[0].write(t.Context(), plans, nil, nil); !errors.Is(err, errLeaseLost) {
+	if err := deliverers[0].write(t.Context(), plans); !errors.Is(err, errLeaseLost) {
 		t.Errorf("without the lease: %v", err)
 	}
 	if n := len(b.deliveries(h)); n != 0 {
 		t.Errorf("%d deliveries", n)
 	}
 	for range 2 { // the second write changes nothing
-		if err := deliverers[1].write(t.Context(), plans, nil, nil); err != nil {
+		if err := deliverers[1].write(t.Context(), plans); err != nil {
 			t.Errorf("with the lease: %v", err)
 		}
 		if n := len(b.deliveries(h)); n != 1 {
@@ -176,7 +176,8 @@ func TestDeliverer_WritesNothingWithoutTheLease(t *testing.T) {
 	}
 	b.classify(&r)
 	for range 2 {
-		must(t, deliverers[1].write(t.Context(), nil, []attemptResult{r}, nil))
+		deliverers[1].unwritten = []attemptResult{r}
+		must(t, deliverers[1].write(t.Context(), nil))
 	}
 	if d := b.deliveries(h)[0]; d.Attempts != 1 || d.Error != "no" {
 		t.Errorf("the row is %+v", d)

@@ -170,12 +170,10 @@ func (d *deliverer) step(ctx, callCtx context.Context) error {
 			return err
 		}
 	}
-	mustRenew := time.Since(d.renewed) >= o.leaseDuration/renewalsPerLease
-	if mustRenew || len(plans)+len(d.unwritten)+len(d.recovered) > 0 {
-		if err := d.write(ctx, plans, d.unwritten, d.recovered); err != nil {
+	if time.Since(d.renewed) >= o.leaseDuration/renewalsPerLease || len(plans)+len(d.unwritten)+len(d.recovered) > 0 {
+		if err := d.write(ctx, plans); err != nil {
 			return err
 		}
-		d.reportWritten(plans)
 	}
 	if err := d.sendDue(ctx, callCtx, endpoints); err != nil {
 		return err
@@ -266,11 +264,10 @@ func (d *deliverer) stop(ctx context.Context, abort context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	if len(d.unwritten)+len(d.recovered) > 0 {
-		if err := d.write(ctx, nil, d.unwritten, d.recovered); err != nil {
+		if err := d.write(ctx, nil); err != nil {
 			d.reportError(ctx, err)
 			return
 		}
-		d.reportWritten(nil)
 	}
 	d.reportError(ctx, d.release(ctx))
 }

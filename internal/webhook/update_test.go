@@ -103,7 +103,7 @@ func TestDeliverer_DropsOutdatedProgress(t *testing.T) {
 		must(t, err)
 		plans, _, err := b.planDeliveries(t.Context(), hooks)
 		must(t, err)
-		must(t, d.write(t.Context(), plans, nil, nil))
+		must(t, d.write(t.Context(), plans))
 		all = b.deliveries(h)
 		var details []string
 		for _, d := range all {

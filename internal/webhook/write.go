@@ -91,17 +91,17 @@ update cuelight_deliveries set run_at = now()
         or attempts < 6 and (response >= 500 or response in (408, 425, 429)))`
 
 // write writes plans and results in one transaction, if this process still holds the
-// lease. It locks the webhooks' rows first, in one order, so that it cannot deadlock with
-// an operator who disables or removes a webhook.
-func (d *deliverer) write(ctx context.Context, plans []plan, results []attemptResult, recovered []store.ID) error {
+// lease, and reports them. It locks the webhooks' rows first, in one order, so that it
+// cannot deadlock with an operator who disables or removes a webhook.
+func (d *deliverer) write(ctx context.Context, plans []plan) error {
 	begun := time.Now()
 	err := pgx.BeginFunc(ctx, d.webhooks.db, func(tx pgx.Tx) error {
-		locked, err := d.lockRows(ctx, tx, plans, results)
+		locked, err := d.lockRows(ctx, tx, plans)
 		if err != nil {
 			return err
 		}
 		var batch pgx.Batch
-		for _, r := range results {
+		for _, r := range d.unwritten {
 			batch.Queue(finishAttemptSQL, r.id, r.attempts, r.rowStatus(), r.retryIn.Seconds(), r.status, r.failure, r.url)
 			if r.outcome == Gone {
 				batch.Queue(disableGoneSQL, r.webhook, goneReason, r.url)
@@ -114,7 +114,7 @@ func (d *deliverer) write(ctx context.Context, plans []plan, results []attemptRe
 				p.queueStatements(&batch, d.inFlightIDs())
 			}
 		}
-		for _, id := range recovered {
+		for _, id := range d.recovered {
 			batch.Queue(retryAfterOutageSQL, id)
 		}
 		if batch.Len() == 0 {
@@ -126,19 +126,18 @@ func (d *deliverer) write(ctx context.Context, plans []plan, results []attemptRe
 		return fmt.Errorf("write deliveries: %w", err)
 	}
 	d.renewed = begun
+	d.reportWritten(plans)
 	return nil
 }
 
 // lockRows renews the lease, or returns errLeaseLost, and locks the webhooks. It returns
 // their cursors and types.
-func (d *deliverer) lockRows(
-	ctx context.Context, tx pgx.Tx, plans []plan, results []attemptResult,
-) (map[store.ID]endpoint, error) {
+func (d *deliverer) lockRows(ctx context.Context, tx pgx.Tx, plans []plan) (map[store.ID]endpoint, error) {
 	var ids []store.ID
 	for _, p := range plans {
 		ids = append(ids, p.endpoint.id)
 	}
-	for _, r := range results {
+	for _, r := range d.unwritten {
 		ids = append(ids, r.webhook)
 	}
 	var batch pgx.Batch
