@@ -58,7 +58,7 @@ func TestRun_KillsProcessesLeftByChild(t *testing.T) {
 func wantGroupGone(t *testing.T, leader int, others ...int) {
 	t.Helper()
 	for _, pid := range others {
-		if syscall.Kill(pid, 0) == nil && !zombie(pid) {
+		if syscall.Kill(pid, 0) == nil && !isZombie(pid) {
 			t.Errorf("process %d of the group still runs", pid)
 		}
 	}

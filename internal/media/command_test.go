@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cuelight/cuelight/internal/waittest"
 )
 
 func TestProbe_NamesMissingProgram(t *testing.T) {
@@ -207,33 +209,25 @@ func TestRun_PassesMinimalEnvironment(t *testing.T) {
 
 func waitForPid(t *testing.T, dir, name string) int {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for time.Now().Before(deadline) {
-		if b, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
-			if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil {
-				return pid
-			}
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	t.Fatalf("%s was not written", name)
-	return 0
+	var pid int
+	waittest.Until(t, name+" is written", func() bool {
+		text, _ := os.ReadFile(filepath.Join(dir, name))
+		var err error
+		pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
+		return err == nil
+	})
+	return pid
 }
 
 // waitUntilGone waits until a process has ended. A zombie counts as ended.
 func waitUntilGone(t *testing.T, pid int) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for time.Now().Before(deadline) {
-		if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || zombie(pid) {
-			return
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	t.Errorf("process %d still runs", pid)
+	waittest.Until(t, fmt.Sprintf("process %d has ended", pid), func() bool {
+		return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || isZombie(pid)
+	})
 }
 
-func zombie(pid int) bool {
+func isZombie(pid int) bool {
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
 		return false
@@ -244,15 +238,8 @@ func zombie(pid int) bool {
 
 func waitForLine(t *testing.T, file string, ok func(string) bool) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	var last string
-	for time.Now().Before(deadline) {
-		if b, err := os.ReadFile(file); err == nil {
-			if last = string(b); ok(last) {
-				return
-			}
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	t.Errorf("%s says %q", file, last)
+	waittest.Until(t, file+" has the expected text", func() bool {
+		text, err := os.ReadFile(file)
+		return err == nil && ok(string(text))
+	})
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // lowerPriority sets the child's OOM score and nice value. Errors are ignored:
@@ -61,19 +63,13 @@ func oomKillCount() int64 {
 }
 
 // residentBytes is the resident memory of a process and its descendants.
-func residentBytes(pid int) int64 {
-	pages := int64(0)
+func residentBytes(pid int) (bytes int64) {
 	for _, p := range processTree(pid, 0) {
-		var size, resident int64
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p))
-		if err != nil {
-			continue // it has ended
-		}
-		if _, err := fmt.Sscan(string(text), &size, &resident); err == nil {
-			pages += resident
+		if stat, err := p.Stat(); err == nil { // otherwise it has ended
+			bytes += int64(stat.ResidentMemory())
 		}
 	}
-	return pages * int64(os.Getpagesize())
+	return bytes
 }
 
 // maxTreeDepth ends the search in a program that keeps starting itself.
@@ -81,8 +77,12 @@ const maxTreeDepth = 16
 
 // processTree lists a process and its descendants. It reads only the main
 // thread's children: ffmpeg has none, and shells, which do, have one thread.
-func processTree(pid, depth int) []int {
-	tree := []int{pid}
+func processTree(pid, depth int) []procfs.Proc {
+	process, err := procfs.NewProc(pid)
+	if err != nil {
+		return nil
+	}
+	tree := []procfs.Proc{process}
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	if err != nil || depth == maxTreeDepth {
 		return tree
@@ -98,63 +98,34 @@ func processTree(pid, depth int) []int {
 // clockTick is the unit of times in /proc on every architecture.
 const clockTick = time.Second / 100
 
-// readResourceUsage reads the usage of a process and its descendants.
+// readResourceUsage reads the usage of a process and its descendants, including those
+// that have ended.
 func readResourceUsage(pid int) resourceUsage {
 	usage := resourceUsage{}
 	for _, p := range processTree(pid, 0) {
-		f := statFields(fmt.Sprintf("/proc/%d/stat", p))
-		if len(f) < 15 {
+		stat, err := p.Stat()
+		if err != nil {
 			continue // it has ended
 		}
 		usage.known = true
-		// utime and stime, its own and those of children that have ended
-		for _, field := range f[11:15] {
-			n, _ := strconv.ParseInt(field, 10, 64)
-			usage.cpu += time.Duration(n) * clockTick
+		usage.cpu += time.Duration(int(stat.UTime+stat.STime)+stat.CUTime+stat.CSTime) * clockTick
+		if io, err := p.IO(); err == nil { // some hosts do not permit reading it
+			usage.bytes += int64(io.RChar + io.WChar)
 		}
-		usage.bytes += ioBytes(p)
 	}
 	return usage
-}
-
-// ioBytes is how many bytes a process has read and written; 0 if the host does
-// not permit reading it.
-func ioBytes(pid int) int64 {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
-	if err != nil {
-		return 0
-	}
-	sum := int64(0)
-	for line := range strings.Lines(string(text)) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
-		if key == "rchar" || key == "wchar" {
-			n, _ := strconv.ParseInt(value, 10, 64)
-			sum += n
-		}
-	}
-	return sum
 }
 
 // isRunnable reports whether a thread of a process or a descendant has a
 // processor or waits for one.
 func isRunnable(pid int) bool {
 	for _, p := range processTree(pid, 0) {
-		threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", p))
+		threads, _ := procfs.AllThreads(p.PID)
 		for _, thread := range threads {
-			if f := statFields(fmt.Sprintf("/proc/%d/task/%s/stat", p, thread.Name())); len(f) > 0 && f[0] == "R" {
+			if stat, err := thread.Stat(); err == nil && stat.State == "R" {
 				return true
 			}
 		}
 	}
 	return false
-}
-
-// statFields are the fields of a stat file from the state on. The name before it
-// may contain spaces and parentheses.
-func statFields(file string) []string {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil
-	}
-	return strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/cuelight/cuelight/internal/childproc"
 )
 
 // helper is the environment variable that makes the test binary run as the process
@@ -30,14 +32,12 @@ func TestRun_ChildDiesWithParent(t *testing.T) {
 	}
 	cmd := exec.Command(self, "-test.run=^TestRun_ChildDiesWithParent$")
 	cmd.Env = append(os.Environ(), helper+"="+dir)
-	if err := cmd.Start(); err != nil {
+	parent, err := childproc.Start(cmd, childproc.Options{})
+	if err != nil {
 		t.Fatal(err)
 	}
 	pid := waitForPid(t, dir, "self.pid")
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait() // it was killed
+	parent.Kill()
 	waitUntilGone(t, pid)
 }
 
