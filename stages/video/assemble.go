@@ -62,21 +62,16 @@ func (c Config) assemble(ctx context.Context, job *stages.Job, in Ingest, tr Tra
 		if err := l.add(ctx, renditions, dir, servedMode); err != nil {
 			return fmt.Errorf("link renditions: %w", err)
 		}
-		board, err := c.storyboard(ctx, job, dir, in, tr, md)
-		if err != nil {
+		if result.Storyboard, err = c.storyboard(ctx, job, dir, in, tr, md); err != nil {
 			return err
 		}
 		if err := l.add(ctx, description, dir, servedMode); err != nil {
 			return fmt.Errorf("link metadata: %w", err)
 		}
-		if err := completeMetadata(dir, tr, md, board); err != nil {
+		if err := c.complete(ctx, job, dir, in, tr, md, result.Storyboard); err != nil {
 			return err
 		}
-		if err := c.checkAndWriteManifests(ctx, job, dir, in, tr, board); err != nil {
-			return err
-		}
-		size, err := measureTree(dir, reportSteps(job, -1, "counting").counter())
-		result.Files, result.Bytes, result.Storyboard = size.files, size.bytes, board
+		result.Files, result.Bytes, err = measureTree(dir, reportSteps(job, -1, "counting").counter())
 		return err
 	})
 	if err != nil {
@@ -118,10 +113,13 @@ func completeMetadata(dir string, tr Transcode, md Metadata, board *media.Storyb
 	return d.write(dir)
 }
 
-// checkAndWriteManifests writes both manifests if the files are correct.
-func (c Config) checkAndWriteManifests(
-	ctx context.Context, job *stages.Job, dir string, in Ingest, tr Transcode, board *media.Storyboard,
+// complete writes metadata.json, and both manifests if the files are correct.
+func (c Config) complete(
+	ctx context.Context, job *stages.Job, dir string, in Ingest, tr Transcode, md Metadata, board *media.Storyboard,
 ) error {
+	if err := completeMetadata(dir, tr, md, board); err != nil {
+		return err
+	}
 	out := *tr.Output
 	out.Storyboard = board
 	err := c.tools(job, -1, "checking").Check(ctx, in.Info, dir, &out)

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/childproc"
 	"github.com/cuelight/cuelight/internal/flock"
 	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/stages"
@@ -41,14 +42,14 @@ func TestCleaner_RemovesOnlyAbandonedFiles(t *testing.T) {
 				}
 			}
 			if done := h.mustClean(0); done != (CleanResult{}) {
-				t.Errorf("too early, it removed %+v", done)
+				t.Errorf("before the time, it removed %+v", done)
 			}
 			if done := h.mustClean(-1); done.Removed == 0 {
 				t.Errorf("it removed %+v of %d files", done, left)
 			}
 			wantSame(t, before, snapshot(t, h.DataDir, h.PublishDir))
 			if names := append(list(t, h.TaskDir(h.job.Task)), list(t, h.PublishedDir(h.job.Task))...); len(names) != 4+3 {
-				t.Errorf("there is %q", names)
+				t.Errorf("files: %q", names)
 			}
 		})
 	}
@@ -61,22 +62,18 @@ func killAtNote(t *testing.T, h *harness, stage, note string) {
 	cmd := exec.Command(os.Args[0], "-test.run", "^TestCleaner_KilledAttempt$")
 	cmd.Env = append(os.Environ(),
 		killedVariable+"="+strings.Join([]string{stage, note, h.DataDir, h.PublishDir, clips.picture, reached}, "|"))
-	if err := cmd.Start(); err != nil {
+	child, err := childproc.Start(cmd, childproc.Options{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
 	for !exists(reached) {
 		select {
-		case err := <-ended:
-			t.Fatalf("it ended before it was killed: %v", err)
+		case <-child.Done():
+			t.Fatalf("it ended before it was killed: %v", child.Err())
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	<-ended
+	child.Kill()
 }
 
 func TestCleaner_KilledAttempt(t *testing.T) {
@@ -151,7 +148,7 @@ func TestCleaner_RemovesUnservedGeneration(t *testing.T) {
 	want := []string{filepath.Base(first.Generation), halfServed, media.ManifestName, media.MasterName}
 	slices.Sort(want)
 	if names := list(t, public); !slices.Equal(names, want) {
-		t.Errorf("there is %q, want %q", names, want)
+		t.Errorf("files: %q; want %q", names, want)
 	}
 }
 
@@ -172,12 +169,12 @@ func TestCleaner_KeepsPlayableGenerations(t *testing.T) {
 		setAge(t, filepath.Join(h.PublishDir, third.Generation), 100*day)
 		h.mustClean(-1)
 		if exists(filepath.Join(h.PublishDir, first.Generation)) != c.stay {
-			t.Errorf("replaced %v ago: it stays: %v", c.age, !c.stay)
+			t.Errorf("replaced %v ago: it still exists: %v", c.age, !c.stay)
 		}
 	}
 	for _, p := range []Publish{second, third} {
 		if !exists(filepath.Join(h.PublishDir, p.Generation)) {
-			t.Errorf("%s is gone", p.Generation)
+			t.Errorf("%s is missing", p.Generation)
 		}
 	}
 
@@ -197,7 +194,7 @@ func TestCleaner_KeepsPlayableGenerations(t *testing.T) {
 	}
 	setAge(t, filepath.Join(h.PublishDir, second.Generation), 100*day)
 	if done := h.mustClean(-1); done != (CleanResult{}) {
-		t.Errorf("removed %+v of a video whose manifests are gone", done)
+		t.Errorf("removed %+v of a video without manifests", done)
 	}
 }
 
@@ -228,7 +225,7 @@ func TestCleaner_KeepsRunningAttempts(t *testing.T) {
 	}
 	beginning.Close()
 	if done := h.mustClean(0); done.Removed != 1 || exists(dead.path) || !exists(alive.path) || !exists(silent.path) {
-		t.Errorf("removed %+v; there is %q", done, list(t, dir))
+		t.Errorf("removed %+v; files: %q", done, list(t, dir))
 	}
 }
 
@@ -241,7 +238,7 @@ func TestCleaner_KeepsPartialDownloadForADay(t *testing.T) {
 	write(t, state, "{}")
 	setAge(t, part, 26*time.Hour)
 	if done := h.mustClean(-1); done != (CleanResult{}) {
-		t.Errorf("removed %+v of a download that went on just now", done)
+		t.Errorf("removed %+v of a recent download", done)
 	}
 	setAge(t, state, 26*time.Hour)
 	f, err := os.Open(part)
@@ -252,7 +249,7 @@ func TestCleaner_KeepsPartialDownloadForADay(t *testing.T) {
 		t.Fatal(ok, err)
 	}
 	if done := h.mustClean(-1); done != (CleanResult{}) {
-		t.Errorf("removed %+v of a download that goes on", done)
+		t.Errorf("removed %+v of a running download", done)
 	}
 	f.Close()
 	if done := h.mustClean(-1); done != (CleanResult{Removed: 2, Bytes: 6}) || exists(part) || exists(state) {
@@ -309,7 +306,7 @@ func TestCleaner_KeepsUnknownFiles(t *testing.T) {
 	}
 	wantSame(t, before, snapshot(t, h.DataDir, h.PublishDir, elsewhere))
 	if !exists(filepath.Join(h.PublishDir, p.Master)) {
-		t.Error("what was published is gone")
+		t.Error("the published video is missing")
 	}
 }
 
@@ -324,13 +321,13 @@ func TestCleaner_RemovesEmptyTaskDirs(t *testing.T) {
 	}
 	setAge(t, h.TaskDir(old), 1000*time.Hour)
 	setAge(t, h.PublishedDir(old), 1000*time.Hour)
-	tidier := Cleaner{Config: h, MinIdle: -1}
-	if done, err := tidier.Clean(t.Context()); done != (CleanResult{Removed: 4, Bytes: 1}) || err != nil {
+	cleaner := Cleaner{Config: h, MinIdle: -1}
+	if done, err := cleaner.Clean(t.Context()); done != (CleanResult{Removed: 4, Bytes: 1}) || err != nil {
 		t.Errorf("removed %+v, %v", done, err)
 	}
 	a, b := list(t, filepath.Join(h.DataDir, "tasks")), list(t, h.PublishDir)
 	if len(a) != 1 || len(b) != 1 || a[0] != fresh.String() {
-		t.Errorf("there is %q and %q", a, b)
+		t.Errorf("files: %q and %q", a, b)
 	}
 }
 
@@ -340,16 +337,16 @@ func TestCleaner_ContinuesAfterCancellation(t *testing.T) {
 	for i := range 5 {
 		write(t, filepath.Join(c.TaskDir(store.ID{15: byte(i)}), "ingest-0001-aaaaaaaaaa.tmp", "x"), "x")
 	}
-	tidier := Cleaner{Config: c, MinIdle: -1, lastTask: store.ID{15: 2}.String()}
-	if done, err := tidier.Clean(t.Context()); done.Bytes != 2 || err != nil || tidier.lastTask != "" {
-		t.Errorf("removed %+v, %v, and goes on after %q", done, err, tidier.lastTask)
+	cleaner := Cleaner{Config: c, MinIdle: -1, lastTask: store.ID{15: 2}.String()}
+	if done, err := cleaner.Clean(t.Context()); done.Bytes != 2 || err != nil || cleaner.lastTask != "" {
+		t.Errorf("removed %+v, %v, and continues after %q", done, err, cleaner.lastTask)
 	}
 	if names := list(t, filepath.Join(c.DataDir, "tasks")); len(names) != 3 {
-		t.Errorf("there is %q", names)
+		t.Errorf("files: %q", names)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if done, err := tidier.Clean(ctx); done != (CleanResult{}) || !errors.Is(err, context.Canceled) {
+	if done, err := cleaner.Clean(ctx); done != (CleanResult{}) || !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: removed %+v, %v", done, err)
 	}
 }
@@ -357,8 +354,8 @@ func TestCleaner_ContinuesAfterCancellation(t *testing.T) {
 func TestCleaner_NamesMissingDisk(t *testing.T) {
 	t.Parallel()
 	c := Config{DataDir: filepath.Join(t.TempDir(), "none"), PublishDir: t.TempDir(), Marker: markerFile}
-	tidier := Cleaner{Config: c}
-	_, err := tidier.Clean(t.Context())
+	cleaner := Cleaner{Config: c}
+	_, err := cleaner.Clean(t.Context())
 	if err == nil || strings.Count(err.Error(), "is its disk mounted?") != 2 {
 		t.Errorf("got %v", err)
 	}
@@ -375,14 +372,14 @@ func TestCleaner_RunsDuringPublish(t *testing.T) {
 	var others sync.WaitGroup
 	for range 2 {
 		others.Go(func() {
-			tidier := Cleaner{Config: h.Config, MinIdle: -1}
+			cleaner := Cleaner{Config: h.Config, MinIdle: -1}
 			for {
 				select {
 				case <-stop:
 					return
 				default:
 				}
-				if _, err := tidier.Clean(t.Context()); err != nil {
+				if _, err := cleaner.Clean(t.Context()); err != nil {
 					t.Error(err)
 				}
 				wantCompleteGeneration(t, master)
@@ -407,7 +404,7 @@ func TestCleaner_RunsDuringPublish(t *testing.T) {
 	others.Wait()
 	h.mustClean(-1)
 	if names := list(t, h.PublishedDir(h.job.Task)); len(names) != 3 {
-		t.Errorf("there is %q", names)
+		t.Errorf("files: %q", names)
 	}
 	wantPlayable(t, master, m.tr.Output.Video)
 }
@@ -422,7 +419,7 @@ func wantCompleteGeneration(t *testing.T, master string) {
 			continue
 		}
 		if read(t, master) == text {
-			t.Errorf("a playlist it leads to is gone: %s", line)
+			t.Errorf("a referenced playlist is missing: %s", line)
 		}
 		return
 	}
@@ -452,11 +449,11 @@ func TestWorkdir_IsTouchedDuringProgress(t *testing.T) {
 			return !info.ModTime().Equal(old)
 		}
 		if heard() {
-			t.Error("it is marked although it was made just now")
+			t.Error("a new directory was touched")
 		}
 		time.Sleep(touchEvery)
 		if !heard() || heard() || reported != 3 {
-			t.Errorf("it is not marked once a minute, or progress is lost: %d", reported)
+			t.Errorf("it is not touched once a minute, or progress is lost: %d", reported)
 		}
 	})
 }

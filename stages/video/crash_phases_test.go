@@ -84,12 +84,12 @@ func wantSame(t *testing.T, before, after map[string]string) {
 	t.Helper()
 	for path, was := range before {
 		if after[path] != was {
-			t.Errorf("%s was %s, and is %q", path, was, after[path])
+			t.Errorf("%s was %s before, and %q after", path, was, after[path])
 		}
 	}
 	for path := range after {
 		if before[path] == "" {
-			t.Errorf("%s is there", path)
+			t.Errorf("%s was left behind", path)
 		}
 	}
 }

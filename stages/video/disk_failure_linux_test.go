@@ -23,7 +23,7 @@ const mountsVariable = "CUELIGHT_TEST_MOUNTS"
 func TestStages_SurviveDiskFailures(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(mountsVariable) != "" {
-		t.Skip("this is the process of its own")
+		t.Skip("this is the child process")
 	}
 	if clips.picture == "" || testing.Short() {
 		t.Skip("there is no ffmpeg here, or no time")
@@ -119,25 +119,25 @@ func runWithFailure(t *testing.T, failure diskFailure, stage, note string) {
 	err := h.run(t.Context(), stage, m)
 	h.job.OnProgress = nil
 	if !happened() {
-		t.Fatalf("it was never busy with %s: %v", note, err)
+		t.Fatalf("the stage did not reach %s: %v", note, err)
 	}
 	if err := failure.end(d); err != nil {
 		t.Fatal(err)
 	}
 	if err == nil && !slices.Contains(failure.tolerated, note) {
-		t.Error("it was completed")
+		t.Error("the stage was completed")
 	}
 	if err != nil {
 		wantDiskError(t, err, failure.message)
 		for path, was := range before {
 			if is, ok := snapshot(t, h.DataDir, h.PublishDir)[path]; !ok || is != was {
-				t.Errorf("%s was %s, and is %s", path, was, is)
+				t.Errorf("%s was %s before, and %s after", path, was, is)
 			}
 		}
 		wantNothingNew(t, before, snapshot(t, h.DataDir, h.PublishDir))
 	}
 	if err := h.run(t.Context(), stage, m); err != nil {
-		t.Errorf("when it is over: %v", err)
+		t.Errorf("after the repair: %v", err)
 	}
 	h.mustClean(-1)
 	for path := range snapshot(t, h.DataDir, h.PublishDir) {
@@ -152,7 +152,7 @@ func wantDiskError(t *testing.T, err error, says string) {
 	t.Helper()
 	pause, ok := stages.RetryDelay(err)
 	if stages.IsPermanent(err) || !ok || pause != hostRetryDelay || !strings.Contains(err.Error(), says) {
-		t.Errorf("got %v, again in %v; want %q", err, pause, says)
+		t.Errorf("error %v, retry in %v; want %q", err, pause, says)
 	}
 }
 
@@ -161,7 +161,7 @@ func wantNothingNew(t *testing.T, before, after map[string]string) {
 	t.Helper()
 	for path := range after {
 		if _, was := before[path]; !was && !isLeftover(path) {
-			t.Errorf("%s is there, and nothing was finished", path)
+			t.Errorf("%s exists although no stage was completed", path)
 		}
 	}
 }

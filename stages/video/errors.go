@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"syscall"
 	"time"
 
@@ -29,10 +30,6 @@ func classify(ctx context.Context, err error, attempt int) error {
 		// The end of the context caused all later errors.
 		return context.Cause(ctx)
 	}
-	var rejected *media.RejectedError
-	var fetching *fetch.Error
-	var missing *missingError
-	var full *diskspace.FullError
 	pause := hostRetryDelay
 	if attempt > 1 {
 		pause = hostLongRetryDelay
@@ -41,20 +38,13 @@ func classify(ctx context.Context, err error, attempt int) error {
 	if isOneTaskOnly(err) {
 		postpone = stages.PostponeTask
 	}
+	fetching, isFetching := errors.AsType[*fetch.Error](err)
 	switch {
-	case errors.As(err, &missing):
+	case isMissing(err):
 		return postpone(hostRetryDelay, err)
-	case errors.As(err, &rejected):
+	case isPermanent(err, attempt):
 		return stages.Permanent(err)
-	case errors.As(err, &full) && full.NeverFits():
-		return stages.Permanent(err)
-	case errors.Is(err, media.ErrMismatch) && attempt > 1 && !isHostError(err):
-		// The first time, this host's memory or disk may have been the cause. The
-		// second time, the source is.
-		return stages.Permanent(err)
-	case errors.As(err, &fetching) && fetching.Permanent:
-		return stages.Permanent(err)
-	case errors.As(err, &fetching) && fetching.RetryAfter > 0:
+	case isFetching && fetching.RetryAfter > 0:
 		return stages.RetryAfter(fetching.RetryAfter, err)
 	case errors.Is(err, media.ErrToolMissing):
 		return stages.Postpone(hostRetryDelay,
@@ -72,6 +62,22 @@ func classify(ctx context.Context, err error, attempt int) error {
 	return err
 }
 
+func isMissing(err error) bool {
+	_, ok := errors.AsType[*missingError](err)
+	return ok
+}
+
+// isPermanent reports whether the source is the reason, so that no other attempt helps.
+func isPermanent(err error, attempt int) bool {
+	_, isRejected := errors.AsType[*media.RejectedError](err)
+	fetching, isFetching := errors.AsType[*fetch.Error](err)
+	full, isFull := errors.AsType[*diskspace.FullError](err)
+	// The first time, this host's memory or disk may have been the cause of a mismatch.
+	// The second time, the source is.
+	mismatch := errors.Is(err, media.ErrMismatch) && attempt > 1 && !isHostError(err)
+	return isRejected || mismatch || isFetching && fetching.Permanent || isFull && full.NeverFits()
+}
+
 // isHostError reports whether this host must be repaired, or must wait: for space, a
 // mount, a permission or memory.
 func isHostError(err error) bool {
@@ -82,9 +88,9 @@ func isHostError(err error) bool {
 // isOneTaskOnly reports whether the error affects no other task: its own directory is
 // missing, it needs more space than others, or only root may read its source.
 func isOneTaskOnly(err error) bool {
-	var missing *missingError
-	var full *diskspace.FullError
-	return errors.As(err, &missing) && missing.oneTask || errors.As(err, &full) && full.FitsLess() ||
+	missing, isMissing := errors.AsType[*missingError](err)
+	full, isFull := errors.AsType[*diskspace.FullError](err)
+	return isMissing && missing.oneTask || isFull && full.FitsLess() ||
 		errors.Is(err, media.ErrSourceNotReadable)
 }
 
@@ -94,12 +100,7 @@ func isWholeHost(err error) bool {
 }
 
 func isAny(err error, errnos ...syscall.Errno) bool {
-	for _, errno := range errnos {
-		if errors.Is(err, errno) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(errnos, func(errno syscall.Errno) bool { return errors.Is(err, errno) })
 }
 
 func isFull(err error) bool {
@@ -108,10 +109,10 @@ func isFull(err error) bool {
 
 // explainHostError puts the cause before the system's message.
 func explainHostError(err error) error {
-	var full *diskspace.FullError
-	var fetching *fetch.Error
+	_, isNoticed := errors.AsType[*diskspace.FullError](err)
+	_, isFetching := errors.AsType[*fetch.Error](err)
 	switch {
-	case errors.As(err, &full), errors.As(err, &fetching), errors.Is(err, media.ErrMemory):
+	case isNoticed, isFetching, errors.Is(err, media.ErrMemory):
 		return err
 	case isFull(err):
 		return fmt.Errorf("the disk is full: %w; free some space", err)

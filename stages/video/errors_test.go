@@ -29,29 +29,29 @@ func TestClassify_SeparatesPermanentErrors(t *testing.T) {
 	}{
 		"refused source": {fmt.Errorf("probe: %w", &media.RejectedError{Reason: "encrypted"}), true, "probe: encrypted"},
 		"missing source": {&fetch.Error{Source: `"/x"`, Permanent: true, Err: errors.New("none")}, true, "none"},
-		"server has a break": {
+		"overloaded server": {
 			&fetch.Error{Source: `"http://x"`, RetryAfter: time.Minute, Err: errors.New("503")}, false, "503",
 		},
-		"broken connection":   {&fetch.Error{Source: `"http://x"`, Err: syscall.ECONNRESET}, false, "reset"},
-		"unreadable source":   {&fetch.Error{Source: `"/x"`, Err: path(syscall.EACCES)}, false, "fetch"},
-		"full disk in ffmpeg": {fmt.Errorf("run ffmpeg: %w", media.ErrNoSpace), false, "the disk is full: run ffmpeg"},
-		"full disk":           {path(syscall.ENOSPC), false, "the disk is full"},
-		"full disk, noticed":  {&diskspace.FullError{Need: 50, Size: 100, Free: 10}, false, "not enough disk space"},
-		"too small a disk":    {&diskspace.FullError{Need: 101, Size: 100, Free: 10}, true, "use a larger disk"},
-		"too large a reserve": {&diskspace.FullError{Need: 101, Size: 100, Free: 10, Reserve: 100}, false, "not enough disk space"},
-		"quota":               {path(syscall.EDQUOT), false, "the disk is full"},
-		"read-only disk":      {path(syscall.EROFS), false, "the disk is read-only"},
-		"missing permission":  {path(syscall.EACCES), false, "may not"},
-		"failing disk":        {path(syscall.EIO), false, "this host has a fault"},
-		"no memory":           {fmt.Errorf("run ffmpeg: %w: x", media.ErrMemory), false, "run ffmpeg: not enough memory"},
+		"broken connection":         {&fetch.Error{Source: `"http://x"`, Err: syscall.ECONNRESET}, false, "reset"},
+		"unreadable source":         {&fetch.Error{Source: `"/x"`, Err: path(syscall.EACCES)}, false, "fetch"},
+		"full disk in ffmpeg":       {fmt.Errorf("run ffmpeg: %w", media.ErrNoSpace), false, "the disk is full: run ffmpeg"},
+		"full disk":                 {path(syscall.ENOSPC), false, "the disk is full"},
+		"full disk, before writing": {&diskspace.FullError{Need: 50, Size: 100, Free: 10}, false, "not enough disk space"},
+		"too small a disk":          {&diskspace.FullError{Need: 101, Size: 100, Free: 10}, true, "use a larger disk"},
+		"too large a reserve":       {&diskspace.FullError{Need: 101, Size: 100, Free: 10, Reserve: 100}, false, "not enough disk space"},
+		"quota":                     {path(syscall.EDQUOT), false, "the disk is full"},
+		"read-only disk":            {path(syscall.EROFS), false, "the disk is read-only"},
+		"missing permission":        {path(syscall.EACCES), false, "may not"},
+		"failing disk":              {path(syscall.EIO), false, "this host has a fault"},
+		"no memory":                 {fmt.Errorf("run ffmpeg: %w: x", media.ErrMemory), false, "run ffmpeg: not enough memory"},
 		"lost disk": {fmt.Errorf("%w (%v)",
 			&missingError{what: "the data directory", path: "/x", err: fs.ErrNotExist},
 			&media.RejectedError{Reason: "damaged"}), false, "is its disk mounted?"},
-		"missing tool":        {fmt.Errorf("x: %w", media.ErrToolMissing), false, "brew install ffmpeg"},
-		"stalled ffmpeg":      {media.ErrStalled, false, "no progress"},
-		"output is not whole": {media.ErrMismatch, false, "does not match"},
-		"what nobody foresaw": {errors.New("odd"), false, "odd"},
-		"marked by the stage": {stages.Permanent(media.ErrMismatch), true, "does not match"},
+		"missing tool":               {fmt.Errorf("x: %w", media.ErrToolMissing), false, "brew install ffmpeg"},
+		"stalled ffmpeg":             {media.ErrStalled, false, "no progress"},
+		"incomplete output":          {media.ErrMismatch, false, "does not match"},
+		"unknown error":              {errors.New("odd"), false, "odd"},
+		"permanent error of a stage": {stages.Permanent(media.ErrMismatch), true, "does not match"},
 	} {
 		got := classify(t.Context(), c.err, 1)
 		if stages.IsPermanent(got) != c.permanent || !strings.Contains(got.Error(), c.want) || !errors.Is(got, c.err) {
@@ -100,7 +100,7 @@ func TestClassify_OneTaskErrorSuspendsNoStage(t *testing.T) {
 		"source closed to others":   {fmt.Errorf("start ffprobe: %w", closed), false},
 		"no confinement":            {media.ErrSandbox, true},
 		"no ffmpeg":                 {media.ErrToolMissing, true},
-		"too few processors":        {media.ErrStarved, true},
+		"no processor time":         {media.ErrStarved, true},
 		"full disk found by ffmpeg": {media.ErrNoSpace, true},
 	} {
 		got := classify(t.Context(), c.err, 1)
@@ -116,7 +116,7 @@ func TestFindTaskDir_MissingDirConcernsOneTask(t *testing.T) {
 	for _, own := range []bool{false, true} {
 		_, err := c.findTaskDir(store.ID{1})
 		if gone, ok := errors.AsType[*missingError](err); !ok || gone.oneTask != own {
-			t.Errorf("%v: its own %t", err, !own)
+			t.Errorf("%v: concerns one task: %t", err, !own)
 		}
 		if _, err := c.makeTaskDir(store.ID{2}); err != nil {
 			t.Fatal(err)
@@ -143,7 +143,7 @@ func TestIngest_TooLargeSourceSuspendsNoStage(t *testing.T) {
 		h.Reserve = reserve
 		_, err := h.ingest(t.Context(), h.job)
 		if got := classify(t.Context(), err, 1); !stages.IsPostponed(got) || stages.SuspendsStage(got) != suspends {
-			t.Errorf("of %d bytes free, %d to be kept: %v: postponed %t, suspends %t", free, reserve, got,
+			t.Errorf("%d bytes free, reserve %d: %v: postponed %t, suspends %t", free, reserve, got,
 				stages.IsPostponed(got), stages.SuspendsStage(got))
 		}
 	}

@@ -22,7 +22,7 @@ const umaskVariable = "CUELIGHT_TEST_UMASK"
 func TestPublish_IsReadableWithAnyUmask(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(umaskVariable) != "" {
-		t.Skip("this is the process of its own")
+		t.Skip("this is the child process")
 	}
 	if clips.picture == "" {
 		t.Skip("there is no ffmpeg here")
@@ -82,7 +82,7 @@ func wantServed(t *testing.T, dir string) {
 		return nil
 	})
 	if err != nil || seen < 10 {
-		t.Errorf("%d files and directories were seen, %v", seen, err)
+		t.Errorf("%d files and directories, %v", seen, err)
 	}
 }
 
@@ -109,7 +109,7 @@ func TestIngest_ReadsLinkedSourceWithoutRoot(t *testing.T) {
 		in, err := h.ingest(h.t.Context(), h.job)
 		if asRoot {
 			if !ranAsRoot(err) {
-				t.Errorf("%v: %v; only root may read it", mode, err)
+				t.Errorf("%v: error %v; want one that says that only root may read it", mode, err)
 			}
 		} else if err != nil {
 			t.Fatalf("%v: %v", mode, err)

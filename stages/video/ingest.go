@@ -51,13 +51,7 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 	if err := c.checkFFprobe(); err != nil {
 		return Ingest{}, err
 	}
-	w, err := retryIfRemoved(func() (*workdir, error) {
-		dir, err := c.makeTaskDir(job.Task)
-		if err != nil {
-			return nil, err
-		}
-		return newWorkdir(ctx, job, dir, ingestStage, privateMode)
-	})
+	w, err := newWorkdirIn(ctx, job, c.makeTaskDir, ingestStage, privateMode)
 	if err != nil {
 		return Ingest{}, err
 	}
@@ -74,11 +68,8 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 	if err != nil {
 		return Ingest{}, err
 	}
-	if ext := safeExtension(f.Name); ext != "" {
-		if err := os.Rename(file, file+ext); err != nil {
-			return Ingest{}, fmt.Errorf("name source: %w", err)
-		}
-		file += ext
+	if file, err = addExtension(file, f.Name); err != nil {
+		return Ingest{}, err
 	}
 	if err := makeSourceReadable(file, f.Method); err != nil {
 		return Ingest{}, err
@@ -171,8 +162,20 @@ func (c Config) fetchOptions(dir string, job *stages.Job) fetch.Options {
 
 var extensionPattern = regexp.MustCompile(`^\.[a-z0-9]{1,8}$`)
 
-// safeExtension returns a name's extension if it is plain. It is kept for operators,
-// and because ffprobe uses it as a hint.
+// addExtension renames a file so that it has the extension of the source's name. That is
+// for operators, and because ffprobe uses it as a hint.
+func addExtension(file, name string) (string, error) {
+	renamed := file + safeExtension(name)
+	if renamed == file {
+		return file, nil
+	}
+	if err := os.Rename(file, renamed); err != nil {
+		return "", fmt.Errorf("name source: %w", err)
+	}
+	return renamed, nil
+}
+
+// safeExtension returns a name's extension if it is plain, otherwise "".
 func safeExtension(name string) string {
 	ext := strings.ToLower(filepath.Ext(name))
 	if !extensionPattern.MatchString(ext) {

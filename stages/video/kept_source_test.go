@@ -24,21 +24,21 @@ func TestIngest_UsesKeptCopyOfMissingSource(t *testing.T) {
 	var kept Ingest
 	h.job.Results = func(context.Context, string) (json.RawMessage, error) { return json.Marshal(kept) }
 	if _, err := h.ingest(t.Context(), h.job); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("without a copy it is %v", err)
+		t.Errorf("without a copy: %v", err)
 	}
 	kept = first
 	again := h.mustIngest()
 	if again.Name != "film.mp4" || again.SHA256 != first.SHA256 || again.Bytes != first.Bytes || again.File == first.File {
-		t.Errorf("again it is %+v, was %+v", again, first)
+		t.Errorf("the second time %+v, the first time %+v", again, first)
 	}
 	if read(t, filepath.Join(h.TaskDir(h.job.Task), again.File)) != read(t, clips.picture) {
-		t.Error("it is another file")
+		t.Error("the file differs")
 	}
 	if err := os.Remove(filepath.Join(h.TaskDir(h.job.Task), again.File)); err != nil {
 		t.Fatal(err)
 	}
 	kept = again
 	if _, err := h.ingest(t.Context(), h.job); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("without its copy it is %v", err)
+		t.Errorf("without its copy: %v", err)
 	}
 }

@@ -18,15 +18,15 @@ func FuzzDirName(f *testing.F) {
 		d, ok := parseDirName(s)
 		if !ok {
 			if _, err := findResultDir(empty, d.stage, s); err == nil {
-				t.Errorf("%q was taken for a finished directory", s)
+				t.Errorf("%q was parsed as a finished directory", s)
 			}
 			return
 		}
 		if filepath.Base(s) != s || !filepath.IsLocal(s) || d.number < 0 {
-			t.Errorf("%q is %+v", s, d)
+			t.Errorf("%q was parsed as %+v", s, d)
 		}
 		if again, ok := parseDirName(d.String()); !ok || again != d {
-			t.Errorf("%q is %+v, which is written %s", s, d, d)
+			t.Errorf("%q was parsed as %+v, whose name is %s", s, d, d)
 		}
 		// Numbers with extra zeros are never written.
 		if digits := strings.Split(s, "-")[1]; len(digits) == 4 || digits[0] != '0' {
@@ -46,21 +46,21 @@ func FuzzServedGenerations(f *testing.F) {
 		for _, name := range generationPattern.FindAllString(manifest, -1) {
 			d, ok := parseDirName(name)
 			if !ok || d.unfinished || d.stage != generationPrefix {
-				t.Fatalf("%q in a manifest is %+v, %t", name, d, ok)
+				t.Fatalf("%q in a manifest was parsed as %+v, %t", name, d, ok)
 			}
 			served[d.number] = name
 		}
 		newest := served.newest()
 		for number, name := range served {
 			if number > newest || !filepath.IsLocal(name) || strings.Contains(name, "/") || !strings.Contains(manifest, name) {
-				t.Errorf("generation %d of at most %d is %q", number, newest, name)
+				t.Errorf("generation %d of at most %d has the name %q", number, newest, name)
 			}
 		}
 		// The generation that publish writes is found again.
 		if mine > 0 && mine < 1e9 {
 			own := dirName{stage: generationPrefix, number: mine, random: "abcdefghij"}.String()
 			if got := generationPattern.FindString("\n" + own + "/v240/index.m3u8"); got != own {
-				t.Errorf("%s is found as %q", own, got)
+				t.Errorf("%s was found as %q", own, got)
 			}
 		}
 	})

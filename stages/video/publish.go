@@ -63,13 +63,7 @@ func (c Config) publish(
 	if err != nil {
 		return Publish{}, err
 	}
-	w, err := retryIfRemoved(func() (*workdir, error) {
-		public, err := c.makePublishedDir(job.Task)
-		if err != nil {
-			return nil, err
-		}
-		return newWorkdir(ctx, job, public, generationPrefix, servedMode)
-	})
+	w, err := newWorkdirIn(ctx, job, c.makePublishedDir, generationPrefix, servedMode)
 	if err != nil {
 		return Publish{}, err
 	}

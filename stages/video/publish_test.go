@@ -23,7 +23,7 @@ func TestPublish_KeepsOldGenerationForViewers(t *testing.T) {
 	master := read(t, filepath.Join(h.PublishDir, second.Master))
 	if strings.Contains(master, filepath.Base(first.Generation)) ||
 		!strings.Contains(master, filepath.Base(second.Generation)) {
-		t.Errorf("the master playlist leads to:\n%s", master)
+		t.Errorf("the master playlist is\n%s", master)
 	}
 	wantPlayable(t, filepath.Join(h.PublishDir, first.Generation, "master.m3u8"), m.tr.Output.Video)
 
@@ -43,7 +43,7 @@ func TestPublish_KeepsOldGenerationForViewers(t *testing.T) {
 	h.KeepOld = -1
 	fourth := h.mustPublish(m)
 	if names := list(t, h.PublishedDir(h.job.Task)); len(names) != 3 || names[0] != filepath.Base(fourth.Generation) {
-		t.Errorf("there is %q", names)
+		t.Errorf("files: %q", names)
 	}
 }
 
@@ -96,7 +96,7 @@ func TestPublish_SwitchesAtomically(t *testing.T) {
 			}
 			text, err := os.ReadFile(master)
 			if err != nil {
-				t.Errorf("the master playlist is gone: %v", err)
+				t.Errorf("the master playlist is missing: %v", err)
 				continue
 			}
 			for line := range strings.Lines(string(text)) {
@@ -104,7 +104,7 @@ func TestPublish_SwitchesAtomically(t *testing.T) {
 					continue
 				}
 				if _, err := os.Stat(filepath.Join(filepath.Dir(master), strings.TrimSpace(line))); err != nil {
-					t.Errorf("a playlist it leads to is gone: %v", err)
+					t.Errorf("a referenced playlist is missing: %v", err)
 				}
 			}
 		}
@@ -130,7 +130,7 @@ func TestPublish_OvertakenAttemptDoesNotSwitch(t *testing.T) {
 	p := h.mustPublish(m)
 	before := read(t, filepath.Join(h.PublishDir, p.Master))
 	if !exists(zombie.path) {
-		t.Fatal("a running attempt has lost its directory")
+		t.Fatal("the directory of a running attempt was removed")
 	}
 	s := generationSwitch{publishedDir: public, workdir: zombie, out: m.tr.Output}
 	if err := s.run(t.Context(), h.job); err == nil || s.switched {
@@ -150,7 +150,7 @@ func TestPublish_ChangesNothingWhenCancelled(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if names := list(t, h.PublishedDir(h.job.Task)); len(names) != 0 {
-		t.Errorf("there is %q", names)
+		t.Errorf("files: %q", names)
 	}
 }
 
@@ -173,7 +173,7 @@ func TestPublish_ChecksCopiesOnAnotherFileSystem(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if names := list(t, h.PublishedDir(h.job.Task)); len(names) != 3 {
-		t.Errorf("there is %q", names)
+		t.Errorf("files: %q", names)
 	}
 }
 
@@ -186,7 +186,7 @@ func TestPublish_DetectsMissingFiles(t *testing.T) {
 	_, err := h.tryPublish(m)
 	wantRetry(t, "missing file", err)
 	if names := list(t, h.PublishedDir(h.job.Task)); len(names) != 0 {
-		t.Errorf("there is %q", names)
+		t.Errorf("files: %q", names)
 	}
 }
 
@@ -207,12 +207,12 @@ func TestPublish_RemovesOnlyOldGenerations(t *testing.T) {
 	d := overtaken.findRemovable(true)
 	var freed int64
 	if n, err := d.remove(t.Context(), &freed, func() {}); n != 1 || err != nil || freed == 0 {
-		t.Errorf("removed %d with %d bytes, %v; want the manifests that waited", n, freed, err)
+		t.Errorf("removed %d with %d bytes, %v; want the prepared manifests", n, freed, err)
 	}
 	d.close()
 	for _, name := range []string{"gen-0500-aaaaaaaaaa", "gen-0999-aaaaaaaaaa"} {
 		if !exists(filepath.Join(public, name)) {
-			t.Errorf("an attempt that was overtaken removed %s", name)
+			t.Errorf("an overtaken attempt removed %s", name)
 		}
 	}
 	h.mustPublish(m)
@@ -220,12 +220,12 @@ func TestPublish_RemovesOnlyOldGenerations(t *testing.T) {
 	want := []string{"captions", "gen-0001-AAAAAAAAAA", "gen-1", "master.m3u8", "manifest.mpd", "other-0001-aaaaaaaaaa"}
 	for _, name := range want {
 		if !exists(filepath.Join(public, name)) {
-			t.Errorf("%s is gone", name)
+			t.Errorf("%s is missing", name)
 		}
 	}
 	// Of the new directories, only the served one stays.
 	if names := list(t, public); len(names) != len(want)+1 {
-		t.Errorf("there is %q", names)
+		t.Errorf("files: %q", names)
 	}
 }
 

@@ -98,7 +98,7 @@ func TestPublish_StoryboardOfAnyStage(t *testing.T) {
 			}
 			sheets := list(t, filepath.Join(h.PublishDir, filepath.Dir(p.Storyboard)))
 			if len(sheets) != 2 {
-				t.Errorf("there is %q", sheets)
+				t.Errorf("files: %q", sheets)
 			}
 		})
 	}

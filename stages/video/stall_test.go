@@ -26,7 +26,7 @@ func TestStages_AllHaveStall(t *testing.T) {
 	} {
 		for _, s := range Stages(Config{Stall: c.config, Tools: Tools{Stall: c.tools}}) {
 			if s.Stall != c.want {
-				t.Errorf("Stall %v, of ffmpeg %v: stage %s has %v", c.config, c.tools, s.Name, s.Stall)
+				t.Errorf("Config.Stall %v, Tools.Stall %v: stage %s has %v", c.config, c.tools, s.Name, s.Stall)
 			}
 		}
 	}
@@ -74,7 +74,7 @@ func TestStages_ReportEveryStep(t *testing.T) {
 				least = 1 // it is a single short step
 			}
 			if c.notes[phase] < least {
-				t.Errorf("%s: of %s %d changes were seen, of all %v", stage, phase, c.notes[phase], c.notes)
+				t.Errorf("%s: %d changes of the note during %s; all: %v", stage, c.notes[phase], phase, c.notes)
 			}
 		}
 	}
@@ -268,7 +268,7 @@ func TestPublish_OvertakenAttemptPublishesNothing(t *testing.T) {
 		t.Errorf("got %v, and the master playlist is\n%s", err, read(t, filepath.Join(h.PublishDir, p.Master)))
 	}
 	if names := list(t, h.PublishedDir(h.job.Task)); len(names) != 3 {
-		t.Errorf("there is %q", names)
+		t.Errorf("files: %q", names)
 	}
 }
 

@@ -115,10 +115,9 @@ func copyFile(from, to string) error {
 	return errors.Join(err, out.Close())
 }
 
-// measureTree measures a directory.
-func measureTree(dir string, step func()) (treeSize, error) {
-	var t treeSize
-	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+// measureTree returns the number and total size of the files in a directory.
+func measureTree(dir string, step func()) (files int, bytes int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
@@ -127,11 +126,11 @@ func measureTree(dir string, step func()) (treeSize, error) {
 		if err != nil {
 			return err
 		}
-		t.files++
-		t.bytes += info.Size()
+		files++
+		bytes += info.Size()
 		return nil
 	})
-	return t, err
+	return files, bytes, err
 }
 
 // syncTree syncs a directory and its content to disk. Files that an earlier stage has

@@ -170,12 +170,11 @@ type rootDir struct{ name, path string }
 // preferMissingRoot returns the error of a missing root directory, if one is
 // missing, because that explains every other error.
 func (c Config) preferMissingRoot(err error, dirs []rootDir) error {
-	var missing *missingError
-	if errors.As(err, &missing) {
+	if isMissing(err) {
 		return err
 	}
 	for _, dir := range dirs {
-		if rootErr := c.checkRoot(dir.name, dir.path); errors.As(rootErr, &missing) {
+		if rootErr := c.checkRoot(dir.name, dir.path); isMissing(rootErr) {
 			return fmt.Errorf("%w (%v)", rootErr, err)
 		}
 	}

@@ -57,7 +57,7 @@ func TestStages_PublishVideo(t *testing.T) {
 		t.Errorf("ingest: %+v", m.in)
 	}
 	if read(t, clips.picture) != before || sameFile(t, clips.picture, filepath.Join(h.TaskDir(h.job.Task), m.in.File)) {
-		t.Error("the source is not left alone")
+		t.Error("the source changed")
 	}
 	public := filepath.Join(h.PublishDir, h.job.Task.String())
 	if p.Master != h.job.Task.String()+"/master.m3u8" ||
@@ -76,17 +76,17 @@ func TestStages_PublishVideo(t *testing.T) {
 		wantPlayable(t, filepath.Join(dir, "manifest.mpd"), all)
 	}
 	if master := read(t, filepath.Join(public, "master.m3u8")); !strings.Contains(master, gen+"/") {
-		t.Errorf("the master playlist does not lead to %s:\n%s", gen, master)
+		t.Errorf("the master playlist does not refer to %s:\n%s", gen, master)
 	}
 	// Nothing is stored twice, and no attempt left files.
 	segment := all[0].Init
 	if !sameFile(t, filepath.Join(h.PublishDir, p.Generation, segment),
 		filepath.Join(h.TaskDir(h.job.Task), m.tr.Dir, segment)) {
-		t.Error("the published files are not those that were transcoded")
+		t.Error("the published files are not the transcoded ones")
 	}
 	for dir, want := range map[string]int{h.TaskDir(h.job.Task): 4, public: 3} {
 		if names := list(t, dir); len(names) != want {
-			t.Errorf("%s holds %q", dir, names)
+			t.Errorf("%s contains %q", dir, names)
 		}
 	}
 	var d Description
@@ -160,7 +160,7 @@ func TestIngest_DisguisedSourceOpensNothingElse(t *testing.T) {
 		h := newHarness(t, path)
 		in, err := h.ingest(t.Context(), h.job)
 		if err == nil {
-			t.Errorf("%s was taken for %+v", name, in.Info)
+			t.Errorf("%s was accepted as %+v", name, in.Info)
 			continue
 		}
 		wantPermanent(t, name, err)
@@ -211,7 +211,7 @@ func TestIngest_DownloadsOnlyFromAllowedNetworks(t *testing.T) {
 	_, err = h.ingest(t.Context(), h.job)
 	wantPermanent(t, "404", err)
 	if _, err := os.Stat(filepath.Join(h.TaskDir(h.job.Task), in.File)); err != nil {
-		t.Errorf("a later attempt that failed cost the source: %v", err)
+		t.Errorf("a failed attempt removed the source: %v", err)
 	}
 }
 
@@ -246,17 +246,17 @@ func TestStages_RetryHostErrorsWithAdvice(t *testing.T) {
 		}
 	}
 	if exists(base.DataDir + "/gone") {
-		t.Error("a missing data directory was made")
+		t.Error("a missing data directory was created")
 	}
 	h := *base
 	h.PublishDir += "/gone"
 	_, err := h.tryPublish(m)
 	wantRetry(t, "no publish directory", err)
 	if exists(h.PublishDir) {
-		t.Error("a missing publish directory was made")
+		t.Error("a missing publish directory was created")
 	}
 	if names := list(t, base.TaskDir(base.job.Task)); len(names) != 4 {
-		t.Errorf("afterwards there is %q", names)
+		t.Errorf("files after that: %q", names)
 	}
 }
 
@@ -291,7 +291,7 @@ func TestTranscode_LeavesNothingWhenCancelled(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if names := list(t, h.TaskDir(h.job.Task)); len(names) != 4 {
-		t.Errorf("there is %q", names)
+		t.Errorf("files: %q", names)
 	}
 }
 
@@ -348,7 +348,7 @@ func TestAssemble_RejectsDamagedRendition(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if read(t, filepath.Join(h.PublishDir, p.Master)) != old {
-		t.Error("what is published has changed")
+		t.Error("the published video changed")
 	}
 	wantPlayable(t, filepath.Join(h.PublishDir, p.Master), m.tr.Output.Video)
 }
@@ -397,7 +397,7 @@ func TestStages_PublishDamagedSourceWithWarning(t *testing.T) {
 			}
 			kept := read(t, filepath.Join(h.TaskDir(h.job.Task), m.md.Dir, metadataFile))
 			if strings.Contains(kept, "damage") {
-				t.Errorf("the result of stage metadata was written to: %s", kept)
+				t.Errorf("the result of stage metadata changed: %s", kept)
 			}
 		})
 	}

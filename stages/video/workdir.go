@@ -16,6 +16,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/flock"
 	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
 )
 
 // workdir is a directory that one attempt of a stage fills. It gets its final name
@@ -83,12 +84,19 @@ func newWorkdir(ctx context.Context, job *stages.Job, parent, stage string, mode
 	return w, nil
 }
 
-// retryIfRemoved calls create, which makes a directory and a workdir in it, once more
-// if the directory was removed in between because it was empty.
-func retryIfRemoved(create func() (*workdir, error)) (*workdir, error) {
-	w, err := create()
-	if errors.Is(err, fs.ErrNotExist) {
-		w, err = create()
+// newWorkdirIn is newWorkdir in a directory that makeParent creates if necessary. It
+// tries again if the directory was removed in between because it was empty.
+func newWorkdirIn(
+	ctx context.Context, job *stages.Job, makeParent func(store.ID) (string, error), stage string, mode fs.FileMode,
+) (w *workdir, err error) {
+	for range 2 {
+		var parent string
+		if parent, err = makeParent(job.Task); err == nil {
+			w, err = newWorkdir(ctx, job, parent, stage, mode)
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
 	}
 	return w, err
 }

@@ -20,7 +20,7 @@ func TestWorkdir_AppearsAtomically(t *testing.T) {
 	w := mustWorkdir(t, parent, "transcode")
 	write(t, filepath.Join(w.path, "a", "b"), "x")
 	if names := list(t, parent); len(names) != 1 || !strings.HasSuffix(names[0], ".tmp") {
-		t.Fatalf("while at work: %q", names)
+		t.Fatalf("before the end: %q", names)
 	}
 	name, err := w.finish(t.Context(), &stages.Job{})
 	if err != nil {
@@ -28,7 +28,7 @@ func TestWorkdir_AppearsAtomically(t *testing.T) {
 	}
 	w.discard()
 	if names := list(t, parent); !slices.Equal(names, []string{name}) || strings.HasSuffix(name, ".tmp") {
-		t.Fatalf("when finished: %q, want %q", names, name)
+		t.Fatalf("after the end: %q; want %q", names, name)
 	}
 	if got := read(t, filepath.Join(parent, name, "a", "b")); got != "x" {
 		t.Errorf("content %q", got)
@@ -76,7 +76,7 @@ func TestWorkdir_RemovesThoseOfDeadProcesses(t *testing.T) {
 	w := mustWorkdir(t, parent, "transcode")
 	defer w.discard()
 	if exists(dead.path) || !exists(zombie.path) || !exists(other.path) || !exists(w.path) {
-		t.Errorf("there is %q", list(t, parent))
+		t.Errorf("files: %q", list(t, parent))
 	}
 	if !exists(filepath.Join(parent, "transcode-notes.tmp", "x")) {
 		t.Error("a file of another owner was removed")
@@ -109,7 +109,7 @@ func TestWorkdir_ConcurrentCreationKeepsAll(t *testing.T) {
 		}
 		defer w.discard()
 		if numbers[w.number] = true; !exists(w.path) {
-			t.Errorf("%s is gone", w.path)
+			t.Errorf("%s is missing", w.path)
 		}
 	}
 	if len(numbers) != len(all) {
@@ -131,7 +131,7 @@ func TestRemoveOlder_KeepsNewerResults(t *testing.T) {
 	}
 	removeOlder(t.Context(), &stages.Job{}, parent, dirs[1].String()) // an attempt that does not know the newer one
 	if exists(dirs[0].path) || !exists(dirs[1].path) || !exists(dirs[2].path) {
-		t.Errorf("there is %q", list(t, parent))
+		t.Errorf("files: %q", list(t, parent))
 	}
 }
 
@@ -188,7 +188,7 @@ func TestLinker_CopiesToAnotherFileSystem(t *testing.T) {
 	}
 	full := linker{need: 5, reserve: 1 << 60}
 	if err := full.add(t.Context(), src, t.TempDir(), servedMode); err != nil {
-		t.Errorf("a link takes no space: %v", err)
+		t.Errorf("a link, which takes no space: %v", err)
 	}
 	sub := filepath.Join(dst, "sub")
 	mkdir(t, sub)
