@@ -293,7 +293,7 @@ func TestListener_ReconnectsAfterRefusedConnections(t *testing.T) {
 func TestListener_FollowsThePrimary(t *testing.T) {
 	t.Parallel()
 	primary := newServer(t, postgres.EphemeralOptions{Listen: []string{"127.0.0.1"}})
-	standby, err := primary.Standby(t.Context(), postgres.StandbyOptions{})
+	standby, err := primary.Standby(t.Context(), "standby")
 	must(t, err)
 	t.Cleanup(func() { must(t, standby.Close()) })
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections
@@ -329,7 +329,7 @@ func TestListener_FollowsThePrimary(t *testing.T) {
 func TestListener_WorksOnAStandbyAfterItsPromotion(t *testing.T) {
 	t.Parallel()
 	primary := newServer(t, postgres.EphemeralOptions{})
-	standby, err := primary.Standby(t.Context(), postgres.StandbyOptions{})
+	standby, err := primary.Standby(t.Context(), "standby")
 	must(t, err)
 	t.Cleanup(func() { must(t, standby.Close()) })
 	b := start(t, connect(t, standby.URL("postgres")), fastRetries())

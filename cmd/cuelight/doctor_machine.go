@@ -20,7 +20,7 @@ import (
 )
 
 func checkPostgreSQL(context.Context) (found []finding) {
-	programs, err := postgres.Find("")
+	programs, err := postgres.Find()
 	if err != nil {
 		return failed(err)
 	}

@@ -41,7 +41,7 @@ func runTests(m *testing.M) int {
 // it is meant to have both.
 func needPrograms(t *testing.T) {
 	t.Helper()
-	_, noPostgres := postgres.Find("")
+	_, noPostgres := postgres.Find()
 	_, noFFmpeg := exec.LookPath("ffmpeg")
 	err := errors.Join(noPostgres, noFFmpeg)
 	if err == nil {

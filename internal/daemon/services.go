@@ -59,7 +59,7 @@ func (d *Daemon) newServices(ctx context.Context) (*services, error) {
 	s.metrics = metrics.New(metrics.Options{
 		Graph: graph, Slots: d.Engine.slots(), Version: d.Engine.Version, Pool: d.DB.Pool,
 		Dirs: []string{d.Config.DataDir, d.Config.PublishDir}, WebhookTypes: webhook.Types(), KeepEvents: d.Engine.KeepEvents,
-		Database: metrics.NewDatabase(d.DB.Reads.Pool, graph, metrics.DatabaseOptions{}),
+		Database: metrics.NewDatabase(d.DB.Reads.Pool, graph),
 	})
 	o := d.webhookOptions()
 	o.DB, o.Store, o.Wake, o.Abort = d.DB.Pool, d.DB.Store, s.webhookWakes.C(), d.Engine.Abort

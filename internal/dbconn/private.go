@@ -71,7 +71,7 @@ func (o *Options) startPrivate(ctx context.Context, db *Database) error {
 	db.privateOptions = postgres.Options{Dir: dir}
 	create := !PrivateExists(dir)
 	if create {
-		if _, err := postgres.Find(""); err == nil {
+		if _, err := postgres.Find(); err == nil {
 			fmt.Fprintf(o.Notices, "cuelight: creating a private database in %s\n", usererr.Printable(dir))
 		}
 	}

@@ -19,15 +19,6 @@ type DB interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// DatabaseOptions say how often a [Database] queries.
-type DatabaseOptions struct {
-	// MaxAge is how long an answer is cached. Default 10 s.
-	MaxAge time.Duration
-
-	// Timeout limits a query. Default 4 s, less than the timeout of a scrape.
-	Timeout time.Duration
-}
-
 // Database reads the figures that all processes share, and caches them. Concurrent
 // callers share one query.
 type Database struct {
@@ -35,7 +26,8 @@ type Database struct {
 	metrics  []databaseMetric
 	defaults map[series]float64
 	sql      string
-	o        DatabaseOptions
+	maxAge   time.Duration // how long an answer is cached
+	timeout  time.Duration // of a query
 
 	querying chan struct{} // has an element while no query runs
 
@@ -45,20 +37,19 @@ type Database struct {
 	err   error // of the latest query
 }
 
-// retryAfter is the time to the next query after a failed one.
-const retryAfter = time.Second
+const (
+	// retryAfter is the time to the next query after a failed one.
+	retryAfter = time.Second
+	// queryTimeout is less than the timeout of a scrape.
+	queryTimeout = 4 * time.Second
+)
 
 // NewDatabase returns the Database of a pipeline. It does not query yet.
-func NewDatabase(db DB, g store.Graph, o DatabaseOptions) *Database {
-	if o.MaxAge <= 0 {
-		o.MaxAge = 10 * time.Second
-	}
-	if o.Timeout <= 0 {
-		o.Timeout = 4 * time.Second
-	}
+func NewDatabase(db DB, g store.Graph) *Database {
 	d := &Database{
 		db: db, metrics: databaseMetrics(g.Stages()), defaults: make(map[series]float64),
-		sql: g.SQL(figuresSQL, report.MaxCount), o: o, querying: make(chan struct{}, 1),
+		sql: g.SQL(figuresSQL, report.MaxCount), maxAge: 10 * time.Second, timeout: queryTimeout,
+		querying: make(chan struct{}, 1),
 	}
 	for _, m := range d.metrics {
 		m.addDefaults(d.defaults)
@@ -67,9 +58,9 @@ func NewDatabase(db DB, g store.Graph, o DatabaseOptions) *Database {
 	return d
 }
 
-// snapshot returns a snapshot that is no older than MaxAge. If the query fails, it
+// snapshot returns a snapshot that is no older than maxAge. If the query fails, it
 // returns the error and the last snapshot, whose time is zero if there is none. It takes
-// no longer than Timeout; while another caller's query runs, it ends with ctx. Nobody may
+// no longer than timeout; while another caller's query runs, it ends with ctx. Nobody may
 // change the values of a snapshot.
 func (d *Database) snapshot(ctx context.Context) (snapshot, error) {
 	if s, err, fresh := d.cached(); fresh {
@@ -100,7 +91,7 @@ func (d *Database) snapshot(ctx context.Context) (snapshot, error) {
 func (d *Database) cached() (s snapshot, err error, fresh bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	maxAge := d.o.MaxAge
+	maxAge := d.maxAge
 	if d.err != nil {
 		maxAge = min(retryAfter, maxAge)
 	}
@@ -108,11 +99,11 @@ func (d *Database) cached() (s snapshot, err error, fresh bool) {
 }
 
 func (d *Database) query(ctx context.Context) (snapshot, error) {
-	ctx, cancel := context.WithTimeout(ctx, d.o.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	s := snapshot{at: time.Now(), values: maps.Clone(d.defaults)}
 	var batch pgx.Batch
-	batch.Queue(figuresSettings, strconv.FormatInt(d.o.Timeout.Milliseconds(), 10))
+	batch.Queue(figuresSettings, strconv.FormatInt(d.timeout.Milliseconds(), 10))
 	batch.Queue(d.sql).Query(s.scan)
 	if err := d.db.SendBatch(ctx, &batch).Close(); err != nil {
 		return snapshot{}, fmt.Errorf("read figures: %w", err)

@@ -45,7 +45,7 @@ func TestSnapshot_AreCachedForTenSeconds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeDB{}
-		d := NewDatabase(db, store.Video(), DatabaseOptions{})
+		d := NewDatabase(db, store.Video())
 		for range 100 {
 			if _, err := d.snapshot(t.Context()); err != nil {
 				t.Fatal(err)
@@ -62,7 +62,7 @@ func TestSnapshot_ConcurrentCallersShareOneQuery(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeDB{answer: func(context.Context) error { time.Sleep(time.Second); return nil }}
-		d := NewDatabase(db, store.Video(), DatabaseOptions{})
+		d := NewDatabase(db, store.Video())
 		for range 50 {
 			go func() {
 				if f, err := d.snapshot(t.Context()); err != nil || f.at.IsZero() || len(f.values) == 0 {
@@ -83,7 +83,7 @@ func TestSnapshot_WaitingEndsWithTheContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeDB{answer: func(context.Context) error { time.Sleep(3 * time.Second); return nil }}
-		d := NewDatabase(db, store.Video(), DatabaseOptions{})
+		d := NewDatabase(db, store.Video())
 		go d.snapshot(t.Context())
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -110,7 +110,7 @@ func TestSnapshot_QueryOutlivesItsCaller(t *testing.T) {
 				return nil
 			}
 		}}
-		d := NewDatabase(db, store.Video(), DatabaseOptions{})
+		d := NewDatabase(db, store.Video())
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(500*time.Millisecond, cancel)
 		if _, err := d.snapshot(ctx); err != nil {
@@ -123,7 +123,7 @@ func TestSnapshot_ReturnsTheLastOnesWithTheError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeDB{}
-		d := NewDatabase(db, store.Video(), DatabaseOptions{})
+		d := NewDatabase(db, store.Video())
 		before, err := d.snapshot(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -153,7 +153,7 @@ func TestSnapshot_EndsAfterTheTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeDB{answer: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}
-		d := NewDatabase(db, store.Video(), DatabaseOptions{})
+		d := NewDatabase(db, store.Video())
 		began := time.Now()
 		f, err := d.snapshot(t.Context())
 		if took := time.Since(began); took != 4*time.Second || !errors.Is(err, context.DeadlineExceeded) || !f.at.IsZero() {
@@ -173,7 +173,8 @@ func TestSnapshot_ServerEndsASlowStatement(t *testing.T) {
 	defer conn.Release()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	d := NewDatabase(slow{conn, ctx}, g, DatabaseOptions{MaxAge: time.Nanosecond, Timeout: time.Second})
+	d := NewDatabase(slow{conn, ctx}, g)
+	d.maxAge, d.timeout = time.Nanosecond, time.Second
 	if _, err := d.snapshot(t.Context()); err != nil { // it is prepared from now on
 		t.Fatal(err)
 	}
@@ -205,7 +206,7 @@ func (s slow) SendBatch(_ context.Context, b *pgx.Batch) pgx.BatchResults {
 
 func TestSnapshot_FailsWithoutTables(t *testing.T) {
 	t.Parallel()
-	d := NewDatabase(pgtest.New(t, pgtest.Schema{}), store.Video(), DatabaseOptions{})
+	d := NewDatabase(pgtest.New(t, pgtest.Schema{}), store.Video())
 	var pg *pgconn.PgError
 	if _, err := d.snapshot(t.Context()); !errors.As(err, &pg) || pg.Code != "42P01" {
 		t.Errorf("error %v; want undefined_table", err)

@@ -2,7 +2,7 @@
 //
 //	m := metrics.New(metrics.Options{
 //		Graph: graph, Slots: slots, Version: version, Pool: pool, Dirs: dirs,
-//		Database: metrics.NewDatabase(pool, graph, metrics.DatabaseOptions{}),
+//		Database: metrics.NewDatabase(pool, graph),
 //	})
 //	runner.Observe = m.Observe
 //	listen.OnChange = m.Listening

@@ -33,7 +33,9 @@ func exec(t testing.TB, pool *pgxpool.Pool, statements ...string) {
 
 func readSnapshot(t testing.TB, pool *pgxpool.Pool, g store.Graph) snapshot {
 	t.Helper()
-	s, err := NewDatabase(pool, g, DatabaseOptions{Timeout: time.Minute}).snapshot(t.Context())
+	d := NewDatabase(pool, g)
+	d.timeout = time.Minute
+	s, err := d.snapshot(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -357,7 +359,8 @@ func BenchmarkFigures(b *testing.B) {
 		exec(b, pool, finished(100_000))
 	}
 	exec(b, pool, `vacuum analyze`)
-	d := NewDatabase(pool, g, DatabaseOptions{Timeout: time.Minute})
+	d := NewDatabase(pool, g)
+	d.timeout = time.Minute
 	measure := func(name string) {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

@@ -286,7 +286,7 @@ func newFullMetrics(t testing.TB) (*Metrics, *pgxpool.Pool) {
 	exec(t, pool, `insert into workers (pipeline, host, pid) values ('video', 'h', 1)`)
 	m := New(Options{
 		Graph: g, Slots: map[string]int{"ingest": 2}, Version: "1.2.3", Pool: pool, Dirs: []string{t.TempDir()},
-		Database: NewDatabase(pool, g, DatabaseOptions{}), KeepEvents: time.Hour,
+		Database: NewDatabase(pool, g), KeepEvents: time.Hour,
 	})
 	m.HTTPStreams(func() int { return 3 })
 	for _, status := range []int{200, 301, 404, 500} { // a series exists from its first request
@@ -362,7 +362,7 @@ func TestHandler_ExportsProcessAndDatabase(t *testing.T) {
 func TestHandler_WorksWithoutADatabase(t *testing.T) {
 	t.Parallel()
 	db := &fakeDB{answer: func(context.Context) error { return errDown }}
-	m := New(Options{Graph: store.Video(), Database: NewDatabase(db, store.Video(), DatabaseOptions{})})
+	m := New(Options{Graph: store.Video(), Database: NewDatabase(db, store.Video())})
 	want(t, m, 0, "database_up")
 	if s := gathered(t, m.registry, "cuelight_tasks"); s != nil {
 		t.Errorf("without an answer, the tasks are exported: %s", s)
@@ -372,7 +372,8 @@ func TestHandler_WorksWithoutADatabase(t *testing.T) {
 func TestHandler_ExportsOldFiguresWithTheirAge(t *testing.T) {
 	t.Parallel()
 	db := &fakeDB{}
-	d := NewDatabase(db, store.Video(), DatabaseOptions{MaxAge: time.Nanosecond})
+	d := NewDatabase(db, store.Video())
+	d.maxAge = time.Nanosecond
 	m := New(Options{Graph: store.Video(), Database: d})
 	want(t, m, 1, "database_up")
 	db.answer = func(context.Context) error { return errDown }

@@ -44,7 +44,7 @@ func TestObserve_EventsOfARunnerAddUp(t *testing.T) {
 		}
 	}
 	m := New(Options{
-		Graph: g, Slots: map[string]int{"first": 2, "second": 2}, Database: NewDatabase(pool, g, DatabaseOptions{}),
+		Graph: g, Slots: map[string]int{"first": 2, "second": 2}, Database: NewDatabase(pool, g),
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

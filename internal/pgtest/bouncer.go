@@ -39,7 +39,7 @@ func NewBouncer(t testing.TB, pool *pgxpool.Pool, mode string) (*Bouncer, *pgxpo
 	if err != nil {
 		t.Skip("PgBouncer is not installed")
 	}
-	if b.account, err = postgres.LookupAccount(""); err != nil {
+	if b.account, err = postgres.LookupAccount(); err != nil {
 		t.Skip(err)
 	}
 	// Another account may be unable to enter the test's own directory.

@@ -107,7 +107,7 @@ func TestNew_ConnectionStringWorksForOthers(t *testing.T) {
 		t.Errorf("pgx reads %d rows, want 2", n)
 	}
 
-	bins, err := postgres.Find("")
+	bins, err := postgres.Find()
 	if err != nil {
 		t.Fatal(err)
 	}

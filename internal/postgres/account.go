@@ -17,11 +17,13 @@ type Account struct {
 	cred *syscall.Credential // nil: no change of user
 }
 
-// LookupAccount returns the user that would run a new server. When the process is
-// root, that is the named system user, "postgres" if name is empty; [ErrAccount]
-// if there is no such user. Otherwise it is the process's own user, and name does
-// not matter.
-func LookupAccount(name string) (Account, error) {
+// systemUser runs the server when the process is root.
+const systemUser = "postgres"
+
+// LookupAccount returns the user that would run a new server: when the process is root,
+// the system user "postgres", or [ErrAccount] if there is no such user; otherwise the
+// process's own user.
+func LookupAccount() (Account, error) {
 	if uid := os.Geteuid(); uid != 0 {
 		a := Account{Name: strconv.Itoa(uid), UID: uid}
 		if u, err := user.LookupId(a.Name); err == nil {
@@ -29,9 +31,10 @@ func LookupAccount(name string) (Account, error) {
 		}
 		return a, nil
 	}
-	if name == "" {
-		name = "postgres"
-	}
+	return systemAccount(systemUser)
+}
+
+func systemAccount(name string) (Account, error) {
 	u, err := user.Lookup(name)
 	if err != nil {
 		return Account{}, &Error{

@@ -37,12 +37,11 @@ type cluster struct {
 // locate finds the cluster of o.Dir, or chooses the directory and the account of a
 // new one.
 func locate(o Options) (*cluster, error) {
-	bins, err := Find(o.BinDir)
+	bins, err := Find()
 	if err != nil {
 		return nil, err
 	}
-	newAccount := func() (Account, error) { return LookupAccount(o.User) }
-	home, err := findHome(o.Dir, o.Elsewhere, newAccount, bins[0])
+	home, err := findHome(o.Dir, o.Elsewhere, bins[0])
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +51,7 @@ func locate(o Options) (*cluster, error) {
 		return nil, err
 	}
 	if major == 0 {
-		c.account, err = newAccount()
+		c.account, err = LookupAccount()
 		return c, err
 	}
 	if c.account, err = c.owner(); err != nil {
@@ -117,7 +116,7 @@ func (c *cluster) owner() (Account, error) {
 	if os.Geteuid() == 0 {
 		return accountByID(uid)
 	}
-	self, err := LookupAccount("")
+	self, err := LookupAccount()
 	if err == nil && uid != self.UID {
 		err = &Error{
 			Problem: fmt.Sprintf("the database in %s belongs to another user (id %d)", c.data, uid),

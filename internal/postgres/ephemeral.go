@@ -64,11 +64,11 @@ func StartEphemeral(ctx context.Context, o EphemeralOptions) (*Ephemeral, error)
 
 // createEphemeral starts a server whose data directory fill has filled.
 func createEphemeral(ctx context.Context, o EphemeralOptions, fill func(*Ephemeral) error) (*Ephemeral, error) {
-	bins, err := Find("")
+	bins, err := Find()
 	if err != nil {
 		return nil, err
 	}
-	account, err := LookupAccount("")
+	account, err := LookupAccount()
 	if err != nil {
 		return nil, err
 	}

@@ -89,7 +89,7 @@ func (o EphemeralOptions) hbaRules() (string, error) {
 
 // CreateDatabase creates an empty database.
 func (s *Ephemeral) CreateDatabase(ctx context.Context, name string) error {
-	return s.withConn(ctx, "create database", func(conn *pgx.Conn) error {
+	return withConn(ctx, s.URL("postgres"), "create database", func(conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, "create database "+pgx.Identifier{name}.Sanitize())
 		return err
 	})
@@ -101,7 +101,7 @@ func (s *Ephemeral) CreateDatabase(ctx context.Context, name string) error {
 func (s *Ephemeral) Set(ctx context.Context, name, value string) error {
 	action := "set " + name
 	var before time.Time
-	if err := s.withConn(ctx, action, func(conn *pgx.Conn) error {
+	if err := withConn(ctx, s.URL("postgres"), action, func(conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, "alter system set "+pgx.Identifier{name}.Sanitize()+" to "+quoteLiteral(value))
 		if err != nil {
 			return err
@@ -112,7 +112,7 @@ func (s *Ephemeral) Set(ctx context.Context, name, value string) error {
 	}
 	for loaded := false; !loaded; {
 		// A session has the settings that the server had when the session began.
-		if err := s.withConn(ctx, action, func(conn *pgx.Conn) error {
+		if err := withConn(ctx, s.URL("postgres"), action, func(conn *pgx.Conn) error {
 			return conn.QueryRow(ctx, "select pg_conf_load_time() >= $1", before).Scan(&loaded)
 		}); err != nil {
 			return err
@@ -122,8 +122,8 @@ func (s *Ephemeral) Set(ctx context.Context, name, value string) error {
 }
 
 // withConn calls f with a new connection.
-func (s *Ephemeral) withConn(ctx context.Context, action string, f func(*pgx.Conn) error) error {
-	conn, err := pgx.Connect(ctx, s.URL("postgres"))
+func withConn(ctx context.Context, url, action string, f func(*pgx.Conn) error) error {
+	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return fmt.Errorf("%s: %w", action, err)
 	}

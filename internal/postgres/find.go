@@ -35,15 +35,12 @@ type Binaries struct {
 // Path is the path of a program of the installation.
 func (b Binaries) Path(program string) string { return filepath.Join(b.Dir, program) }
 
-// Find lists the usable installations, the preferred one first. It searches only dir
-// if that is not empty, or else only $CUELIGHT_PG_BIN if that is set. Otherwise it
-// searches the directory that pg_config names, the usual directories (newest version
-// first) and PATH. It skips servers older than [MinMajor]. If it finds none, the
-// error is [ErrNotInstalled].
-func Find(dir string) ([]Binaries, error) {
-	if dir == "" {
-		dir = os.Getenv(BinEnv)
-	}
+// Find lists the usable installations, the preferred one first. It searches only
+// $CUELIGHT_PG_BIN if that is set. Otherwise it searches the directory that pg_config
+// names, the usual directories (newest version first) and PATH. It skips servers older
+// than [MinMajor]. If it finds none, the error is [ErrNotInstalled].
+func Find() ([]Binaries, error) {
+	dir := os.Getenv(BinEnv)
 	groups := [][]string{{dir}}
 	if dir == "" {
 		groups = usualDirs()
@@ -158,7 +155,7 @@ func parseVersion(s string) (version string, major int) {
 func notInstalled(dir string, reasons []string) error {
 	advice := installLine("")
 	if dir != "" {
-		advice = fmt.Sprintf("give the directory that contains initdb and postgres, or none (unset %s)", BinEnv)
+		advice = fmt.Sprintf("set %s to the directory that contains initdb and postgres, or unset it", BinEnv)
 	}
 	return &Error{
 		Problem: ErrNotInstalled.Error(),

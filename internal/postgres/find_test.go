@@ -23,8 +23,7 @@ func fakeServer(t *testing.T, version string) string {
 	return dir
 }
 
-func TestFind_ReadsTheVersion(t *testing.T) {
-	t.Parallel()
+func TestFind_UsesTheGivenDirectoryAloneAndReadsItsVersion(t *testing.T) {
 	for text, want := range map[string]postgres.Binaries{
 		"15.18 (Debian 15.18-0+deb12u1)": {Version: "15.18", Major: 15},
 		"17.0":                           {Version: "17.0", Major: 17},
@@ -32,7 +31,8 @@ func TestFind_ReadsTheVersion(t *testing.T) {
 		"20devel":                        {Version: "20devel", Major: 20},
 	} {
 		dir := fakeServer(t, text)
-		got, err := postgres.Find(dir)
+		t.Setenv(postgres.BinEnv, dir)
+		got, err := postgres.Find()
 		want.Dir = dir
 		if err != nil || len(got) != 1 || got[0] != want {
 			t.Errorf("%q: %+v, %v; want %+v", text, got, err, want)
@@ -40,28 +40,14 @@ func TestFind_ReadsTheVersion(t *testing.T) {
 	}
 }
 
-func TestFind_UsesTheGivenDirectoryAlone(t *testing.T) {
-	dir := fakeServer(t, "14.2")
-	t.Setenv(postgres.BinEnv, dir)
-	got, err := postgres.Find("")
-	if err != nil || len(got) != 1 || got[0].Dir != dir {
-		t.Errorf("from the environment: %+v, %v", got, err)
-	}
-	other := fakeServer(t, "16.1")
-	got, err = postgres.Find(other)
-	if err != nil || len(got) != 1 || got[0].Dir != other {
-		t.Errorf("from the argument: %+v, %v", got, err)
-	}
-}
-
 func TestFind_SkipsUnusableServers(t *testing.T) {
-	t.Parallel()
 	for name, c := range map[string]struct{ dir, says string }{
-		"Nothing": {t.TempDir(), "initdb"},
-		"TooOld":  {fakeServer(t, "12.22"), "12.22"},
-		"NoSense": {fakeServer(t, "of the future"), "of the future"},
+		"no programs":     {t.TempDir(), "initdb"},
+		"too old":         {fakeServer(t, "12.22"), "12.22"},
+		"unknown version": {fakeServer(t, "of the future"), "of the future"},
 	} {
-		got, err := postgres.Find(c.dir)
+		t.Setenv(postgres.BinEnv, c.dir)
+		got, err := postgres.Find()
 		if len(got) != 0 || !errors.Is(err, postgres.ErrNotInstalled) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 			continue
@@ -73,9 +59,9 @@ func TestFind_SkipsUnusableServers(t *testing.T) {
 }
 
 func TestStart_WithoutServerProgramsChangesNothing(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
-	_, err := postgres.Start(t.Context(), postgres.Options{Dir: dir, BinDir: t.TempDir()})
+	t.Setenv(postgres.BinEnv, t.TempDir())
+	_, err := postgres.Start(t.Context(), postgres.Options{Dir: dir})
 	if !errors.Is(err, postgres.ErrNotInstalled) {
 		t.Error(err)
 	}

@@ -61,7 +61,7 @@ func notCluster(dir, why string) error {
 }
 
 // findHome finds the home of the cluster of dir, or chooses one.
-func findHome(dir, elsewhere string, as func() (Account, error), b Binaries) (string, error) {
+func findHome(dir, elsewhere string, b Binaries) (string, error) {
 	link := filepath.Join(dir, movedToName)
 	switch text, err := os.ReadFile(link); {
 	case err == nil:
@@ -72,7 +72,7 @@ func findHome(dir, elsewhere string, as func() (Account, error), b Binaries) (st
 	if _, err := os.Lstat(filepath.Join(dir, dataName)); err == nil || os.Geteuid() != 0 {
 		return dir, nil
 	}
-	account, err := as()
+	account, err := LookupAccount()
 	if err != nil {
 		return "", err
 	}

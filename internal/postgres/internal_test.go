@@ -142,3 +142,11 @@ func TestReadPidFile_AcceptsAnIncompleteFile(t *testing.T) {
 		t.Errorf("without a file: %+v, %v", got, err)
 	}
 }
+
+func TestSystemAccount_AdvisesToCreateTheUser(t *testing.T) {
+	t.Parallel()
+	_, err := systemAccount("nobody-of-that-name")
+	if !errors.Is(err, ErrAccount) || !strings.Contains(err.Error(), "useradd") {
+		t.Errorf("error %v; want ErrAccount with advice", err)
+	}
+}

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/cuelight/cuelight/internal/ctxsleep"
@@ -17,8 +15,7 @@ import (
 // launch gets the server of a cluster running.
 type launch struct {
 	*cluster
-	settings map[string]string
-	alone    bool // no other process uses the cluster, so no server should run
+	alone bool // no other process uses the cluster, so no server should run
 }
 
 // run adopts the server if it runs, and starts it otherwise. The remains of a killed
@@ -150,23 +147,12 @@ func (l *launch) start(ctx context.Context) (*instance, error) {
 
 // arguments contain the settings that override every configuration.
 func (l *launch) arguments(socketDir string) []string {
-	required := map[string]string{
-		"listen_addresses":        "",
-		"port":                    port,
-		"unix_socket_directories": quoteListItem(socketDir),
-		"unix_socket_permissions": "0700",
-		"logging_collector":       "off",
-		"log_destination":         "stderr",
-		"cluster_name":            "cuelight",
-		"lc_messages":             "C", // explain reads English
+	return []string{
+		"-D", l.data, "-c", "listen_addresses=", "-c", "port=" + port,
+		"-c", "unix_socket_directories=" + quoteListItem(socketDir), "-c", "unix_socket_permissions=0700",
+		"-c", "logging_collector=off", "-c", "log_destination=stderr", "-c", "cluster_name=cuelight",
+		"-c", "lc_messages=C", // explain reads English
 	}
-	args := []string{"-D", l.data}
-	for _, settings := range []map[string]string{l.settings, required} {
-		for _, name := range slices.Sorted(maps.Keys(settings)) {
-			args = append(args, "-c", name+"="+settings[name])
-		}
-	}
-	return args
 }
 
 // waitReady waits until the server answers, has ended, or has not reacted for too

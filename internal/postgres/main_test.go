@@ -229,7 +229,7 @@ func copyFile(t *testing.T, path string) string {
 // needServer skips the test on a machine without PostgreSQL.
 func needServer(t *testing.T) {
 	t.Helper()
-	_, err := postgres.Find("")
+	_, err := postgres.Find()
 	if errors.Is(err, postgres.ErrNotInstalled) && os.Getenv("CI") == "" {
 		t.Skipf("this test needs a PostgreSQL server: %v", err)
 	}

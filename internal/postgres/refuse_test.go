@@ -200,7 +200,7 @@ func TestStart_LeavesAForeignServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeFile(t, hba, "local all all reject\n")
-	account, err := postgres.LookupAccount("")
+	account, err := postgres.LookupAccount()
 	if err != nil {
 		t.Fatal(err)
 	}

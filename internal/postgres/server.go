@@ -42,7 +42,7 @@ func newServer(o Options, c *cluster, in *instance, users *os.File) *Server {
 }
 
 // URL is the address of the database for pgx and psql.
-func (s *Server) URL() string { return s.in.url(s.options.Database) }
+func (s *Server) URL() string { return s.in.url(databaseName) }
 
 // Adopted reports whether another process started the server.
 func (s *Server) Adopted() bool { return s.in.process.child == nil }

@@ -23,7 +23,7 @@ func TestStart_IgnoresAReusedProcessID(t *testing.T) {
 	kill(t, pid)
 	starter.kill()
 
-	account, err := postgres.LookupAccount("")
+	account, err := postgres.LookupAccount()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,39 +15,21 @@ import (
 	"github.com/cuelight/cuelight/internal/childproc"
 )
 
-// StandbyOptions say what kind of standby to create. The zero value suits most.
-type StandbyOptions struct {
-	// Name is the standby's application_name, for synchronous_standby_names.
-	// Default "standby".
-	Name string
-
-	// Settings override those of the primary.
-	Settings []string
-
-	// Listen are the addresses to listen on, with a port of its own. Default:
-	// those of the primary.
-	Listen []string
-}
-
 // standbySettings let a standby connect to its primary, and notice its promotion,
 // in less than PostgreSQL's five seconds.
 var standbySettings = []string{"wal_retrieve_retry_interval=200ms"}
 
 // Standby creates a second server that replicates this one, and returns when it
-// answers queries. It is a server like any other, and closed by itself.
+// answers queries. It is a server like any other, and closed by itself. The name is its
+// application_name.
 //
 // Commits do not wait for the standby until a setting says so:
 //
-//	err = primary.Set(ctx, "synchronous_standby_names", "standby")
-func (s *Ephemeral) Standby(ctx context.Context, o StandbyOptions) (*Ephemeral, error) {
+//	err = primary.Set(ctx, "synchronous_standby_names", name)
+func (s *Ephemeral) Standby(ctx context.Context, name string) (*Ephemeral, error) {
 	opts := s.opts
-	opts.Settings = slices.Concat(opts.Settings, standbySettings, o.Settings)
-	if o.Listen != nil {
-		opts.Listen = o.Listen
-	}
-	standby, err := createEphemeral(ctx, opts, func(to *Ephemeral) error {
-		return s.copyTo(ctx, to, cmp.Or(o.Name, "standby"))
-	})
+	opts.Settings = slices.Concat(opts.Settings, standbySettings)
+	standby, err := createEphemeral(ctx, opts, func(to *Ephemeral) error { return s.copyTo(ctx, to, name) })
 	if err != nil {
 		return nil, fmt.Errorf("create standby: %w", err)
 	}
@@ -80,7 +61,7 @@ func quoteConninfo(s string) string {
 func (s *Ephemeral) Promote(ctx context.Context) error {
 	// Before the first commit, which would otherwise wait forever.
 	isSynchronous := false
-	if err := s.withConn(ctx, "promote", func(conn *pgx.Conn) error {
+	if err := withConn(ctx, s.URL("postgres"), "promote", func(conn *pgx.Conn) error {
 		const query = "select current_setting('synchronous_standby_names') <> ''"
 		return conn.QueryRow(ctx, query).Scan(&isSynchronous)
 	}); err != nil {
@@ -91,7 +72,7 @@ func (s *Ephemeral) Promote(ctx context.Context) error {
 			return fmt.Errorf("promote: %w", err)
 		}
 	}
-	return s.withConn(ctx, "promote", func(conn *pgx.Conn) error {
+	return withConn(ctx, s.URL("postgres"), "promote", func(conn *pgx.Conn) error {
 		var promoted bool
 		query := "select pg_promote(true, " + strconv.Itoa(int(startTimeout.Seconds())) + ")"
 		err := conn.QueryRow(ctx, query).Scan(&promoted)

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,8 @@ import (
 )
 
 const (
+	// databaseName is the database of Cuelight in its private server.
+	databaseName = "cuelight"
 	// port only names the socket; the server does not listen on a network.
 	port = "5432"
 	// obstacleTimeout is how long a start waits for the children of a killed
@@ -32,31 +35,15 @@ const (
 // server's user cannot reach.
 const DefaultElsewhere = "/var/lib/cuelight-pg"
 
-// Options say which database to run, and how. Only Dir is required.
+// Options say which database to run. Only Dir is required.
 type Options struct {
 	// Dir is a directory for the database alone; Start creates it if necessary.
 	// All processes with the same Dir share one server.
 	Dir string
 
-	// BinDir contains the server's programs. Default: the first installation that
-	// [Find] returns; for an existing cluster, the first of its version.
-	BinDir string
-
-	// Database is the database to connect to; Start creates it if necessary.
-	// Default "cuelight".
-	Database string
-
-	// User is the system user that runs a new server when the process is root;
-	// otherwise User is ignored. Default "postgres".
-	User string
-
-	// Elsewhere is the parent directory of the cluster if User cannot enter Dir.
-	// Default [DefaultElsewhere].
+	// Elsewhere is the parent directory of the cluster if the server's user cannot
+	// enter Dir. Default [DefaultElsewhere].
 	Elsewhere string
-
-	// Settings are server settings by name. They override the configuration
-	// files, if this process starts the server.
-	Settings map[string]string
 }
 
 // Start returns when the database answers. It creates the cluster if there is none,
@@ -102,13 +89,7 @@ func (o Options) withDefaults() (Options, error) {
 	if err != nil {
 		return o, fmt.Errorf("start database: %w", err)
 	}
-	o.Dir = dir
-	if o.Database == "" {
-		o.Database = "cuelight"
-	}
-	if o.Elsewhere == "" {
-		o.Elsewhere = DefaultElsewhere
-	}
+	o.Dir, o.Elsewhere = dir, cmp.Or(o.Elsewhere, DefaultElsewhere)
 	return o, nil
 }
 
@@ -145,12 +126,12 @@ func startLocked(ctx context.Context, o Options, users *os.File) (*Server, error
 	if err != nil {
 		return nil, err
 	}
-	l := &launch{cluster: c, settings: o.Settings, alone: alone}
+	l := &launch{cluster: c, alone: alone}
 	in, err := l.run(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err = ensureDatabase(ctx, in.url("postgres"), o.Database); err == nil {
+	if err = ensureDatabase(ctx, in.url("postgres"), databaseName); err == nil {
 		err = flock.Lock(ctx, users, flock.Shared)
 	}
 	if err != nil {
@@ -208,20 +189,14 @@ func isRejected(err error) bool {
 }
 
 func ensureDatabase(ctx context.Context, url, name string) error {
-	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		return fmt.Errorf("create database %q: %w", name, err)
-	}
-	defer conn.Close(ctx)
-	var exists bool
-	err = conn.QueryRow(ctx, "select exists (select from pg_database where datname = $1)", name).Scan(&exists)
-	if err == nil && !exists {
-		_, err = conn.Exec(ctx, "create database "+pgx.Identifier{name}.Sanitize())
-	}
-	if err != nil {
-		return fmt.Errorf("create database %q: %w", name, err)
-	}
-	return nil
+	return withConn(ctx, url, "create database", func(conn *pgx.Conn) error {
+		var exists bool
+		err := conn.QueryRow(ctx, "select exists (select from pg_database where datname = $1)", name).Scan(&exists)
+		if err == nil && !exists {
+			_, err = conn.Exec(ctx, "create database "+pgx.Identifier{name}.Sanitize())
+		}
+		return err
+	})
 }
 
 // quoteListItem makes an item of a setting that is a list of directories.

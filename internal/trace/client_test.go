@@ -117,7 +117,7 @@ func within5s(t *testing.T) context.Context {
 
 func TestStart_SendsSpansAsConfigured(t *testing.T) {
 	c := newCollector(t)
-	tracer := started(t, Options{Service: "own", Version: "v3"},
+	tracer := started(t, Options{Version: "v3"},
 		"OTEL_EXPORTER_OTLP_ENDPOINT", c.URL, "OTEL_EXPORTER_OTLP_COMPRESSION", "gzip",
 		"OTEL_EXPORTER_OTLP_HEADERS", "X-Key=k%2C1",
 		"OTEL_SERVICE_NAME", "studio", "OTEL_RESOURCE_ATTRIBUTES", "room=3")

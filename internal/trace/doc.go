@@ -2,7 +2,7 @@
 // submits it, through the row of the task, to the last ffmpeg, on any host. It is off
 // unless the standard environment variables name a collector.
 //
-//	tracer, err := trace.Start(ctx, trace.Options{Service: "cuelight", Version: version})
+//	tracer, err := trace.Start(ctx, trace.Options{Version: version})
 //	…
 //	pipeline, err := stages.New(name, tracer.Stages(video.Stages(config))...)
 //	…

@@ -15,11 +15,8 @@ import (
 // scope is the name of the instrumentation.
 const scope = "github.com/cuelight/cuelight"
 
-// Options identify this program. The zero value is usable.
+// Options configure a [Tracer]. The zero value is usable.
 type Options struct {
-	// Service is the name of this program, unless the environment has another.
-	// Default "cuelight".
-	Service string
 	// Version is the version of this program. Default: none.
 	Version string
 	// Report is called with the error when sending starts to fail, and with nil when
@@ -77,11 +74,8 @@ func newTracer(version string, options ...sdk.TracerProviderOption) *Tracer {
 
 // resource describes this process in all spans. The environment overrides it.
 func (o Options) resource(ctx context.Context) (*resource.Resource, error) {
-	if o.Service == "" {
-		o.Service = "cuelight"
-	}
 	attributes := []attribute.KeyValue{
-		attribute.String("service.name", o.Service),
+		attribute.String("service.name", "cuelight"),
 		attribute.Int("process.pid", os.Getpid()),
 	}
 	if o.Version != "" {

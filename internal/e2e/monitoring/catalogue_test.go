@@ -35,7 +35,7 @@ func newCatalogue(t *testing.T) catalogue {
 	}
 	m := metrics.New(metrics.Options{
 		Graph: g, Slots: map[string]int{"ingest": 2}, Version: "1.2.3", Pool: pool, Dirs: []string{t.TempDir()},
-		Database: metrics.NewDatabase(pool, g, metrics.DatabaseOptions{}), KeepEvents: time.Hour,
+		Database: metrics.NewDatabase(pool, g), KeepEvents: time.Hour,
 	})
 	m.HTTPStreams(func() int { return 3 })
 	for _, status := range []int{200, 301, 404, 500} { // the series of a status begin with the first such response

@@ -17,8 +17,6 @@ type Check struct {
 	// Run returns nil if the condition holds, otherwise the reason. It should end
 	// with its context. It may run on several goroutines, but never concurrently.
 	Run func(context.Context) error
-	// Within is the timeout. Default: that of the [Options].
-	Within time.Duration
 }
 
 // Options say what a [Health] checks.
@@ -90,17 +88,13 @@ func New(o Options) *Health {
 	}
 	h := &Health{o: o}
 	for _, c := range o.Checks {
-		if c.Within <= 0 {
-			c.Within = o.Within
-		}
-		h.checks = append(h.checks, &runner{Check: c})
+		h.checks = append(h.checks, &runner{Check: c, timeout: o.Within})
 	}
 	return h
 }
 
 // Report runs the checks, or returns the results of the last second. Concurrent callers
-// share a run, which does not end with ctx. Report takes no longer than the largest
-// timeout.
+// share a run, which does not end with ctx. Report takes no longer than the timeout.
 func (h *Health) Report(ctx context.Context) Report {
 	h.mu.Lock()
 	r := h.round
@@ -181,6 +175,8 @@ func (r Report) withoutReasons() Report {
 // runner runs one check, never concurrently.
 type runner struct {
 	Check
+	timeout time.Duration
+
 	mu    sync.Mutex
 	stuck bool // the last run has timed out and not returned
 }
@@ -205,7 +201,7 @@ func (c *runner) check(ctx context.Context) error {
 	if stuck {
 		return errStuck
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.Within)
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	result := make(chan error, 1)
 	go func() {
 		defer cancel()
@@ -224,7 +220,7 @@ func (c *runner) check(ctx context.Context) error {
 	case err := <-result: // it returned at the timeout
 		return err
 	default:
-		return fmt.Errorf("no answer within %s", c.Within)
+		return fmt.Errorf("no answer within %s", c.timeout)
 	}
 }
 

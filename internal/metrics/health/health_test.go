@@ -129,11 +129,8 @@ func TestReport_RunsChecksConcurrentlyAndCachesForASecond(t *testing.T) {
 func TestReport_TimesOutASlowCheckAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := health.New(health.Options{Checks: []health.Check{
-			{
-				Name: "slow", Run: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
-				Within: 300 * time.Millisecond,
-			},
+		h := health.New(health.Options{Within: 300 * time.Millisecond, Checks: []health.Check{
+			{Name: "slow", Run: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }},
 			{Name: "quick", Run: passes},
 		}})
 		began := time.Now()

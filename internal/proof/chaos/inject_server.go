@@ -72,7 +72,7 @@ const (
 
 // startStandby adds a synchronous standby to the server.
 func (i *injector) startStandby(ctx context.Context) (err error) {
-	if i.standby, err = i.server.Standby(ctx, postgres.StandbyOptions{Name: standbyName}); err != nil {
+	if i.standby, err = i.server.Standby(ctx, standbyName); err != nil {
 		return err
 	}
 	if err := i.server.Set(ctx, "synchronous_standby_names", standbyName); err != nil {
