@@ -111,20 +111,20 @@ func TestStep_IsCalledOnlyForProgress(t *testing.T) {
 	// Steps: the start, which may take two seconds on a busy machine, the first output, and
 	// the end.
 	if !errors.Is(err, ErrStalled) || len(steps) > 4 {
-		t.Errorf("steps %v of one that stands still, %v", steps, err)
+		t.Errorf("steps %v of a child without progress, %v", steps, err)
 	}
 	steps = nil
 	goesOn := Tools{FFmpeg: script(t, "for i in 1 2 3 4 5 6; do echo frame=$i; sleep 0.5; done\n"), Step: tools.Step}
 	_, err = goesOn.withStepCounter().run(ctx, command{tool: "ffmpeg", stdout: newProgressReader(10, nil, time.Now)})
 	if err != nil || len(steps) < 3 {
-		t.Errorf("steps %v of one that goes on for 3 s, %v", steps, err)
+		t.Errorf("steps %v of a child with 3 s of progress, %v", steps, err)
 	}
 }
 
 func TestRun_KillsChildAboveMemoryLimit(t *testing.T) {
 	t.Parallel()
 	if residentBytes(os.Getpid()) == 0 {
-		t.Skip("this system does not tell how much memory a process takes")
+		t.Skip("this system does not report the memory of a process")
 	}
 	dir := t.TempDir()
 	// The memory is used by a child of the shell, which must count too.
@@ -140,7 +140,7 @@ func TestRun_KillsChildAboveMemoryLimit(t *testing.T) {
 	tools.Memory = 4 << 30
 	tools.FFmpeg = script(t, "dd if=/dev/zero of=/dev/null bs=64M count=20 2>/dev/null\n")
 	if _, err := tools.run(t.Context(), command{tool: "ffmpeg", dir: dir}); err != nil {
-		t.Errorf("within its bound: %v", err)
+		t.Errorf("below the limit: %v", err)
 	}
 }
 
@@ -151,7 +151,7 @@ func TestExitError_ReportsOutOfMemory(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if err := exitErrorOf("ffmpeg", killedProcess(t), "", false); errors.Is(err, ErrMemory) {
-		t.Errorf("error %v; want one that does not claim that memory ran out", err)
+		t.Errorf("error %v; want one without ErrMemory", err)
 	}
 	for _, words := range []string{"Cannot allocate memory", "x264 [error]: malloc of size 7332480 failed"} {
 		_, err := Tools{FFmpeg: script(t, "echo '"+words+"' >&2; exit 1\n")}.run(t.Context(), command{tool: "ffmpeg"})

@@ -45,8 +45,8 @@ type progressReader struct {
 	lastPosition float64
 }
 
-func newProgressReader(duration float64, tell func(Progress), now func() time.Time) *progressReader {
-	r := &progressReader{duration: duration, report: tell, now: now, start: now()}
+func newProgressReader(duration float64, report func(Progress), now func() time.Time) *progressReader {
+	r := &progressReader{duration: duration, report: report, now: now, start: now()}
 	r.Writer = childproc.Lines(r.line)
 	return r
 }

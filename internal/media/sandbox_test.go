@@ -77,10 +77,10 @@ func TestSandbox_WorksWithoutChown(t *testing.T) {
 	c := command{tool: "ffmpeg", args: []string{"file:" + src}, dir: dir, source: src, stdout: owner}
 	tools := Tools{FFmpeg: script(t, "id -u; head -c 1 \"${1#file:}\" >file\n")}
 	if out, err := tools.run(t.Context(), c); err != nil || owner.String() != "0\n" {
-		t.Errorf("%v; it ran as %q, and said %q", err, owner.String(), out.tail)
+		t.Errorf("%v; it ran as %q and printed %q", err, owner.String(), out.tail)
 	}
 	if st, err := os.Stat(filepath.Join(dir, "file")); err != nil || st.Size() != 1 {
-		t.Errorf("what it wrote: %v, %v", st, err)
+		t.Errorf("the written file: %v, %v", st, err)
 	}
 	wantOwnedByProcess(t, dir, "", "fixed", "file")
 
@@ -89,11 +89,11 @@ func TestSandbox_WorksWithoutChown(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := tools.run(t.Context(), c); !errors.Is(err, ErrMismatch) {
-		t.Errorf("of a pipe that is left: %v; want ErrMismatch", err)
+		t.Errorf("with a pipe in the output: %v; want ErrMismatch", err)
 	}
 	tools.Sandbox = SandboxRequire
 	if _, err := tools.run(t.Context(), c); !errors.Is(err, ErrSandbox) {
-		t.Errorf("required: %v; want ErrSandbox", err)
+		t.Errorf("with SandboxRequire: %v; want ErrSandbox", err)
 	}
 	wantOwnedByProcess(t, dir, "", "fixed")
 }
@@ -122,12 +122,12 @@ func TestSandbox_DoesNotGrantRootOnlySource(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := fastTools.Probe(t.Context(), src); err != nil {
-		t.Errorf("as far as possible: %v", err)
+		t.Errorf("with SandboxAuto: %v", err)
 	}
 	strict := fastTools
 	strict.Sandbox = SandboxRequire
 	if _, err := strict.Probe(t.Context(), src); !errors.Is(err, ErrSandbox) || !errors.Is(err, ErrSourceNotReadable) {
-		t.Errorf("required: %v; want ErrSandbox and ErrSourceNotReadable", err)
+		t.Errorf("with SandboxRequire: %v; want ErrSandbox and ErrSourceNotReadable", err)
 	}
 	if info, err := os.Stat(src); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the source's mode is %v (%v)", info.Mode(), err)
@@ -137,7 +137,7 @@ func TestSandbox_DoesNotGrantRootOnlySource(t *testing.T) {
 func TestSandbox_ReportsProgramThatCannotStart(t *testing.T) {
 	t.Parallel()
 	if sandbox.Check() != nil {
-		t.Skip("there is no confinement here")
+		t.Skip("this host offers no confinement")
 	}
 	broken := filepath.Join(t.TempDir(), "ffmpeg")
 	if err := os.WriteFile(broken, []byte("\x7fELF but no program"), 0o755); err != nil {

@@ -85,7 +85,7 @@ func TestStart_WithoutRootUsesTheUser(t *testing.T) {
 		t.Errorf("the server runs as %d, want %d", uid, cred.Uid)
 	}
 
-	// Root joins in without taking anything over.
+	// Root uses the same server and changes no owner.
 	s := startServer(t, postgres.Options{Dir: dir})
 	if !s.Adopted() {
 		t.Error("root started a second server")
@@ -112,7 +112,7 @@ func TestStart_WithoutRootRejectsAnotherUsersCluster(t *testing.T) {
 	cred := otherAccount(t)
 	dir := newDatabase(t)
 	closeServer(t, startServer(t, postgres.Options{Dir: dir}))
-	for _, name := range []string{"lock", "users"} { // else these stop it first
+	for _, name := range []string{"lock", "users"} { // otherwise Start fails at these first
 		if err := os.Chmod(filepath.Join(dir, name), 0o666); err != nil {
 			t.Fatal(err)
 		}

@@ -115,7 +115,7 @@ func TestStart_LeavesForeignDirectories(t *testing.T) {
 			writeFile(t, filepath.Join(dir, filepath.FromSlash(file)), "/not/there\n")
 			watch := dir
 			if file != "holiday.mp4" && file != "PG_VERSION" {
-				watch = filepath.Join(dir, strings.Split(file, "/")[0]) // lock files may come
+				watch = filepath.Join(dir, strings.Split(file, "/")[0]) // lock files may be added
 			}
 			wantRefused(t, postgres.Options{Dir: dir}, postgres.ErrNotCluster, watch)
 		})
@@ -130,7 +130,7 @@ func TestStart_RemovesLeftoversOnly(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "data"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	startServer(t, postgres.Options{Dir: dir}) // an empty data is as good as none
+	startServer(t, postgres.Options{Dir: dir}) // an empty directory data counts as none
 	if _, err := os.Stat(filepath.Join(dir, "cuelight-initdb-123.tmp")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the incomplete cluster still exists: %v", err)
 	}
@@ -146,7 +146,7 @@ func TestStart_CancelledLeavesNoIncompleteCluster(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := errors.New("cancelled by the test")
 	go func() {
-		for ctx.Err() == nil { // until initdb is at work
+		for ctx.Err() == nil { // until initdb runs
 			if m, _ := filepath.Glob(filepath.Join(dir, "cuelight-initdb-*.tmp", "base")); len(m) > 0 {
 				cancel(stop)
 			}

@@ -51,8 +51,8 @@ func TestClose_StarterThatLivesOnDoesNotKeepTheServer(t *testing.T) {
 	s := startServer(t, postgres.Options{Dir: dir})
 	starter.leave("close and stay\n")
 
-	// It is still the parent: were it not to take notice, what is killed here
-	// would stay a zombie and pass for alive.
+	// It is still the parent. If it did not reap the killed server, the server would be
+	// a zombie, which counts as alive.
 	kill(t, serverPID(t, dir))
 	waitDone(t, s)
 	closeServer(t, s)
@@ -80,7 +80,7 @@ func TestStart_ConcurrentlyStartsOneServer(t *testing.T) {
 		t.Errorf("%d processes started a server", starters)
 	}
 	for _, p := range all {
-		p.in.Close() // all leave at once, too
+		p.in.Close() // all close at the same time
 	}
 	for _, p := range all {
 		if line := p.line(); line != "CLOSED <nil>" {
@@ -142,7 +142,7 @@ func TestDone_ReportsAKilledServerWhichRecovers(t *testing.T) {
 		t.Errorf("error %v; want how the server ended", err)
 	}
 
-	// The first to come back starts it although the other has not let go.
+	// The next user starts it although the adopter has not closed it.
 	closeServer(t, starter)
 	starter = startServer(t, postgres.Options{Dir: dir})
 	if starter.Adopted() {
@@ -151,7 +151,7 @@ func TestDone_ReportsAKilledServerWhichRecovers(t *testing.T) {
 	if got := query(t, starter.URL(), readKeep); got != "kept" {
 		t.Errorf("rows: %q", got)
 	}
-	// Its old user is the last to leave, and stops the new server.
+	// The adopter is the last user, and stops the new server.
 	closeServer(t, starter)
 	if got := query(t, starter.URL(), readKeep); got != "kept" {
 		t.Errorf("the rows of the adopter: %q", got)
@@ -166,7 +166,7 @@ func TestStart_RecoversAfterStarterAndServerWereKilled(t *testing.T) {
 	dir := newDatabase(t)
 	starter := startUser(t, dir, nil)
 	query(t, starter.url, createKeep)
-	// A busy session holds on to the shared memory for a while.
+	// A busy session keeps the shared memory attached for a while.
 	busy, err := pgx.Connect(t.Context(), starter.url)
 	if err != nil {
 		t.Fatal(err)

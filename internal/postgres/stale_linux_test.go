@@ -11,8 +11,8 @@ import (
 	"github.com/cuelight/cuelight/internal/postgres"
 )
 
-// After a power cut the number of the old server may belong to another process
-// of the same user, which the new server takes for the old one.
+// After a power failure the old server's process id may belong to another process of the
+// same user, and the new server believes that the old one runs.
 func TestStart_IgnoresAReusedProcessID(t *testing.T) {
 	t.Parallel()
 	needServer(t)

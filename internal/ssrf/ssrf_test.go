@@ -49,7 +49,7 @@ func TestPolicy_PermitsNothingIfTheHostsAddressesAreUnknown(t *testing.T) {
 	}
 }
 
-// The test asks the policy only. It sends nothing to these addresses.
+// The test calls the policy only and sends nothing to these addresses.
 func TestPolicy_ProhibitsCredentialAddressesInAllowedNetworks(t *testing.T) {
 	t.Parallel()
 	none := func() ([]net.Addr, error) { return nil, nil }

@@ -28,7 +28,7 @@ type collector struct {
 	*httptest.Server
 
 	mu      sync.Mutex
-	answers []func(http.ResponseWriter) // of the first requests; the others are taken
+	answers []func(http.ResponseWriter) // to the first requests; the others are accepted
 	headers []http.Header
 	spans   []*collected.ResourceSpans
 }
@@ -66,7 +66,7 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.spans = append(c.spans, got.GetResourceSpans()...)
 }
 
-// names are the names of the spans that arrived.
+// names returns the names of the received spans.
 func (c *collector) names() (all []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,7 +89,7 @@ func status(code int, headers ...string) func(http.ResponseWriter) {
 	}
 }
 
-// started is a Tracer that Start made of an environment.
+// started returns the Tracer that Start makes with an environment.
 func started(t *testing.T, o Options, pairs ...string) *Tracer {
 	t.Helper()
 	for i := 0; i < len(pairs); i += 2 {
@@ -102,7 +102,7 @@ func started(t *testing.T, o Options, pairs ...string) *Tracer {
 	return tracer
 }
 
-// submitOne makes one span.
+// submitOne creates one span.
 func submitOne(t *Tracer) {
 	_, done := t.Submit(context.Background(), "")
 	done(nil)
@@ -139,7 +139,7 @@ func TestStart_SendsSpansAsConfigured(t *testing.T) {
 		about["host.name"] == "" {
 		t.Errorf("resource %v", about)
 	}
-	submitOne(tracer) // goes nowhere
+	submitOne(tracer) // after Shutdown, it is dropped
 }
 
 func TestStart_AcceptsAPrivateCertificateAuthority(t *testing.T) {
@@ -219,7 +219,7 @@ func TestClient_ReportsFailureAndRecoveryOnce(t *testing.T) {
 	}
 }
 
-// A port at which nobody listens, and one that says nothing.
+// One port has no listener, and the listener of the other never answers.
 func TestClient_DoesNotBlockWithoutACollector(t *testing.T) {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -238,13 +238,13 @@ func TestClient_DoesNotBlockWithoutACollector(t *testing.T) {
 		name, addr       string
 		deadline, atMost time.Duration
 	}{
-		{"nobody", nobody, 20 * time.Second, 5 * time.Second}, // it is not tried again
+		{"nobody", nobody, 20 * time.Second, 5 * time.Second}, // it is not retried
 		{"silence", silent.Addr().String(), 300 * time.Millisecond, 2 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tracer := started(t, Options{}, "OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+tt.addr, "OTEL_BSP_SCHEDULE_DELAY", "1")
 			began := time.Now()
-			for range 10_000 { // five times what the queue holds
+			for range 10_000 { // five times the size of the queue
 				submitOne(tracer)
 			}
 			if took := time.Since(began); took > 5*time.Second {

@@ -10,7 +10,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// remembering is a Tracer whose spans end up in memory.
+// remembering returns a Tracer that keeps its spans in memory.
 func remembering(t testing.TB) (*Tracer, *tracetest.InMemoryExporter) {
 	t.Helper()
 	kept := tracetest.NewInMemoryExporter()
@@ -23,7 +23,7 @@ func remembering(t testing.TB) (*Tracer, *tracetest.InMemoryExporter) {
 	return tracer, kept
 }
 
-// values are a span's attributes as text.
+// values returns a span's attributes as text.
 func values(s tracetest.SpanStub) map[string]string {
 	all := make(map[string]string)
 	for _, a := range s.Attributes {

@@ -21,7 +21,7 @@ const (
 	defaultTimeout = 10 * time.Second
 )
 
-// settings say variable to send spans, and how.
+// settings say where to send spans, and how.
 type settings struct {
 	endpoint *url.URL
 	header   http.Header

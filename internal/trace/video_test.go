@@ -86,7 +86,7 @@ func TestVideo_IsOneTraceFromSubmissionToFFmpeg(t *testing.T) {
 		}
 	}
 	_, submitted := FromContext(ctx)
-	purposes := make(map[string]string) // and the attempt it was for
+	purposes := make(map[string]string) // with the attempts
 	for _, s := range spans {
 		above := byID[s.Parent.SpanID().String()]
 		switch s.Name {
@@ -122,7 +122,7 @@ func TestVideo_IsOneTraceFromSubmissionToFFmpeg(t *testing.T) {
 
 func TestVideo_FailureIsInTheTrace(t *testing.T) {
 	t.Parallel()
-	makeClip(t) // there is an ffmpeg
+	makeClip(t) // skips the test without ffmpeg
 	tracer, kept := remembering(t)
 	work(t, tracer, store.Submission{Source: "/nowhere/at/all.mp4"})
 	spans := kept.GetSpans()

@@ -101,7 +101,7 @@ func TestWork_AttemptsWithoutASubmittersTraceShareOne(t *testing.T) {
 	}
 }
 
-// Ids of tasks of version 7 have fixed bits where samplers look.
+// Task ids are UUIDs of version 7, which have fixed bits where samplers expect random ones.
 func TestWork_SamplesTheConfiguredShareOfTasks(t *testing.T) {
 	t.Parallel()
 	for _, ratio := range []float64{0.1, 0.5, 0.9} {
@@ -222,8 +222,8 @@ func TestStages_AreUnchangedWhileOff(t *testing.T) {
 	}
 }
 
-// What an attempt costs: off, on and sent in batches, on and left out by the
-// submitter.
+// BenchmarkAttempt measures an attempt: with tracing off; on, sent in batches; and on, not
+// sampled by the submitter.
 func BenchmarkAttempt(b *testing.B) {
 	on := newTracer("", sdk.WithBatcher(dropping{}))
 	defer func() { _ = on.Shutdown(context.Background()) }()
