@@ -27,9 +27,9 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request) {
 		if q.pruned {
 			return st.resync()
 		}
-		sub := s.opts.Subscribe(q.after, q.keep)
-		defer sub.Close()
-		return st.follow(sub, func([]store.Event) (bool, error) { return false, nil })
+		st.subscribe(q.after, q.keep)
+		st.follow(func([]store.Event) (bool, error) { return false, nil })
+		return nil
 	})
 }
 

@@ -1,9 +1,12 @@
 package web
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"time"
+
+	"github.com/cuelight/cuelight/internal/access"
 )
 
 // A client has writeTimeout to receive writeChunk bytes. A slow client is served, one that reads nothing is
@@ -17,15 +20,27 @@ const (
 type responseWriter struct {
 	http.ResponseWriter
 	control         *http.ResponseController
+	start           time.Time
+	request         Request // set by describe
 	status          int
 	bytes           int64
 	beforeFirstByte func() // may be nil
+	// rest, unless it is nil, writes the rest of the response until ctx is done. observeRequests calls it when the
+	// handlers have returned, which keep memory as long as they run.
+	rest func(ctx context.Context)
 }
 
 func newResponseWriter(w http.ResponseWriter) *responseWriter {
-	r := &responseWriter{ResponseWriter: w, control: http.NewResponseController(w)}
+	r := &responseWriter{ResponseWriter: w, control: http.NewResponseController(w), start: time.Now()}
 	_ = r.control.SetWriteDeadline(time.Time{}) // of the connection's previous request; tests have writers without
 	return r
+}
+
+// describe notes what is known of a request before it ends, after the mux has set its pattern.
+func (r *responseWriter) describe(request *http.Request) {
+	r.request = Request{
+		Method: request.Method, Route: request.Pattern, Principal: access.From(request.Context()).Name,
+	}
 }
 
 // Unwrap is for http.ResponseController.
@@ -94,6 +109,7 @@ func (r *responseWriter) recordStatus(status int) {
 	r.status = status
 	if r.beforeFirstByte != nil {
 		r.beforeFirstByte()
+		r.beforeFirstByte = nil
 	}
 }
 

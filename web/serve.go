@@ -45,13 +45,19 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		}
 		serve = func(l net.Listener) error { return srv.ServeTLS(l, "", "") }
 	}
+	// A handler that does not notice its closed connection must not keep the process running.
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), handlerExitTimeout)
+		defer cancel()
+		s.waitForHandlers(ctx)
+	}()
 	served := make(chan error, 1)
 	go func() { served <- serve(l) }()
 	select {
 	case err := <-served:
 		s.Drain()
 		err = errors.Join(fmt.Errorf("web: %w", err), srv.Close())
-		s.waitForHandlers(handlerExitTimeout)
+		s.closeHijacked()
 		return err
 	case <-ctx.Done():
 	case <-s.opts.Abort:
@@ -59,7 +65,6 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	s.Drain()
 	s.shutdown(srv)
 	<-served
-	s.waitForHandlers(handlerExitTimeout)
 	return nil
 }
 
@@ -89,17 +94,19 @@ func (s *Server) shutdown(srv *http.Server) {
 		case <-grace.Done():
 		}
 	}()
-	if srv.Shutdown(grace) != nil {
+	_ = srv.Shutdown(grace)
+	s.waitForHandlers(grace) // of hijacked connections
+	if grace.Err() != nil {
 		_ = srv.Close()
+		s.closeHijacked()
 	}
 	cancel()
 	<-watched
 }
 
-// waitForHandlers waits until no handler runs. The timeout bounds it: a handler that does not notice its closed
-// connection must not keep the process running.
-func (s *Server) waitForHandlers(timeout time.Duration) {
-	for start := time.Now(); s.activeRequests.Load() > 0 && time.Since(start) < timeout; {
+// waitForHandlers waits until no handler runs or ctx is done.
+func (s *Server) waitForHandlers(ctx context.Context) {
+	for s.activeRequests.Load() > 0 && ctx.Err() == nil {
 		time.Sleep(5 * time.Millisecond)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +32,7 @@ type Server struct {
 	requestLimit   *requestLimit
 	eventCache     sse.Cache
 	activeRequests atomic.Int64
+	hijacked       sync.Map // of *hijackedConn
 
 	// streamContext is done when the server drains.
 	streamContext context.Context
@@ -117,37 +119,55 @@ func withSecurityHeaders(next http.Handler) http.Handler {
 // longer bodies set other deadlines.
 func (s *Server) observeRequests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		start := time.Now()
 		s.activeRequests.Add(1)
-		defer s.activeRequests.Add(-1)
 		rec := newResponseWriter(w)
 		if r.ContentLength != 0 {
-			_ = rec.control.SetReadDeadline(start.Add(bodyTimeout))
+			_ = rec.control.SetReadDeadline(rec.start.Add(bodyTimeout))
 		}
+		var hijacked *hijackedConn
 		defer func() {
+			if hijacked != nil {
+				return // serveHijacked reports the request
+			}
+			defer s.activeRequests.Add(-1)
+			rec.describe(r)
 			panicked := recover()
 			if panicked != nil {
 				s.reportPanic(rec, r, panicked)
 			}
-			s.opts.Observe(Request{
-				Method: r.Method, Route: r.Pattern, Principal: access.From(r.Context()).Name,
-				Status: cmp.Or(rec.status, http.StatusOK), Bytes: rec.bytes, Duration: time.Since(start),
-				Stream: strings.HasPrefix(rec.Header().Get("Content-Type"), sse.ContentType),
-			})
+			s.observe(rec)
 			if panicked != nil {
 				panic(http.ErrAbortHandler) // makes net/http cut the connection: the response is incomplete
 			}
 		}()
 		next.ServeHTTP(rec, r)
+		if rec.rest == nil {
+			return
+		}
+		rec.describe(r)
+		if hijacked = s.hijack(rec, r); hijacked != nil {
+			go s.serveHijacked(context.WithoutCancel(r.Context()), hijacked, rec)
+			return
+		}
+		rec.rest(r.Context())
 	})
 }
 
-// reportPanic reports a handler that panicked, unless it aborted on purpose.
+// observe reports a request that has ended.
+func (s *Server) observe(rec *responseWriter) {
+	rec.request.Status, rec.request.Duration = cmp.Or(rec.status, http.StatusOK), time.Since(rec.start)
+	rec.request.Bytes = rec.bytes
+	rec.request.Stream = rec.rest != nil || strings.HasPrefix(rec.Header().Get("Content-Type"), sse.ContentType)
+	s.opts.Observe(rec.request)
+}
+
+// reportPanic reports a handler that panicked, unless it aborted on purpose. If no response has begun, it writes one to
+// r.
 func (s *Server) reportPanic(rec *responseWriter, r *http.Request, value any) {
 	if value == http.ErrAbortHandler {
 		return
 	}
-	s.opts.OnError(r.Pattern, fmt.Errorf("panic: %v\n%s", value, debug.Stack()))
+	s.opts.OnError(rec.request.Route, fmt.Errorf("panic: %v\n%s", value, debug.Stack()))
 	if rec.status == 0 {
 		problem.New(problem.Internal, internalDetail).Write(rec, r)
 		rec.Flush()

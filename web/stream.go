@@ -22,72 +22,109 @@ var errShuttingDown = problem.New(problem.Unavailable, "the server is shutting d
 type stream struct {
 	*sse.Stream
 	server    *Server
-	ctx       context.Context // done when the client disconnects or the server drains
+	principal string
+	ctx       context.Context // done when the client disconnects; while it runs, also when the server drains
 	checkedAt time.Time       // when the principal was checked
+
+	sub    Subscription                      // nil before subscribe
+	isLast func([]store.Event) (bool, error) // nil before follow
 }
 
-// serveStream opens a stream, if the limits allow one more, and runs write until it returns. It responds with an
-// error only if the stream has not started: later the client reconnects.
-func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, write func(st *stream) error) {
-	err := s.runStream(w, r, write)
-	if err == nil || r.Context().Err() != nil {
-		return
-	}
-	if rec, ok := w.(*responseWriter); !ok || rec.status == 0 {
+// serveStream opens a stream, if the limits allow one more, and runs start, which sends what is there and may call
+// [stream.follow]. It responds with an error only if the stream has not started: later the client reconnects.
+func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, start func(st *stream) error) {
+	rec := w.(*responseWriter) // of observeRequests
+	err := s.startStream(rec, r, start)
+	if err != nil && r.Context().Err() == nil && rec.status == 0 {
 		w.Header().Del("X-Accel-Buffering")
+		w.Header().Del("Connection")
 		s.writeError(w, r, err)
 	}
 }
 
-func (s *Server) runStream(w http.ResponseWriter, r *http.Request, write func(st *stream) error) error {
+func (s *Server) startStream(rec *responseWriter, r *http.Request, start func(st *stream) error) error {
 	if s.streamContext.Err() != nil {
 		return errShuttingDown
 	}
-	principal := access.From(r.Context()).Name
-	if err := s.streamLimit.acquire(principal); err != nil {
+	st := &stream{server: s, principal: access.From(r.Context()).Name, ctx: r.Context(), checkedAt: time.Now()}
+	if err := s.streamLimit.acquire(st.principal); err != nil {
 		return err
 	}
-	defer s.streamLimit.release(principal)
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	defer context.AfterFunc(s.streamContext, cancel)()
-	st := &stream{Stream: sse.NewStream(w), server: s, ctx: ctx, checkedAt: time.Now()}
+	defer func() {
+		if rec.rest == nil {
+			st.close()
+		}
+	}()
+	st.Stream = sse.NewStream(rec)
+	if isHijackable(r) {
+		rec.Header().Set("Connection", "close")
+	}
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	return write(st)
+	err := start(st)
+	if err == nil && st.isLast != nil {
+		rec.rest = st.run
+	}
+	return err
 }
 
-// follow sends events as they happen, until isLast reports that the stream is complete.
-func (st *stream) follow(sub Subscription, isLast func([]store.Event) (bool, error)) error {
-	for {
-		waiting, cancel := context.WithTimeout(st.ctx, st.server.opts.PingInterval)
-		events, err := sub.Next(waiting)
-		timedOut := waiting.Err() != nil
-		cancel()
-		switch {
-		case st.ctx.Err() != nil:
-			return st.ctx.Err()
-		case err == nil:
-			if err := st.sendEvents(events); err != nil {
-				return err
-			}
-			if done, err := isLast(events); done || err != nil {
-				return err
-			}
-		case timedOut && errors.Is(err, context.DeadlineExceeded):
-			if err := st.Ping(); err != nil {
-				return err
-			}
-		case errors.Is(err, eventfeed.ErrSlow), errors.Is(err, store.ErrEventsGone):
-			return st.resync()
-		default:
-			return nil // the client reconnects and continues from its last event
-		}
-		if !st.isPrincipalValid() {
-			return nil
-		}
+// close frees what the stream holds.
+func (st *stream) close() {
+	if st.sub != nil {
+		st.sub.Close()
 	}
+	st.server.streamLimit.release(st.principal)
+}
+
+// subscribe makes the stream one of the events after an id for which keep returns true.
+func (st *stream) subscribe(after int64, keep func(store.Event) bool) {
+	st.sub = st.server.opts.Subscribe(after, keep)
+}
+
+// follow makes the stream go on with the events of its subscription as they happen, until isLast reports that it is
+// complete.
+func (st *stream) follow(isLast func([]store.Event) (bool, error)) { st.isLast = isLast }
+
+// run sends events until the stream is complete or ends early: the client then reconnects and continues after its
+// last event.
+func (st *stream) run(ctx context.Context) {
+	defer st.close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(st.server.streamContext, cancel)()
+	st.ctx = ctx
+	for st.sendNext() {
+	}
+}
+
+// sendNext waits for events and sends them, or after the ping interval a ping. It reports whether the stream goes on.
+func (st *stream) sendNext() bool {
+	waiting, cancel := context.WithTimeout(st.ctx, st.server.opts.PingInterval)
+	events, err := st.sub.Next(waiting)
+	timedOut := waiting.Err() != nil
+	cancel()
+	switch {
+	case st.ctx.Err() != nil:
+		return false
+	case err == nil:
+		if st.sendEvents(events) != nil {
+			return false
+		}
+		if done, err := st.isLast(events); done || err != nil {
+			return false
+		}
+	case timedOut && errors.Is(err, context.DeadlineExceeded):
+		if st.Ping() != nil {
+			return false
+		}
+	case errors.Is(err, eventfeed.ErrSlow), errors.Is(err, store.ErrEventsGone):
+		_ = st.resync() // the stream ends anyway
+		return false
+	default:
+		return false
+	}
+	return st.isPrincipalValid()
 }
 
 func (st *stream) sendEvents(events []store.Event) error {

@@ -157,15 +157,15 @@ func (st *stream) followTask(id store.ID, after int64, hasEnded bool) error {
 	if err := st.Send(); err != nil { // the headers, so that the client knows that the stream is open
 		return err
 	}
-	sub := st.server.opts.Subscribe(after, func(e store.Event) bool { return e.Task == id })
-	defer sub.Close()
+	st.subscribe(after, func(e store.Event) bool { return e.Task == id })
 	f := taskFollower{stream: st, id: id, mayEndAgain: hasEnded}
 	if hasEnded {
 		if done, err := f.checkEnd(after); done || err != nil {
 			return err
 		}
 	}
-	return st.follow(sub, f.handleEvents)
+	st.follow(f.handleEvents)
+	return nil
 }
 
 // taskFollower knows what the client of a task's stream was sent.
