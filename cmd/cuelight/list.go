@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cuelight/cuelight/internal/console"
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/store"
 )
@@ -104,9 +103,4 @@ func nextStages(t store.Task) (next []string) {
 		}
 	}
 	return next
-}
-
-var statusColours = map[string]string{
-	string(store.StatusCompleted): console.Green, string(store.StatusDead): console.Red,
-	string(store.StatusFailed): console.Yellow, string(store.StatusCancelled): console.Dim,
 }

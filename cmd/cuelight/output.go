@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/console"
+	"github.com/cuelight/cuelight/store"
 )
 
 // writeJSON writes v on one line.
@@ -86,4 +87,9 @@ func (o ordered[T]) MarshalJSON() ([]byte, error) {
 	}
 	b.WriteByte('}')
 	return b.Bytes(), nil
+}
+
+var statusColours = map[string]string{
+	string(store.StatusCompleted): console.Green, string(store.StatusDead): console.Red,
+	string(store.StatusFailed): console.Yellow, string(store.StatusCancelled): console.Dim,
 }

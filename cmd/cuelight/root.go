@@ -1,0 +1,89 @@
+package main
+
+import "github.com/spf13/cobra"
+
+const rootHelp = `Cuelight takes videos through a pipeline of stages, with PostgreSQL as its only
+service:
+
+  ingest -> transcode + metadata -> assemble -> publish
+
+To publish one video:  cuelight run FILE
+To run a daemon:       cuelight serve --watch DIR
+
+A setting comes from the command line, else from the environment variable of the
+same name (--data-dir: CUELIGHT_DATA_DIR), else it has a default.
+
+The database is the first of these that is set:
+  1. --database-url
+  2. CUELIGHT_DATABASE_URL
+  3. DATABASE_URL
+  4. PGHOST, PGSERVICE or PGDATABASE, with the other PG* variables
+  5. a private PostgreSQL server in the data directory, which cuelight starts,
+     shares with other cuelight commands, and stops
+The word "private" in place of an address selects the last one.
+
+` + exitCodesHelp
+
+const (
+	groupWork    = "work"
+	groupTasks   = "tasks"
+	groupWorkers = "workers"
+	groupMachine = "machine"
+)
+
+// execute runs the command that args name.
+func (c *cli) execute(args []string) error {
+	root := c.rootCommand()
+	root.SetArgs(args)
+	parsed := false
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if err := c.readEnvironment(cmd); err != nil {
+			return err
+		}
+		parsed = true
+		return nil
+	}
+	err := root.ExecuteContext(c.sig.Ctx)
+	if err != nil && !parsed {
+		return asUsageError(err)
+	}
+	return err
+}
+
+func (c *cli) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "cuelight",
+		Short:         "Take videos through a pipeline of stages on PostgreSQL",
+		Long:          rootHelp,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	c.onlySubcommands(root)
+	root.SetIn(c.in)
+	root.SetOut(c.out)
+	root.SetErr(c.err)
+	root.SetFlagErrorFunc(flagError)
+	root.AddGroup(
+		&cobra.Group{ID: groupWork, Title: "Work:"},
+		&cobra.Group{ID: groupTasks, Title: "Tasks:"},
+		&cobra.Group{ID: groupWorkers, Title: "Workers and access:"},
+		&cobra.Group{ID: groupMachine, Title: "This machine:"},
+	)
+	root.SetHelpCommand(helpCommand(root))
+	root.SetHelpCommandGroupID(groupMachine)
+	root.SetCompletionCommandGroupID(groupMachine)
+	c.commonFlags(root)
+	add := func(group string, commands ...*cobra.Command) {
+		for _, cmd := range commands {
+			cmd.GroupID = group
+			root.AddCommand(cmd)
+		}
+	}
+	add(groupWork, c.runCommand(), c.serveCommand())
+	add(groupTasks, c.submitCommand(), c.listCommand(), c.showCommand(), c.watchCommand(),
+		c.retryCommand(), c.cancelCommand())
+	add(groupWorkers, c.workersCommand(), c.pauseCommand(), c.resumeCommand(), c.drainCommand(),
+		c.keysCommand(), c.webhooksCommand())
+	add(groupMachine, c.migrateCommand(), c.databaseCommand(), c.doctorCommand(), c.versionCommand())
+	return root
+}
