@@ -98,8 +98,8 @@ func (h *hijackedConn) writeChunk(p []byte) error {
 	return err
 }
 
-// readToEnd returns when the client has disconnected or the connection is closed. It ignores what the client sends,
-// which was told that the connection will be closed.
+// readToEnd returns when the client has disconnected or the connection is closed. It ignores what the client sends: the
+// header Connection says that the connection will be closed.
 func (h *hijackedConn) readToEnd() {
 	var err error
 	for ignored := make([]byte, 64); err == nil; {
