@@ -37,13 +37,13 @@ type labelValues struct {
 // report.MaxCount: its cost must not grow with the length of a queue.
 func databaseMetrics(stages []string) []databaseMetric {
 	stage := labelValues{"stage", stages}
-	status := labelValues{"status", []string{"ready", "scheduled", "waiting", "inprogress", "dead"}}
+	status := labelValues{"status", []string{"ready", "scheduled", "retrying", "inprogress", "dead"}}
 	workerState := labelValues{"state", []string{"alive", "draining", "silent"}}
 	webhookState := labelValues{"state", []string{"on", "off"}}
 	return []databaseMetric{
 		{name: "tasks", labels: []labelValues{stage, status},
-			help: "Tasks by stage and its state: ready to be claimed, scheduled for a later time, waiting for the next " +
-				"attempt, inprogress or dead. Exact up to 10000; beyond that, ready is PostgreSQL's estimate " +
+			help: "Tasks by stage and its state: ready to be claimed, scheduled for a later time, retrying at a later " +
+				"time, inprogress or dead. Exact up to 10000; beyond that, ready is PostgreSQL's estimate " +
 				"and the others are 10000."},
 		{name: "oldest_ready_seconds", labels: []labelValues{stage},
 			help: "How long, about, the oldest ready task has been ready for a stage; 0 if none is."},
@@ -159,7 +159,7 @@ select 'tasks', k.name, 'inprogress', count(*) filter (where k.status = 'inprogr
        ('{{.Name}}', t.{{.Name}}_status){{end}}) as k (name, status)
  group by k.name
 union all
-select 'tasks', k.name, 'waiting', count(k.run_at)
+select 'tasks', k.name, 'retrying', count(k.run_at)
   from (
   {{- range $i, $retrying := .Retrying ""}}{{if $i}} union all
         {{end}}(select * from {{$.Tasks}} where {{$retrying}} limit {{$.With}}){{end}}) as t

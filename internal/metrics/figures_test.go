@@ -110,7 +110,7 @@ func TestFigures_CountUnfinishedTasksOnly(t *testing.T) {
 		 values ('video', 'assemble', ''), ('video', 'publish', 'elsewhere'), ('other', 'ingest', '')`,
 	)
 	want := map[string]float64{
-		"tasks ingest ready": 2, "tasks ingest waiting": 1,
+		"tasks ingest ready": 2, "tasks ingest retrying": 1,
 		"tasks transcode ready": 1, "tasks transcode dead": 2,
 		"tasks metadata ready": 1, "tasks metadata inprogress": 1, "tasks metadata dead": 1,
 		"stage_paused assemble": 1,
@@ -391,6 +391,6 @@ func TestFigures_DistinguishScheduledTasksFromRetries(t *testing.T) {
 		`insert into tasks (source, ingest_status, transcode_status, transcode_run_at)
 		 values ('c', 'completed', 'failed', 'tomorrow')`)
 	wantFigures(t, pool, g, map[string]float64{
-		"tasks ingest scheduled": 3, "tasks ingest waiting": 2, "tasks transcode waiting": 1, "tasks metadata ready": 1,
+		"tasks ingest scheduled": 3, "tasks ingest retrying": 2, "tasks transcode retrying": 1, "tasks metadata ready": 1,
 	})
 }
