@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/procfs"
+
 	"github.com/cuelight/cuelight/internal/childproc"
 )
 
@@ -53,4 +55,20 @@ func TestDone_LeavesTheGroupOnDemand(t *testing.T) {
 		t.Error("the rest of the group was killed")
 	}
 	_ = syscall.Kill(-p.PID(), syscall.SIGKILL)
+}
+
+// groupMembers lists the processes of a group that are not zombies: PID 1 of a
+// container does not always reap orphans.
+func groupMembers(t *testing.T, group int) (pids []int) {
+	t.Helper()
+	all, err := procfs.AllProcs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all {
+		if stat, err := p.Stat(); err == nil && stat.PGRP == group && stat.State != "Z" {
+			pids = append(pids, p.PID)
+		}
+	}
+	return pids
 }

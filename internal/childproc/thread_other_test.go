@@ -1,5 +1,0 @@
-//go:build unix && !linux
-
-package childproc_test
-
-const hasDeathSignal = false
