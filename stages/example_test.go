@@ -156,7 +156,7 @@ func ExampleRunner_Run_drain() {
 	pipeline := check(stages.New("podcast", stages.Stage{
 		Name: "encode", Work: func(context.Context, *stages.Job) (any, error) {
 			stop() // as a signal would do
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) // the work goes on during the drain
 			fmt.Println("the attempt finished")
 			return nil, nil
 		},

@@ -73,9 +73,9 @@ func TestWorker_KeepsItsClaimsWhileATableIsLocked(t *testing.T) {
 			worker.wait(t, stages.StageStarted)
 			stopChecking := b.checkNoneExpire()
 			release := b.withPool(samePool).lock(lock)
-			time.Sleep(lease + lease/2)
+			time.Sleep(lease + lease/2) // the lock, longer than the lease
 			release()
-			time.Sleep(lease / 2)
+			time.Sleep(lease / 2) // a claim that was lost by the lock would be noticed
 			close(finish)
 			if e := worker.wait(t, stages.StageCompleted); e.Task != id {
 				t.Errorf("task %s was completed", e.Task)

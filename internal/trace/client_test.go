@@ -20,6 +20,8 @@ import (
 	collected "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/cuelight/cuelight/internal/waittest"
 )
 
 // collector receives spans, and sends the configured answers.
@@ -178,8 +180,7 @@ func TestClient_RetriesABusyCollector(t *testing.T) {
 		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", c.URL,
 		"OTEL_BSP_SCHEDULE_DELAY", "1")
 	submitOne(tracer)
-	for ctx := within5s(t); len(c.names()) == 0 && ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
-	}
+	waittest.Until(t, "the collector has a span", func() bool { return len(c.names()) > 0 })
 	if err := tracer.Shutdown(within5s(t)); err != nil {
 		t.Error(err)
 	}

@@ -240,7 +240,7 @@ func (d *testDisk) forbid() (err error) {
 		if !errors.Is(err, syscall.EBUSY) {
 			return err
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // another test's child may have a file open for writing
 	}
 	return err
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/media"
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/stages"
 )
 
@@ -162,9 +163,7 @@ func TestStages_NameLastStepWhenStalled(t *testing.T) {
 	began := time.Now()
 	ended := make(chan error, 1)
 	go func() { ended <- h.run(ctx, transcodeStage, m) }()
-	for !exists(pids) {
-		time.Sleep(5 * time.Millisecond)
-	}
+	waittest.Until(t, "ffmpeg hangs", func() bool { return exists(pids) })
 	begunToHang := time.Now()
 	time.Sleep(3 * time.Second) // no step must be reported meanwhile
 	cancel(stages.ErrStalled)
