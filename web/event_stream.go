@@ -28,7 +28,7 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request) {
 			return st.resync()
 		}
 		st.subscribe(q.after, q.keep)
-		st.follow(func([]store.Event) (bool, error) { return false, nil })
+		st.follow(func(events []store.Event) (bool, error) { return false, st.sendEvents(events) })
 		return nil
 	})
 }

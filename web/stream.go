@@ -26,8 +26,8 @@ type stream struct {
 	ctx       context.Context // done when the client disconnects; while it runs, also when the server drains
 	checkedAt time.Time       // when the principal was checked
 
-	sub    Subscription                      // nil before subscribe
-	isLast func([]store.Event) (bool, error) // nil before follow
+	sub    Subscription                               // nil before subscribe
+	handle func([]store.Event) (last bool, err error) // nil before follow
 }
 
 // serveStream opens a stream, if the limits allow one more, and runs start, which sends what is there and may call
@@ -63,7 +63,7 @@ func (s *Server) startStream(rec *responseWriter, r *http.Request, start func(st
 		return nil
 	}
 	err := start(st)
-	if err == nil && st.isLast != nil {
+	if err == nil && st.handle != nil {
 		rec.rest = st.run
 	}
 	return err
@@ -82,9 +82,9 @@ func (st *stream) subscribe(after int64, keep func(store.Event) bool) {
 	st.sub = st.server.opts.Subscribe(after, keep)
 }
 
-// follow makes the stream go on with the events of its subscription as they happen, until isLast reports that it is
-// complete.
-func (st *stream) follow(isLast func([]store.Event) (bool, error)) { st.isLast = isLast }
+// follow makes the stream go on: handle is called without events, and then with those of the subscription as they
+// happen, until it reports that the stream is complete.
+func (st *stream) follow(handle func([]store.Event) (last bool, err error)) { st.handle = handle }
 
 // run sends events until the stream is complete or ends early: the client then reconnects and continues after its
 // last event.
@@ -94,7 +94,8 @@ func (st *stream) run(ctx context.Context) {
 	defer cancel()
 	defer context.AfterFunc(st.server.streamContext, cancel)()
 	st.ctx = ctx
-	for st.sendNext() {
+	last, err := st.handle(nil)
+	for !last && err == nil && st.sendNext() {
 	}
 }
 
@@ -108,10 +109,7 @@ func (st *stream) sendNext() bool {
 	case st.ctx.Err() != nil:
 		return false
 	case err == nil:
-		if st.sendEvents(events) != nil {
-			return false
-		}
-		if done, err := st.isLast(events); done || err != nil {
+		if last, err := st.handle(events); last || err != nil {
 			return false
 		}
 	case timedOut && errors.Is(err, context.DeadlineExceeded):

@@ -106,8 +106,8 @@ func TestTaskStream_ClosesWhenTheTaskIsOverriddenOrDeleted(t *testing.T) {
 	two.wantEvents("deleted", "end")
 }
 
-// completeStage claims one stage of a task and sends the report for it.
-func (b *testServer) completeStage(id store.ID, stage int, report engine.Report) {
+// claimStage claims one stage of a task. The returned function sends the report for it.
+func (b *testServer) claimStage(id store.ID, stage int) (send func(engine.Report)) {
 	b.t.Helper()
 	w, err := engine.New(b.pool, b.Graph()).RegisterWorker(b.t.Context(), store.Worker{
 		Host: "studio", PID: 7, Version: "v1",
@@ -125,10 +125,38 @@ func (b *testServer) completeStage(id store.ID, stage int, report engine.Report)
 		b.t.Fatalf("claims are %+v, %v", out.Claims, err)
 	}
 	c := out.Claims[0]
-	report.Task, report.Stage, report.Token = c.Task, c.Stage, c.Token
-	request.FreeSlots[stage], request.ClaimFrom[stage], request.Reports = 0, false, []engine.Report{report}
-	if _, err := engine.New(b.pool, b.Graph()).Exchange(b.t.Context(), request); err != nil {
-		b.t.Fatal(err)
+	return func(report engine.Report) {
+		b.t.Helper()
+		report.Task, report.Stage, report.Token = c.Task, c.Stage, c.Token
+		request.FreeSlots[stage], request.ClaimFrom[stage], request.Reports = 0, false, []engine.Report{report}
+		if _, err := engine.New(b.pool, b.Graph()).Exchange(b.t.Context(), request); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+// completeStage claims one stage of a task and sends the report for it.
+func (b *testServer) completeStage(id store.ID, stage int, report engine.Report) {
+	b.t.Helper()
+	b.claimStage(id, stage)(report)
+}
+
+func TestTaskStream_GoesOnWhileAnotherStageOfADeadTaskRuns(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.submit("/a")
+	path := "/tasks/" + id.String() + "/events"
+	before := b.openStream(path, "")
+	before.wantEvents("task")
+	b.completeStage(id, 0, engine.Report{Outcome: engine.Completed})
+	complete := b.claimStage(id, 2)
+	b.completeStage(id, 1, engine.Report{Outcome: engine.Failed, Dead: true, Class: "transient", Error: "disk 7 broke"})
+	seen := before.wantEvents("started", "stage_completed", "started", "started", "attempt_failed", "dead")
+	after, resumed := b.openStream(path, ""), b.openStream(path, seen.id)
+	after.wantEvents("task")
+	complete(engine.Report{Outcome: engine.Completed})
+	for _, l := range []*streamClient{before, after, resumed} {
+		l.wantEvents("stage_completed", "dead", "end") // the task stays dead
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cuelight/cuelight/internal/console"
@@ -28,8 +29,10 @@ func (c *cli) watchEvents(ctx context.Context, db *dbconn.Database, after int64,
 		if err != nil {
 			return err
 		}
-		w := ops.TaskFollower{Store: db.Store, Task: id, After: max(after, 0), Handle: c.printEvent, HeldUp: c.warnHeldUp}
-		follow = w.Run
+		f := ops.TaskFollower{
+			Store: db.Store, Task: id, After: max(after, 0), Handle: c.printEvents, Delayed: c.delayWarning(),
+		}
+		follow = f.Run
 	} else if after == eventfeed.Now {
 		var err error
 		if after, err = db.Store.EventWatermark(ctx); err != nil {
@@ -43,8 +46,22 @@ func (c *cli) watchEvents(ctx context.Context, db *dbconn.Database, after int64,
 	return eventsError(err)
 }
 
-func (c *cli) warnHeldUp() {
-	fmt.Fprintln(c.err, "cuelight: an open transaction of another client delays the last events; see docs/events.md")
+// delayWarning returns a function that warns once.
+func (c *cli) delayWarning() func() error {
+	return sync.OnceValue(func() error {
+		const text = "cuelight: an open transaction of another client delays the last events; see docs/events.md"
+		_, err := fmt.Fprintln(c.err, text)
+		return err
+	})
+}
+
+func (c *cli) printEvents(events []store.Event) error {
+	for _, e := range events {
+		if err := c.printEvent(e); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // eventsError explains that events were pruned.

@@ -1,8 +1,10 @@
 package ops
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -82,130 +84,166 @@ func resubscribe(ctx context.Context, read func() error) error {
 // ErrNotCompleted says that a task has ended without being completed.
 var ErrNotCompleted = errors.New("the task was not completed")
 
-// TaskFollower handles the events of one task until nothing more will happen to it.
+// TaskFollower handles the events of one task until nothing more will happen to it. Run
+// reads them from a feed. A caller with a subscription of its own calls Start, and until
+// the task has ended HandleNew.
 type TaskFollower struct {
 	Store  *store.Store
 	Task   store.ID
-	After  int64                   // events up to this one have been handled
-	Handle func(store.Event) error // is called with each event once
-	HeldUp func()                  // is called if a transaction of another client delays the last events
+	After  int64                     // events up to this one have been handled; eventfeed.Now begins with new ones
+	Handle func([]store.Event) error // is called with the events in order, with each once
+	// Delayed is called every two seconds while the task has ended, but an open
+	// transaction of another client hides its last events. An error ends the wait.
+	Delayed func() error
+
+	State store.Task // as last read
+
+	isFinished bool // in State, or the task is deleted; events may be missing
 }
 
 // Run handles the events that have happened, and those of the feed until the task has
 // ended. It returns ErrNotCompleted, or store.ErrNotFound for a task that was deleted.
 func (f *TaskFollower) Run(ctx context.Context, feed *eventfeed.Feed) error {
-	watermark, err := f.Store.EventWatermark(ctx)
-	if err == nil {
-		err = f.readUpTo(ctx, watermark)
+	ended, err := f.Start(ctx)
+	if err == nil && !ended {
+		err = resubscribe(ctx, func() error { return f.handleFrom(ctx, feed) })
 	}
-	if err != nil {
-		return err
+	if err == nil && f.State.Status != store.StatusCompleted {
+		return ErrNotCompleted
 	}
-	if ended, err := f.checkEnd(ctx); ended || err != nil {
-		return err
-	}
-	return resubscribe(ctx, func() error {
-		sub := feed.Subscribe(f.After, func(e store.Event) bool { return e.Task == f.Task })
-		defer sub.Close()
-		for {
-			events, err := sub.Next(ctx)
-			if err != nil {
-				return err
-			}
-			if ended, err := f.handle(ctx, events); ended || err != nil {
-				return err
-			}
-		}
-	})
+	return err
 }
 
-// handle handles some events and reports whether they are the last.
-func (f *TaskFollower) handle(ctx context.Context, events []store.Event) (ended bool, err error) {
-	onlyProgress := true
-	for _, e := range events {
-		if err := f.Handle(e); err != nil {
-			return false, err
+func (f *TaskFollower) handleFrom(ctx context.Context, feed *eventfeed.Feed) error {
+	sub := feed.Subscribe(f.After, func(e store.Event) bool { return e.Task == f.Task })
+	defer sub.Close()
+	for {
+		events, err := sub.Next(ctx)
+		if err != nil {
+			return err
 		}
-		f.After = e.ID
-		onlyProgress = onlyProgress && e.Type == store.StageProgress
+		if ended, err := f.HandleNew(ctx, events); ended || err != nil {
+			return err
+		}
 	}
-	if onlyProgress {
+}
+
+// Start handles the events that have happened, and reports whether the task has ended. If
+// it was deleted, the error is store.ErrNotFound.
+func (f *TaskFollower) Start(ctx context.Context) (ended bool, err error) {
+	watermark, err := f.Store.EventWatermark(ctx)
+	if err != nil {
+		return false, err
+	}
+	if f.After == eventfeed.Now {
+		f.After = watermark
+	}
+	if _, err := f.handleUpTo(ctx, watermark); err != nil {
+		return false, err
+	}
+	return f.checkEnd(ctx)
+}
+
+// HandleNew handles the events of the task since the last call, and reports whether they
+// are the last, with store.ErrNotFound if it was deleted. If Start was ended by Delayed,
+// HandleNew without events waits again.
+func (f *TaskFollower) HandleNew(ctx context.Context, events []store.Event) (ended bool, err error) {
+	for len(events) > 0 && events[0].ID <= f.After { // checkEnd was ahead of the feed
+		events = events[1:]
+	}
+	if err := f.handle(events); err != nil {
+		return false, err
+	}
+	isProgress := func(e store.Event) bool { return e.Type == store.StageProgress }
+	if !f.isFinished && !slices.ContainsFunc(events, func(e store.Event) bool { return !isProgress(e) }) {
 		return false, nil
 	}
 	return f.checkEnd(ctx)
 }
 
-// readUpTo handles the stored events up to a position.
-func (f *TaskFollower) readUpTo(ctx context.Context, last int64) error {
+func (f *TaskFollower) handle(events []store.Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	f.After = events[len(events)-1].ID
+	return f.Handle(events)
+}
+
+// handleUpTo handles the stored events up to a position, and reports whether there are any.
+func (f *TaskFollower) handleUpTo(ctx context.Context, last int64) (found bool, err error) {
 	for f.After < last {
 		events, err := f.Store.Events(ctx, store.EventQuery{After: f.After, Task: f.Task})
 		if err != nil {
-			return err
+			return found, err
 		}
-		for _, e := range events {
-			if e.ID > last {
-				break
-			}
-			if err := f.Handle(e); err != nil {
-				return err
-			}
-			f.After = e.ID
+		isAll := len(events) == 0
+		if i := slices.IndexFunc(events, func(e store.Event) bool { return e.ID > last }); i >= 0 {
+			events, isAll = events[:i], true
 		}
-		if len(events) == 0 || events[len(events)-1].ID > last {
+		found = found || len(events) > 0
+		if err := f.handle(events); err != nil {
+			return found, err
+		}
+		if isAll {
 			f.After = last
 		}
 	}
-	return nil
+	return found, nil
 }
 
 // checkEnd reports whether nothing will happen to the task any more, after it has
 // handled the events that are left. It asks for the task rather than look for an event:
 // another stage may still run after one died, and the last event may be pruned.
 func (f *TaskFollower) checkEnd(ctx context.Context) (ended bool, err error) {
-	t, missing := f.Store.Get(ctx, f.Task)
-	if missing != nil && !errors.Is(missing, store.ErrNotFound) {
-		return false, missing
+	for {
+		state, missing := f.Store.Get(ctx, f.Task)
+		switch {
+		case missing == nil:
+			f.State = state
+			f.isFinished = state.IsFinished(f.Store.Graph()) || !state.OverriddenBy.IsZero()
+		case errors.Is(missing, store.ErrNotFound):
+			f.isFinished = true
+		default:
+			return false, missing
+		}
+		if !f.isFinished {
+			return false, nil
+		}
+		// An event that State does not show may be a retry.
+		if found, err := f.handleRest(ctx); !found || err != nil {
+			return err == nil, cmp.Or(err, missing)
+		}
 	}
-	if missing == nil && !t.IsFinished(f.Store.Graph()) && t.OverriddenBy.IsZero() {
-		return false, nil
-	}
-	if err := f.readRest(ctx); err != nil {
-		return false, err
-	}
-	switch {
-	case missing != nil:
-		return true, missing
-	case t.Status != store.StatusCompleted:
-		return true, ErrNotCompleted
-	}
-	return true, nil
 }
 
-// heldUpAfter is how long the last events may be invisible before HeldUp is called.
-const heldUpAfter = 2 * time.Second
+// delayedAfter is how long events may be hidden before Delayed is called.
+const delayedAfter = 2 * time.Second
 
-// readRest handles the events recorded by now. Those behind an open transaction of
-// another client become visible when that ends.
-func (f *TaskFollower) readRest(ctx context.Context) error {
+// handleRest handles the events recorded by now, and reports whether there are any. Those
+// behind an open transaction of another client become visible when that ends.
+func (f *TaskFollower) handleRest(ctx context.Context) (found bool, err error) {
 	newest, err := f.Store.LastAllocatedEvent(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
-	start, reported := time.Now(), false
-	for {
+	for start := time.Now(); ; {
 		watermark, err := f.Store.EventWatermark(ctx)
-		if err == nil {
-			err = f.readUpTo(ctx, min(watermark, newest))
+		if err != nil {
+			return found, err
 		}
+		some, err := f.handleUpTo(ctx, min(watermark, newest))
+		found = found || some
 		if err != nil || watermark >= newest {
-			return err
+			return found, err
 		}
-		if !reported && time.Since(start) > heldUpAfter {
-			reported = true
-			f.HeldUp()
+		if time.Since(start) > delayedAfter {
+			if err := f.Delayed(); err != nil {
+				return found, err
+			}
+			start = time.Now()
 		}
-		if err := ctxsleep.For(ctx, 50*time.Millisecond); err != nil {
-			return err
+		if err := ctxsleep.For(ctx, 20*time.Millisecond); err != nil {
+			return found, err
 		}
 	}
 }
