@@ -91,9 +91,9 @@ create table if not exists tasks (
   publish_locked_by uuid,        -- workers.id
   publish_run_at    timestamptz, -- not claimed before; null once it has passed
 
-  constraint tasks_source_given check (source <> ''),
+  constraint tasks_source_not_empty check (source <> ''),
   constraint tasks_params_object check (jsonb_typeof(params) = 'object'),
-  constraint tasks_created_when check (isfinite(created_at)),
+  constraint tasks_created_finite check (isfinite(created_at)),
 
   -- transcode starts once ingest is completed.
   constraint tasks_transcode_needs check
@@ -150,7 +150,7 @@ create table if not exists tasks (
            publish_attempts) >= 0),
 
   -- An overridden task is never worked on again.
-  constraint tasks_overridden_rests check
+  constraint tasks_overridden_ended check
     (overridden_by is null or overridden_by <> id and
      not array[ingest_status, transcode_status, metadata_status, assemble_status, publish_status]
          && '{pending,inprogress,failed}')

@@ -39,30 +39,30 @@ begin
   select array_agg(id order by id) as ids,
          bool_or(greatest(ingest_status, transcode_status, metadata_status, assemble_status, publish_status) > 'pending'
                  or overridden_by is not null) as imported,
-         bool_or(ingest_status in ('pending', 'failed')) as ingest_open,
+         bool_or(ingest_status in ('pending', 'failed')) as ingest_unblocked,
          bool_or(transcode_status in ('pending', 'failed')
-    and ingest_status = 'completed') as transcode_open,
+    and ingest_status = 'completed') as transcode_unblocked,
          bool_or(metadata_status in ('pending', 'failed')
-    and ingest_status = 'completed') as metadata_open,
+    and ingest_status = 'completed') as metadata_unblocked,
          bool_or(assemble_status in ('pending', 'failed')
     and transcode_status = 'completed'
-    and metadata_status = 'completed') as assemble_open,
+    and metadata_status = 'completed') as assemble_unblocked,
          bool_or(publish_status in ('pending', 'failed')
-    and assemble_status = 'completed') as publish_open
+    and assemble_status = 'completed') as publish_unblocked
     into inserted from new_rows;
-  if inserted.ingest_open then
+  if inserted.ingest_unblocked then
     perform pg_notify('cuelight_video_ingest', '') where pg_notification_queue_usage() < 0.9;
   end if;
-  if inserted.transcode_open then
+  if inserted.transcode_unblocked then
     perform pg_notify('cuelight_video_transcode', '') where pg_notification_queue_usage() < 0.9;
   end if;
-  if inserted.metadata_open then
+  if inserted.metadata_unblocked then
     perform pg_notify('cuelight_video_metadata', '') where pg_notification_queue_usage() < 0.9;
   end if;
-  if inserted.assemble_open then
+  if inserted.assemble_unblocked then
     perform pg_notify('cuelight_video_assemble', '') where pg_notification_queue_usage() < 0.9;
   end if;
-  if inserted.publish_open then
+  if inserted.publish_unblocked then
     perform pg_notify('cuelight_video_publish', '') where pg_notification_queue_usage() < 0.9;
   end if;
   for n in 1..coalesce(cardinality(inserted.ids), 0) by 1024 loop
@@ -264,13 +264,13 @@ create trigger tasks_on_insert after insert on tasks
 create or replace function cuelight_video_on_update() returns trigger language plpgsql
 set search_path from current set jit = off as $$
 declare
-  engine  constant boolean := coalesce(current_setting('cuelight.origin', true), '') <> '';
-  effects record;
+  by_cuelight constant boolean := coalesce(current_setting('cuelight.origin', true), '') <> '';
+  effects     record;
 begin
   if not exists (select from new_rows) then -- on delete set null, of a task that overrode nothing
     return null;
   end if;
-  select bool_or(case when engine then n.ingest_status <> o.ingest_status
+  select bool_or(case when by_cuelight then n.ingest_status <> o.ingest_status
                       and n.ingest_status not in ('inprogress', 'completed')
                    or n.transcode_status <> o.transcode_status
                       and n.transcode_status not in ('inprogress', 'completed')
@@ -295,23 +295,23 @@ begin
            or o.transcode_status = 'inprogress' and n.transcode_status in ('pending', 'cancelled')
            or o.metadata_status = 'inprogress' and n.metadata_status in ('pending', 'cancelled')
            or o.assemble_status = 'inprogress' and n.assemble_status in ('pending', 'cancelled')
-           or o.publish_status = 'inprogress' and n.publish_status in ('pending', 'cancelled')) as recalled,
+           or o.publish_status = 'inprogress' and n.publish_status in ('pending', 'cancelled')) as revoked,
          bool_or(n.ingest_status in ('pending', 'failed')
            and (not (o.ingest_status in ('pending', 'failed'))
                 or n.ingest_run_at is distinct from o.ingest_run_at
-                or n.priority > o.priority)) as ingest_open,
+                or n.priority > o.priority)) as ingest_unblocked,
          bool_or(n.transcode_status in ('pending', 'failed')
     and n.ingest_status = 'completed'
            and (not (o.transcode_status in ('pending', 'failed')
     and o.ingest_status = 'completed')
                 or n.transcode_run_at is distinct from o.transcode_run_at
-                or n.priority > o.priority)) as transcode_open,
+                or n.priority > o.priority)) as transcode_unblocked,
          bool_or(n.metadata_status in ('pending', 'failed')
     and n.ingest_status = 'completed'
            and (not (o.metadata_status in ('pending', 'failed')
     and o.ingest_status = 'completed')
                 or n.metadata_run_at is distinct from o.metadata_run_at
-                or n.priority > o.priority)) as metadata_open,
+                or n.priority > o.priority)) as metadata_unblocked,
          bool_or(n.assemble_status in ('pending', 'failed')
     and n.transcode_status = 'completed'
     and n.metadata_status = 'completed'
@@ -319,32 +319,32 @@ begin
     and o.transcode_status = 'completed'
     and o.metadata_status = 'completed')
                 or n.assemble_run_at is distinct from o.assemble_run_at
-                or n.priority > o.priority)) as assemble_open,
+                or n.priority > o.priority)) as assemble_unblocked,
          bool_or(n.publish_status in ('pending', 'failed')
     and n.assemble_status = 'completed'
            and (not (o.publish_status in ('pending', 'failed')
     and o.assemble_status = 'completed')
                 or n.publish_run_at is distinct from o.publish_run_at
-                or n.priority > o.priority)) as publish_open
+                or n.priority > o.priority)) as publish_unblocked
     into effects
     from (select row_number() over () as number, * from old_rows) o
     full join (select row_number() over () as number, * from new_rows) n using (number);
-  if effects.ingest_open then
+  if effects.ingest_unblocked then
     perform pg_notify('cuelight_video_ingest', '') where pg_notification_queue_usage() < 0.9;
   end if;
-  if effects.transcode_open then
+  if effects.transcode_unblocked then
     perform pg_notify('cuelight_video_transcode', '') where pg_notification_queue_usage() < 0.9;
   end if;
-  if effects.metadata_open then
+  if effects.metadata_unblocked then
     perform pg_notify('cuelight_video_metadata', '') where pg_notification_queue_usage() < 0.9;
   end if;
-  if effects.assemble_open then
+  if effects.assemble_unblocked then
     perform pg_notify('cuelight_video_assemble', '') where pg_notification_queue_usage() < 0.9;
   end if;
-  if effects.publish_open then
+  if effects.publish_unblocked then
     perform pg_notify('cuelight_video_publish', '') where pg_notification_queue_usage() < 0.9;
   end if;
-  if effects.recalled then
+  if effects.revoked then
     perform pg_notify('cuelight_video', '') where pg_notification_queue_usage() < 0.9;
   end if;
   if effects.recorded then
@@ -524,7 +524,7 @@ begin
      group by step, n, type, stage, worker_id, token, data, part
      order by step, n, part;
   end if;
-  if not engine then -- a worker notifies event readers itself, at intervals
+  if not by_cuelight then -- a worker notifies event readers itself, at intervals
     perform pg_notify('cuelight_video_events', '') where pg_notification_queue_usage() < 0.9;
   end if;
   return null;
@@ -885,7 +885,7 @@ end
 $$;
 
 insert into cuelight_schema (pipeline, version, shape)
-values ('video', 7,
+values ('video', 8,
   'ingest; transcode needs ingest; metadata needs ingest; assemble needs transcode, metadata; publish needs assemble')
 on conflict (pipeline) do nothing;
 

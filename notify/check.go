@@ -44,7 +44,8 @@ func (l *Listener) check(ctx context.Context) {
 // lead to another server.
 func (l *Listener) Check() { signal(l.checkNow) }
 
-// isAlive says that the goroutine that reads listens, or is in time with its next step.
+// isAlive reports whether the goroutine that reads is listening, or within the deadline of its
+// current step.
 func (l *Listener) isAlive() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -31,7 +31,7 @@
 // not arrive: [Options.OnChange] gets [ErrPooled] once, and the Listener tries again once
 // a minute. [Options.ConnConfig] can give it an address that bypasses the pooler.
 //
-// # What it does not do
+// # Limits
 //
 // It ignores the payloads of notifications: any role of the database may send any
 // payload.

@@ -47,7 +47,7 @@ type finished struct {
 	kind      Kind
 	err       error
 	took      time.Duration
-	dropped   bool      // the claim is lost: nothing to report
+	revoked   bool      // the claim is lost: nothing to report
 	suspends  bool      // the error is this host's; see [Postpone]
 	notBefore time.Time // the row was locked: when to report again
 	tries     int
@@ -177,7 +177,7 @@ func (a *attempt) conclude(result json.RawMessage, err, cause error) finished {
 	f := finished{attempt: a, err: err, report: report}
 	switch {
 	case errors.Is(cause, errRevoked):
-		f.kind, f.dropped, f.err = ClaimRevoked, true, cause
+		f.kind, f.revoked, f.err = ClaimRevoked, true, cause
 	case err == nil:
 		f.kind, f.report.Outcome, f.report.Result = StageCompleted, engine.Completed, result
 	case isInterruption(cause):

@@ -82,20 +82,20 @@ func (c *databaseContact) credit(lease time.Duration) *engine.OutageCredit {
 		return nil
 	}
 	lease = max(lease, store.DefaultLease)
-	all, some := c.away(lease), c.away(store.Grace(lease))
-	if some == forever {
+	leaseCredit, graceCredit := c.outageWithin(lease), c.outageWithin(store.DisconnectGrace(lease))
+	if graceCredit == forever {
 		return nil
 	}
 	// Older gaps do not matter for any lease.
-	c.gaps = slices.DeleteFunc(c.gaps, func(g gap) bool { return all < forever && time.Since(g.to) > lease+all })
-	return &engine.OutageCredit{Grace: some, Lease: all}
+	c.gaps = slices.DeleteFunc(c.gaps, func(g gap) bool { return leaseCredit < forever && time.Since(g.to) > lease+leaseCredit })
+	return &engine.OutageCredit{DisconnectGrace: graceCredit, Lease: leaseCredit}
 }
 
 const forever = time.Duration(math.MaxInt64)
 
-// away is how long the database did not answer within the latest time in which it
+// outageWithin is how long the database did not answer within the latest time in which it
 // answered for d.
-func (c *databaseContact) away(d time.Duration) time.Duration {
+func (c *databaseContact) outageWithin(d time.Duration) time.Duration {
 	var sum time.Duration
 	for _, g := range slices.Backward(c.gaps) {
 		if time.Since(g.to) > d+sum {

@@ -80,7 +80,7 @@ func TestOutageCredit_ExtendsTheLeasesOfOthers(t *testing.T) {
 						}
 					}
 				}
-				check("grace", c.grace, func(credit *engine.OutageCredit) time.Duration { return credit.Grace })
+				check("grace", c.grace, func(credit *engine.OutageCredit) time.Duration { return credit.DisconnectGrace })
 				check("lease", c.lease, func(credit *engine.OutageCredit) time.Duration { return credit.Lease })
 			})
 		})
@@ -96,7 +96,7 @@ func TestOutageCredit_LastsForTheGraceDespiteAShortLease(t *testing.T) {
 			if now > 60*time.Second && now < 80*time.Second {
 				return engine.HeartbeatResult{}, syscall.ECONNREFUSED
 			}
-			if now > 80*time.Second && in.Credit != nil && in.Credit.Grace == 0 && at == 0 {
+			if now > 80*time.Second && in.Credit != nil && in.Credit.DisconnectGrace == 0 && at == 0 {
 				at = now - 80*time.Second
 			}
 			return engine.HeartbeatResult{Now: time.Now()}, nil

@@ -58,7 +58,7 @@ func TestPause_HoldsForAWorkerThatStartsLater(t *testing.T) {
 	var rounds atomic.Int64
 	r := b.start(func(r *stages.Runner) {
 		r.Wakes, r.SweepInterval = b.listening(), 10*time.Millisecond
-		r.Heartbeat = func(loop string) {
+		r.OnAlive = func(loop string) {
 			if loop == "dispatcher" {
 				rounds.Add(1)
 			}
@@ -82,7 +82,7 @@ func TestDrainWorker_FinishesWorkAndStops(t *testing.T) {
 	t.Parallel()
 	hold := make(chan struct{})
 	b := setup(t, stages.Stage{
-		Name: "one", Workers: 1, Work: func(context.Context, *stages.Job) (any, error) { <-hold; return nil, nil },
+		Name: "one", Slots: 1, Work: func(context.Context, *stages.Job) (any, error) { <-hold; return nil, nil },
 	})
 	l := b.listening()
 	events := make(chan stages.Event, 1000)
@@ -176,9 +176,9 @@ func TestStageStarted_ReportsWaitAndWakes(t *testing.T) {
 	hold := make(chan struct{})
 	b := setup(t,
 		stages.Stage{
-			Name: "one", Workers: 1, Work: func(context.Context, *stages.Job) (any, error) { <-hold; return nil, nil },
+			Name: "one", Slots: 1, Work: func(context.Context, *stages.Job) (any, error) { <-hold; return nil, nil },
 		},
-		stages.Stage{Name: "two", Needs: []string{"one"}, Workers: 2, Work: noop})
+		stages.Stage{Name: "two", Needs: []string{"one"}, Slots: 2, Work: noop})
 	r := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
 	b.submit()
 	if e := r.wait(t, stages.StageStarted); !e.Woken || e.Waited <= 0 || e.Waited > 10*time.Second {

@@ -27,7 +27,7 @@ func TestRunner_LosesNothingWhenTheServerCrashes(t *testing.T) {
 	}
 	stage := func(name string, needs ...string) stages.Stage {
 		return stages.Stage{
-			Name: name, Needs: needs, Workers: 8, Work: work, MaxAttempts: 20, Backoff: stages.Backoff{Base: time.Millisecond},
+			Name: name, Needs: needs, Slots: 8, Work: work, MaxAttempts: 20, Backoff: stages.Backoff{Base: time.Millisecond},
 		}
 	}
 	p, err := stages.New("test", stage("a"), stage("b", "a"), stage("c", "a"), stage("d", "b", "c"))

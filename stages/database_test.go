@@ -18,8 +18,8 @@ func TestRunner_WorksWithAPoolOfOneConnection(t *testing.T) {
 		return stages.Result[int](ctx, j, "one") // also needs a connection
 	}
 	b := setup(t,
-		stages.Stage{Name: "one", Workers: 4, Work: func(context.Context, *stages.Job) (any, error) { return 1, nil }},
-		stages.Stage{Name: "two", Workers: 4, Needs: []string{"one"}, Work: results},
+		stages.Stage{Name: "one", Slots: 4, Work: func(context.Context, *stages.Job) (any, error) { return 1, nil }},
+		stages.Stage{Name: "two", Slots: 4, Needs: []string{"one"}, Work: results},
 	).withPool(func(c *pgxpool.Config) { c.MinConns, c.MaxConns = 0, 1 })
 	r := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
 	for range 100 {
@@ -38,7 +38,7 @@ func TestOutage_IncludesAReadOnlyDatabase(t *testing.T) {
 	t.Parallel()
 	finish := make(chan struct{})
 	b := setup(t, stages.Stage{
-		Name: "one", Workers: 2, MaxAttempts: 1, Work: func(ctx context.Context, _ *stages.Job) (any, error) {
+		Name: "one", Slots: 2, MaxAttempts: 1, Work: func(ctx context.Context, _ *stages.Job) (any, error) {
 			select {
 			case <-finish:
 				return nil, nil
@@ -63,18 +63,18 @@ func TestOutage_IncludesAReadOnlyDatabase(t *testing.T) {
 	exec(`select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database()
 		and pid <> pg_backend_pid()`)
 	close(finish)
-	if e := r.wait(t, stages.DatabaseLost); e.Err == nil {
-		t.Error("DatabaseLost has no error")
+	if e := r.wait(t, stages.DatabaseUnavailable); e.Err == nil {
+		t.Error("DatabaseUnavailable has no error")
 	}
 	exec(`set default_transaction_read_only = off; do $$ begin
 		execute format('alter database %I reset default_transaction_read_only', current_database()); end $$`)
-	r.wait(t, stages.DatabaseBack)
+	r.wait(t, stages.DatabaseAvailable)
 	if e := r.wait(t, stages.StageCompleted); e.Task != id {
 		t.Errorf("task %s was completed", e.Task)
 	}
 	for len(r.events) > 0 {
-		if e := <-r.events; e.Kind == stages.DatabaseLost {
-			t.Error("DatabaseLost was reported twice")
+		if e := <-r.events; e.Kind == stages.DatabaseUnavailable {
+			t.Error("DatabaseUnavailable was reported twice")
 		}
 	}
 	if h := b.history(id); len(h) != 1 || h[0].Outcome != "completed" {

@@ -33,14 +33,14 @@ type dispatcher struct {
 	justStarted   int           // attempts of the latest exchange that may end within microseconds
 	ignoredCancel []*attempt    // reported as failed, but their Work still runs
 
-	// hurry is done when no request may take long: see [shutdown]. Set before run.
-	hurry context.Context
+	// shutdownContext is done when no request may take long: see [shutdown]. Set before run.
+	shutdownContext context.Context
 }
 
 func newDispatcher(p *process) *dispatcher {
 	d := &dispatcher{
 		p: p, queues: make([]stageQueue, len(p.Pipeline.stages)), byChannel: make(map[string]int),
-		hurry: context.Background(),
+		shutdownContext: context.Background(),
 	}
 	for i := range d.queues {
 		d.queues[i].stage = &p.Pipeline.stages[i]
@@ -55,7 +55,7 @@ func (d *dispatcher) run(ctx, base context.Context) error {
 	defer s.stop()
 	defer d.watchShutdown(ctx)()
 	for {
-		d.p.Heartbeat("dispatcher")
+		d.p.OnAlive("dispatcher")
 		d.receive()
 		s.poll()
 		if d.draining && d.reports.empty() && d.p.attempts.count() == 0 {
@@ -68,7 +68,7 @@ func (d *dispatcher) run(ctx, base context.Context) error {
 			d.wait(s)
 		} else if !d.draining && d.sweeps.due() {
 			d.sweep(base)
-		} else if request, worth := d.nextExchange(); worth {
+		} else if request, needed := d.nextExchange(); needed {
 			d.exchange(base, request)
 		} else {
 			d.wait(s)
@@ -152,8 +152,8 @@ func (d *dispatcher) handleWakes(channels []string) {
 	for _, c := range channels {
 		if i, ok := d.byChannel[c]; ok {
 			d.queues[i].wake(d.freeSlots(i) > 0)
-		} else if c == d.p.Pipeline.graph.RecallChannel() {
-			signal(d.p.recall, true)
+		} else if c == d.p.Pipeline.graph.ControlChannel() {
+			signal(d.p.checkClaims, true)
 		}
 	}
 }
@@ -167,8 +167,8 @@ func (d *dispatcher) markAllReady() {
 	}
 }
 
-// nextExchange returns the next request, and whether it is worth a round trip.
-func (d *dispatcher) nextExchange() (request engine.ExchangeRequest, worth bool) {
+// nextExchange returns the next request, and whether it is needed.
+func (d *dispatcher) nextExchange() (request engine.ExchangeRequest, needed bool) {
 	n := len(d.queues)
 	r := engine.ExchangeRequest{
 		Worker:     d.p.worker.get(),
@@ -180,9 +180,9 @@ func (d *dispatcher) nextExchange() (request engine.ExchangeRequest, worth bool)
 		Aged:       make([][]store.ID, n),
 		OnlyTasks:  d.p.OnlyTasks,
 	}
-	worth = len(r.Reports) > 0
+	needed = len(r.Reports) > 0
 	if d.draining {
-		return r, worth
+		return r, needed
 	}
 	now := time.Now()
 	for i := range d.queues {
@@ -194,10 +194,10 @@ func (d *dispatcher) nextExchange() (request engine.ExchangeRequest, worth bool)
 			if !q.promote && d.p.isListening() && now.Before(q.restartAt) {
 				r.After[i] = q.after // a notification would announce tasks before it
 			}
-			worth = true
+			needed = true
 		}
 	}
-	return r, worth
+	return r, needed
 }
 
 // exchange makes one round trip and starts attempts on the claims it returns.

@@ -18,7 +18,7 @@ import (
 // These tests use the clock of synctest and a backend without a database.
 
 // noneDue returns ExchangeResult.NextDue for n stages in which no task waits.
-func noneDue(n int) []time.Duration {
+func nextDueUnset(n int) []time.Duration {
 	all := make([]time.Duration, n)
 	for i := range all {
 		all[i] = -1
@@ -72,7 +72,7 @@ func TestRunner_SendsAlmostNoRequestsWhenIdle(t *testing.T) {
 			},
 			sweep: func(engine.SweepRequest) (engine.SweepResult, error) {
 				sweeps++
-				return engine.SweepResult{MoreReady: make([]bool, 1), NextDue: noneDue(1)}, nil
+				return engine.SweepResult{MoreReady: make([]bool, 1), NextDue: nextDueUnset(1)}, nil
 			},
 		}
 		_, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes = notify.NewWakes() })
@@ -174,8 +174,8 @@ func TestOutage_IsReportedOnceAndRetriedWithBackoff(t *testing.T) {
 			kinds[k]++
 		}
 		stop()
-		if kinds[stages.DatabaseLost] != 1 || kinds[stages.DatabaseBack] != 1 {
-			t.Errorf("observed %v, want one DatabaseLost and one DatabaseBack", kinds)
+		if kinds[stages.DatabaseUnavailable] != 1 || kinds[stages.DatabaseAvailable] != 1 {
+			t.Errorf("observed %v, want one DatabaseUnavailable and one DatabaseAvailable", kinds)
 		}
 		if n := len(f.requests()); n > 150 {
 			t.Errorf("%d exchanges in five minutes", n)
@@ -199,7 +199,7 @@ func TestExchange_IsRetriedSilentlyAfterADeadlock(t *testing.T) {
 		w.Add(p.Graph().Channel("one"))
 		time.Sleep(time.Second)
 		for _, k := range events() {
-			if k == stages.DatabaseLost {
+			if k == stages.DatabaseUnavailable {
 				t.Error("a deadlock was reported as a lost database")
 			}
 		}

@@ -3,7 +3,7 @@
 //
 //	p, err := stages.New("podcast",
 //		stages.Stage{Name: "fetch", Work: fetch, MaxAttempts: 5},
-//		stages.Stage{Name: "mix", Needs: []string{"fetch"}, Work: mix, Workers: 2},
+//		stages.Stage{Name: "mix", Needs: []string{"fetch"}, Work: mix, Slots: 2},
 //	)
 //	r := stages.Runner{Pool: pool, Pipeline: p}
 //	err = r.Run(ctx) // until ctx is done and the work has drained
@@ -11,9 +11,9 @@
 // Package store creates the tables and submits tasks. A process has one Runner per pipeline;
 // any number of processes may work on it.
 //
-// # What it promises
+// # Guarantees
 //
-// At most Workers attempts of a stage run at once in a process. A failed attempt is repeated
+// At most Slots attempts of a stage run at once in a process. A failed attempt is repeated
 // after the stage's Backoff, up to MaxAttempts; [Permanent] and [RetryAfter] change that. A
 // panic is a failed attempt. An attempt that a drain or an outage of the database interrupts
 // does not count; one whose process dies does, so that a task that kills its workers ends.
@@ -30,13 +30,13 @@
 // changes by hand, are in the database: see store.Store.Events. A Runner deletes those older
 // than KeepEvents, by default a week.
 //
-// # How it works
+// # Implementation
 //
 // A Runner has one dispatcher, the only part that changes tasks: it sends outcomes and free
 // slots to the database in one round trip and receives claims. A heartbeat renews the lease
 // of all claims. See dispatcher.go.
 //
-// # What it does not do
+// # Limits
 //
 // It does not log. It does not kill a function that ignores its context: the slot stays in
 // use until Work returns.

@@ -46,8 +46,8 @@ var errGoexit = errors.New("work ended its goroutine without returning")
 // errRevoked marks causes that say that the claim is certainly lost: nothing is reported.
 var errRevoked = errors.New("claim was revoked")
 
-// lostFor is the error for a lost claim.
-func lostFor(cancelled bool) error {
+// claimLostError is the error for a lost claim.
+func claimLostError(cancelled bool) error {
 	if cancelled {
 		return ErrCancelled
 	}

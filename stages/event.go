@@ -28,8 +28,8 @@ const (
 	WorkerDraining Kind = "worker_draining"
 	WorkerStopped  Kind = "worker_stopped"
 
-	// The lease of the worker Gone ran out, or its process ended; Count claims of lost workers
-	// were expired. TransactionLeftOpen: Gone left a transaction open, with locks, that this
+	// The lease of LostWorker ran out, or its process ended; Count claims of lost workers
+	// were expired. TransactionLeftOpen: LostWorker left a transaction open, with locks, that this
 	// role may not end; reported once.
 	WorkerLost          Kind = "worker_lost"
 	AttemptsExpired     Kind = "attempts_expired"
@@ -45,8 +45,8 @@ const (
 	StageResumed   Kind = "stage_resumed"
 
 	// Requests to the database fail with Err, once per outage, or succeed again.
-	DatabaseLost Kind = "database_lost"
-	DatabaseBack Kind = "database_back"
+	DatabaseUnavailable Kind = "database_unavailable"
+	DatabaseAvailable   Kind = "database_available"
 
 	// The database takes heartbeats but does not check claims; old events could not be
 	// deleted. Both because of Err, and reported once.
@@ -56,12 +56,12 @@ const (
 
 // Event is one thing that happened in a Runner. Fields that do not apply are zero.
 type Event struct {
-	Kind    Kind
-	Worker  store.ID
-	Gone    store.ID
-	Task    store.ID
-	Stage   string
-	Attempt int
+	Kind       Kind
+	Worker     store.ID
+	LostWorker store.ID
+	Task       store.ID
+	Stage      string
+	Attempt    int
 	// Traceparent is the trace context of the task's submission.
 	Traceparent string
 	Duration    time.Duration // of the attempt

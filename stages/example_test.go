@@ -48,7 +48,7 @@ func check[T any](value T, err error) T {
 func Example() {
 	pipeline, err := stages.New("podcast",
 		stages.Stage{Name: "fetch", Work: measure, MaxAttempts: 5},
-		stages.Stage{Name: "speech", Needs: []string{"fetch"}, Work: measure, Workers: 2},
+		stages.Stage{Name: "speech", Needs: []string{"fetch"}, Work: measure, Slots: 2},
 		stages.Stage{Name: "music", Needs: []string{"fetch"}, Work: measure},
 		stages.Stage{
 			Name: "mix", Needs: []string{"speech", "music"}, Work: func(_ context.Context, job *stages.Job) (any, error) {
@@ -155,7 +155,7 @@ func ExampleRunner_Run_drain() {
 	ctx, stop := context.WithCancel(context.Background())
 	pipeline := check(stages.New("podcast", stages.Stage{
 		Name: "encode", Work: func(context.Context, *stages.Job) (any, error) {
-			stop() // as a signal would do
+			stop()                            // as a signal would do
 			time.Sleep(10 * time.Millisecond) // the work goes on during the drain
 			fmt.Println("the attempt finished")
 			return nil, nil

@@ -94,7 +94,7 @@ func (f *fakeBackend) Exchange(_ context.Context, in engine.ExchangeRequest) (en
 		out.MoreReady = make([]bool, n)
 	}
 	if out.NextDue == nil {
-		out.NextDue = noneDue(n)
+		out.NextDue = nextDueUnset(n)
 	}
 	if out.Requested == nil {
 		out.Requested = in.FreeSlots
@@ -152,7 +152,7 @@ func (f *fakeBackend) Sweep(_ context.Context, in engine.SweepRequest) (engine.S
 	if f.sweep != nil {
 		return f.sweep(in)
 	}
-	return engine.SweepResult{MoreReady: make([]bool, n), NextDue: noneDue(n)}, nil
+	return engine.SweepResult{MoreReady: make([]bool, n), NextDue: nextDueUnset(n)}, nil
 }
 
 func (f *fakeBackend) Result(context.Context, store.ID, string) (json.RawMessage, error) {
@@ -187,7 +187,7 @@ func pipeline(t *testing.T, work stages.Work, names ...string) *stages.Pipeline 
 	t.Helper()
 	var list []stages.Stage
 	for _, n := range names {
-		list = append(list, stages.Stage{Name: n, Work: work, Workers: 2})
+		list = append(list, stages.Stage{Name: n, Work: work, Slots: 2})
 	}
 	p, err := stages.New("test", list...)
 	if err != nil {

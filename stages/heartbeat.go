@@ -27,10 +27,10 @@ type heartbeat struct {
 	err      error     // of the last one
 	session  int64     // the session's key in the database
 
-	skipped         int       // heartbeats in a row, this one included, that skipped the checks
-	uncheckedSince  time.Time // since when the database takes heartbeats but does not check claims; zero for not
-	reportedUncheck bool
-	deafSince       time.Time // since when no notifications arrive; zero while they do
+	skipped           int       // heartbeats in a row, this one included, that skipped the checks
+	uncheckedSince    time.Time // since when the database takes heartbeats but does not check claims; zero for not
+	reportedCheckErr  bool
+	notListeningSince time.Time // since when no notifications arrive; zero while they do
 }
 
 // maxSkipped: up to seven heartbeats in a row skip the checks. A process without claims
@@ -46,17 +46,17 @@ func (p *process) runHeartbeat(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		recall := false
+		checkNow := false
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.recall:
-			recall = true
+		case <-p.checkClaims:
+			checkNow = true
 		case <-timer.C:
 			timer.Reset(jitter(h.next()))
 		}
-		p.Heartbeat("heartbeat")
-		h.beat(ctx, recall)
+		p.OnAlive("heartbeat")
+		h.sendIfDue(ctx, checkNow)
 	}
 }
 
@@ -73,18 +73,18 @@ func (h *heartbeat) next() time.Duration {
 	return h.tick()
 }
 
-// beat sends a heartbeat if one is due, or there is something to send.
-func (h *heartbeat) beat(ctx context.Context, recall bool) {
+// sendIfDue sends a heartbeat if one is due, or there is something to send.
+func (h *heartbeat) sendIfDue(ctx context.Context, checkNow bool) {
 	claims, running, progressed := h.p.describe()
 	key, held := h.p.session()
-	recall = recall || !h.uncheckedSince.IsZero()
-	if h.err == nil && !recall && len(progressed) == 0 && (!held || key == h.session) &&
+	checkNow = checkNow || !h.uncheckedSince.IsZero()
+	if h.err == nil && !checkNow && len(progressed) == 0 && (!held || key == h.session) &&
 		time.Since(h.sent) < h.interval*4/5 {
 		return
 	}
 	h.sent = time.Now()
 	h.skipped++
-	skip := !recall && len(claims) == 0 && h.p.isListening() && h.skipped < maxSkipped
+	skip := !checkNow && len(claims) == 0 && h.p.isListening() && h.skipped < maxSkipped
 	if !skip {
 		h.skipped = 0
 	}
@@ -103,10 +103,10 @@ func (h *heartbeat) beat(ctx context.Context, recall bool) {
 	h.p.contact.heartbeatAnswered(out.Now, h.sent)
 	h.revoke(out.LostClaims)
 	h.p.setControls(controls{paused: out.Paused, drain: out.Draining})
-	h.checkUnchecked(out.Unchecked)
+	h.observeCheckErr(out.CheckErr)
 	signal(h.p.workerExpired, out.WorkerExpired)
 	signal(h.p.wrote, len(progressed) > 0)
-	signal(h.p.notListening, h.isDeaf())
+	signal(h.p.notListening, h.mustPoll())
 }
 
 // failed cancels the attempts whose claims are lost, or may be before the next answer.
@@ -125,52 +125,52 @@ func (h *heartbeat) failed(ctx context.Context) {
 		// The server works, and the lock on this worker's row, or on workers, keeps the
 		// others from expiring it, too.
 		h.answered = h.sent
-	case time.Since(h.answered)+h.tick() > h.patience():
+	case time.Since(h.answered)+h.tick() > h.maxUnanswered():
 		h.p.attempts.cancelAll(fmt.Errorf("%w: no heartbeat for %s", ErrLeaseLost, time.Since(h.answered).Round(time.Second)))
 	}
 }
 
-// checkUnchecked reports, once, that the database takes heartbeats but does not check the
+// observeCheckErr reports, once, that the database takes heartbeats but does not check the
 // claims, for longer than a lock on a table usually lasts. The claims are kept.
-func (h *heartbeat) checkUnchecked(err error) {
+func (h *heartbeat) observeCheckErr(err error) {
 	switch {
 	case err == nil:
-		h.uncheckedSince, h.reportedUncheck = time.Time{}, false
+		h.uncheckedSince, h.reportedCheckErr = time.Time{}, false
 	case h.uncheckedSince.IsZero():
 		h.uncheckedSince = time.Now()
-	case !h.reportedUncheck && time.Since(h.uncheckedSince) > store.Grace(h.p.Lease):
-		h.reportedUncheck = true
+	case !h.reportedCheckErr && time.Since(h.uncheckedSince) > store.DisconnectGrace(h.p.Lease):
+		h.reportedCheckErr = true
 		h.p.observe(Event{Kind: ClaimsUnchecked, Err: err})
 	}
 }
 
-// patience is how long this process works without an answer. It must stop before other
+// maxUnanswered is how long this process works without an answer. It must stop before other
 // workers take its claims: they wait for the lease, or for the grace where its session has
 // ended. While the server is down nobody takes claims, and when it returns the lease starts
 // again.
-func (h *heartbeat) patience() time.Duration {
+func (h *heartbeat) maxUnanswered() time.Duration {
 	if key, held := h.p.session(); key != 0 && !held && (h.err == nil || !isServerDown(h.err, h.p.isDirect())) {
-		return store.Grace(h.p.Lease) * 6 / 7
+		return store.DisconnectGrace(h.p.Lease) * 6 / 7
 	}
 	return h.p.Lease * 5 / 6
 }
 
-// isDeaf reports whether no notifications have arrived for a heartbeat's interval. They
+// mustPoll reports whether no notifications have arrived for a heartbeat's interval. They
 // never do for a moment at the start, after which everything is claimed from anyway.
-func (h *heartbeat) isDeaf() bool {
+func (h *heartbeat) mustPoll() bool {
 	switch {
 	case h.p.isListening():
-		h.deafSince = time.Time{}
-	case h.deafSince.IsZero():
-		h.deafSince = time.Now()
+		h.notListeningSince = time.Time{}
+	case h.notListeningSince.IsZero():
+		h.notListeningSince = time.Now()
 	default:
-		return time.Since(h.deafSince) >= h.interval
+		return time.Since(h.notListeningSince) >= h.interval
 	}
 	return false
 }
 
 func (h *heartbeat) send(ctx context.Context, in engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
-	within := min(h.timeout, max(h.patience()-time.Since(h.answered)-h.tick(), h.tick()/4))
+	within := min(h.timeout, max(h.maxUnanswered()-time.Since(h.answered)-h.tick(), h.tick()/4))
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	key, held := h.p.session()
@@ -185,7 +185,7 @@ func (h *heartbeat) send(ctx context.Context, in engine.HeartbeatRequest) (engin
 func (h *heartbeat) revoke(lost []engine.LostClaim) {
 	for _, l := range lost {
 		if a := h.p.attempts.get(l.Token); a != nil {
-			a.cancel(fmt.Errorf("%w: %w", lostFor(l.Cancelled), errRevoked))
+			a.cancel(fmt.Errorf("%w: %w", claimLostError(l.Cancelled), errRevoked))
 		}
 	}
 }

@@ -11,18 +11,18 @@ import (
 // find out whether it has ended. A field that the system does not offer is empty, and
 // nothing is concluded.
 type processIdentity struct {
-	boot  string // differs after every boot of the machine
-	space string // the namespace of process ids
-	start string // when the kernel started this process
+	boot         string // differs after every boot of the machine
+	pidNamespace string // the namespace of process ids
+	start        string // when the kernel started this process
 }
 
 func currentProcess() processIdentity {
-	return processIdentity{boot: bootID(), space: processSpace(), start: processStart(os.Getpid())}
+	return processIdentity{boot: bootID(), pidNamespace: pidNamespace(), start: processStart(os.Getpid())}
 }
 
 // String is at most about a hundred characters.
 func (p processIdentity) String() string {
-	return strings.Join([]string{p.boot, p.space, p.start}, "/")
+	return strings.Join([]string{p.boot, p.pidNamespace, p.start}, "/")
 }
 
 func parseIdentity(s string) (processIdentity, bool) {
@@ -33,12 +33,12 @@ func parseIdentity(s string) (processIdentity, bool) {
 	return processIdentity{parts[0], parts[1], parts[2]}, true
 }
 
-// hasOutlived reports whether a worker's process has certainly ended: no process here has
+// hasWorkerEnded reports whether a worker's process has certainly ended: no process here has
 // its id, or one that was started at another time. Nothing is certain about processes from
 // before a boot, because another machine may have the same name.
-func (p processIdentity) hasOutlived(host string, w store.Worker) bool {
-	was, ok := parseIdentity(w.ProcessIdentity)
-	return ok && w.Host == host && p.boot != "" && was.boot == p.boot && was.space == p.space && hasEnded(w.PID, was.start)
+func (p processIdentity) hasWorkerEnded(host string, w store.Worker) bool {
+	other, ok := parseIdentity(w.ProcessIdentity)
+	return ok && w.Host == host && p.boot != "" && other.boot == p.boot && other.pidNamespace == p.pidNamespace && hasEnded(w.PID, other.start)
 }
 
 // hasEnded reports whether the process with the id and start time has ended.

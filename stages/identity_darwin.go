@@ -10,6 +10,6 @@ func bootID() string {
 	return id
 }
 
-func processSpace() string { return "" }
+func pidNamespace() string { return "" }
 
 func processStart(int) string { return "" }

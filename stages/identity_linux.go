@@ -8,9 +8,9 @@ import (
 
 func bootID() string { return firstLine("/proc/sys/kernel/random/boot_id") }
 
-// processSpace is the kernel's name of the namespace of process ids. The kernel does not use
+// pidNamespace is the kernel's name of the namespace of process ids. The kernel does not use
 // the name again while a process in it exists.
-func processSpace() string {
+func pidNamespace() string {
 	name, err := os.Readlink("/proc/self/ns/pid")
 	if err != nil {
 		return "unknown"

@@ -3,6 +3,6 @@
 package stages
 
 func bootID() string       { return "" }
-func processSpace() string { return "" }
+func pidNamespace() string { return "" }
 
 func processStart(int) string { return "" }

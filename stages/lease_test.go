@@ -140,7 +140,7 @@ func TestStall_FailsAnAttemptWithoutProgress(t *testing.T) {
 func TestTimeout_ReportsWorkThatIgnoresItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		p, err := stages.New("test", stages.Stage{Name: "one", Timeout: time.Minute, Workers: 2,
+		p, err := stages.New("test", stages.Stage{Name: "one", Timeout: time.Minute, Slots: 2,
 			Work: func(context.Context, *stages.Job) (any, error) { <-release; return "late", nil }})
 		if err != nil {
 			t.Fatal(err)

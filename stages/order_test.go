@@ -42,7 +42,7 @@ func TestPriority_UrgentTaskIsNextDespiteALongQueue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			step := make(chan struct{})
-			b := setup(t, stages.Stage{Name: "one", Workers: 2, Work: func(context.Context, *stages.Job) (any, error) {
+			b := setup(t, stages.Stage{Name: "one", Slots: 2, Work: func(context.Context, *stages.Job) (any, error) {
 				<-step
 				return nil, nil
 			}})
@@ -102,7 +102,7 @@ func (l reportingListener) Take() []string {
 // much quicker that every exchange makes tasks ready for the second.
 func setupBottleneck(t *testing.T, second stages.Work) bundle {
 	return setup(t,
-		stages.Stage{Name: "one", Workers: 64, Work: workTaking(16 * time.Millisecond)},
+		stages.Stage{Name: "one", Slots: 64, Work: workTaking(16 * time.Millisecond)},
 		stages.Stage{Name: "two", Needs: []string{"one"}, Work: second, Backoff: stages.Backoff{Base: 50 * time.Millisecond}})
 }
 
@@ -335,7 +335,7 @@ func TestContinue_KeepsQueuesShortBetweenEqualStages(t *testing.T) {
 	t.Parallel()
 	const tasks = 4000
 	stage := func(name string, needs ...string) stages.Stage {
-		return stages.Stage{Name: name, Needs: needs, Workers: 100, Work: noop}
+		return stages.Stage{Name: name, Needs: needs, Slots: 100, Work: noop}
 	}
 	b := setup(t, stage("one"), stage("two", "one"), stage("three", "one"), stage("four", "two", "three"),
 		stage("five", "four"))

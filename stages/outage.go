@@ -18,13 +18,13 @@ type outage struct {
 	locked    bool      // the request waited for a lock
 	uncertain bool      // an exchange may have been committed although it failed
 	until     time.Time // no request before
-	pause     *backoff.ExponentialBackOff
+	backoff   *backoff.ExponentialBackOff
 }
 
 func (o *outage) canRetry() bool { return !time.Now().Before(o.until) }
 
-// rejectedPause is the time before a rejected report is sent again.
-const rejectedPause = time.Minute
+// rejectedRetryDelay is the time before a rejected report is sent again.
+const rejectedRetryDelay = time.Minute
 
 // exchangeFailed waits longer after every failure. An exchange that conflicted with
 // another transaction is repeated. Where a table is locked the server works and has
@@ -40,25 +40,25 @@ func (d *dispatcher) exchangeFailed(base context.Context, err error) {
 	case store.IsRejected(err) && d.reportSeparately(base):
 		return
 	}
-	if o.pause == nil {
-		o.pause = newPause()
+	if o.backoff == nil {
+		o.backoff = newRetryBackoff()
 	}
-	o.until = time.Now().Add(o.pause.NextBackOff())
+	o.until = time.Now().Add(o.backoff.NextBackOff())
 	if o.locked {
-		o.until = time.Now().Add(jitter(lockedPause))
+		o.until = time.Now().Add(jitter(lockRetryDelay))
 	} else {
 		d.p.contact.failed()
 	}
 	if !o.reported {
 		o.reported = true
-		d.p.observe(Event{Kind: DatabaseLost, Err: err})
+		d.p.observe(Event{Kind: DatabaseUnavailable, Err: err})
 	}
 }
 
 // databaseAnswered ends an outage. Notifications may have been lost in it.
 func (d *dispatcher) databaseAnswered() {
 	if d.outage.reported {
-		d.p.observe(Event{Kind: DatabaseBack})
+		d.p.observe(Event{Kind: DatabaseAvailable})
 		for i := range d.queues {
 			d.queues[i].wake(false)
 		}
@@ -86,10 +86,10 @@ func (d *dispatcher) registerWhenReachable(ctx context.Context) error {
 			}
 		}
 		return err
-	}, backoff.WithContext(newPause(), ctx), func(err error, _ time.Duration) {
+	}, backoff.WithContext(newRetryBackoff(), ctx), func(err error, _ time.Duration) {
 		if !d.outage.reported {
 			d.outage.reported = true
-			d.p.observe(Event{Kind: DatabaseLost, Err: err})
+			d.p.observe(Event{Kind: DatabaseUnavailable, Err: err})
 		}
 	})
 }
@@ -130,9 +130,9 @@ func (d *dispatcher) releaseUnknownClaims(ctx context.Context, recorded map[stor
 	if err != nil {
 		return err
 	}
-	d.reports.each(func(f finished) {
+	d.reports.takeEach(func(f finished) {
 		if recorded[f.report.Token] {
-			d.confirm(f)
+			d.endReported(f)
 		} else {
 			d.reports.add(f)
 		}
@@ -171,7 +171,7 @@ func (d *dispatcher) reportSeparately(base context.Context) bool {
 			f.fail(f, Permanent(fmt.Errorf("store result: %w", err)), nil)
 		default: // nothing of it can be left out
 			found = true
-			f.notBefore = time.Now().Add(jitter(rejectedPause))
+			f.notBefore = time.Now().Add(jitter(rejectedRetryDelay))
 		}
 	}
 	return found
@@ -179,7 +179,7 @@ func (d *dispatcher) reportSeparately(base context.Context) bool {
 
 // exchangeContext returns the context of one request.
 func (d *dispatcher) exchangeContext(base context.Context) (context.Context, context.CancelFunc) {
-	if d.hurry.Err() != nil {
+	if d.shutdownContext.Err() != nil {
 		return context.WithTimeout(base, shutdownTimeout)
 	}
 	within := exchangeTimeout
@@ -187,6 +187,6 @@ func (d *dispatcher) exchangeContext(base context.Context) (context.Context, con
 		within = shutdownTimeout // preparing a statement waits for the lock, too, without a lock_timeout
 	}
 	ctx, cancel := context.WithTimeout(base, within)
-	stop := context.AfterFunc(d.hurry, cancel)
+	stop := context.AfterFunc(d.shutdownContext, cancel)
 	return ctx, func() { stop(); cancel() }
 }

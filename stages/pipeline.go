@@ -22,7 +22,7 @@ func New(name string, stages ...Stage) (*Pipeline, error) {
 		switch {
 		case s.Work == nil:
 			return nil, fmt.Errorf("pipeline %q: %w: stage %q has no Work", name, store.ErrGraph, s.Name)
-		case s.Workers < -1 || s.MaxAttempts < 0 || s.Timeout < 0 || s.Stall < 0 || s.Backoff.Base < 0 || s.Backoff.Max < 0:
+		case s.Slots < -1 || s.MaxAttempts < 0 || s.Timeout < 0 || s.Stall < 0 || s.Backoff.Base < 0 || s.Backoff.Max < 0:
 			return nil, fmt.Errorf("pipeline %q: %w: stage %q has a negative setting", name, store.ErrGraph, s.Name)
 		}
 		p.stages[i] = s.withDefaults()
@@ -49,9 +49,9 @@ func (p *Pipeline) Graph() store.Graph { return p.graph }
 // Channels lists the NOTIFY channels of a [Runner] of this pipeline: not those of stages
 // that it leaves to other processes.
 func (p *Pipeline) Channels() []string {
-	channels := []string{p.graph.RecallChannel()}
+	channels := []string{p.graph.ControlChannel()}
 	for _, s := range p.stages {
-		if s.Workers > 0 {
+		if s.Slots > 0 {
 			channels = append(channels, p.graph.Channel(s.Name))
 		}
 	}

@@ -9,7 +9,7 @@ import (
 // freeSlots is how many more tasks of a stage to claim.
 func (d *dispatcher) freeSlots(stage int) int {
 	q := &d.queues[stage]
-	slots, held := q.stage.Workers, q.busy+len(q.prefetched)
+	slots, held := q.stage.Slots, q.busy+len(q.prefetched)
 	switch {
 	case q.paused:
 		return 0
@@ -53,7 +53,7 @@ func (d *dispatcher) releaseOverdue(q *stageQueue, now time.Time) {
 			d.releaseClaim(a, context.Cause(a.ctx))
 		case now.Sub(a.claimed) >= maxPrefetchWait:
 			d.releaseClaim(a, errNoSlot)
-			q.learn(maxPrefetchWait * time.Duration(q.stage.Workers))
+			q.recordWorkTime(maxPrefetchWait * time.Duration(q.stage.Slots))
 		default:
 			return false
 		}

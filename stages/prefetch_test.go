@@ -81,9 +81,9 @@ func TestPrefetch_StopsInTheFirstStageForALaterQueue(t *testing.T) {
 		t.Run(fmt.Sprint("queue:", queue), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				quick := workTaking(time.Millisecond)
-				p, err := stages.New("test", stages.Stage{Name: "one", Work: quick, Workers: 2},
-					stages.Stage{Name: "between", Needs: []string{"one"}, Work: quick, Workers: 2},
-					stages.Stage{Name: "last", Needs: []string{"between"}, Work: quick, Workers: 2})
+				p, err := stages.New("test", stages.Stage{Name: "one", Work: quick, Slots: 2},
+					stages.Stage{Name: "between", Needs: []string{"one"}, Work: quick, Slots: 2},
+					stages.Stage{Name: "last", Needs: []string{"between"}, Work: quick, Slots: 2})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -182,7 +182,7 @@ func TestDispatcher_RunsDespiteBusyProcessors(t *testing.T) {
 		return out, nil
 	}}
 	p, err := stages.New("test", stages.Stage{
-		Name: "one", Workers: 9, Work: func(context.Context, *stages.Job) (any, error) {
+		Name: "one", Slots: 9, Work: func(context.Context, *stages.Job) (any, error) {
 			for n := 0; !stop.Load(); n++ {
 				_ = n * n
 			}

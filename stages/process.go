@@ -36,7 +36,7 @@ type signals struct {
 	workerExpired chan struct{} // heartbeat → dispatcher: sweep now
 	notListening  chan struct{} // heartbeat → dispatcher: no notifications arrive
 	controls      chan controls // heartbeat → dispatcher: the newest
-	recall        chan struct{} // dispatcher → heartbeat: check the claims now
+	checkClaims   chan struct{} // dispatcher → heartbeat: check the claims now
 	drainStarted  chan struct{} // dispatcher → drain recorder: a drain started while attempts were running
 	wrote         chan struct{} // all → event notifier: there are new events
 }
@@ -66,12 +66,13 @@ const (
 	exchangeTimeout   = 30 * time.Second       // of a request
 	shutdownTimeout   = 3 * time.Second        // of a request when the process must end
 	deregisterTimeout = 10 * time.Second       // to record, after the work has ended, that it has
-	lockedPause       = 500 * time.Millisecond // between two waits for a lock
+	queryTimeout      = 10 * time.Second       // of a query of Work
+	lockRetryDelay    = 500 * time.Millisecond // between two waits for a lock
 )
 
-// newPause returns the pauses between tries while the database does not answer. They are
+// newRetryBackoff returns the pauses between tries while the database does not answer. They are
 // random, so that processes do not return all at once.
-func newPause() *backoff.ExponentialBackOff {
+func newRetryBackoff() *backoff.ExponentialBackOff {
 	return backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(100*time.Millisecond),
 		backoff.WithMaxInterval(5*time.Second),
@@ -82,7 +83,7 @@ func newPause() *backoff.ExponentialBackOff {
 func newProcess(r Runner) *process {
 	slots := 0
 	for _, s := range r.Pipeline.stages {
-		slots += s.Workers
+		slots += s.Slots
 	}
 	return &process{
 		Runner:   r,
@@ -91,7 +92,7 @@ func newProcess(r Runner) *process {
 		signals: signals{
 			ended: make(chan finished, slots), overdue: make(chan store.ID, 2*slots),
 			workerExpired: make(chan struct{}, 1), notListening: make(chan struct{}, 1), controls: make(chan controls, 1),
-			recall: make(chan struct{}, 1), drainStarted: make(chan struct{}, 1), wrote: make(chan struct{}, 1),
+			checkClaims: make(chan struct{}, 1), drainStarted: make(chan struct{}, 1), wrote: make(chan struct{}, 1),
 		},
 	}
 }
@@ -162,7 +163,7 @@ func (p *process) register(ctx context.Context) error {
 // deregister records that the worker stopped. The event notifier has ended by now, so
 // readers of events are notified here.
 func (p *process) deregister(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, deregisterTimeout)
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	err := p.Backend.DeregisterWorker(ctx, p.worker.get())
 	if err == nil {
@@ -198,7 +199,7 @@ func (p *process) confirm(ctx context.Context, a *attempt) error {
 	if err != nil || len(lost) == 0 {
 		return err
 	}
-	why := lostFor(lost[0].Cancelled)
+	why := claimLostError(lost[0].Cancelled)
 	a.cancel(fmt.Errorf("%w: %w", why, errRevoked))
 	return why
 }
@@ -220,7 +221,7 @@ func (p *process) query(ctx context.Context, query func(ctx context.Context) err
 		return context.Cause(ctx)
 	}
 	defer func() { <-p.queries }()
-	within, cancel := context.WithTimeout(ctx, deregisterTimeout)
+	within, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	return query(within)
 }
@@ -228,14 +229,14 @@ func (p *process) query(ctx context.Context, query func(ctx context.Context) err
 // result reads a stage's result. It waits for a database that does not answer, because
 // that is not the attempt's failure.
 func (p *process) result(ctx context.Context, task store.ID, stage string) (json.RawMessage, error) {
-	for pause := newPause(); ; {
+	for delay := newRetryBackoff(); ; {
 		var raw json.RawMessage
 		err := p.query(ctx, func(ctx context.Context) (err error) {
 			raw, err = p.Backend.Result(ctx, task, stage)
 			return err
 		})
 		if err == nil || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrNoStage) ||
-			ctxsleep.For(ctx, pause.NextBackOff()) != nil {
+			ctxsleep.For(ctx, delay.NextBackOff()) != nil {
 			return raw, err
 		}
 	}
@@ -249,7 +250,7 @@ func (p *process) lostClaims(ctx context.Context, c engine.Claim) (lost []engine
 			return err
 		})
 		if !errors.Is(err, store.ErrLocked) && !errors.Is(err, context.DeadlineExceeded) ||
-			ctxsleep.For(ctx, jitter(lockedPause)) != nil {
+			ctxsleep.For(ctx, jitter(lockRetryDelay)) != nil {
 			return lost, err
 		}
 	}

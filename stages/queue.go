@@ -14,16 +14,16 @@ type stageQueue struct {
 	stage *Stage
 	busy  int // slots in use
 
-	due       bool      // tasks may be ready
-	woken     bool      // due only because of a notification: nothing was ready before
-	missed    bool      // due only because of the sweep, or because no notifications arrive
-	notBefore time.Time // after a miss: when to claim again
-	misses    int       // in a row
+	due         bool      // tasks may be ready
+	woken       bool      // due only because of a notification: nothing was ready before
+	missed      bool      // due only because of the sweep, or because no notifications arrive
+	notBefore   time.Time // after a miss: when to claim again
+	shortClaims int       // in a row: claims that got less than was ready
 
-	promote  bool      // a time that tasks wait for has come
-	nextDue  time.Time // the next such time; zero for none
-	late     int       // how often in a row due tasks could not be promoted
-	expectAt time.Time // when a task that the sweep found should have been announced; zero for none
+	promote         bool      // a time that tasks wait for has come
+	nextDue         time.Time // the next such time; zero for none
+	promoteFailures int       // how often in a row due tasks could not be promoted
+	wakeExpectedAt  time.Time // when a task that the sweep found should have been announced; zero for none
 
 	after     engine.Position // where to go on claiming, because more are ready than slots; zero: at the start
 	restartAt time.Time       // when to claim from the start again all the same
@@ -37,8 +37,8 @@ type stageQueue struct {
 // wake handles a notification; free says that there are slots for its tasks.
 func (q *stageQueue) wake(free bool) {
 	q.woken = free && (q.woken || !q.due)
-	q.due, q.misses, q.notBefore = true, 0, time.Time{}
-	q.expectAt, q.missed = time.Time{}, false
+	q.due, q.shortClaims, q.notBefore = true, 0, time.Time{}
+	q.wakeExpectedAt, q.missed = time.Time{}, false
 	q.after = engine.Position{}
 }
 
@@ -47,9 +47,9 @@ func (q *stageQueue) checkTimes(now time.Time) {
 	if !q.nextDue.IsZero() && !now.Before(q.nextDue) {
 		q.due, q.promote, q.nextDue, q.notBefore = true, true, time.Time{}, time.Time{}
 	}
-	if !q.expectAt.IsZero() && !now.Before(q.expectAt) {
+	if !q.wakeExpectedAt.IsZero() && !now.Before(q.wakeExpectedAt) {
 		q.missed = q.missed || !q.due
-		q.due, q.expectAt = true, time.Time{}
+		q.due, q.wakeExpectedAt = true, time.Time{}
 	}
 }
 
@@ -60,7 +60,7 @@ func (q *stageQueue) earliest(t time.Time, free bool) time.Time {
 			t = at
 		}
 	}
-	for _, at := range []time.Time{q.nextDue, q.expectAt} {
+	for _, at := range []time.Time{q.nextDue, q.wakeExpectedAt} {
 		if !at.IsZero() && at.Before(t) {
 			t = at
 		}
@@ -74,9 +74,9 @@ func (q *stageQueue) earliest(t time.Time, free bool) time.Time {
 	return t
 }
 
-// maxMisses is how often in a row a stage is claimed from without getting what is ready.
+// maxShortClaims is how often in a row a stage is claimed from without getting what is ready.
 // After that the sweep finds it.
-const maxMisses = 12
+const maxShortClaims = 12
 
 // restartShare is how many times as long as an exchange that claims from the start the
 // following ones go on after a position.
@@ -103,7 +103,7 @@ func (d *dispatcher) updateQueue(stage int, r engine.ExchangeRequest, out engine
 	if !r.ClaimFrom[stage] {
 		q.due = q.due || out.MoreReady[stage]
 		if out.NewlyReady[stage] {
-			q.misses, q.notBefore = 0, time.Time{}
+			q.shortClaims, q.notBefore = 0, time.Time{}
 		}
 		return
 	}
@@ -127,21 +127,21 @@ func (d *dispatcher) updateQueue(stage int, r engine.ExchangeRequest, out engine
 		q.after = out.LastPosition[stage]
 	}
 	if !q.due || gotAll || !fromStart {
-		q.misses, q.notBefore = 0, time.Time{}
+		q.shortClaims, q.notBefore = 0, time.Time{}
 		return
 	}
-	q.miss()
+	q.delayAfterShortClaim()
 }
 
-// miss delays the next claim after one that fell short.
-func (q *stageQueue) miss() {
-	q.misses++
-	if q.misses > maxMisses {
-		q.due, q.misses = false, 0
+// delayAfterShortClaim delays the next claim after one that fell short.
+func (q *stageQueue) delayAfterShortClaim() {
+	q.shortClaims++
+	if q.shortClaims > maxShortClaims {
+		q.due, q.shortClaims = false, 0
 		return
 	}
-	pause := time.Millisecond << min(q.misses-1, 6)
-	q.notBefore = time.Now().Add(pause + time.Duration(rand.Int64N(int64(pause))))
+	delay := time.Millisecond << min(q.shortClaims-1, 6)
+	q.notBefore = time.Now().Add(delay + time.Duration(rand.Int64N(int64(delay))))
 }
 
 // scheduleNext sets the time when the next task is due. Where tasks are due already and
@@ -149,14 +149,14 @@ func (q *stageQueue) miss() {
 func (q *stageQueue) scheduleNext(tried bool, next time.Duration) {
 	q.promote, q.nextDue = false, time.Time{}
 	if next < 0 {
-		q.late = 0
+		q.promoteFailures = 0
 		return
 	}
 	if next > 0 || !tried {
-		q.late = 0
+		q.promoteFailures = 0
 	} else {
-		q.late = min(q.late+1, 8)
-		next = 4 * time.Millisecond << q.late
+		q.promoteFailures = min(q.promoteFailures+1, 8)
+		next = 4 * time.Millisecond << q.promoteFailures
 	}
 	q.nextDue = time.Now().Add(next)
 }
@@ -172,8 +172,8 @@ type prefetch struct {
 	workTime   time.Duration // how long Work takes: the longest lately; 0 for not known
 }
 
-// learn updates workTime with the time of one attempt: up at once, down slowly.
-func (f *prefetch) learn(took time.Duration) {
+// recordWorkTime updates workTime with the time of one attempt: up at once, down slowly.
+func (f *prefetch) recordWorkTime(took time.Duration) {
 	f.workTime = max(took, f.workTime-f.workTime/8, 1)
 }
 
@@ -190,7 +190,7 @@ const maxPrefetchWait = 250 * time.Millisecond
 type suspension struct {
 	since time.Time // zero: not suspended
 	until time.Time // no claim before
-	pause time.Duration
+	delay time.Duration
 }
 
 func (s *suspension) active() bool { return !s.since.IsZero() }

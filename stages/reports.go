@@ -44,8 +44,8 @@ func (r *reports) earliest(t time.Time) time.Time {
 	return t
 }
 
-// each removes the pending reports and calls handle for each, which may add it again.
-func (r *reports) each(handle func(finished)) {
+// takeEach removes the pending reports and calls handle for each, which may add it again.
+func (r *reports) takeEach(handle func(finished)) {
 	all := r.pending
 	r.pending = r.spare[:0]
 	for _, f := range all {
@@ -73,10 +73,10 @@ func (d *dispatcher) applyReports(r engine.ExchangeRequest, out engine.ExchangeR
 	for _, report := range out.Locked {
 		answer[report.Token] = locked
 	}
-	d.reports.each(func(f finished) {
+	d.reports.takeEach(func(f finished) {
 		switch answer[f.report.Token] {
 		case applied:
-			d.confirm(f)
+			d.endReported(f)
 		case stale:
 			d.dropReport(f, ErrLeaseLost)
 		case cancelled:
@@ -98,8 +98,8 @@ func (d *dispatcher) dropReport(f finished, why error) {
 	d.p.observeEnd(f, ClaimRevoked)
 }
 
-// confirm ends an attempt whose outcome the database has recorded.
-func (d *dispatcher) confirm(f finished) {
+// endReported ends an attempt whose outcome the database has recorded.
+func (d *dispatcher) endReported(f finished) {
 	d.p.attempts.remove(f.claim.Token)
 	d.p.observeEnd(f, f.kind)
 	if f.report.RetryIn != 0 {
@@ -112,7 +112,7 @@ func (d *dispatcher) confirm(f finished) {
 
 // report queues the outcome of an attempt, unless the claim is lost.
 func (d *dispatcher) report(f finished) {
-	if f.dropped {
+	if f.revoked {
 		d.p.attempts.remove(f.claim.Token)
 		d.p.observeEnd(f, ClaimRevoked)
 		return

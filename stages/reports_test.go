@@ -67,9 +67,9 @@ func TestReport_IsSentAgainAfterItsTableWasMissing(t *testing.T) {
 	}
 	exec(`alter table test_tasks rename to test_tasks_renamed`) // as during a restore
 	close(finish)
-	r.wait(t, stages.DatabaseLost)
+	r.wait(t, stages.DatabaseUnavailable)
 	exec(`alter table test_tasks_renamed rename to test_tasks`)
-	r.wait(t, stages.DatabaseBack)
+	r.wait(t, stages.DatabaseAvailable)
 	waittest.Until(t, "the task has ended", func() bool { s := b.task(id).Status; return s == "dead" || s == "completed" })
 	if s := b.task(id).Status; s != "completed" {
 		t.Errorf("task is %s: %+v", s, b.history(id))
@@ -110,7 +110,7 @@ func TestReport_ForALockedRowDelaysNoOtherTask(t *testing.T) {
 	t.Parallel()
 	first, finish := make(chan struct{}), make(chan struct{})
 	var ran atomic.Int64
-	b := setup(t, stages.Stage{Name: "one", Workers: 2, Work: func(context.Context, *stages.Job) (any, error) {
+	b := setup(t, stages.Stage{Name: "one", Slots: 2, Work: func(context.Context, *stages.Job) (any, error) {
 		if ran.Add(1) == 1 {
 			close(first)
 			<-finish

@@ -101,8 +101,8 @@ func (r *Runner) prepare() error {
 	if r.KeepEvents == 0 {
 		r.KeepEvents = 7 * 24 * time.Hour
 	}
-	if r.Heartbeat == nil {
-		r.Heartbeat = func(string) {}
+	if r.OnAlive == nil {
+		r.OnAlive = func(string) {}
 	}
 	if r.Observe == nil {
 		r.Observe = func(Event) {}

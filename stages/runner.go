@@ -111,8 +111,8 @@ type Runner struct {
 	// claims. It sends one every two seconds, or every eighteenth of the Lease if that is
 	// less, and cancels its attempts after five sixths of it without an answer. When the
 	// process dies, the end of its session shows it, and the others take its claims after
-	// [store.Grace]. So the session of Wakes should not end before the Lease when the network
-	// is interrupted (notify.Options.Keep). Default 36 s.
+	// [store.DisconnectGrace]. So the session of Wakes should not end before the Lease when
+	// the network is interrupted (notify.Options.KeepSession). Default 36 s.
 	Lease time.Duration
 
 	// AgeAfter is how long a task waits behind tasks of higher priority before it is claimed
@@ -131,9 +131,9 @@ type Runner struct {
 	Version      string
 	Capabilities json.RawMessage
 
-	// Heartbeat is called by each loop of the Runner, with its name, at least once a minute,
+	// OnAlive is called by each loop of the Runner, with its name, at least once a minute,
 	// even while the database does not answer. Without it the process hangs.
-	Heartbeat func(loop string)
+	OnAlive func(loop string)
 
 	// Observe receives events. It must not block, and several goroutines may call it at once.
 	Observe func(Event)

@@ -115,7 +115,7 @@ func TestErrors_DecideOnRetries(t *testing.T) {
 
 func TestResult_ThatCannotBeStoredEndsOnlyItsStage(t *testing.T) {
 	t.Parallel()
-	b := setup(t, stages.Stage{Name: "one", Workers: 4, Work: func(_ context.Context, j *stages.Job) (any, error) {
+	b := setup(t, stages.Stage{Name: "one", Slots: 4, Work: func(_ context.Context, j *stages.Job) (any, error) {
 		switch {
 		case strings.Contains(string(j.Params), "1"):
 			return "a \x00 in it", nil

@@ -15,8 +15,8 @@ func TestRunners_MayServeDifferentStages(t *testing.T) {
 	t.Parallel()
 	pipeline := func(first, second int) *stages.Pipeline {
 		p, err := stages.New("test",
-			stages.Stage{Name: "one", Workers: first, Work: noop},
-			stages.Stage{Name: "two", Workers: second, Needs: []string{"one"}, Work: noop})
+			stages.Stage{Name: "one", Slots: first, Work: noop},
+			stages.Stage{Name: "two", Slots: second, Needs: []string{"one"}, Work: noop})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,11 +60,11 @@ func TestRunners_CompleteEveryStageOnceWithoutSweeps(t *testing.T) {
 	var ran atomic.Int64
 	work := func(context.Context, *stages.Job) (any, error) { ran.Add(1); return nil, nil }
 	b := setup(t,
-		stages.Stage{Name: "a", Workers: 3, Work: work},
-		stages.Stage{Name: "b", Workers: 3, Needs: []string{"a"}, Work: work},
-		stages.Stage{Name: "c", Workers: 3, Needs: []string{"a"}, Work: work},
-		stages.Stage{Name: "d", Workers: 3, Needs: []string{"b", "c"}, Work: work},
-		stages.Stage{Name: "e", Workers: 3, Needs: []string{"d"}, Work: work},
+		stages.Stage{Name: "a", Slots: 3, Work: work},
+		stages.Stage{Name: "b", Slots: 3, Needs: []string{"a"}, Work: work},
+		stages.Stage{Name: "c", Slots: 3, Needs: []string{"a"}, Work: work},
+		stages.Stage{Name: "d", Slots: 3, Needs: []string{"b", "c"}, Work: work},
+		stages.Stage{Name: "e", Slots: 3, Needs: []string{"d"}, Work: work},
 	)
 	type observed struct {
 		process int
@@ -137,8 +137,8 @@ func TestRunners_CompleteEveryStageOnceWithoutSweeps(t *testing.T) {
 func TestOnlyTasks_LeavesOtherTasksAlone(t *testing.T) {
 	t.Parallel()
 	b := setup(t,
-		stages.Stage{Name: "one", Workers: 4, Work: noop},
-		stages.Stage{Name: "two", Needs: []string{"one"}, Workers: 4, Work: noop},
+		stages.Stage{Name: "one", Slots: 4, Work: noop},
+		stages.Stage{Name: "two", Needs: []string{"one"}, Slots: 4, Work: noop},
 	)
 	others := b.submit()
 	part := b.submit()

@@ -69,10 +69,10 @@ func (s *shutdown) isOverdue() bool {
 
 // watchShutdown ends the grace while the dispatcher waits for an answer of the database
 // that may not come: it cancels the attempts, and shortly afterwards the request, by
-// d.hurry. The function it returns stops the watch.
+// d.shutdownContext. The function it returns stops the watch.
 func (d *dispatcher) watchShutdown(ctx context.Context) (stop func()) {
-	hurry, setHurry := context.WithCancel(context.Background())
-	d.hurry = hurry
+	shutdownContext, endRequests := context.WithCancel(context.Background())
+	d.shutdownContext = shutdownContext
 	ended := make(chan struct{})
 	var watch sync.WaitGroup
 	watch.Go(func() {
@@ -95,13 +95,13 @@ func (d *dispatcher) watchShutdown(ctx context.Context) (stop func()) {
 		select {
 		case <-ended:
 		case <-last.C:
-			setHurry()
+			endRequests()
 		}
 	})
 	return func() {
 		close(ended)
 		watch.Wait()
-		setHurry()
+		endRequests()
 	}
 }
 

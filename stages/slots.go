@@ -16,7 +16,7 @@ func (d *dispatcher) accept(base context.Context, c engine.Claim, woken bool) {
 	a := newAttempt(base, c, q.stage, d.p.overdue)
 	a.woken = woken
 	d.p.attempts.add(a)
-	if q.busy < q.stage.Workers {
+	if q.busy < q.stage.Slots {
 		d.start(a)
 		return
 	}
@@ -44,7 +44,7 @@ func (d *dispatcher) finish(f finished) {
 	q := &d.queues[f.claim.Stage]
 	q.busy--
 	if f.kind == StageCompleted {
-		q.learn(f.took)
+		q.recordWorkTime(f.took)
 	}
 	d.updateSuspension(q, f)
 	d.refill(q)
@@ -73,7 +73,7 @@ func (d *dispatcher) abandon(token store.ID) {
 
 // refill starts prefetched claims while slots are free.
 func (d *dispatcher) refill(q *stageQueue) {
-	for q.busy < q.stage.Workers && len(q.prefetched) > 0 {
+	for q.busy < q.stage.Slots && len(q.prefetched) > 0 {
 		a := q.prefetched[0]
 		q.prefetched = q.prefetched[1:]
 		if a.ctx.Err() != nil {

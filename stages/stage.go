@@ -27,11 +27,11 @@ type Stage struct {
 	// Work does the stage's work.
 	Work Work
 
-	// Workers is the number of slots: how many attempts one process runs at once in this
-	// stage. Default 1; -1: none, the stage is left to other processes. If the work takes
-	// milliseconds, the process prefetches some more claims, at most as many again (twice as
-	// many in a stage with Needs), and releases them if they have to wait.
-	Workers int
+	// Slots is how many attempts one process runs at once in this stage. Default 1; -1: none,
+	// the stage is left to other processes. If the work takes milliseconds, the process
+	// prefetches some more claims, at most as many again (twice as many in a stage with Needs),
+	// and releases them if they have to wait.
+	Slots int
 
 	// MaxAttempts is the number of attempts after which the stage is dead. Default 3.
 	MaxAttempts int
@@ -62,10 +62,10 @@ const (
 )
 
 func (s Stage) withDefaults() Stage {
-	if s.Workers == 0 {
-		s.Workers = 1
+	if s.Slots == 0 {
+		s.Slots = 1
 	}
-	s.Workers = max(s.Workers, 0)
+	s.Slots = max(s.Slots, 0)
 	if s.MaxAttempts == 0 {
 		s.MaxAttempts = defaultMaxAttempts
 	}

@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// firstSuspension is the first pause: the problem may be short.
+// firstSuspension is the first delay: the problem may be short.
 const firstSuspension = time.Second
 
 // updateSuspension starts or ends a suspension after an attempt has ended.
@@ -28,13 +28,13 @@ func (d *dispatcher) suspend(q *stageQueue, f finished) {
 	asked, _ := RetryDelay(f.err)
 	switch {
 	case !s.active():
-		s.since, s.pause = now, min(firstSuspension, asked)
+		s.since, s.delay = now, min(firstSuspension, asked)
 		d.releasePrefetched(q, errSuspended)
 		d.p.observe(Event{Kind: StageSuspended, Stage: f.stage.Name, Err: f.err})
 	case !f.started.Before(s.until):
-		s.pause = min(2*s.pause, asked)
+		s.delay = min(2*s.delay, asked)
 	default:
 		return
 	}
-	s.until = now.Add(jitter(s.pause))
+	s.until = now.Add(jitter(s.delay))
 }

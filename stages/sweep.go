@@ -90,7 +90,7 @@ func (d *dispatcher) expectWake(q *stageQueue, ready bool) {
 	case !d.sweeps.done:
 		q.due = true
 	default:
-		q.expectAt = time.Now().Add(wakeDelay)
+		q.wakeExpectedAt = time.Now().Add(wakeDelay)
 	}
 }
 
@@ -104,7 +104,7 @@ func (p *process) expirePredecessors(ctx context.Context) error {
 	}
 	var dead []store.ID
 	for _, w := range all {
-		if w.ID != p.worker.get() && me.hasOutlived(self.Host, w) {
+		if w.ID != p.worker.get() && me.hasWorkerEnded(self.Host, w) {
 			dead = append(dead, w.ID)
 		}
 	}
@@ -119,7 +119,7 @@ func (p *process) expirePredecessors(ctx context.Context) error {
 func (p *process) observeLost(workers []store.ID) {
 	signal(p.wrote, len(workers) > 0)
 	for _, id := range workers {
-		p.observe(Event{Kind: WorkerLost, Gone: id})
+		p.observe(Event{Kind: WorkerLost, LostWorker: id})
 	}
 }
 
@@ -132,7 +132,7 @@ func (d *dispatcher) observeOpenTransactions(workers []store.ID) {
 		}
 		if !d.sweeps.openTransactions[id] {
 			d.sweeps.openTransactions[id] = true
-			d.p.observe(Event{Kind: TransactionLeftOpen, Gone: id})
+			d.p.observe(Event{Kind: TransactionLeftOpen, LostWorker: id})
 		}
 	}
 }

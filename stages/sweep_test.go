@@ -27,7 +27,7 @@ func TestSweep_RunsAtOnceForAnExpiredWorker(t *testing.T) {
 			sweep: func(in engine.SweepRequest) (engine.SweepResult, error) {
 				sweeps = append(sweeps, in)
 				return engine.SweepResult{
-					MoreReady: make([]bool, 1), NextDue: noneDue(1), ExpiredWorkers: []store.ID{{9}}, ExpiredClaims: 1,
+					MoreReady: make([]bool, 1), NextDue: nextDueUnset(1), ExpiredWorkers: []store.ID{{9}}, ExpiredClaims: 1,
 				}, nil
 			},
 		}
@@ -69,7 +69,7 @@ func TestSweep_ReportsMissedWakes(t *testing.T) {
 					if c.woken && sweeps == 2 {
 						time.AfterFunc(500*time.Millisecond, func() { listener.Add(p.Graph().Channel("one")) })
 					}
-					return engine.SweepResult{MoreReady: []bool{sweeps == 2}, NextDue: noneDue(1)}, nil
+					return engine.SweepResult{MoreReady: []bool{sweeps == 2}, NextDue: nextDueUnset(1)}, nil
 				}
 				events, stop := runFake(t, f, p, func(r *stages.Runner) { r.Wakes = listener })
 				time.Sleep(time.Minute)
@@ -113,7 +113,7 @@ func TestSweep_ReportsNoMissedWakeBeforeTheListenerConnects(t *testing.T) {
 
 func TestSweep_LockedRowOfALostWorkerDelaysNoTask(t *testing.T) {
 	t.Parallel()
-	b := setup(t, stages.Stage{Name: "one", Workers: 1, Work: noop})
+	b := setup(t, stages.Stage{Name: "one", Slots: 1, Work: noop})
 	dead, err := b.backend.RegisterWorker(t.Context(), store.Worker{Host: "x", PID: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -147,7 +147,7 @@ func TestSweep_RunsAgainSoonAfterLockedRows(t *testing.T) {
 		var sweeps []time.Time
 		f := &fakeBackend{sweep: func(engine.SweepRequest) (engine.SweepResult, error) {
 			sweeps = append(sweeps, time.Now())
-			out := engine.SweepResult{MoreReady: make([]bool, 1), NextDue: noneDue(1), RowsLocked: len(sweeps) == 1}
+			out := engine.SweepResult{MoreReady: make([]bool, 1), NextDue: nextDueUnset(1), RowsLocked: len(sweeps) == 1}
 			if len(sweeps) == 2 {
 				return out, &pgconn.PgError{Code: "55P03"}
 			}

@@ -51,7 +51,7 @@ func TestWorker_KeepsItsClaimsWhileATableIsLocked(t *testing.T) {
 			t.Parallel()
 			finish := make(chan struct{})
 			b := setup(t, stages.Stage{
-				Name: "one", Workers: 4, MaxAttempts: 1, Work: func(ctx context.Context, job *stages.Job) (any, error) {
+				Name: "one", Slots: 4, MaxAttempts: 1, Work: func(ctx context.Context, job *stages.Job) (any, error) {
 					// Many queries at once must leave the heartbeat a connection.
 					var queries sync.WaitGroup
 					defer queries.Wait()

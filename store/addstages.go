@@ -16,7 +16,7 @@ import (
 // stageChange is the difference between the stages of existing tables and those of the
 // program's graph.
 type stageChange struct {
-	Kept      []stageData // stages that have columns, with the needs of before
+	Kept      []stageData // stages that have columns, with their previous needs
 	Added     []stageData // stages that have none, with their needs
 	Reindexed []stageData // kept stages with other needs: the index of ready tasks differs
 	// LockTimeout is how long Migrate waits for other users of the table, who wait
@@ -85,9 +85,9 @@ func (c stageChange) IsCancelled() string {
 	return "overridden_by is not null or " + templateData{Stages: c.Kept}.Any("", "cancelled")
 }
 
-// StartedBehind is the condition that a task has started a stage which now needs the
+// HasStartedDownstream is the condition that a task has started a stage which now needs the
 // added one, directly or not.
-func (c stageChange) StartedBehind(added stageData) string {
+func (c stageChange) HasStartedDownstream(added stageData) string {
 	parts := []string{"false"}
 	for _, s := range c.Kept {
 		if slices.Contains(s.Upstream, added.Name) {
@@ -107,7 +107,7 @@ const previousWorkerSQL = `
 /* find a worker with the previous stages */
 select host, pid, extract(epoch from now() - heartbeat_at)::float8 from workers w
  where pipeline = $1 and stopped_at is null and lost_at is null
-   and heartbeat_at > now() - case when {{.Connected "w."}} then lease else {{.Grace "w."}} end
+   and heartbeat_at > now() - case when {{.Connected "w."}} then lease else {{.DisconnectGrace "w."}} end
  order by heartbeat_at desc limit 1`
 
 // lockShapeSQL makes workers that register wait, see engine.RegisterWorker.

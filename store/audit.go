@@ -28,9 +28,7 @@ const auditSQL = `
 /* write audit entry */
 insert into cuelight_audit (pipeline, actor, action, target, detail) values ($1, $2, $3, $4, $5::text::jsonb)`
 
-// Audit writes an entry; the database sets ID and At. [Store.WithAudit] does it together
-// with the action.
-func (s *Store) Audit(ctx context.Context, e AuditEntry) error {
+func (s *Store) writeAudit(ctx context.Context, e AuditEntry) error {
 	detail := "{}"
 	if len(e.Detail) > 0 {
 		detail = strings.ReplaceAll(string(e.Detail), `\u0000`, `\ufffd`) // jsonb cannot store NUL
@@ -55,7 +53,7 @@ func (s *Store) WithAudit(ctx context.Context, do func(in *Store) (AuditEntry, e
 			if err != nil || e.Action == "" {
 				return err
 			}
-			return in.Audit(ctx, e)
+			return in.writeAudit(ctx, e)
 		})
 		if !IsRetryable(err) {
 			return err

@@ -19,7 +19,7 @@ func TestAudits_ReturnsPagesNewestFirst(t *testing.T) {
 		e := store.AuditEntry{
 			Actor: "admin", Action: "retry", Target: fmt.Sprint(i), Detail: json.RawMessage(`{"from":"a\u0000b"}`),
 		}
-		if err := b.Audit(t.Context(), e); err != nil {
+		if err := b.WithAudit(t.Context(), func(*store.Store) (store.AuditEntry, error) { return e, nil }); err != nil {
 			t.Fatal(err)
 		}
 	}

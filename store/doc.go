@@ -11,7 +11,7 @@
 // The Runner of package stages does the work, through package store/engine. docs/example
 // is a complete program with two pipelines.
 //
-// # What it promises
+// # Guarantees
 //
 // A submission is durable once its transaction commits, and does not exist if it is rolled
 // back. Two submissions of one source with the same RequestID create one task.
@@ -38,7 +38,7 @@
 // worker finish its work and stop. [Store.WithAudit] does any of these together with an
 // entry in the audit log.
 //
-// # What it does not do
+// # Limits
 //
 // The work of a stage may run more than once: on a worker that lost its claim without
 // knowing it, and on the one that has the claim now. Its effects outside the database must

@@ -20,9 +20,9 @@ var (
 	// ErrInvalid: a submission without a source, with parameters that are not a JSON
 	// object, or with text that PostgreSQL cannot store.
 	ErrInvalid = errors.New("invalid submission")
-	// ErrRequestTaken: the submitter has used the request id for another source. The
+	// ErrRequestIDTaken: the submitter has used the request id for another source. The
 	// [Receipt] has that task's id.
-	ErrRequestTaken = errors.New("request id was used for another source")
+	ErrRequestIDTaken = errors.New("request id was used for another source")
 	// ErrNoSchema: the pipeline's tables do not exist; see [Store.Migrate].
 	ErrNoSchema = statement.ErrNoSchema
 	// ErrSchemaOlder: an older version of this package created the tables; see
@@ -49,9 +49,9 @@ var (
 func (s *Store) explain(act string, err error) error {
 	state, constraint := statement.State(err)
 	switch {
-	case state == statement.CheckViolation && constraint == s.graph.tasks()+"_overridden_rests":
+	case state == statement.CheckViolation && constraint == s.graph.tasks()+"_overridden_ended":
 		err = ErrOverridden
-	case state == statement.CheckViolation && constraint == s.graph.tasks()+"_source_given":
+	case state == statement.CheckViolation && constraint == s.graph.tasks()+"_source_not_empty":
 		err = fmt.Errorf("%w: no source", ErrInvalid)
 	case state == statement.CheckViolation && constraint == s.graph.tasks()+"_params_object":
 		err = fmt.Errorf("%w: params are not a JSON object", ErrInvalid)

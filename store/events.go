@@ -12,13 +12,13 @@ import (
 type EventType string
 
 // The event types. A failed or expired attempt is followed by retry_scheduled or dead. A
-// task ends with completed, dead or cancelled, see [EventType.Terminal], unless somebody
+// task ends with completed, dead or cancelled, see [EventType.FinishesTask], unless somebody
 // retries it, which is a retry_scheduled again.
 const (
 	TaskSubmitted  EventType = "submitted"
-	StageStarted   EventType = "started"         // a stage was claimed
-	StageProgress  EventType = "progress"        // Data: percent, speed, eta_s and note, as in [Running]
-	StageCompleted EventType = "stage_completed" //
+	StageStarted   EventType = "started"  // a stage was claimed
+	StageProgress  EventType = "progress" // Data: percent, speed, eta_s and note, as in [Running]
+	StageCompleted EventType = "stage_completed"
 	AttemptFailed  EventType = "attempt_failed"  // Data: error, error_class
 	AttemptExpired EventType = "attempt_expired" // the worker of an attempt was lost. Data: error, error_class
 	ClaimReleased  EventType = "released"        // a claim was released; not counted as an attempt. Data: error, error_class
@@ -31,7 +31,7 @@ const (
 	WorkerStarted  EventType = "worker_started" // Data: host, pid, version
 	WorkerStopped  EventType = "worker_stopped" // Data: host, pid
 	WorkerLost     EventType = "worker_lost"    // Data: host, pid
-	AlertRaised    EventType = "alert"          // a process reports a problem. Data: what
+	AlertRaised    EventType = "alert"          // a process reports a problem. Data: name
 )
 
 // EventTypes lists all event types.
@@ -44,9 +44,9 @@ func EventTypes() []EventType {
 	}
 }
 
-// Terminal reports whether the event's task is finished, unless somebody retries it.
+// FinishesTask reports whether the event's task is finished, unless somebody retries it.
 // Stages parallel to a dead one may still be running.
-func (t EventType) Terminal() bool {
+func (t EventType) FinishesTask() bool {
 	return t == TaskCompleted || t == StageDead || t == TaskCancelled
 }
 

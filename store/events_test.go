@@ -65,8 +65,8 @@ func TestEvents_RecordTheLifeOfATask(t *testing.T) {
 		if e.Type != store.WorkerStarted && e.Task != id || hasStage && (e.Worker != w || e.Attempt != 1) {
 			t.Errorf("event of another task, worker or attempt: %+v", e)
 		}
-		if e.Type.Terminal() != (e.Type == store.TaskCompleted) {
-			t.Errorf("%s is terminal: %v", e.Type, e.Type.Terminal())
+		if e.Type.FinishesTask() != (e.Type == store.TaskCompleted) {
+			t.Errorf("%s is terminal: %v", e.Type, e.Type.FinishesTask())
 		}
 	}
 }
@@ -105,8 +105,8 @@ func TestEvents_FailedAttemptIsNotTerminal(t *testing.T) {
 		}
 	}
 	for i, e := range events {
-		if e.Type.Terminal() != (i == 5) {
-			t.Errorf("%s is terminal: %v", e.Type, e.Type.Terminal())
+		if e.Type.FinishesTask() != (i == 5) {
+			t.Errorf("%s is terminal: %v", e.Type, e.Type.FinishesTask())
 		}
 	}
 }

@@ -219,10 +219,10 @@ func (g Graph) Upstream(i int) []int { return g.upstream[i] }
 // stage may have ready tasks.
 func (g Graph) Channel(stage string) string { return "cuelight_" + g.name + "_" + stage }
 
-// RecallChannel returns the NOTIFY channel of the pipeline. A notification there says
+// ControlChannel returns the NOTIFY channel of the pipeline. A notification there says
 // that workers should check their claims, pauses and drains: claims may have been
 // revoked, or an operator changed what workers should do.
-func (g Graph) RecallChannel() string { return "cuelight_" + g.name }
+func (g Graph) ControlChannel() string { return "cuelight_" + g.name }
 
 // EventsChannel returns the NOTIFY channel on which workers announce events. Events of
 // other writers are announced on the pipeline's other channels, so a reader of events

@@ -106,7 +106,7 @@ func TestSweep_ExpiresAWorkerWithoutItsSessionAfterTheGrace(t *testing.T) {
 		t.Errorf("expired within the grace: %v", lost)
 	}
 	b.setLastHeartbeat(w, "8 s")
-	if lost := b.sweepExpired(func(s *engine.SweepRequest) { s.Credit.Grace = 2 * time.Second }); len(lost) > 0 {
+	if lost := b.sweepExpired(func(s *engine.SweepRequest) { s.Credit.DisconnectGrace = 2 * time.Second }); len(lost) > 0 {
 		t.Errorf("expired despite an outage credit of 2 s: %v", lost)
 	}
 	if !expired() {

@@ -135,12 +135,12 @@ type Filter struct {
 	UserID      string
 	RequestID   string
 	Source      string // part of the source or the title
-	// Shown searches for Source only in the public part of a URL: not in its user and
+	// PublicSourceOnly searches for Source only in the public part of a URL: not in its user and
 	// password, query or fragment.
-	Shown bool
-	Error string // part of the error of one of the attempts
-	After ID     // only tasks older than this one
-	Limit int    // default 100
+	PublicSourceOnly bool
+	Error            string // part of the error of one of the attempts
+	After            ID     // only tasks older than this one
+	Limit            int    // default 100
 }
 
 // matches is the condition of a [Filter]. An empty parameter is no condition. Dead tasks
@@ -162,7 +162,7 @@ func (f Filter) args(g Graph) []any {
 	if !ok {
 		stage = -1
 	}
-	return []any{string(f.Status), stage, string(f.StageStatus), f.UserID, f.RequestID, f.Source, f.Error, f.Shown}
+	return []any{string(f.Status), stage, string(f.StageStatus), f.UserID, f.RequestID, f.Source, f.Error, f.PublicSourceOnly}
 }
 
 func (s *Store) scanTask(row pgx.CollectableRow, more ...any) (t Task, err error) {
@@ -180,10 +180,10 @@ func (s *Store) scanTask(row pgx.CollectableRow, more ...any) (t Task, err error
 	return t, err
 }
 
-// maxTails is how many ids one statement compares.
-const maxTails = 50_000
+// findBatch is how many ids one statement compares.
+const findBatch = 50_000
 
-const byTailSQL = `
+const findByIDSuffixSQL = `
 /* find task by the end of its id */
 with compared as materialized (
   select id from {{.Tasks}} where id < coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff') order by id desc
@@ -192,7 +192,7 @@ with compared as materialized (
 select array(select id from compared where replace(id::text, '-', '') like '%' || replace($1, '-', '') limit 2),
        (select count(*) from compared), (select id from compared order by id limit 1)`
 
-var idTail = regexp.MustCompile(`^[0-9a-f-]{4,36}$`)
+var idSuffix = regexp.MustCompile(`^[0-9a-f-]{4,36}$`)
 
 // Find resolves an id, or the last digits of one, at least four, that only one task has. (Ids
 // start with the time, so their first digits are alike.) It compares them with all tasks.
@@ -207,14 +207,14 @@ func (s *Store) find(ctx context.Context, text string, all bool) (ID, error) {
 	if id, err := ParseID(text); err == nil {
 		return id, nil
 	}
-	if !idTail.MatchString(text) {
+	if !idSuffix.MatchString(text) {
 		return ID{}, fmt.Errorf("%w: %q is neither an id nor the end of one", ErrNotFound, text)
 	}
 	var found []ID
 	var last ID
-	for n := maxTails; n == maxTails && (all || last.IsZero()); {
+	for n := findBatch; n == findBatch && (all || last.IsZero()); {
 		var some []ID
-		err := s.read(ctx, s.sql.byTail, []any{text, last, maxTails}, func(rows pgx.Rows) error {
+		err := s.read(ctx, s.sql.findByIDSuffix, []any{text, last, findBatch}, func(rows pgx.Rows) error {
 			_, err := pgx.ForEachRow(rows, []any{&some, &n, &last}, func() error { return nil })
 			return err
 		})
@@ -268,32 +268,4 @@ func (s *Store) Result(ctx context.Context, task ID, stage string) (json.RawMess
 		err = fmt.Errorf("%w, or its stage %q was never completed", ErrNotFound, stage)
 	}
 	return raw, s.explain("stage result", err)
-}
-
-const countsSQL = `
-/* counts */
-select by.stage, by.status::text, count(*)
-  from {{.Tasks}} t
- cross join lateral (values {{- range $i, $s := .Stages}}{{if $i}},{{end}} ({{$i}}, t.{{.Name}}_status){{end}})
-   as by (stage, status)
- group by 1, 2`
-
-// Counts counts the tasks by stage, in the pipeline's order, and status. It reads the whole
-// table.
-func (s *Store) Counts(ctx context.Context) ([]map[Status]int, error) {
-	rows, err := s.db.Query(ctx, s.sql.counts)
-	if err != nil {
-		return nil, s.explain("counts", err)
-	}
-	counts := make([]map[Status]int, len(s.graph.nodes))
-	for i := range counts {
-		counts[i] = make(map[Status]int)
-	}
-	var stage, n int
-	var status Status
-	_, err = pgx.ForEachRow(rows, []any{&stage, &status, &n}, func() error {
-		counts[stage][status] = n
-		return nil
-	})
-	return counts, s.explain("counts", err)
 }

@@ -40,7 +40,7 @@ func TestList_DoesNotFindHiddenPartsOfASource(t *testing.T) {
 		"ann:":         {1, 1}, // the title
 	} {
 		for i, shown := range []bool{false, true} {
-			listed, err := b.List(t.Context(), store.ListQuery{Filter: store.Filter{Source: part, Shown: shown}})
+			listed, err := b.List(t.Context(), store.ListQuery{Filter: store.Filter{Source: part, PublicSourceOnly: shown}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -23,15 +23,6 @@ func (p *simulation) read() {
 	p.compareIDs("claims lost", tokensOfLost(lost), p.lostClaims(claims))
 	p.compareRecordedOutcomes(claims)
 
-	counts, err := p.Counts(ctx)
-	p.must(err)
-	for i := range p.model.stages {
-		for _, status := range []store.Status{pending, inprogress, done, failing, dead, cancelled} {
-			if want := p.model.count(i, status); counts[i][status] != want {
-				p.fatalf("%d tasks are %s in %s, want %d", counts[i][status], status, p.model.stages[i], want)
-			}
-		}
-	}
 	scheduled := 0
 	for _, t := range p.model.tasks {
 		if p.model.status(t) == store.StatusScheduled {
@@ -105,16 +96,6 @@ func (m *model) held(worker store.ID) []store.ID {
 		}
 	}
 	return all
-}
-
-func (m *model) count(stage int, status store.Status) int {
-	n := 0
-	for _, t := range m.tasks {
-		if t.stages[stage].status == status {
-			n++
-		}
-	}
-	return n
 }
 
 // status returns the status of the whole task.

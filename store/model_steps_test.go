@@ -194,7 +194,7 @@ func (p *simulation) sweep() {
 	case n == 0: // a sweep that expires no worker
 		credit, expires = nil, false
 	case n == 1: // a credit longer than the time of the missed heartbeats
-		credit, expires = &engine.OutageCredit{Grace: 2 * time.Hour, Lease: 2 * time.Hour}, false
+		credit, expires = &engine.OutageCredit{DisconnectGrace: 2 * time.Hour, Lease: 2 * time.Hour}, false
 	}
 	p.logStep("%s sweeps, expires workers: %t", w.name, expires)
 	checkUnchanged := p.checkUnchangedRows()

@@ -26,7 +26,7 @@ func (s *Store) Retry(ctx context.Context, task ID, from string) error {
 		}
 		stage = &from
 	}
-	return s.one(ctx, "retry", s.sql.retry, task, stage)
+	return s.updateOne(ctx, "retry", s.sql.retry, task, stage)
 }
 
 const cancelSQL = `
@@ -36,11 +36,11 @@ select id from {{.Function "cancel"}}($1)`
 // Cancel cancels the stages of a task that are not completed, and revokes their claims.
 // Cancelling twice changes nothing. It returns [ErrNotFound].
 func (s *Store) Cancel(ctx context.Context, task ID) error {
-	return s.one(ctx, "cancel", s.sql.cancel, task)
+	return s.updateOne(ctx, "cancel", s.sql.cancel, task)
 }
 
-// one runs a statement that returns the id of the task it changed.
-func (s *Store) one(ctx context.Context, act, sql string, args ...any) error {
+// updateOne runs a statement that returns the id of the task it changed.
+func (s *Store) updateOne(ctx context.Context, act, sql string, args ...any) error {
 	var id ID
 	err := s.db.QueryRow(ctx, sql, args...).Scan(&id)
 	if err == pgx.ErrNoRows {
@@ -81,13 +81,13 @@ func (s *Store) Override(ctx context.Context, old []ID, by Submission) (Receipt,
 		if err != nil || int(tag.RowsAffected()) == len(old) {
 			return err
 		}
-		return in.whyNotOverridden(ctx, old, receipt.ID)
+		return in.overrideError(ctx, old, receipt.ID)
 	})
 	return receipt, s.explain("override", err)
 }
 
-// whyNotOverridden finds the first of the old tasks that cannot be overridden.
-func (s *Store) whyNotOverridden(ctx context.Context, old []ID, by ID) error {
+// overrideError says which of the old tasks cannot be overridden, and why not.
+func (s *Store) overrideError(ctx context.Context, old []ID, by ID) error {
 	for _, id := range old {
 		t, err := s.Get(ctx, id)
 		switch {

@@ -215,19 +215,6 @@ func TestFind_AcceptsTheEndOfAnID(t *testing.T) {
 	}
 }
 
-func TestCounts_AreByStageAndStatus(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	w := b.worker()
-	b.submit()
-	b.completeAll(w, b.claim(w, ingest))
-	b.submit()
-	got, err := b.Counts(t.Context())
-	if err != nil || got[ingest][done] != 1 || got[ingest][pending] != 1 || got[publish][done] != 1 {
-		t.Errorf("counts are %v, %v", got, err)
-	}
-}
-
 func TestFindHeldClaims_ShowsWhatAFailedExchangeDid(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

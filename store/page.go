@@ -25,8 +25,8 @@ const (
 // ListQuery selects and orders tasks. Its zero value is the newest hundred.
 type ListQuery struct {
 	Filter
-	State  StateFilter
-	Oldest bool // oldest first; After is then the task before the first one
+	State       StateFilter
+	OldestFirst bool // oldest first; After is then the task before the first one
 }
 
 // List reads tasks. Where a condition has no index it reads all tasks until it has found
@@ -58,49 +58,49 @@ type Page struct {
 
 // pageKey names one of the statements for a page.
 type pageKey struct {
-	source source
+	index  pageIndex
 	oldest bool
 }
 
-// source is the index that a page reads, in the order of ids.
-type source string
+// pageIndex names the index, or the indexes, that a page reads in the order of ids.
+type pageIndex string
 
-// The sources apart from those of statuses and of [StateFilter].
+// The indexes apart from those of statuses and of [StateFilter].
 const (
-	sourceAll     source = "all"
-	sourceRequest source = "request"
-	sourceUser    source = "user"
+	indexAll     pageIndex = "all"
+	indexRequest pageIndex = "request"
+	indexUser    pageIndex = "user"
 )
 
-func sourceOfStatus(status Status) source  { return source("status " + status) }
-func sourceOfOnly(only StateFilter) source { return source("only " + only) }
-func sourceOfStage(status Status) source   { return source("stage " + status) }
+func indexOfStatus(status Status) pageIndex    { return pageIndex("status " + status) }
+func indexOfState(state StateFilter) pageIndex { return pageIndex("state " + state) }
+func indexOfStage(status Status) pageIndex     { return pageIndex("stage " + status) }
 
-// sourceIndexes are the conditions of a source's indexes. A task may be in several.
-type sourceIndexes struct {
+// pageConditions are the conditions of the indexes of a [pageIndex]. A task may be in several.
+type pageConditions struct {
 	templateData
-	Oldest bool
-	Where  []string    // conditions on a row t
-	Ready  []stageData // and what is ready for these stages
+	OldestFirst bool
+	Where       []string    // conditions on a row t
+	Ready       []stageData // and what is ready for these stages
 }
 
 // newPages fills the statements for pages.
 func newPages(w templateData) map[pageKey]string {
 	pages := make(map[pageKey]string)
-	for of, from := range pageSources(w) {
+	for of, from := range pageIndexes(w) {
 		from.templateData = w
-		for _, from.Oldest = range []bool{false, true} {
-			pages[pageKey{of, from.Oldest}] = fill(pageSQL, from)
+		for _, from.OldestFirst = range []bool{false, true} {
+			pages[pageKey{of, from.OldestFirst}] = fill(pageSQL, from)
 		}
 	}
 	return pages
 }
 
-// pageSources returns the conditions of all sources.
-func pageSources(w templateData) map[source]sourceIndexes {
+// pageIndexes returns the conditions of all page indexes.
+func pageIndexes(w templateData) map[pageIndex]pageConditions {
 	running, died := "("+w.Any("t.", "inprogress")+")", "("+w.Any("t.", "dead")+")"
-	failed := w.indexed("t.", StatusFailed, waitsNot, waitsUntried, waitsTried)
-	cancelled := w.indexed("t.", StatusCancelled, waitsNot, waitsUntried, waitsTried)
+	failed := w.indexed("t.", StatusFailed, notWaiting, waitsUnclaimed, waitsReclaimed)
+	cancelled := w.indexed("t.", StatusCancelled, notWaiting, waitsUnclaimed, waitsReclaimed)
 	var first, later []stageData
 	for _, s := range w.Stages {
 		if len(s.Needs) == 0 {
@@ -109,30 +109,30 @@ func pageSources(w templateData) map[source]sourceIndexes {
 			later = append(later, s)
 		}
 	}
-	return map[source]sourceIndexes{
-		sourceAll:                       {Where: []string{"true"}},
-		sourceRequest:                   {Where: []string{"t.request_id = $5"}},
-		sourceUser:                      {Where: []string{"t.user_id = $4"}},
-		sourceOfOnly(StateRunning):      {Where: []string{running}},
-		sourceOfOnly(StateReady):        {Ready: w.Stages},
-		sourceOfOnly(StateScheduled):    {Where: []string{w.IsScheduled("t.")}},
-		sourceOfOnly(StateRetrying):     {Where: w.Retrying("t.")},
-		sourceOfOnly(StateDead):         {Where: []string{died + " and t.overridden_by is null"}},
-		sourceOfStatus(StatusScheduled): {Where: []string{w.IsScheduled("t.")}},
-		sourceOfStatus(StatusCompleted): {Where: w.indexed("t.", StatusCompleted, waitsNot)},
-		sourceOfStatus(StatusFailed):    {Where: w.withStatus(StatusFailed, failed)},
-		sourceOfStatus(StatusDead):      {Where: []string{died}},
-		sourceOfStatus(StatusCancelled): {Where: w.withStatus(StatusCancelled, cancelled)},
+	return map[pageIndex]pageConditions{
+		indexAll:                       {Where: []string{"true"}},
+		indexRequest:                   {Where: []string{"t.request_id = $5"}},
+		indexUser:                      {Where: []string{"t.user_id = $4"}},
+		indexOfState(StateRunning):     {Where: []string{running}},
+		indexOfState(StateReady):       {Ready: w.Stages},
+		indexOfState(StateScheduled):   {Where: []string{w.IsScheduled("t.")}},
+		indexOfState(StateRetrying):    {Where: w.Retrying("t.")},
+		indexOfState(StateDead):        {Where: []string{died + " and t.overridden_by is null"}},
+		indexOfStatus(StatusScheduled): {Where: []string{w.IsScheduled("t.")}},
+		indexOfStatus(StatusCompleted): {Where: w.indexed("t.", StatusCompleted, notWaiting)},
+		indexOfStatus(StatusFailed):    {Where: w.withStatus(StatusFailed, failed)},
+		indexOfStatus(StatusDead):      {Where: []string{died}},
+		indexOfStatus(StatusCancelled): {Where: w.withStatus(StatusCancelled, cancelled)},
 		// No index exists for these statuses, because they change with every exchange. The
 		// indexes of exchanges find them, unless they wait for a time.
-		sourceOfStatus(StatusPending): {Where: w.indexed("t.", StatusPending, waitsTried), Ready: first},
-		sourceOfStatus(StatusInProgress): {
-			Where: append(w.indexed("t.", StatusCompleted, waitsUntried, waitsTried), running), Ready: later,
+		indexOfStatus(StatusPending): {Where: w.indexed("t.", StatusPending, waitsReclaimed), Ready: first},
+		indexOfStatus(StatusInProgress): {
+			Where: append(w.indexed("t.", StatusCompleted, waitsUnclaimed, waitsReclaimed), running), Ready: later,
 		},
-		sourceOfStage(StatusInProgress): {Where: []string{running}},
-		sourceOfStage(StatusFailed):     {Where: slices.Concat(failed, cancelled, []string{died})},
-		sourceOfStage(StatusDead):       {Where: []string{died}},
-		sourceOfStage(StatusCancelled):  {Where: cancelled},
+		indexOfStage(StatusInProgress): {Where: []string{running}},
+		indexOfStage(StatusFailed):     {Where: slices.Concat(failed, cancelled, []string{died})},
+		indexOfStage(StatusDead):       {Where: []string{died}},
+		indexOfStage(StatusCancelled):  {Where: cancelled},
 	}
 }
 
@@ -145,16 +145,16 @@ func (d templateData) withStatus(status Status, conditions []string) (all []stri
 	return all
 }
 
-// pageSQL reads the first $11 tasks of a source after $9, and returns the first $10 of them
+// pageSQL reads the first $11 tasks of a page index after $9, and returns the first $10 of them
 // that match. The index of ready tasks is ordered by priority first, so it is read once per
 // priority, of which there are few.
 const pageSQL = `
 /* list tasks */
 {{- define "beyond"}}
-{{- if .Oldest}} and t.id > coalesce($9::uuid, '00000000-0000-0000-0000-000000000000') order by t.id limit $11
+{{- if .OldestFirst}} and t.id > coalesce($9::uuid, '00000000-0000-0000-0000-000000000000') order by t.id limit $11
 {{- else}} and t.id < coalesce($9::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff') order by t.id desc limit $11{{end}}
 {{- end}}
-{{- define "order"}}id{{if not .Oldest}} desc{{end}}{{end}}
+{{- define "order"}}id{{if not .OldestFirst}} desc{{end}}{{end}}
 with
 {{- if or .Ready (gt (len .Where) 1)}} found as (
   {{- range $i, $where := .Where}}{{if $i}} union{{end}}
@@ -180,37 +180,39 @@ with
 )
 {{- end}}
 select ` + taskColumns + `, bounds.n, bounds.last
-  from (select count(*) as n, (select id from candidates order by id{{if .Oldest}} desc{{end}} limit 1) as last from candidates) as bounds
+  from (select count(*) as n,
+               (select id from candidates order by id{{if .OldestFirst}} desc{{end}} limit 1) as last
+          from candidates) as bounds
   left join lateral (
        select * from candidates t where ` + matches + `
         order by t.{{template "order" .}} limit $10) as t on true
  order by t.{{template "order" .}}`
 
-// maxMixed is how many more tasks are read where few tasks of a source do not match.
-const maxMixed = 1000
+// maxUnmatched is how many more tasks are read where few tasks of an index do not match.
+const maxUnmatched = 1000
 
-// sourceOf returns the source of a page, and how many more tasks than the page has are read
+// chooseIndex returns the index of a page, and how many more tasks than the page has are read
 // from it, because not all match.
-func (q ListQuery) sourceOf() (from source, more int) {
+func (q ListQuery) chooseIndex() (from pageIndex, more int) {
 	rest := q.Filter
-	rest.After, rest.Limit, rest.Shown = ID{}, 0, false
+	rest.After, rest.Limit, rest.PublicSourceOnly = ID{}, 0, false
 	byUser := q.UserID != "" && slices.Contains([]Status{"", StatusPending, StatusInProgress, StatusCompleted}, q.Status)
 	switch {
 	case q.RequestID != "":
-		from, rest.RequestID = sourceRequest, ""
+		from, rest.RequestID = indexRequest, ""
 	case q.State != "":
-		from = sourceOfOnly(q.State)
+		from = indexOfState(q.State)
 	case byUser:
-		from, rest.UserID = sourceUser, ""
+		from, rest.UserID = indexUser, ""
 	case q.Status != "":
-		from, rest.Status = sourceOfStatus(q.Status), ""
+		from, rest.Status = indexOfStatus(q.Status), ""
 		if q.Status == StatusPending || q.Status == StatusInProgress {
-			more = maxMixed
+			more = maxUnmatched
 		}
 	case slices.Contains([]Status{StatusInProgress, StatusFailed, StatusDead, StatusCancelled}, q.StageStatus):
-		from = sourceOfStage(q.StageStatus)
+		from = indexOfStage(q.StageStatus)
 	default:
-		from = sourceAll
+		from = indexAll
 	}
 	if rest != (Filter{}) {
 		more = MaxSearch
@@ -224,8 +226,8 @@ func (s *Store) Page(ctx context.Context, q ListQuery) (Page, error) {
 	if _, ok := s.graph.Stage(q.Stage); q.Stage != "" && !ok {
 		return Page{}, fmt.Errorf("list tasks: %w: %q", ErrNoStage, q.Stage)
 	}
-	from, more := q.sourceOf()
-	sql, ok := s.sql.pages[pageKey{from, q.Oldest}]
+	from, more := q.chooseIndex()
+	sql, ok := s.sql.pages[pageKey{from, q.OldestFirst}]
 	if !ok {
 		return Page{}, fmt.Errorf("list tasks: unknown state %q", from)
 	}

@@ -121,7 +121,7 @@ func TestPages_ReturnAllMatchesAndNothingElse(t *testing.T) {
 		for _, source := range []string{"", "7.mp4"} {
 			for _, user := range []string{"", "ann"} {
 				q.Source, q.UserID = source, user
-				for _, q.Oldest = range []bool{false, true} {
+				for _, q.OldestFirst = range []bool{false, true} {
 					b.checkPages(all, q)
 				}
 			}
@@ -154,7 +154,7 @@ func (b bundle) checkPages(all []store.Task, q store.ListQuery) {
 			want = append(want, task.ID)
 		}
 	}
-	if q.Oldest {
+	if q.OldestFirst {
 		slices.Reverse(want)
 	}
 	q.Limit = 7

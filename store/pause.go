@@ -74,7 +74,7 @@ select id, case when pg_notification_queue_usage() < 0.9 then pg_notify($3, ''):
 // nothing more, and stop. The worker is notified at once, and reads it with its next
 // heartbeat. It returns [ErrWorkerUnknown].
 func (s *Store) DrainWorker(ctx context.Context, worker ID) error {
-	tag, err := s.db.Exec(ctx, drainSQL, worker, s.graph.name, s.graph.RecallChannel())
+	tag, err := s.db.Exec(ctx, drainSQL, worker, s.graph.name, s.graph.ControlChannel())
 	if err == nil && tag.RowsAffected() == 0 {
 		err = ErrWorkerUnknown
 	}

@@ -14,7 +14,7 @@ func TestPause_NotifiesWorkersAndIsInEveryHeartbeat(t *testing.T) {
 	b := setup(t)
 	ctx := t.Context()
 	w := b.worker()
-	notified := b.listen(b.Graph().RecallChannel())
+	notified := b.listen(b.Graph().ControlChannel())
 	want := func(host string, paused ...bool) {
 		t.Helper()
 		out, err := b.Heartbeat(ctx, engine.HeartbeatRequest{Worker: w})

@@ -27,20 +27,20 @@ func TestReads_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 		"get":             {s.sql.get, 1, "tasks_pkey"},
 	}
 	ready := "tasks_ingest_ready tasks_transcode_ready tasks_metadata_ready tasks_assemble_ready tasks_publish_ready"
-	indexes := map[source]string{
-		sourceAll: "tasks_pkey", sourceRequest: "tasks_request", sourceUser: "tasks_user",
-		sourceOfOnly(StateRunning): "tasks_held", sourceOfOnly(StateDead): "tasks_dead", sourceOfOnly(StateReady): ready,
-		sourceOfStatus(StatusPending):    "tasks_by_status tasks_ingest_ready",
-		sourceOfStatus(StatusInProgress): "tasks_by_status tasks_held tasks_publish_ready",
-		sourceOfStage(StatusInProgress):  "tasks_held", sourceOfStage(StatusDead): "tasks_dead",
-		sourceOfStatus(StatusDead): "tasks_dead",
+	indexes := map[pageIndex]string{
+		indexAll: "tasks_pkey", indexRequest: "tasks_request", indexUser: "tasks_user",
+		indexOfState(StateRunning): "tasks_held", indexOfState(StateDead): "tasks_dead", indexOfState(StateReady): ready,
+		indexOfStatus(StatusPending):    "tasks_by_status tasks_ingest_ready",
+		indexOfStatus(StatusInProgress): "tasks_by_status tasks_held tasks_publish_ready",
+		indexOfStage(StatusInProgress):  "tasks_held", indexOfStage(StatusDead): "tasks_dead",
+		indexOfStatus(StatusDead): "tasks_dead",
 	}
 	for key, sql := range s.sql.pages {
-		index := indexes[key.source]
+		index := indexes[key.index]
 		if index == "" {
 			index = "tasks_by_status"
 		}
-		reads[fmt.Sprintf("page %s, oldest %t", key.source, key.oldest)] = read{sql, 11, index}
+		reads[fmt.Sprintf("page %s, oldest %t", key.index, key.oldest)] = read{sql, 11, index}
 	}
 	for name, c := range reads {
 		plan := plantest.WantIndexes(t, conn, name, c.sql, plantest.Nulls(c.args), strings.Fields(c.indexes)...)

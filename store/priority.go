@@ -6,7 +6,8 @@ const changePrioritySQL = `
 /* change priority */
 update {{.Tasks}} set priority = $3 where id = any($1::uuid[]) and priority = $2`
 
-// ChangePriority gives those of the tasks that have the priority from the priority to.
+// ChangePriority changes the priority of tasks. Those with another priority than from keep
+// theirs.
 func (s *Store) ChangePriority(ctx context.Context, tasks []ID, from, to int16) error {
 	_, err := s.db.Exec(ctx, s.graph.SQL(changePrioritySQL, nil), tasks, from, to)
 	return s.explain("change priority", err)

@@ -38,16 +38,16 @@ func TestList_FiltersAndOrders(t *testing.T) {
 		want []store.ID
 	}{
 		"all, newest first": {store.ListQuery{}, []store.ID{ready, running, retrying, dead}},
-		"all, oldest first": {store.ListQuery{Oldest: true}, []store.ID{dead, retrying, running, ready}},
+		"all, oldest first": {store.ListQuery{OldestFirst: true}, []store.ID{dead, retrying, running, ready}},
 		"running":           {store.ListQuery{State: store.StateRunning}, []store.ID{running}},
 		"ready":             {store.ListQuery{State: store.StateReady}, []store.ID{ready}},
 		"retrying":          {store.ListQuery{State: store.StateRetrying}, []store.ID{retrying}},
 		"dead":              {store.ListQuery{State: store.StateDead}, []store.ID{dead}},
 		"the second page":   {store.ListQuery{Filter: store.Filter{After: running, Limit: 1}}, []store.ID{retrying}},
 		"a page, oldest first": {
-			store.ListQuery{Oldest: true, Filter: store.Filter{After: retrying, Limit: 1}}, []store.ID{running},
+			store.ListQuery{OldestFirst: true, Filter: store.Filter{After: retrying, Limit: 1}}, []store.ID{running},
 		},
-		"with a filter": {store.ListQuery{Oldest: true, Filter: store.Filter{Error: "failed"}}, []store.ID{dead, retrying}},
+		"with a filter": {store.ListQuery{OldestFirst: true, Filter: store.Filter{Error: "failed"}}, []store.ID{dead, retrying}},
 	} {
 		tasks, err := b.List(t.Context(), c.q)
 		if got := ids(tasks); err != nil || fmt.Sprint(got) != fmt.Sprint(c.want) {

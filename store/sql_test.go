@@ -139,9 +139,9 @@ func TestConstraints_RejectImpossibleStates(t *testing.T) {
 		"ingest_status = 'inprogress'":                       "tasks_ingest_claim",
 		"ingest_token = gen_random_uuid()":                   "tasks_ingest_claim",
 		"ingest_status = 'completed', ingest_run_at = now()": "tasks_ingest_waits",
-		"source = ''":        "tasks_source_given",
+		"source = ''":        "tasks_source_not_empty",
 		"params = '[]'":      "tasks_params_object",
-		"overridden_by = id": "tasks_overridden_rests",
+		"overridden_by = id": "tasks_overridden_ended",
 		"ingest_status = 'completed', transcode_status = 'completed', assemble_status = 'completed'": "tasks_assemble_needs",
 		`ingest_status = 'inprogress', ingest_token = gen_random_uuid(), ingest_locked_at = now()`:   "tasks_ingest_claim",
 	} {
@@ -161,7 +161,7 @@ func TestConstraints_RejectATaskThatOverridesItself(t *testing.T) {
 	b.completeAll(w, b.claim(w, ingest))
 	_, err := b.pool.Exec(t.Context(), "update tasks set overridden_by = id")
 	var pg *pgconn.PgError
-	if !errors.As(err, &pg) || pg.ConstraintName != "tasks_overridden_rests" {
+	if !errors.As(err, &pg) || pg.ConstraintName != "tasks_overridden_ended" {
 		t.Errorf("error is %v", err)
 	}
 }

@@ -11,8 +11,8 @@ func newStatements(g Graph) *statements {
 	return &statements{
 		submitOne: all(submitOneSQL), submit: all(submitSQL), submitted: all(submittedSQL),
 		events: all(eventsSQL),
-		get:    all(getSQL), byTail: all(byTailSQL), history: all(historySQL),
-		result: all(resultSQL), counts: all(countsSQL), workers: all(workersSQL), stoppedWorkers: all(stoppedWorkersSQL),
+		get:    all(getSQL), findByIDSuffix: all(findByIDSuffixSQL), history: all(historySQL),
+		result: all(resultSQL), workers: all(workersSQL), stoppedWorkers: all(stoppedWorkersSQL),
 		retry: all(retrySQL), cancel: all(cancelSQL), override: all(overrideSQL),
 		matching: all(matchingSQL), countMatching: all(countMatchingSQL),
 		retryMatching: all(retryMatchingSQL), retryDead: all(retryDeadSQL),

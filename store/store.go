@@ -44,8 +44,8 @@ func (s *Store) Graph() Graph { return s.graph }
 type statements struct {
 	submitOne, submit, submitted string
 	events                       string
-	get, byTail, history         string
-	result, counts               string
+	get, findByIDSuffix, history string
+	result                       string
 	workers, stoppedWorkers      string
 	retry, cancel, override      string
 	matching, countMatching      string

@@ -24,7 +24,7 @@ type Submission struct {
 	// Priority orders ready tasks, higher first. Default 0.
 	Priority int16
 	// RequestID makes the submission idempotent: a second one with the same RequestID and
-	// SubmittedBy returns the first task, or [ErrRequestTaken] if that has another Source.
+	// SubmittedBy returns the first task, or [ErrRequestIDTaken] if that has another Source.
 	// Default: none.
 	RequestID string
 	// SubmittedBy is the submitter; each has RequestIDs of its own. The HTTP API sets it to
@@ -106,7 +106,7 @@ select request_id, coalesce(submitted_by, ''), id, source from {{.Tasks}}
 
 // SubmitAll adds tasks in one round trip, all or none. The receipts are in the order of
 // subs. Where RequestIDs were submitted before, a second round trip finds their tasks; an
-// error of that, such as [ErrRequestTaken], does not remove the new tasks unless the caller
+// error of that, such as [ErrRequestIDTaken], does not remove the new tasks unless the caller
 // rolls its transaction back. Submitting again is always right.
 func (s *Store) SubmitAll(ctx context.Context, subs []Submission) ([]Receipt, error) {
 	if len(subs) == 0 {
@@ -165,7 +165,7 @@ func (s *Store) findSubmitted(ctx context.Context, subs []Submission, receipts [
 		}
 		receipts[i].ID = t.id
 		if t.source != subs[i].Source && taken == nil {
-			taken = fmt.Errorf("submit: %w: %q is task %s; use another request id", ErrRequestTaken, subs[i].RequestID, t.id)
+			taken = fmt.Errorf("submit: %w: %q is task %s; use another request id", ErrRequestIDTaken, subs[i].RequestID, t.id)
 		}
 	}
 	return taken
@@ -205,7 +205,7 @@ type columns struct {
 	notBefore                     []*time.Time
 }
 
-// columnsOf checks submissions.
+// columnsOf checks submissions and returns their columns.
 func columnsOf(subs []Submission) (*columns, error) {
 	n := len(subs)
 	c := &columns{

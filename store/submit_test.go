@@ -69,12 +69,12 @@ func TestRequestID_RejectsAnotherSource(t *testing.T) {
 	must(t, err)
 	if got, err := b.Submit(t.Context(), store.Submission{
 		Source: "b", RequestID: "r1",
-	}); !errors.Is(err, store.ErrRequestTaken) || got.ID != first.ID {
+	}); !errors.Is(err, store.ErrRequestIDTaken) || got.ID != first.ID {
 		t.Errorf("Submit returned %+v, %v", got, err)
 	}
 	got, err := b.SubmitAll(t.Context(),
 		[]store.Submission{{Source: "c", RequestID: "r2"}, {Source: "b", RequestID: "r1"}})
-	if !errors.Is(err, store.ErrRequestTaken) || got[1].ID != first.ID || b.get(got[0].ID).Source != "c" {
+	if !errors.Is(err, store.ErrRequestIDTaken) || got[1].ID != first.ID || b.get(got[0].ID).Source != "c" {
 		t.Errorf("SubmitAll returned %+v, %v", got, err)
 	}
 	if source := b.get(first.ID).Source; source != "a" {

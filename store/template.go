@@ -52,7 +52,7 @@ func execute(t *template.Template, data any) string {
 // partial index only for a statement that repeats the condition of the index.
 type templateData struct {
 	Name, Prefix, Tasks, Attempts, Outbox string
-	Shape, RecallChannel, EventsChannel   string
+	Shape, ControlChannel, EventsChannel  string
 	Version                               int
 	Stages                                []stageData
 	Stage                                 stageData
@@ -73,7 +73,7 @@ type stageData struct {
 func (g Graph) templateData() templateData {
 	d := templateData{
 		Name: g.name, Prefix: g.prefix, Tasks: g.tasks(), Attempts: g.prefix + "attempts", Outbox: g.prefix + "outbox",
-		Shape: g.String(), RecallChannel: g.RecallChannel(), EventsChannel: g.EventsChannel(), Version: SchemaVersion,
+		Shape: g.String(), ControlChannel: g.ControlChannel(), EventsChannel: g.EventsChannel(), Version: SchemaVersion,
 	}
 	for i, n := range g.nodes {
 		s := stageData{Name: n.Name, Tasks: d.Tasks, Channel: g.Channel(n.Name), Needs: n.Needs, Bit: 1 << i}
@@ -128,9 +128,9 @@ func (d templateData) Any(row, status string) string {
 	return strings.Join(parts, "\n     or ")
 }
 
-// Untried is the condition that no stage has attempts and none could be claimed yet.
+// NeverClaimed is the condition that no stage has attempts and none could be claimed yet.
 // A released claim is not an attempt, but it leaves ready_at.
-func (d templateData) Untried(row string) string {
+func (d templateData) NeverClaimed(row string) string {
 	return "greatest(" + d.Each(row, "_attempts") + ") = 0\n        and " + row + "ready_at is null"
 }
 
@@ -180,14 +180,14 @@ func (d templateData) StatusOf(row string) string {
 		"when 'failed' in (" + statuses + ")", "     then 'failed'",
 		"when 'completed' in (" + statuses + ")", "     then 'inprogress'",
 		"when " + strings.Join(scheduled, " and "),
-		" and " + d.Untried(row), "     then 'scheduled'",
+		" and " + d.NeverClaimed(row), "     then 'scheduled'",
 		"else 'pending' end)",
 	}, "\n       ")
 }
 
-// HasStatusIndex is the condition of the index of statuses: the task is finished, a
+// IsInStatusIndex is the condition of the index of statuses: the task is finished, a
 // stage of it failed, or it waits for a time.
-func (d templateData) HasStatusIndex(row string) string {
+func (d templateData) IsInStatusIndex(row string) string {
 	statuses := d.Each(row, "_status")
 	return "(least(" + statuses + ") >= 'completed'\n    or greatest(" + statuses + ") >= 'failed'\n    or coalesce(" +
 		d.Each(row, "_run_at") + ") is not null)"
@@ -196,15 +196,15 @@ func (d templateData) HasStatusIndex(row string) string {
 // Values of the first column of the index of statuses: the task does not wait for a
 // time; it waits and could not be claimed before; it waits and could be claimed before.
 const (
-	waitsNot     = 0
-	waitsUntried = 1
-	waitsTried   = 2
+	notWaiting     = 0
+	waitsUnclaimed = 1
+	waitsReclaimed = 2
 )
 
-// WaitsFor is the first column of the index of statuses. It is short because
+// WaitKind is the first column of the index of statuses. It is short because
 // PostgreSQL copies the text of an index for every statement that changes a task.
-func (d templateData) WaitsFor(row string) string {
-	return "(case when coalesce(" + d.Each(row, "_run_at") + ") is null then 0\n        when " + d.Untried(row) +
+func (d templateData) WaitKind(row string) string {
+	return "(case when coalesce(" + d.Each(row, "_run_at") + ") is null then 0\n        when " + d.NeverClaimed(row) +
 		" then 1 else 2 end)"
 }
 
@@ -216,23 +216,23 @@ func (d templateData) Furthest(row string) string { return "greatest(" + d.Each(
 func (d templateData) indexed(row string, furthest Status, waits ...int) (conditions []string) {
 	for _, n := range waits {
 		conditions = append(conditions, fmt.Sprintf("%s = %d and %s = '%s' and %s",
-			d.WaitsFor(row), n, d.Furthest(row), furthest, d.HasStatusIndex(row)))
+			d.WaitKind(row), n, d.Furthest(row), furthest, d.IsInStatusIndex(row)))
 	}
 	return conditions
 }
 
 // IsScheduled is the condition that a task is [StatusScheduled]. An index serves it.
 func (d templateData) IsScheduled(row string) string {
-	return d.indexed(row, StatusPending, waitsUntried)[0] + " and " + d.StatusOf(row) + " = 'scheduled'"
+	return d.indexed(row, StatusPending, waitsUnclaimed)[0] + " and " + d.StatusOf(row) + " = 'scheduled'"
 }
 
 // Retrying returns conditions of which a task that is [StateRetrying] meets one. An
 // index serves each.
 func (d templateData) Retrying(row string) []string {
 	return slices.Concat(
-		d.indexed(row, StatusFailed, waitsNot, waitsUntried, waitsTried),
-		d.indexed(row, StatusCompleted, waitsUntried, waitsTried),
-		d.indexed(row, StatusInProgress, waitsUntried, waitsTried), d.indexed(row, StatusPending, waitsTried))
+		d.indexed(row, StatusFailed, notWaiting, waitsUnclaimed, waitsReclaimed),
+		d.indexed(row, StatusCompleted, waitsUnclaimed, waitsReclaimed),
+		d.indexed(row, StatusInProgress, waitsUnclaimed, waitsReclaimed), d.indexed(row, StatusPending, waitsReclaimed))
 }
 
 // Alive is the condition that the worker is registered and not lost.
@@ -249,8 +249,10 @@ func (d templateData) Connected(row string) string {
                and (l.classid::bigint << 32 | l.objid::bigint) = ` + row + `session)`
 }
 
-// Grace is [Grace] of a row of workers.
-func (d templateData) Grace(row string) string { return "least(" + row + "lease / 5, interval '7 s')" }
+// DisconnectGrace is [DisconnectGrace] of a row of workers.
+func (d templateData) DisconnectGrace(row string) string {
+	return "least(" + row + "lease / 5, interval '7 s')"
+}
 
 // TransactionLimits sets the limits of a worker's transaction, as expressions of a
 // select: it does not wait long for locks, PostgreSQL 17 and later end it after 30 s,
@@ -294,8 +296,8 @@ func (s stageData) NeedsCompleted(row string) string {
 	return strings.Join(parts, "\n    and ")
 }
 
-// Open is the condition that a stage is ready or waits only for a time.
-func (s stageData) Open(row string) string {
+// Unblocked is the condition that a stage is ready or waits only for a time.
+func (s stageData) Unblocked(row string) string {
 	open := row + s.Name + "_status in ('pending', 'failed')"
 	if len(s.Needs) > 0 {
 		open += "\n    and " + s.NeedsCompleted(row)
@@ -305,7 +307,7 @@ func (s stageData) Open(row string) string {
 
 // Ready is the condition that a stage can be claimed.
 func (s stageData) Ready(row string) string {
-	return s.Open(row) + "\n    and " + row + s.Name + "_run_at is null"
+	return s.Unblocked(row) + "\n    and " + row + s.Name + "_run_at is null"
 }
 
 // Waited is how long the task t has been ready: since it was submitted, became due or

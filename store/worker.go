@@ -40,7 +40,7 @@ func (w Worker) State() string {
 		return "lost"
 	case w.StoppedAt != nil:
 		return "stopped"
-	case w.HeartbeatAge > Grace(w.Lease):
+	case w.HeartbeatAge > DisconnectGrace(w.Lease):
 		return "silent"
 	case w.DrainAt != nil:
 		return "draining"
@@ -77,9 +77,9 @@ type StoredRunning struct {
 // DefaultLease is how long a worker may miss its heartbeats before it is lost.
 const DefaultLease = 36 * time.Second
 
-// Grace is how long a worker whose database session has ended may miss its heartbeats
+// DisconnectGrace is how long a worker whose database session has ended may miss its heartbeats
 // before it is lost: 7 s, or a fifth of its lease if that is less.
-func Grace(lease time.Duration) time.Duration { return min(lease/5, 7*time.Second) }
+func DisconnectGrace(lease time.Duration) time.Duration { return min(lease/5, 7*time.Second) }
 
 const workerColumns = `
 id, pipeline, host, pid, version, capabilities, extract(epoch from lease)::float8, process_identity,

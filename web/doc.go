@@ -10,7 +10,7 @@
 // The API is under /api/v1 and described by /openapi.json; tests compare the description with the responses. Errors
 // are problem details (RFC 9457), whose types are URNs that do not change.
 //
-// # Promises
+// # Guarantees
 //
 //   - Every route requires a principal with its scope, except /healthz, /readyz, and the login page with its assets.
 //   - A request that changes something is never a GET, is refused if it comes from a page of another site, and is

@@ -36,7 +36,7 @@ var knownErrors = []struct {
 	{store.ErrWorkerUnknown, problem.NotFound},
 	{webhook.ErrNotFound, problem.NotFound},
 	{store.ErrOverridden, problem.Overridden},
-	{store.ErrRequestTaken, problem.RequestIDTaken},
+	{store.ErrRequestIDTaken, problem.RequestIDTaken},
 	{store.ErrNoStage, problem.Invalid},
 	{store.ErrInvalid, problem.Invalid},
 	{access.ErrInvalidKey, problem.Invalid},

@@ -103,7 +103,7 @@ func (s *Server) newMux() *http.ServeMux {
 		}
 	}
 	notFound := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.writeError(w, r, problem.New(problem.NotFound, "nothing has this address"))
+		s.writeError(w, r, problem.New(problem.NotFound, "unknown path; /openapi.json lists all paths"))
 	})
 	m.Handle(base+"/api/", notFound)
 	if s.opts.Dashboard != nil {

@@ -92,7 +92,7 @@ func (st *stream) sendTask(start taskStreamStart, hasAfter bool) error {
 	if err := st.sendEvents(sent); err != nil {
 		return err
 	}
-	hasEnd := endsTask(sent)
+	hasEnd := finishesTask(sent)
 	end := func() error {
 		if hasEnd || f.State.ID.IsZero() {
 			return nil
@@ -106,7 +106,7 @@ func (st *stream) sendTask(start taskStreamStart, hasAfter bool) error {
 		return err
 	}
 	f.Handle = func(events []store.Event) error {
-		hasEnd = endsTask(events)
+		hasEnd = finishesTask(events)
 		return st.sendEvents(events)
 	}
 	f.Delayed = st.Ping
@@ -121,13 +121,13 @@ func (st *stream) sendTask(start taskStreamStart, hasAfter bool) error {
 	return nil
 }
 
-// endsTask reports whether the last of some events ends a task.
-func endsTask(events []store.Event) bool {
+// finishesTask reports whether the last of some events ends a task.
+func finishesTask(events []store.Event) bool {
 	if len(events) == 0 {
 		return false
 	}
 	t := events[len(events)-1].Type
-	return t.Terminal() || t == store.TaskOverridden || t == store.TaskDeleted
+	return t.FinishesTask() || t == store.TaskOverridden || t == store.TaskDeleted
 }
 
 // sendEnd sends the event that ended a task, if another one was the last: the recorded event may be deleted, or

@@ -28,7 +28,7 @@ func (s *Server) listTasks(_ http.ResponseWriter, r *http.Request) (jsonResponse
 	if err != nil {
 		return jsonResponse{}, err
 	}
-	f.After, f.Limit, f.Shown = after, limit, access.From(r.Context()).Scope < access.Admin
+	f.After, f.Limit, f.PublicSourceOnly = after, limit, access.From(r.Context()).Scope < access.Admin
 	tasks, next, err := report.Search(r.Context(), s.opts.Store, store.ListQuery{Filter: f})
 	if err != nil {
 		return jsonResponse{}, err

@@ -49,7 +49,7 @@ func preload(ctx context.Context, url string, first int64, n int) error {
 
 // channels returns those on which workers are notified.
 func channels(g store.Graph) []string {
-	all := []string{g.RecallChannel()}
+	all := []string{g.ControlChannel()}
 	for _, s := range g.Stages() {
 		all = append(all, g.Channel(s))
 	}
@@ -84,7 +84,7 @@ func (w *workers) pipeline() (*stages.Pipeline, error) {
 	all := make([]stages.Stage, harness.StageCount)
 	for i := range all {
 		s := harness.Stage(i)
-		all[i] = stages.Stage{Name: s.String(), Workers: w.slots(s), Work: w.work(s)}
+		all[i] = stages.Stage{Name: s.String(), Slots: w.slots(s), Work: w.work(s)}
 		for _, need := range s.Needs() {
 			all[i].Needs = append(all[i].Needs, need.String())
 		}

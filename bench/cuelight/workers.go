@@ -111,7 +111,7 @@ func (w *workers) onEvent(e stages.Event) {
 		}
 	case stages.WorkerStarted:
 		signal(w.registered)
-	case stages.AttemptFailed, stages.StageDead, stages.ClaimRevoked, stages.DatabaseLost, stages.WorkerLost,
+	case stages.AttemptFailed, stages.StageDead, stages.ClaimRevoked, stages.DatabaseUnavailable, stages.WorkerLost,
 		stages.AttemptsExpired, stages.WakeMissed:
 		w.errs.Add(fmt.Errorf("the Runner reports %s: stage %q, count %d, error: %v", e.Kind, e.Stage, e.Count, e.Err))
 	}

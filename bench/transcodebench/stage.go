@@ -85,7 +85,7 @@ func (t *stageTask) pipeline(m *meter) (*stages.Pipeline, error) {
 			all[i].Work = m.measure(all[i].Work)
 		case "ingest":
 		default:
-			all[i].Workers = -1
+			all[i].Slots = -1
 		}
 	}
 	return video.Pipeline(all...)
@@ -142,7 +142,7 @@ func (m *meter) observe(e stages.Event) {
 		if e.Stage != measuredStage {
 			return
 		}
-	case stages.AttemptFailed, stages.StageDead, stages.ClaimReleased, stages.ClaimRevoked, stages.DatabaseLost:
+	case stages.AttemptFailed, stages.StageDead, stages.ClaimReleased, stages.ClaimRevoked, stages.DatabaseUnavailable:
 		err = fmt.Errorf("%s: %s: %w", e.Kind, e.Stage, e.Err)
 	default:
 		return

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/term"
 )
 
-// interactive reports whether there is a terminal to ask a question on.
-func (c *cli) interactive() bool {
+// isInteractive reports whether there is a terminal to ask a question on.
+func (c *cli) isInteractive() bool {
 	f, ok := c.in.(interface{ Fd() uintptr })
 	return ok && c.err.Terminal && term.IsTerminal(int(f.Fd()))
 }

@@ -214,7 +214,7 @@ func TestServe_WaitsForADatabaseThatIsAway(t *testing.T) {
 
 	r := p.start("serve")
 	m.waitFor("STATUS=waiting for the database")
-	r.waitForOutput(`"msg":"database away"`, 1)
+	r.waitForOutput(`"msg":"database unavailable"`, 1)
 	server.Start()
 	r.waitForOutput(`"msg":"stage dead"`, 1)
 
@@ -223,8 +223,8 @@ func TestServe_WaitsForADatabaseThatIsAway(t *testing.T) {
 	r.waitForOutput(`"msg":"stage dead"`, 2)
 	r.signal(syscall.SIGTERM)
 	r.end(0)
-	if n := strings.Count(r.stderr(), `"msg":"database away"`); n > 2 {
-		t.Errorf("it logged %d times that the database is away", n)
+	if n := strings.Count(r.stderr(), `"msg":"database unavailable"`); n > 2 {
+		t.Errorf("it logged %d times that the database is unavailable", n)
 	}
 }
 

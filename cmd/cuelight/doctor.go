@@ -85,7 +85,7 @@ func (d *doctor) run(ctx context.Context) (err error) {
 				return ctx.Err()
 			}
 			f.Check = check.name
-			if f.Status == "wrong" {
+			if f.Status == "failed" {
 				bad++
 			}
 			if err := d.print(f); err != nil {
@@ -101,7 +101,7 @@ func (d *doctor) run(ctx context.Context) (err error) {
 }
 
 func (d *doctor) print(f finding) error {
-	colour := map[string]string{"ok": console.Green, "warning": console.Yellow, "wrong": console.Red}[f.Status]
+	colour := map[string]string{"ok": console.Green, "warning": console.Yellow, "failed": console.Red}[f.Status]
 	fix := ""
 	if f.Fix != "" {
 		fix = fmt.Sprintf("\n%22s -> %s", "", f.Fix)

@@ -32,12 +32,12 @@ func (d *doctor) checkDatabase(ctx context.Context) []finding {
 	}
 	db, err := d.c.Connect(ctx)
 	if err != nil {
-		return failed(err)
+		return errorFinding(err)
 	}
 	d.db = db
 	server, err := db.Inspect(ctx)
 	if err != nil {
-		return failed(db.Describe(err))
+		return errorFinding(db.Describe(err))
 	}
 	where := ""
 	if db.PrivateServer() != nil {
@@ -45,11 +45,11 @@ func (d *doctor) checkDatabase(ctx context.Context) []finding {
 	}
 	found := ok("%s%s, PostgreSQL %s; %s", db.Name, where, server.Version, source.Origin)
 	if server.Major < postgres.MinMajor {
-		found = append(found, wrong("PostgreSQL "+server.Version+" is too old",
+		found = append(found, failure("PostgreSQL "+server.Version+" is too old",
 			"version "+strconv.Itoa(postgres.MinMajor)+" or newer is needed")...)
 	}
 	if server.IsStandby {
-		found = append(found, wrong("it is a standby, which cannot be written to", "use the address of the primary server")...)
+		found = append(found, failure("it is a standby, which cannot be written to", "use the address of the primary server")...)
 	}
 	d.server = &server
 	return found
@@ -67,7 +67,7 @@ func (d *doctor) checkClock(context.Context) []finding {
 
 func (d *doctor) checkTables(ctx context.Context) []finding {
 	if err := d.db.Store.Check(ctx); err != nil {
-		return failed(err)
+		return errorFinding(err)
 	}
 	return ok("version %d", store.SchemaVersion)
 }
@@ -76,7 +76,7 @@ func (d *doctor) checkTables(ctx context.Context) []finding {
 func (d *doctor) checkNotifications(ctx context.Context) []finding {
 	took, err := d.db.TimeNotification(ctx)
 	if err != nil {
-		return wrong("they do not arrive: "+usererr.FirstLine(err.Error()),
+		return failure("they do not arrive: "+usererr.FirstLine(err.Error()),
 			"use an address that leads to the server itself, not to a pooler in transaction mode, "+
 				"or set --notify-url; until then only the sweep finds work, seconds later")
 	}

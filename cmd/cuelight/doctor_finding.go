@@ -9,7 +9,7 @@ import (
 // finding is one result of a check.
 type finding struct {
 	Check  string `json:"check"`
-	Status string `json:"status"` // ok, warning or wrong
+	Status string `json:"status"` // ok, warning or failed
 	Detail string `json:"detail"`
 	Fix    string `json:"fix,omitempty"`
 }
@@ -22,12 +22,12 @@ func warning(detail, fix string) []finding {
 	return []finding{{Status: "warning", Detail: detail, Fix: fix}}
 }
 
-func wrong(detail, fix string) []finding {
-	return []finding{{Status: "wrong", Detail: detail, Fix: fix}}
+func failure(detail, fix string) []finding {
+	return []finding{{Status: "failed", Detail: detail, Fix: fix}}
 }
 
-// failed is the finding of an error.
-func failed(err error) []finding {
+// errorFinding is the finding of an error.
+func errorFinding(err error) []finding {
 	e := dbconn.Explain(err)
-	return wrong(e.Text, e.Hint)
+	return failure(e.Text, e.Hint)
 }

@@ -22,7 +22,7 @@ import (
 func checkPostgreSQL(context.Context) (found []finding) {
 	programs, err := postgres.Find()
 	if err != nil {
-		return failed(err)
+		return errorFinding(err)
 	}
 	for _, p := range programs {
 		found = append(found, ok("%s in %s", p.Version, p.Dir)...)
@@ -33,11 +33,11 @@ func checkPostgreSQL(context.Context) (found []finding) {
 func checkProgram(ctx context.Context, program string) []finding {
 	path, err := exec.LookPath(program)
 	if err != nil {
-		return wrong(program+" is not installed or cannot be run", installHint("ffmpeg"))
+		return failure(program+" is not installed or cannot be run", installHint("ffmpeg"))
 	}
 	out, err := exec.CommandContext(ctx, path, "-version").Output()
 	if err != nil {
-		return wrong(fmt.Sprintf("%s cannot be run: %s", path, usererr.SystemMessage(err)), installHint("ffmpeg"))
+		return failure(fmt.Sprintf("%s cannot be run: %s", path, usererr.SystemMessage(err)), installHint("ffmpeg"))
 	}
 	first, _, _ := strings.Cut(string(out), " Copyright")
 	return ok("%s (%s)", strings.TrimSpace(first), path)
@@ -45,9 +45,9 @@ func checkProgram(ctx context.Context, program string) []finding {
 
 // The parts of ffmpeg that the stages require, and those that improve the result.
 var (
-	neededEncoders = []string{"libx264", "aac"}
-	neededFilters  = []string{"scale", "split", "fps", "aresample", "premultiply", "transpose", "yadif"}
-	betterFilters  = []struct{ name, without string }{
+	neededEncoders  = []string{"libx264", "aac"}
+	neededFilters   = []string{"scale", "split", "fps", "aresample", "premultiply", "transpose", "yadif"}
+	optionalFilters = []struct{ name, without string }{
 		{"zscale", "HDR video gets rougher colours"}, {"tonemap", "HDR video gets rougher colours"},
 		{"bwdif", "interlaced video looks less sharp"},
 	}
@@ -62,7 +62,7 @@ func (d *doctor) checkEncoders(ctx context.Context) []finding {
 func (d *doctor) checkFilters(ctx context.Context) []finding {
 	parts := d.parts(ctx, "-filters")
 	found := checkParts(parts, neededFilters, "all required filters")
-	for _, f := range betterFilters {
+	for _, f := range optionalFilters {
 		if !parts[f.name] {
 			found = append(found, warning("ffmpeg has no "+f.name+": "+f.without, partFix)...)
 		}
@@ -87,13 +87,13 @@ func (d *doctor) parts(ctx context.Context, option string) map[string]bool {
 func checkParts(parts map[string]bool, needed []string, complete string) []finding {
 	missing := slices.DeleteFunc(slices.Clone(needed), func(name string) bool { return parts[name] })
 	if len(missing) > 0 {
-		return wrong("ffmpeg has no "+strings.Join(missing, ", "), partFix)
+		return failure("ffmpeg has no "+strings.Join(missing, ", "), partFix)
 	}
 	return ok("%s", complete)
 }
 
-// checkSandbox checks how far this host can confine ffmpeg, which reads files from
-// strangers, and runs ffmpeg in the sandbox.
+// checkSandbox checks how far this host can sandbox ffmpeg, which reads untrusted files,
+// and runs ffmpeg in the sandbox.
 func (d *doctor) checkSandbox(ctx context.Context) (found []finding) {
 	for _, l := range sandbox.Layers() {
 		result := ok("%s: %s", l.Name, l.Detail)
@@ -103,19 +103,19 @@ func (d *doctor) checkSandbox(ctx context.Context) (found []finding) {
 		found = append(found, result...)
 	}
 	tools := media.Tools{FFmpeg: d.o.ffmpeg, FFprobe: d.o.ffprobe, Memory: int64(d.o.maxMemory)}
-	if err := d.o.confine(&tools); err != nil {
-		return append(found, wrong(err.Error(), "correct the flag or its environment variable")...)
+	if err := d.o.setSandbox(&tools); err != nil {
+		return append(found, failure(err.Error(), "correct the flag or its environment variable")...)
 	}
-	return append(found, checkConfinedStart(ctx, tools)...)
+	return append(found, checkSandboxedStart(ctx, tools)...)
 }
 
-func checkConfinedStart(ctx context.Context, tools media.Tools) []finding {
+func checkSandboxedStart(ctx context.Context, tools media.Tools) []finding {
 	if tools.Sandbox == media.SandboxOff {
-		return warning("ffmpeg is not confined (--sandbox off): a malicious file could do everything that cuelight may do",
+		return warning("ffmpeg is not sandboxed (--sandbox off): a malicious file could do everything that cuelight may do",
 			"use --media-readable to allow what ffmpeg needs")
 	}
 	if _, err := tools.Version(ctx); err != nil {
-		return wrong("a confined ffmpeg does not start: "+usererr.FirstLine(err.Error()),
+		return failure("a sandboxed ffmpeg does not start: "+usererr.FirstLine(err.Error()),
 			"allow what it needs with --media-readable, or use --sandbox off")
 	}
 	who := fmt.Sprintf("user %d", os.Geteuid())
@@ -142,7 +142,7 @@ func sandboxFix(layer string) string {
 func (d *doctor) checkDataDir(context.Context) []finding {
 	dir, err := d.c.DataPath()
 	if err != nil {
-		return failed(err)
+		return errorFinding(err)
 	}
 	return checkDirectory("data", dir)
 }
@@ -150,7 +150,7 @@ func (d *doctor) checkDataDir(context.Context) []finding {
 func (d *doctor) checkPublishDir(context.Context) []finding {
 	dir, err := d.c.PublishPath()
 	if err != nil {
-		return failed(err)
+		return errorFinding(err)
 	}
 	return checkDirectory("publish", dir)
 }
@@ -168,7 +168,7 @@ func checkDirectory(kind, dir string) []finding {
 		at, note = filepath.Dir(at), " (it will be created)"
 	}
 	if err := dbconn.CheckWritable(at); err != nil {
-		return wrong(fmt.Sprintf("%s cannot be written to: %s", at, usererr.SystemMessage(err)),
+		return failure(fmt.Sprintf("%s cannot be written to: %s", at, usererr.SystemMessage(err)),
 			fmt.Sprintf("fix it, or set another directory with --%s-dir", kind))
 	}
 	free, _, err := diskspace.Free(at)

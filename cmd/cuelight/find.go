@@ -54,27 +54,27 @@ func (c *cli) each(ctx context.Context, words []string, do func(word string) err
 	return exitStatus(exitCodeOf[dbconn.Explain(last).Kind])
 }
 
-// idTail matches the end of an id that [store.Store.Find] accepts. Shorter words, such as
+// idSuffix matches the end of an id that [store.Store.Find] accepts. Shorter words, such as
 // that of a shell variable that is not set, match no id.
-var idTail = regexp.MustCompile(`^[0-9a-f-]{4,36}$`)
+var idSuffix = regexp.MustCompile(`^[0-9a-f-]{4,36}$`)
 
 // idEndsIn reports whether a word is an id or the end of it.
 func idEndsIn(id store.ID, word string) bool {
 	word = strings.ToLower(word)
-	return idTail.MatchString(word) && strings.HasSuffix(id.String(), word)
+	return idSuffix.MatchString(word) && strings.HasSuffix(id.String(), word)
 }
 
 // findOne returns the only item that a word matches. The command listCommand lists them.
 func findOne[T any](all []T, kind, word, listCommand string, matches func(T) bool) (found T, err error) {
 	all = slices.DeleteFunc(all, func(item T) bool { return !matches(item) })
 	if len(all) != 1 {
-		return found, noSingle(kind, word, len(all), listCommand)
+		return found, matchError(kind, word, len(all), listCommand)
 	}
 	return all[0], nil
 }
 
-// noSingle says that a word does not name exactly one thing of a kind.
-func noSingle(kind, word string, matches int, listCommand string) error {
+// matchError is the error of a word that does not name exactly one item of a kind.
+func matchError(kind, word string, matches int, listCommand string) error {
 	text := fmt.Sprintf("no %s has the id %q, or one that ends in it", kind, word)
 	if matches > 1 {
 		text = fmt.Sprintf("%d %ss have an id that ends in %q", matches, kind, word)

@@ -39,7 +39,7 @@ func (c *cli) keysCreateCommand() *cobra.Command {
 		if _, err := access.ParseScope(*scope); err != nil {
 			return invalidFlag("scope", *scope, "read, submit or admin")
 		}
-		return c.withDaemons(cmd.Context(), func(db *dbconn.Database) error {
+		return c.withDaemonDatabase(cmd.Context(), func(db *dbconn.Database) error {
 			key, text, err := c.actions(db).CreateKey(cmd.Context(), args[0], *scope)
 			if err != nil {
 				return err
@@ -64,7 +64,7 @@ func (c *cli) keysListCommand() *cobra.Command {
 	}
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return c.withTasks(cmd.Context(), func(db *dbconn.Database) error {
+		return c.withExistingDatabase(cmd.Context(), func(db *dbconn.Database) error {
 			keys, err := access.NewKeyStore(db.Store.DB()).Keys(cmd.Context())
 			if err != nil {
 				return err
@@ -101,7 +101,7 @@ func (c *cli) keysRevokeCommand() *cobra.Command {
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
-		return c.withTasks(ctx, func(db *dbconn.Database) error {
+		return c.withExistingDatabase(ctx, func(db *dbconn.Database) error {
 			key, err := findKey(ctx, db.Store, args[0])
 			if err == nil {
 				key, err = c.actions(db).RevokeKey(ctx, key.ID)

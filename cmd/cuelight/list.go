@@ -35,10 +35,10 @@ On a terminal ids are shortened; commands accept the end of an id.`,
 			return invalidFlag("limit", *limit, "at least 1")
 		}
 		f.Limit = *limit
-		err = c.withTasks(cmd.Context(), func(db *dbconn.Database) error {
+		err = c.withExistingDatabase(cmd.Context(), func(db *dbconn.Database) error {
 			return c.list(cmd.Context(), db, f, *after)
 		})
-		return c.orNothing(err)
+		return c.ignoreNotCreated(err)
 	}
 	return cmd
 }

@@ -23,7 +23,7 @@ const (
 	maxPolled = 50
 	// queryTimeout bounds one poll.
 	queryTimeout = 10 * time.Second
-	// maxOutage is how long a run waits for a database that is away.
+	// maxOutage is how long a run waits for a database that does not answer.
 	maxOutage = time.Minute
 )
 
@@ -41,7 +41,7 @@ type oneShot struct {
 	failed    int               // arguments that were not
 	firstPath string            // of a published video
 
-	lostAt   time.Time // since when the database is away
+	lostAt   time.Time // since when the database does not answer
 	stopping bool
 	abort    chan struct{}
 	err      error
@@ -139,13 +139,13 @@ func (j *oneShot) fail(err error) {
 func (j *oneShot) handleEvents() {
 	for _, e := range j.events.Take() {
 		switch e.Kind {
-		case stages.DatabaseLost:
+		case stages.DatabaseUnavailable:
 			if dbconn.ExplainSchema(e.Err) != nil {
 				j.fail(e.Err) // waiting does not repair the tables
 				continue
 			}
 			j.lostAt = time.Now()
-		case stages.DatabaseBack:
+		case stages.DatabaseAvailable:
 			j.lostAt = time.Time{}
 		case stages.StageCompleted, stages.StageDead, stages.ClaimRevoked:
 			if in := j.inputs[e.Task]; in != nil && !in.done {
@@ -177,7 +177,7 @@ func (j *oneShot) addUnchecked() {
 }
 
 // checkTasks reads unchecked tasks and reports those that have ended. While the database
-// is away they stay unchecked.
+// does not answer they stay unchecked.
 func (j *oneShot) checkTasks() {
 	ctx, cancel := context.WithTimeout(context.Background(), queryTimeout)
 	defer cancel()
@@ -205,7 +205,7 @@ func (j *oneShot) checkTasks() {
 	}
 }
 
-// checkOutage gives up on a database that has been away for too long.
+// checkOutage gives up on a database that has not answered for too long.
 func (j *oneShot) checkOutage() {
 	if !j.lostAt.IsZero() && time.Since(j.lostAt) > maxOutage {
 		j.fail(&usererr.Error{

@@ -73,10 +73,10 @@ func (j *oneShot) result(ctx context.Context) error {
 	}
 	if j.open > 0 {
 		if s, ok := daemon.Received(ctx); ok {
-			j.leaveTasks()
+			j.resetPriorities()
 			return exitStatus(s.ExitCode())
 		}
-		return errors.New("the workers stopped before the tasks had ended")
+		return errors.New("the worker stopped before all tasks were finished; cuelight serve continues with them")
 	}
 	if j.firstPath != "" && !j.c.json && !j.progress.quiet {
 		j.progress.printf("\n%s", j.c.playbackHint(j.firstPath))
@@ -86,11 +86,11 @@ func (j *oneShot) result(ctx context.Context) error {
 			"cuelight list --status dead lists such tasks, cuelight show ID shows the errors",
 			j.failed, j.failed+j.published)
 	}
-	return statusOf(j.published, j.published+j.failed)
+	return exitStatusFor(j.published, j.published+j.failed)
 }
 
-// leaveTasks leaves the unfinished tasks to a daemon, with the default priority.
-func (j *oneShot) leaveTasks() {
+// resetPriorities gives the unfinished tasks the default priority: a daemon works on them now.
+func (j *oneShot) resetPriorities() {
 	var left []store.ID
 	for id, in := range j.inputs {
 		if !in.done {

@@ -28,7 +28,7 @@ type workOptions struct {
 	threads         int
 	nice            int
 	stall           time.Duration
-	workers         map[string]int
+	slots           map[string]int
 	allow           networks
 	maxDownload     byteSize
 	maxDuration     time.Duration
@@ -66,9 +66,9 @@ func (c *cli) workFlags(cmd *cobra.Command) *workOptions {
 	f.IntVar(&o.nice, "nice", 10, "CPU priority of ffmpeg, 19 (lowest) to 0 (normal)")
 	f.DurationVar(&o.stall, "stall", 2*time.Minute,
 		"how long ffmpeg may make no progress before it is stopped and the stage retried; 0 for ever")
-	f.StringToIntVar(&o.workers, "workers", nil,
+	f.StringToIntVar(&o.slots, "slots", nil,
 		"concurrent tasks of each stage (default ingest=4,transcode=1,metadata=2,assemble=2,publish=2)")
-	f.Lookup("workers").DefValue = "" // the text has the default
+	f.Lookup("slots").DefValue = "" // the text has the default
 	f.Var(&o.allow, "allow-network",
 		"network that is not public and may be downloaded from, such as 10.0.0.0/8; repeatable")
 	f.Var(&o.maxDownload, "max-download", "largest download")
@@ -84,7 +84,7 @@ func (c *cli) workFlags(cmd *cobra.Command) *workOptions {
 	f.DurationVar(&o.grace, "grace", 30*time.Second, "how long running stages may continue after the first signal")
 	f.DurationVar(&o.lease, "lease", store.DefaultLease,
 		"how long this process may lose contact with the database before other workers take its tasks")
-	settings(f)
+	bindEnvironment(f)
 	return o
 }
 
@@ -103,7 +103,7 @@ func (c *cli) machineFlags(f *pflag.FlagSet, o *workOptions) {
 		"user name or id for ffmpeg if cuelight runs as root")
 	f.StringSliceVar(&o.mediaReadable, "media-readable", nil,
 		"file or directory that a sandboxed ffmpeg may read and execute besides the system's; repeatable")
-	settings(f)
+	bindEnvironment(f)
 }
 
 // config checks the flags and returns the configuration of the stages.
@@ -122,10 +122,10 @@ func (o *workOptions) config(data, published string) (video.Config, error) {
 	if err := o.check(); err != nil {
 		return config, err
 	}
-	if err := o.confine(&config.Tools); err != nil {
+	if err := o.setSandbox(&config.Tools); err != nil {
 		return config, err
 	}
-	return config, o.setWorkers(&config.Workers)
+	return config, o.setSlots(&config.Slots)
 }
 
 // check checks the flags that have limits.
@@ -146,8 +146,8 @@ func (o *workOptions) check() error {
 	)
 }
 
-// confine sets the sandbox of ffmpeg from the flags.
-func (o *workOptions) confine(t *video.Tools) error {
+// setSandbox sets the sandbox of ffmpeg from the flags.
+func (o *workOptions) setSandbox(t *video.Tools) error {
 	switch o.sandbox {
 	case "auto":
 	case "require":
@@ -184,19 +184,19 @@ func (o *workOptions) confine(t *video.Tools) error {
 	return nil
 }
 
-func (o *workOptions) setWorkers(w *video.Workers) error {
+func (o *workOptions) setSlots(s *video.Slots) error {
 	fields := map[string]*int{
-		"ingest": &w.Ingest, "transcode": &w.Transcode, "metadata": &w.Metadata,
-		"assemble": &w.Assemble, "publish": &w.Publish,
+		"ingest": &s.Ingest, "transcode": &s.Transcode, "metadata": &s.Metadata,
+		"assemble": &s.Assemble, "publish": &s.Publish,
 	}
-	for stage, n := range o.workers {
+	for stage, n := range o.slots {
 		field := fields[stage]
 		if field == nil {
-			return usererr.Usagef("--workers: unknown stage %s; allowed: %s",
+			return usererr.Usagef("--slots: unknown stage %s; allowed: %s",
 				usererr.Printable(stage), strings.Join(store.Video().Stages(), ", "))
 		}
 		if n < 1 || n > 1000 {
-			return usererr.Usagef("--workers %s=%d: it must be 1 to 1000", stage, n)
+			return usererr.Usagef("--slots %s=%d: it must be 1 to 1000", stage, n)
 		}
 		*field = n
 	}

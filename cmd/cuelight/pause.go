@@ -37,11 +37,11 @@ With --list it lists the pauses.`,
 		if err := checkPause(p); err != nil {
 			return err
 		}
-		return c.withTasks(ctx, func(db *dbconn.Database) error {
+		return c.withExistingDatabase(ctx, func(db *dbconn.Database) error {
 			if *list {
 				return c.listPauses(ctx, db.Store)
 			}
-			if p == (store.Pause{}) && !*yes && c.interactive() && !c.confirm("Pause everything, on all hosts?") {
+			if p == (store.Pause{}) && !*yes && c.isInteractive() && !c.confirm("Pause everything, on all hosts?") {
 				return &usererr.Error{Text: "nothing was changed"}
 			}
 			c.warnUnknownHost(ctx, db.Store, p.Host)
@@ -88,7 +88,7 @@ resumed. With --all every pause ends.`,
 		if *all && p != (store.Pause{}) {
 			return usererr.Usagef("--all cannot be combined with --stage or --host")
 		}
-		return c.withTasks(ctx, func(db *dbconn.Database) (err error) {
+		return c.withExistingDatabase(ctx, func(db *dbconn.Database) (err error) {
 			pauses := []store.Pause{p}
 			if *all {
 				if pauses, err = db.Store.Pauses(ctx); err != nil {
@@ -160,7 +160,7 @@ a host temporarily, use cuelight pause --host.`,
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
-		return c.withTasks(ctx, func(db *dbconn.Database) error {
+		return c.withExistingDatabase(ctx, func(db *dbconn.Database) error {
 			return c.each(ctx, args, func(word string) error { return c.drainOne(ctx, db, word) })
 		})
 	}

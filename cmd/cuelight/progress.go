@@ -83,9 +83,9 @@ func (p *progress) event(e stages.Event) {
 		p.printf("%s: %s stopped: the task was cancelled, or another worker has it", label, e.Stage)
 	case stages.StageSuspended:
 		p.printf("%s is suspended and retried from time to time: %s", e.Stage, errorLine(e.Err))
-	case stages.DatabaseLost:
+	case stages.DatabaseUnavailable:
 		p.printf("the database %s; waiting for it", dbconn.Unavailability(e.Err))
-	case stages.DatabaseBack:
+	case stages.DatabaseAvailable:
 		p.printf("the database is back")
 	case stages.WorkerDraining:
 		if e.Count > 0 {

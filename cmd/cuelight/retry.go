@@ -67,7 +67,7 @@ func (c *cli) retry(ctx context.Context, args []string, o *retryOptions) error {
 	if filter.Status == "" && filter.Stage == "" {
 		filter.Status = store.StatusDead
 	}
-	return c.withTasks(ctx, func(db *dbconn.Database) error {
+	return c.withExistingDatabase(ctx, func(db *dbconn.Database) error {
 		if o.all {
 			return c.retryAll(ctx, db, filter, o)
 		}
@@ -129,7 +129,7 @@ func (c *cli) confirmRetryAll(ctx context.Context, db *dbconn.Database, filter s
 	if yes {
 		return nil
 	}
-	if !c.interactive() {
+	if !c.isInteractive() {
 		return &usererr.Error{
 			Kind: usererr.Usage, Text: "--all needs confirmation, and there is no terminal to ask on: nothing was changed",
 			Hint: "--yes skips the question",
@@ -160,7 +160,7 @@ cancelled task.`,
 		Args: atLeastOne("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			return c.withTasks(ctx, func(db *dbconn.Database) error {
+			return c.withExistingDatabase(ctx, func(db *dbconn.Database) error {
 				return c.eachTask(ctx, db.Store, args, func(id store.ID) error {
 					if err := c.actions(db).Cancel(ctx, id); err != nil {
 						return err

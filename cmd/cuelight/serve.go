@@ -31,7 +31,7 @@ The first SIGTERM or Ctrl-C drains: the daemon claims nothing more, lets running
 stages finish for as long as --grace, releases the rest, and exits with 0. The
 second one stops at once, releases everything, and exits with 143 or 130.
 
-It waits for a database that is away, also at the start. It never changes the
+It waits for a database that does not answer, also at the start. It never changes the
 tables of a database that is not private: see cuelight migrate.
 
 With --listen it serves a dashboard, an HTTP API (described at /openapi.json), an
@@ -66,7 +66,7 @@ func (c *cli) serveCommand() *cobra.Command {
 		"how long a task waits for a stage before it precedes tasks of higher priority; 0 for ever")
 	f.DurationVar(&o.keepEvents, "keep-events", 7*24*time.Hour, "how long events are kept; negative for ever")
 	o.http = addHTTPFlags(f)
-	settings(f)
+	bindEnvironment(f)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return c.serve(cmd.Context(), o) }
 	return cmd
 }

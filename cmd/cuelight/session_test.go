@@ -37,7 +37,7 @@ func TestServe_WorksBehindAPooler(t *testing.T) {
 	if n := strings.Count(text, "not listening"); n != 1 || !strings.Contains(text, "pooler in transaction mode") {
 		t.Errorf("it logged %d times that it does not listen:\n%s", n, text)
 	}
-	for _, bad := range []string{`"level":"error"`, "database away", "found by the sweep"} {
+	for _, bad := range []string{`"level":"error"`, "database unavailable", "found by the sweep"} {
 		if strings.Contains(text, bad) {
 			t.Errorf("it logged %s:\n%s", bad, text)
 		}

@@ -13,18 +13,18 @@ import (
 	"github.com/cuelight/cuelight/internal/usererr"
 )
 
-// prefix begins the names of the variables that set flags.
-const prefix = "CUELIGHT_"
+// envPrefix begins the names of the variables that set flags.
+const envPrefix = "CUELIGHT_"
 
 // fromEnvironment is the annotation of flags that a variable sets.
 const fromEnvironment = "environment"
 
-// settings lets variables set the flags that have been added so far, and adds their names
+// bindEnvironment lets variables set the flags that have been added so far, and adds their names
 // to the help.
-func settings(flags *pflag.FlagSet) {
+func bindEnvironment(flags *pflag.FlagSet) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Annotations[fromEnvironment] == nil {
-			variable := prefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+			variable := envPrefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
 			f.Annotations = map[string][]string{fromEnvironment: {variable}}
 			f.Usage += " [" + variable + "]"
 		}
@@ -37,7 +37,7 @@ func (c *cli) commonFlags(root *cobra.Command) {
 	flags.StringVar(&c.DataDir, "data-dir", "",
 		"directory for sources, temporary files and the private database (default "+dbconn.DefaultDataDir(c.Env)+")")
 	flags.StringVar(&c.DatabaseURL, "database-url", "", "address of the PostgreSQL database, or \"private\"")
-	settings(flags)
+	bindEnvironment(flags)
 }
 
 func (c *cli) jsonFlag(cmd *cobra.Command) {
@@ -67,7 +67,7 @@ func (c *cli) readEnvironment(cmd *cobra.Command) error {
 			e = f.Value.Set(value)
 		}
 		if e != nil {
-			err = usererr.Usagef("%s=%q: %s", names[0], value, wanted(f, e))
+			err = usererr.Usagef("%s=%q: %s", names[0], value, expectedValue(f, e))
 		}
 	})
 	if err == nil {
@@ -87,17 +87,17 @@ func (c *cli) warnUnknown(root *cobra.Command) {
 	}
 	short := make([]string, len(known))
 	for i, name := range known {
-		short[i] = strings.TrimPrefix(name, prefix)
+		short[i] = strings.TrimPrefix(name, envPrefix)
 	}
 	for _, entry := range c.Env {
 		name, _, _ := strings.Cut(entry, "=")
-		if !strings.HasPrefix(name, prefix) || strings.HasPrefix(name, "CUELIGHT_TEST_") || slices.Contains(known, name) {
+		if !strings.HasPrefix(name, envPrefix) || strings.HasPrefix(name, "CUELIGHT_TEST_") || slices.Contains(known, name) {
 			continue
 		}
 		hint := ""
 		// Without the prefix, which makes all names similar.
-		if near := nearest(strings.TrimPrefix(name, prefix), short); near != "" {
-			hint = "; did you mean " + prefix + near + "?"
+		if near := nearest(strings.TrimPrefix(name, envPrefix), short); near != "" {
+			hint = "; did you mean " + envPrefix + near + "?"
 		}
 		fmt.Fprintf(c.err, "cuelight: warning: the variable %s is not a setting%s\n", name, hint)
 	}

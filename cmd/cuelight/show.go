@@ -24,7 +24,7 @@ running attempts. The end of an id, four digits or more, selects the task if no 
 task's id ends like that.`,
 		Args: atLeastOne("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.withTasks(cmd.Context(), func(db *dbconn.Database) error {
+			return c.withExistingDatabase(cmd.Context(), func(db *dbconn.Database) error {
 				return c.eachTask(cmd.Context(), db.Store, args, func(id store.ID) error {
 					return c.show(cmd.Context(), db, id)
 				})
@@ -85,7 +85,7 @@ func (c *cli) writeHead(b *strings.Builder, d shownTask) {
 		line("priority", fmt.Sprint(d.Priority))
 	}
 	line("user", usererr.Printable(d.UserID))
-	line("request", usererr.Printable(d.RequestID))
+	line("request id", usererr.Printable(d.RequestID))
 	if string(d.Params) != "{}" {
 		line("params", usererr.Printable(string(d.Params)))
 	}

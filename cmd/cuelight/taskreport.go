@@ -104,8 +104,8 @@ func (c *cli) printReport(r taskReport) error {
 	return err
 }
 
-// statusOf returns the exit status for so many completed tasks of all.
-func statusOf(completed, all int) error {
+// exitStatusFor returns the exit status for so many completed tasks of all.
+func exitStatusFor(completed, all int) error {
 	switch completed {
 	case all:
 		return nil

@@ -116,7 +116,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	p.Hint = cmd.CommandPath() + " --help lists the flags"
 	if value, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		p.Text = fmt.Sprintf("--%s %s: %s", value.GetFlag().Name, usererr.Printable(value.GetValue()),
-			wanted(value.GetFlag(), value.Unwrap()))
+			expectedValue(value.GetFlag(), value.Unwrap()))
 		return p
 	}
 	if cmd.Name() == psqlName {
@@ -133,8 +133,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	return p
 }
 
-// wanted says what a flag accepts. The parser's own error would name Go functions.
-func wanted(f *pflag.Flag, err error) string {
+// expectedValue says what a flag accepts. The parser's own error would name Go functions.
+func expectedValue(f *pflag.Flag, err error) string {
 	switch f.Value.Type() {
 	case "int":
 		return "it must be an integer"

@@ -57,7 +57,7 @@ func (c *cli) watchCommand() *cobra.Command {
 		case !cmd.Flags().Changed("after"):
 			*after = eventfeed.Now
 		}
-		return c.withTasks(cmd.Context(), func(db *dbconn.Database) error {
+		return c.withExistingDatabase(cmd.Context(), func(db *dbconn.Database) error {
 			if *events {
 				return c.watchEvents(cmd.Context(), db, *after, args)
 			}
@@ -108,7 +108,7 @@ func (c *cli) watch(ctx context.Context, db *dbconn.Database, tasks []awaited, s
 	for {
 		err := w.read(ctx)
 		if err == nil && w.onlyThese && len(w.awaited) == 0 {
-			return statusOf(w.completed, len(tasks))
+			return exitStatusFor(w.completed, len(tasks))
 		}
 		if err == nil {
 			err = ctxsleep.For(ctx, watchInterval)

@@ -60,12 +60,12 @@ func (f *webhookFlags) add(cmd *cobra.Command) {
 func webhookAllowFlag(f *pflag.FlagSet, allow *[]netip.Prefix) {
 	f.Var((*networks)(allow), "webhook-allow",
 		"network that is not public and may have webhooks, such as 10.0.0.0/8; repeatable")
-	settings(f)
+	bindEnvironment(f)
 }
 
 // withWebhooks calls do with the actions on the database's webhooks.
 func (c *cli) withWebhooks(ctx context.Context, f webhookFlags, do func(w ops.WebhookActions) error) error {
-	return c.withDaemons(ctx, func(db *dbconn.Database) error {
+	return c.withDaemonDatabase(ctx, func(db *dbconn.Database) error {
 		err := do(ops.WebhookActions{Actions: c.actions(db), Hooks: webhook.New(webhook.Options{
 			DB: db.Pool, Store: db.Store, Pipeline: db.Store.Graph().Name(), UserAgent: "Cuelight/" + programVersion(),
 			Allow: f.allow, AllowHTTP: f.http,

@@ -28,16 +28,17 @@ func (c *cli) withDatabase(ctx context.Context, do func(db *dbconn.Database) err
 	})
 }
 
-// withTasks is withDatabase for commands about existing tasks, which create no database.
-func (c *cli) withTasks(ctx context.Context, do func(db *dbconn.Database) error) error {
+// withExistingDatabase is withDatabase for commands about existing tasks: it creates no database.
+func (c *cli) withExistingDatabase(ctx context.Context, do func(db *dbconn.Database) error) error {
 	if err := c.CheckCreated(); err != nil {
 		return err
 	}
 	return c.withDatabase(ctx, do)
 }
 
-// orNothing makes a database that does not exist yet an empty list.
-func (c *cli) orNothing(err error) error {
+// ignoreNotCreated prints that the database does not exist yet, instead of an error: there are
+// no tasks to list.
+func (c *cli) ignoreNotCreated(err error) error {
 	if none, ok := errors.AsType[dbconn.NotCreatedError](err); ok && !none.Misnamed {
 		fmt.Fprintf(c.err, "cuelight: %s\n", none.Message.Text)
 		return nil
@@ -45,10 +46,10 @@ func (c *cli) orNothing(err error) error {
 	return err
 }
 
-// withDaemons is withDatabase for commands that configure daemons. A database that such
+// withDaemonDatabase is withDatabase for commands that configure daemons. A database that such
 // a command created would not be the one that the daemons use.
-func (c *cli) withDaemons(ctx context.Context, do func(db *dbconn.Database) error) error {
-	err := c.withTasks(ctx, do)
+func (c *cli) withDaemonDatabase(ctx context.Context, do func(db *dbconn.Database) error) error {
+	err := c.withExistingDatabase(ctx, do)
 	none, ok := errors.AsType[dbconn.NotCreatedError](err)
 	if !ok {
 		return err

@@ -28,10 +28,10 @@ ended too, otherwise when its lease expires (--lease of serve).`,
 	all := cmd.Flags().Bool("all", false, "include workers that stopped or were lost")
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		err := c.withTasks(cmd.Context(), func(db *dbconn.Database) error {
+		err := c.withExistingDatabase(cmd.Context(), func(db *dbconn.Database) error {
 			return c.listWorkers(cmd.Context(), db, *all)
 		})
-		return c.orNothing(err)
+		return c.ignoreNotCreated(err)
 	}
 	return cmd
 }

@@ -103,7 +103,7 @@ func newPodcasts(pool *pgxpool.Pool, letters *store.Store) (pipeline, error) {
 	p, err := stages.New("podcast",
 		stages.Stage{Name: "fetch", Work: fetch, MaxAttempts: 5},
 		stages.Stage{Name: "clean", Needs: []string{"fetch"}, Work: describe},
-		stages.Stage{Name: "speech", Needs: []string{"clean"}, Work: describe, Workers: 2},
+		stages.Stage{Name: "speech", Needs: []string{"clean"}, Work: describe, Slots: 2},
 		stages.Stage{Name: "music", Needs: []string{"clean"}, Work: describe},
 		stages.Stage{Name: "chapters", Needs: []string{"clean"}, Work: describe},
 		stages.Stage{Name: "mix", Needs: []string{"speech", "music", "chapters"}, Work: describe},

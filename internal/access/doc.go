@@ -14,7 +14,7 @@
 //   - an API key, as a bearer token (see [KeyStore.CreateKey]), with the key's scope;
 //   - a session cookie, which [Guard.Login] creates for either.
 //
-// # What it promises
+// # Guarantees
 //
 // The package keeps digests of secrets only, and compares them in constant time. It
 // compares all of them whichever matches, and compares a random digest if no key has the

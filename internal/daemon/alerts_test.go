@@ -104,7 +104,7 @@ func TestAlerts_AreRaisedWhileTheirCauseLasts(t *testing.T) {
 		var alerts string
 		err := pool.QueryRow(t.Context(), `
 			select coalesce(string_agg(
-				concat_ws(' ', data->>'what', data->>'host', data->>'disk', data->>'error'), ', ' order by id), '')
+				concat_ws(' ', data->>'name', data->>'host', data->>'disk', data->>'error'), ', ' order by id), '')
 			from outbox`).Scan(&alerts)
 		if err != nil {
 			t.Fatal(err)

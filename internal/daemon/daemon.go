@@ -4,7 +4,7 @@
 //
 // [New] checks the options and opens the listening socket, so that a wrong address fails
 // before any work begins. Daemon.Run blocks until the context is done and the work has
-// drained. A database that is away is waited for; a web server that has stopped ends
+// drained. It waits for a database that does not answer; a web server that has stopped ends
 // the daemon, so that the service manager restarts it.
 //
 // [Engine] runs the workers alone, for `cuelight run`. The package neither parses flags
@@ -172,9 +172,9 @@ func (d *Daemon) logEvents() {
 		}
 		logEvent(d.Log, d.tracer, e)
 		switch e.Kind {
-		case stages.WorkerStarted, stages.DatabaseBack:
+		case stages.WorkerStarted, stages.DatabaseAvailable:
 			d.notifyReady("working")
-		case stages.DatabaseLost:
+		case stages.DatabaseUnavailable:
 			d.systemd.notify("STATUS=waiting for the database")
 		}
 	}
@@ -187,7 +187,7 @@ func (d *Daemon) notifyReady(status string) {
 	d.systemd.notify("STATUS=" + status)
 }
 
-// work waits for the database and works. It waits again if the database goes away
+// work waits for the database and works. It waits again if the database stops answering
 // before the workers are registered.
 func (d *Daemon) work(ctx context.Context) error {
 	for {
@@ -224,7 +224,7 @@ func (d *Daemon) waitForDatabase(ctx context.Context) error {
 		switch {
 		case err == nil:
 			if away {
-				d.Log.Info("database back")
+				d.Log.Info("database available again")
 			}
 			return nil
 		case ctx.Err() != nil:
@@ -234,7 +234,7 @@ func (d *Daemon) waitForDatabase(ctx context.Context) error {
 		}
 		if !away {
 			away = true
-			d.Log.Warn("database away", zap.String("error", dbconn.Reason(err)))
+			d.Log.Warn("database unavailable", zap.String("error", dbconn.Reason(err)))
 			d.notifyReady("waiting for the database")
 		}
 		if ctxsleep.For(ctx, delay) != nil {

@@ -22,7 +22,7 @@ func (s *services) dashboard() (*ui.UI, error) {
 	d, base := s.d, s.d.HTTP.BasePath
 	files := publishedFiles{publish: d.Config.PublishDir, base: base}
 	return ui.New(ui.Options{
-		Store: ui.NewReader(d.DB.Reads.Store), Actions: newDashboardActions(d.DB.Reads.Store), Base: base,
+		Store: ui.NewReader(d.DB.Reads.Store), Actions: newDashboardActions(d.DB.Reads.Store), BasePath: base,
 		Version: d.Engine.Version,
 		Uploads: web.UploadsPath(base), Login: base + "/login", Logout: base + "/logout",
 		Subscribe: func(keep func(store.Event) bool) ui.Subscription { return s.feed.Subscribe(eventfeed.Now, keep) },

@@ -74,7 +74,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		Pool: e.DB.Pool, Pipeline: pipeline, Wakes: listener,
 		OnlyTasks: e.OnlyTasks, Capabilities: e.Workspace.capabilities(e.OnlyTasks != nil),
 		// For the Runner, 0 is the default and a negative grace is none.
-		Grace: cmp.Or(e.Grace, -1), Abort: e.Abort, Lease: e.Lease, AgeAfter: e.AgeAfter, Heartbeat: e.watchdog.beat,
+		Grace: cmp.Or(e.Grace, -1), Abort: e.Abort, Lease: e.Lease, AgeAfter: e.AgeAfter, OnAlive: e.watchdog.beat,
 		Version: e.Version, Observe: e.Observe, KeepEvents: e.KeepEvents,
 	}
 	defer e.watchdog.reset()
@@ -85,7 +85,7 @@ func (e *Engine) Run(ctx context.Context) error {
 func (e *Engine) slots() map[string]int {
 	slots := make(map[string]int)
 	for _, s := range e.Stages {
-		slots[s.Name] = max(s.Workers, 0)
+		slots[s.Name] = max(s.Slots, 0)
 	}
 	return slots
 }

@@ -90,16 +90,16 @@ func logWorkerEvent(log *zap.Logger, e stages.Event) {
 	switch e.Kind {
 	case stages.WorkerStarted:
 		log.Info("working", zap.Stringer("worker", e.Worker))
-	case stages.DatabaseLost:
+	case stages.DatabaseUnavailable:
 		if dbconn.ExplainSchema(e.Err) != nil {
 			log.Error("database has the wrong tables", zap.Error(e.Err))
 			return
 		}
-		log.Warn("database away", zap.Error(e.Err))
-	case stages.DatabaseBack:
-		log.Info("database back")
+		log.Warn("database unavailable", zap.Error(e.Err))
+	case stages.DatabaseAvailable:
+		log.Info("database available again")
 	case stages.WorkerLost:
-		log.Warn("worker lost", zap.Stringer("worker", e.Gone))
+		log.Warn("worker lost", zap.Stringer("worker", e.LostWorker))
 	case stages.WakeMissed:
 		log.Warn("found by the sweep: its notification was missed", zap.String("stage", e.Stage), zap.Int("count", e.Count))
 	case stages.AttemptsExpired:
@@ -116,7 +116,7 @@ func logWorkerEvent(log *zap.Logger, e stages.Event) {
 		log.Warn("the heartbeat works, but cancelled tasks and pauses cannot be read", zap.Error(e.Err))
 	case stages.TransactionLeftOpen:
 		log.Warn("a lost worker left a transaction open that this role may not end; end it with pg_terminate_backend",
-			zap.Stringer("worker", e.Gone), zap.String("application_name", "cuelight "+e.Gone.String()))
+			zap.Stringer("worker", e.LostWorker), zap.String("application_name", "cuelight "+e.LostWorker.String()))
 	case stages.WorkerDraining:
 		log.Info("draining", zap.Int("running", e.Count))
 	case stages.WorkerStopped:

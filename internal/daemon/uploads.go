@@ -40,7 +40,7 @@ func submitUpload(st *store.Store) func(context.Context, upload.Upload) (upload.
 		switch {
 		case errors.Is(err, upload.ErrRefused):
 			return upload.Receipt{}, err
-		case errors.Is(err, store.ErrRequestTaken):
+		case errors.Is(err, store.ErrRequestIDTaken):
 			return repeatedUpload(ctx, st, r.ID, u)
 		case errors.Is(err, store.ErrInvalid) || store.IsRejected(err):
 			return upload.Receipt{}, fmt.Errorf("%w: %w", upload.ErrRefused, err)
@@ -106,7 +106,7 @@ func repeatedUpload(ctx context.Context, st *store.Store, id store.ID, u upload.
 		return upload.Receipt{}, err
 	}
 	if !same {
-		return upload.Receipt{}, fmt.Errorf("%w: %q is task %s", upload.ErrRequestTaken, u.RequestID, id)
+		return upload.Receipt{}, fmt.Errorf("%w: %q is task %s", upload.ErrRequestIDTaken, u.RequestID, id)
 	}
 	return upload.Receipt{Task: id.String(), Existed: true}, nil
 }

@@ -98,7 +98,7 @@ func TestUpload_RequestIDBelongsToTheKeyAndTheBytes(t *testing.T) {
 		t.Errorf("another key's upload is %+v, %v", other, err)
 	}
 	for _, content := range []string{"xyz", "abcd"} {
-		if got, err := hand(sent(t, "c", one, content)); !errors.Is(err, upload.ErrRequestTaken) || got.Task != "" {
+		if got, err := hand(sent(t, "c", one, content)); !errors.Is(err, upload.ErrRequestIDTaken) || got.Task != "" {
 			t.Errorf("the upload of %q is %+v, %v", content, got, err)
 		}
 	}
@@ -122,7 +122,7 @@ func TestUpload_RequestIDBelongsToTheKeyAndTheBytes(t *testing.T) {
 	if err != nil || !again.Existed || again.Task != first.Task {
 		t.Errorf("the same file later is %+v, %v", again, err)
 	}
-	if _, err := hand(sent(t, "f", one, "xyz")); !errors.Is(err, upload.ErrRequestTaken) {
+	if _, err := hand(sent(t, "f", one, "xyz")); !errors.Is(err, upload.ErrRequestIDTaken) {
 		t.Errorf("another file later: %v", err)
 	}
 	if state, err := uploadSourceState(st)(t.Context(), again); err != nil || state != upload.SourceCopied {

@@ -37,7 +37,7 @@ func Explain(err error) *usererr.Error {
 			Kind: usererr.Usage, Text: "invalid submission: " + usererr.FirstLine(pg.Message),
 			Hint: usererr.FirstLine(pg.Detail),
 		}
-	case errors.Is(err, store.ErrInvalid), errors.Is(err, store.ErrNoStage), errors.Is(err, store.ErrRequestTaken):
+	case errors.Is(err, store.ErrInvalid), errors.Is(err, store.ErrNoStage), errors.Is(err, store.ErrRequestIDTaken):
 		return &usererr.Error{Kind: usererr.Usage, Text: text}
 	case errors.Is(err, store.ErrOverridden):
 		return &usererr.Error{Text: "the task was replaced by another and cannot run again"}

@@ -6,7 +6,7 @@
 //	go tool pprof http://127.0.0.1:6060/debug/pprof/profile
 //	curl --unix-socket /run/cuelight/debug.sock http://localhost/debug/pprof/goroutine?debug=2
 //
-// # What it promises
+// # Guarantees
 //
 //   - Other hosts cannot connect: it listens on a loopback address or on a Unix socket
 //     that only this user can open.
@@ -14,7 +14,7 @@
 //   - The profiles are on no other handler, and [http.DefaultServeMux] is not served.
 //   - Run returns when everything it has started has ended.
 //
-// # What it does not do
+// # Limits
 //
 // It has no authentication: all users of the host can connect to a loopback address,
 // one user to a socket. It does not serve the command line, which may contain a

@@ -38,7 +38,7 @@ type FullError struct {
 }
 
 func (e *FullError) Error() string {
-	if e.NeverFits() {
+	if e.ExceedsDisk() {
 		return fmt.Sprintf("not enough disk space for %q: %s needed, but the whole disk has %s, of which %s must stay free; "+
 			"use a larger disk", e.Dir, Format(e.Need), Format(e.Size), Format(e.Reserve))
 	}
@@ -47,12 +47,12 @@ func (e *FullError) Error() string {
 }
 func (e *FullError) Unwrap() error { return syscall.ENOSPC }
 
-// NeverFits reports whether even the empty disk would be too small. A reserve of at least
+// ExceedsDisk reports whether even the empty disk would be too small. A reserve of at least
 // the disk's size is a configuration error and says nothing about Need.
-func (e *FullError) NeverFits() bool { return e.Reserve < e.Size && e.Need > e.Size-e.Reserve }
+func (e *FullError) ExceedsDisk() bool { return e.Reserve < e.Size && e.Need > e.Size-e.Reserve }
 
-// FitsLess reports whether less than Need would fit.
-func (e *FullError) FitsLess() bool { return e.Free >= e.Reserve }
+// HasRoomForSmaller reports whether less than Need would fit.
+func (e *FullError) HasRoomForSmaller() bool { return e.Free >= e.Reserve }
 
 // Format returns a number of bytes with its unit.
 func Format(n int64) string {

@@ -36,8 +36,8 @@ func TestFullError_SaysWhatHelps(t *testing.T) {
 		"too large a reserve":  {diskspace.FullError{Need: 101, Size: 100, Free: 10, Reserve: 100}, false, false, "free some space"},
 		"larger than its rest": {diskspace.FullError{Need: 61, Size: 100, Free: 90, Reserve: 40}, true, true, "100 B, of which 40 B"},
 	} {
-		if c.err.NeverFits() != c.neverFits || c.err.FitsLess() != c.fitsLess || !strings.Contains(c.err.Error(), c.want) {
-			t.Errorf("%s: %v, never fits %t, fits less %t", name, &c.err, c.err.NeverFits(), c.err.FitsLess())
+		if c.err.ExceedsDisk() != c.neverFits || c.err.HasRoomForSmaller() != c.fitsLess || !strings.Contains(c.err.Error(), c.want) {
+			t.Errorf("%s: %v, never fits %t, fits less %t", name, &c.err, c.err.ExceedsDisk(), c.err.HasRoomForSmaller())
 		}
 	}
 }

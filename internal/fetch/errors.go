@@ -58,7 +58,7 @@ func (e *messageError) Unwrap() error { return e.err }
 // permanent one if they do not fit even on the empty disk.
 func checkSpace(dst string, need, reserve int64) error {
 	err := diskspace.Check(filepath.Dir(dst), need, reserve)
-	if full, ok := errors.AsType[*diskspace.FullError](err); ok && full.NeverFits() {
+	if full, ok := errors.AsType[*diskspace.FullError](err); ok && full.ExceedsDisk() {
 		return permanent("%w", err)
 	}
 	return err

@@ -15,7 +15,7 @@
 // [Tools.Poster] needs only the Info. [Info], [Rung] and [Output] survive JSON,
 // so each step can run in another process. The caller may move dir between steps.
 //
-// # Promises
+// # Guarantees
 //
 //   - A source cannot make ffmpeg open another file or a connection, whatever
 //     its content or name. Only media containers are read, and only from the
@@ -49,7 +49,7 @@
 // frame is repeated every two seconds; slide shows have one keyframe per
 // segment. Each field of an interlaced frame becomes a frame.
 //
-// # What it does not do
+// # Limits
 //
 // It does not extract subtitles, encrypt, encode on a GPU, resume in the middle
 // of a file, or log. It needs ffmpeg 4.4 or later with libx264. HDR sources

@@ -166,7 +166,7 @@ func TestObserve_CountsSweepClaimsAndExpiredAttempts(t *testing.T) {
 	m.Observe(stages.Event{Kind: stages.WakeMissed, Stage: "publish", Count: 3})
 	m.Observe(stages.Event{Kind: stages.WakeMissed, Stage: "publish", Count: 2})
 	m.Observe(stages.Event{Kind: stages.AttemptsExpired, Count: 4})
-	m.Observe(stages.Event{Kind: stages.WorkerLost, Gone: task(1)})
+	m.Observe(stages.Event{Kind: stages.WorkerLost, LostWorker: task(1)})
 	want(t, m, 5, "sweep_claims_total", "stage", "publish")
 	want(t, m, 0, "sweep_claims_total", "stage", "ingest")
 	want(t, m, 4, "attempts_expired_total")

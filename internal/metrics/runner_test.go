@@ -17,7 +17,7 @@ func TestObserve_EventsOfARunnerAddUp(t *testing.T) {
 	done := make(chan struct{}, 100)
 	p, err := stages.New("video",
 		stages.Stage{
-			Name: "first", Workers: 2, MaxAttempts: 3, Backoff: stages.Backoff{Base: time.Millisecond},
+			Name: "first", Slots: 2, MaxAttempts: 3, Backoff: stages.Backoff{Base: time.Millisecond},
 			Work: func(_ context.Context, j *stages.Job) (any, error) {
 				j.Progress(stages.Progress{Percent: 50, Speed: 2})
 				if j.Attempt == 1 {
@@ -27,7 +27,7 @@ func TestObserve_EventsOfARunnerAddUp(t *testing.T) {
 			},
 		},
 		stages.Stage{
-			Name: "second", Needs: []string{"first"}, Workers: 2,
+			Name: "second", Needs: []string{"first"}, Slots: 2,
 			Work: func(context.Context, *stages.Job) (any, error) { return nil, nil },
 		},
 	)

@@ -20,7 +20,7 @@ import (
 // EventChannels returns the channels on which a pipeline notifies of everything that
 // records an event. The listener behind an event feed listens on them.
 func EventChannels(g store.Graph) []string {
-	channels := []string{g.RecallChannel(), g.EventsChannel()}
+	channels := []string{g.ControlChannel(), g.EventsChannel()}
 	for _, stage := range g.Stages() {
 		channels = append(channels, g.Channel(stage))
 	}

@@ -17,7 +17,7 @@ type Pager interface {
 	Page(ctx context.Context, q store.ListQuery) (store.Page, error)
 }
 
-// Search returns a page of tasks and, if there may be more, after which task the next page starts. With q.Shown the
+// Search returns a page of tasks and, if there may be more, after which task the next page starts. With q.PublicSourceOnly the
 // reader sees only the public form of sources, and must not learn the rest by searching for parts of it. So a match in
 // the hidden part is no match, in this page and in the decision whether there is a next one. The database skips most of
 // these tasks; the public form decides.
@@ -30,7 +30,7 @@ func Search(ctx context.Context, from Pager, q store.ListQuery) (found []store.T
 			return nil, next, err
 		}
 		for _, t := range page.Tasks {
-			if q.Shown && !strings.Contains(redact.Source(t.Source), q.Source) && !strings.Contains(t.Title(), q.Source) {
+			if q.PublicSourceOnly && !strings.Contains(redact.Source(t.Source), q.Source) && !strings.Contains(t.Title(), q.Source) {
 				continue
 			}
 			if len(found) == limit {

@@ -11,7 +11,7 @@
 // A submitter stores the [Traceparent] of a context in the [store.Submission]: that of the
 // context from [Tracer.Submit], or of a request that has passed [Tracer.Handler].
 //
-// # What it promises
+// # Guarantees
 //
 //   - Off, it starts nothing and costs nothing: all methods work on a nil *Tracer and
 //     return their arguments unchanged. The caller's trace is still stored in the row, for
@@ -29,7 +29,7 @@
 // ffprobe is a child span. The attempts of a task submitted without a trace share a trace
 // whose id is derived from the task's; see [Tracer.ID].
 //
-// # What it does not do
+// # Limits
 //
 // It does not support gRPC, metrics, logs or tracestate, and creates no spans for requests
 // that only read.

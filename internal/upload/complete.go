@@ -80,7 +80,7 @@ func (u *Uploads) submit(ctx context.Context, e *record) error {
 	switch {
 	case errors.Is(err, ErrRefused):
 		return errors.Join(problem.New(problem.Invalid, "%v", err), u.deleteFiles(e.ID))
-	case errors.Is(err, ErrRequestTaken):
+	case errors.Is(err, ErrRequestIDTaken):
 		return u.keepForNewRequestID(e, err)
 	case err != nil:
 		return fmt.Errorf("%w: %w", errNotSubmitted, err)

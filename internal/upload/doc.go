@@ -79,7 +79,7 @@
 //   - an unfinished upload after DELETE, or without new data for Options.Expiration;
 //   - an upload that OnComplete refuses; see [ErrRefused];
 //   - an upload whose request id belongs to another task, after DELETE; see
-//     [ErrRequestTaken];
+//     [ErrRequestIDTaken];
 //   - a finished upload when Options.SourceState says that the task has its own copy, or
 //     does not exist for Options.TaskGoneRetention. By default, and after an error of
 //     SourceState, the file is kept.

@@ -21,7 +21,7 @@ type Options struct {
 
 	// OnComplete submits a complete file as a task. After an error, it is called again
 	// by CleanUp or at the client's next request. After an error that
-	// matches ErrRefused, the file is deleted; after ErrRequestTaken, it is kept. The
+	// matches ErrRefused, the file is deleted; after ErrRequestIDTaken, it is kept. The
 	// client gets the message of both. The context ends after a minute, not with the
 	// request.
 	OnComplete func(ctx context.Context, u Upload) (Receipt, error)
@@ -97,9 +97,9 @@ var ErrRefused = errors.New("upload is refused")
 // ErrRevoked matches errors of Options.CheckPrincipal about a revoked principal.
 var ErrRevoked = errors.New("principal is revoked")
 
-// ErrRequestTaken matches errors of Options.OnComplete that say that the RequestID belongs
+// ErrRequestIDTaken matches errors of Options.OnComplete that say that the RequestID belongs
 // to the task of another file.
-var ErrRequestTaken = errors.New("the request id names a task of another file")
+var ErrRequestIDTaken = errors.New("the request id names a task of another file")
 
 // Receipt is the result of Options.OnComplete.
 type Receipt struct {

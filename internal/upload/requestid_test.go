@@ -20,7 +20,7 @@ func newServerWithTakenID(t *testing.T) *testServer {
 		},
 		OnComplete: func(ctx context.Context, u upload.Upload) (upload.Receipt, error) {
 			if u.RequestID == "film-17" {
-				return upload.Receipt{}, fmt.Errorf("%w: it is task 7", upload.ErrRequestTaken)
+				return upload.Receipt{}, fmt.Errorf("%w: it is task 7", upload.ErrRequestIDTaken)
 			}
 			return s.submissions.onComplete(ctx, u)
 		},
@@ -75,7 +75,7 @@ func TestTakenRequestID_SubmitsWhenTheOtherTaskIsGone(t *testing.T) {
 	var s *testServer
 	s = serve(t, upload.Options{OnComplete: func(ctx context.Context, u upload.Upload) (upload.Receipt, error) {
 		if !gone {
-			return upload.Receipt{}, upload.ErrRequestTaken
+			return upload.Receipt{}, upload.ErrRequestIDTaken
 		}
 		return s.submissions.onComplete(ctx, u)
 	}})

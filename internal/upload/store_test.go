@@ -29,8 +29,8 @@ func submitTo(st *store.Store) func(context.Context, upload.Upload) (upload.Rece
 		if errors.Is(err, store.ErrInvalid) || store.IsRejected(err) {
 			return upload.Receipt{}, fmt.Errorf("%w: %w", upload.ErrRefused, err)
 		}
-		if errors.Is(err, store.ErrRequestTaken) {
-			return upload.Receipt{}, fmt.Errorf("%w: %w", upload.ErrRequestTaken, err)
+		if errors.Is(err, store.ErrRequestIDTaken) {
+			return upload.Receipt{}, fmt.Errorf("%w: %w", upload.ErrRequestIDTaken, err)
 		}
 		return upload.Receipt{Task: r.ID.String()}, err
 	}

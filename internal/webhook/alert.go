@@ -64,7 +64,7 @@ var raisableAlerts = map[string]string{AlertListenerDown: "listener_down", Alert
 const raiseSQL = `
 /* raise alert */
 insert into %soutbox (type, data)
-select $2, $1::jsonb || jsonb_build_object('what', $3::text)
+select $2, $1::jsonb || jsonb_build_object('name', $3::text)
  where exists (select from cuelight_webhooks where pipeline = $4 and disabled_at is null)`
 
 // Raise records an alert about this process, AlertListenerDown or AlertDiskLow, in the
@@ -120,7 +120,7 @@ func (w *Webhooks) alertsOf(ctx context.Context, e store.Event, endpoints []endp
 		return []string{AlertDead}, err
 	case store.AlertRaised:
 		var raised struct {
-			Name string `json:"what"`
+			Name string `json:"name"`
 		}
 		if json.Unmarshal(e.Data, &raised) == nil && raised.Name != "" {
 			return []string{alertPrefix + raised.Name}, nil

@@ -113,9 +113,9 @@ func TestAlerts_HaveOneCooldownPerHostAndDisk(t *testing.T) {
 	h := b.add(rc.URL, "alert")
 	for second := 0; second < 660; second += 30 {
 		for i, data := range []string{
-			`{"what": "disk_low", "host": "a", "disk": "data"}`, `{"what": "disk_low", "host": "a", "disk": "published"}`,
-			`{"what": "disk_low", "host": "b", "disk": "data"}`, `{"what": "listener_down", "host": "a"}`,
-			`{"what": "listener_down", "host": "b"}`,
+			`{"name": "disk_low", "host": "a", "disk": "data"}`, `{"name": "disk_low", "host": "a", "disk": "published"}`,
+			`{"name": "disk_low", "host": "b", "disk": "data"}`, `{"name": "listener_down", "host": "a"}`,
+			`{"name": "listener_down", "host": "b"}`,
 		} {
 			b.exec(`insert into outbox (type, at, data)
 				values ('alert', timestamptz '2026-03-01 12:00:00Z' + make_interval(secs => $1), $2)`,

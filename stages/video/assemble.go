@@ -28,7 +28,7 @@ type Assemble struct {
 // master.m3u8 and manifest.mpd, and checks the files on disk against the source.
 func (c Config) Assemble() stages.Stage {
 	return stages.Stage{
-		Name: assembleStage, Needs: []string{transcodeStage, metadataStage}, Workers: cmp.Or(c.Workers.Assemble, 2),
+		Name: assembleStage, Needs: []string{transcodeStage, metadataStage}, Slots: cmp.Or(c.Slots.Assemble, 2),
 		Stall: c.stall(),
 		Work: work(c, func(ctx context.Context, job *stages.Job) (Assemble, error) {
 			in, err1 := stages.Result[Ingest](ctx, job, ingestStage)

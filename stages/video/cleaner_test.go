@@ -59,7 +59,7 @@ func TestCleaner_RemovesOnlyAbandonedFiles(t *testing.T) {
 func killAtNote(t *testing.T, h *harness, stage, note string) {
 	t.Helper()
 	reached := filepath.Join(t.TempDir(), "reached")
-	cmd := exec.Command(os.Args[0], "-test.run", "^TestCleaner_KilledAttempt$")
+	cmd := exec.Command(os.Args[0], "-test.run", "^TestCleaner_HelperLeavesFilesOfAKilledAttempt$")
 	cmd.Env = append(os.Environ(),
 		killedVariable+"="+strings.Join([]string{stage, note, h.DataDir, h.PublishDir, clips.picture, reached}, "|"))
 	child, err := childproc.Start(cmd, childproc.Options{})
@@ -76,7 +76,7 @@ func killAtNote(t *testing.T, h *harness, stage, note string) {
 	child.Kill()
 }
 
-func TestCleaner_KilledAttempt(t *testing.T) {
+func TestCleaner_HelperLeavesFilesOfAKilledAttempt(t *testing.T) {
 	order := strings.Split(os.Getenv(killedVariable), "|")
 	if len(order) != 6 {
 		t.Skip("TestCleaner_RemovesOnlyAbandonedFiles runs this")

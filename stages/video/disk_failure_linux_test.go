@@ -33,7 +33,7 @@ func TestStages_SurviveDiskFailures(t *testing.T) {
 		t.Skipf("this account may not mount: %v: %s", err, out)
 	}
 	child := exec.CommandContext(t.Context(), "unshare", "--mount", "--propagation", "private",
-		os.Args[0], "-test.run", "^TestStages_WithMountedDisk$", "-test.parallel", "8") // most of them wait
+		os.Args[0], "-test.run", "^TestStages_HelperRunsOnAMountedDisk$", "-test.parallel", "8") // most of them wait
 	child.Env = append(os.Environ(), mountsVariable+"=1")
 	if out, err := child.CombinedOutput(); err != nil || strings.Contains(string(out), "no tests to run") {
 		t.Errorf("%v\n%s", err, out)
@@ -68,7 +68,7 @@ var diskFailures = map[string]diskFailure{
 	"read-only": {message: "is read-only", begin: (*testDisk).forbid, end: (*testDisk).permit, early: true},
 }
 
-func TestStages_WithMountedDisk(t *testing.T) {
+func TestStages_HelperRunsOnAMountedDisk(t *testing.T) {
 	if os.Getenv(mountsVariable) == "" {
 		t.Skip("TestStages_SurviveDiskFailures runs this")
 	}

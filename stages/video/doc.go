@@ -8,7 +8,7 @@
 // of your own, take single stages, such as Config.Ingest. The stages find each
 // other's results by their names here.
 //
-// # Promises
+// # Guarantees
 //
 //   - A source is only read. It is never moved, changed or deleted.
 //   - The served files themselves are checked against their source, by frames
@@ -52,7 +52,7 @@
 // next to the original unless the file system has reflinks or Config.LinkSources
 // is set.
 //
-// # What stays, and what may be removed
+// # Retention
 //
 // The directory with a stage's result stays. Later stages remove the directories
 // of earlier successful attempts after they have used the result. The results

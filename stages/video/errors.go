@@ -75,7 +75,7 @@ func isPermanent(err error, attempt int) bool {
 	// The first time, this host's memory or disk may have been the cause of a mismatch.
 	// The second time, the source is.
 	mismatch := errors.Is(err, media.ErrMismatch) && attempt > 1 && !isHostError(err)
-	return isRejected || mismatch || isFetching && fetching.Permanent || isFull && full.NeverFits()
+	return isRejected || mismatch || isFetching && fetching.Permanent || isFull && full.ExceedsDisk()
 }
 
 // isHostError reports whether this host must be repaired, or must wait: for space, a
@@ -90,7 +90,7 @@ func isHostError(err error) bool {
 func isOneTaskOnly(err error) bool {
 	missing, isMissing := errors.AsType[*missingError](err)
 	full, isFull := errors.AsType[*diskspace.FullError](err)
-	return isMissing && missing.oneTask || isFull && full.FitsLess() ||
+	return isMissing && missing.oneTask || isFull && full.HasRoomForSmaller() ||
 		errors.Is(err, media.ErrSourceNotReadable)
 }
 

@@ -29,7 +29,7 @@ func TestPublish_IsReadableWithAnyUmask(t *testing.T) {
 	}
 	for _, umask := range []string{"0077", "0000"} {
 		child := exec.CommandContext(t.Context(), "sh",
-			"-c", `umask "$1" && exec "$0" -test.run '^TestPublish_InProcessWithUmask$' -test.v`,
+			"-c", `umask "$1" && exec "$0" -test.run '^TestPublish_HelperRunsWithAUmask$' -test.v`,
 			os.Args[0], umask)
 		child.Env = append(os.Environ(), umaskVariable+"="+umask)
 		if out, err := child.CombinedOutput(); err != nil {
@@ -38,7 +38,7 @@ func TestPublish_IsReadableWithAnyUmask(t *testing.T) {
 	}
 }
 
-func TestPublish_InProcessWithUmask(t *testing.T) {
+func TestPublish_HelperRunsWithAUmask(t *testing.T) {
 	if os.Getenv(umaskVariable) == "" {
 		t.Skip("TestPublish_IsReadableWithAnyUmask runs this")
 	}
@@ -113,8 +113,8 @@ func TestIngest_ReadsLinkedSourceWithoutRoot(t *testing.T) {
 			}
 		} else if err != nil {
 			t.Fatalf("%v: %v", mode, err)
-		} else if in.How != fetch.Link {
-			t.Skipf("sources are fetched by %s here", in.How)
+		} else if in.Method != fetch.Link {
+			t.Skipf("sources are fetched by %s here", in.Method)
 		}
 		if info, err := os.Stat(h.job.Source); err != nil || info.Mode().Perm() != mode {
 			t.Errorf("the source had mode %v and has %v (%v)", mode, info.Mode().Perm(), err)

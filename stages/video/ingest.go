@@ -26,8 +26,8 @@ type Ingest struct {
 	// Bytes and SHA256 (hexadecimal) are the file's.
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256"`
-	// How is the way the file was fetched: "reflink", "link", "copy" or "download".
-	How string `json:"how"`
+	// Method is how the file was fetched: "reflink", "link", "copy" or "download".
+	Method string `json:"method"`
 	// Info describes the source.
 	Info *media.Info `json:"info"`
 	// Warnings are those of Info, at the top level for clients.
@@ -43,7 +43,7 @@ type Ingest struct {
 func (c Config) Ingest() stages.Stage {
 	return stages.Stage{
 		Name: ingestStage, Work: work(c, c.ingest),
-		Workers: cmp.Or(c.Workers.Ingest, 4), MaxAttempts: 8, Stall: c.stall(),
+		Slots: cmp.Or(c.Slots.Ingest, 4), MaxAttempts: 8, Stall: c.stall(),
 	}
 }
 
@@ -84,7 +84,7 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 	}
 	return Ingest{
 		File: filepath.Join(name, filepath.Base(file)), Name: f.Name,
-		Bytes: f.Bytes, SHA256: f.SHA256, How: f.Method, Info: info, Warnings: info.Warnings,
+		Bytes: f.Bytes, SHA256: f.SHA256, Method: f.Method, Info: info, Warnings: info.Warnings,
 	}, nil
 }
 
@@ -202,5 +202,5 @@ func (in Ingest) readableSource(taskDir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return file, makeSourceReadable(file, in.How)
+	return file, makeSourceReadable(file, in.Method)
 }

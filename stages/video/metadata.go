@@ -50,7 +50,7 @@ type Description struct {
 func (c Config) Metadata() stages.Stage {
 	c = c.withCache()
 	return stages.Stage{
-		Name: metadataStage, Needs: []string{ingestStage}, Workers: cmp.Or(c.Workers.Metadata, 2), Stall: c.stall(),
+		Name: metadataStage, Needs: []string{ingestStage}, Slots: cmp.Or(c.Slots.Metadata, 2), Stall: c.stall(),
 		Work: work(c, func(ctx context.Context, job *stages.Job) (Metadata, error) {
 			in, err := stages.Result[Ingest](ctx, job, ingestStage)
 			if err != nil {

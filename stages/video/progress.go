@@ -42,7 +42,7 @@ func withLastNote(job *stages.Job) (*stages.Job, func() string) {
 	}
 }
 
-// stepReporter returns a function that reports the next step on each call.
+// counter returns a function that reports the next step on each call.
 func (c stepReporter) counter() func() {
 	n := int64(0)
 	return func() { n++; c(n) }

@@ -37,7 +37,7 @@ type Publish struct {
 // Publish returns the stage that makes the video visible in one step.
 func (c Config) Publish() stages.Stage {
 	return stages.Stage{
-		Name: publishStage, Needs: []string{assembleStage}, Workers: cmp.Or(c.Workers.Publish, 2),
+		Name: publishStage, Needs: []string{assembleStage}, Slots: cmp.Or(c.Slots.Publish, 2),
 		Stall: c.stall(),
 		Work: work(c, func(ctx context.Context, job *stages.Job) (Publish, error) {
 			in, err1 := stages.Result[Ingest](ctx, job, ingestStage)

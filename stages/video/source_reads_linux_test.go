@@ -65,7 +65,7 @@ func TestStages_ReadSourceTwice(t *testing.T) {
 }
 
 // Different versions may have run the stages of a task.
-func TestPublish_StoryboardOfAnyStage(t *testing.T) {
+func TestPublish_FindsTheStoryboardOfAnyVersion(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(h *harness, m *allResults){
 		"transcode": func(*harness, *allResults) {},

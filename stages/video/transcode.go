@@ -25,7 +25,7 @@ type Transcode struct {
 func (c Config) Transcode() stages.Stage {
 	c = c.withCache()
 	return stages.Stage{
-		Name: transcodeStage, Needs: []string{ingestStage}, Workers: cmp.Or(c.Workers.Transcode, 1), Stall: c.stall(),
+		Name: transcodeStage, Needs: []string{ingestStage}, Slots: cmp.Or(c.Slots.Transcode, 1), Stall: c.stall(),
 		Work: work(c, func(ctx context.Context, job *stages.Job) (Transcode, error) {
 			in, err := stages.Result[Ingest](ctx, job, ingestStage)
 			if err != nil {

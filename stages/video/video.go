@@ -36,8 +36,8 @@ type Config struct {
 	// Tools are ffmpeg and ffprobe. Default: those in PATH.
 	Tools Tools
 
-	// Workers is how many tasks one process works on at once, per stage.
-	Workers Workers
+	// Slots is how many tasks one process works on at once, per stage.
+	Slots Slots
 
 	// AllowNetworks lists non-public networks to download from. Default none: an
 	// http(s) source must have a public address, also after every redirect.
@@ -79,9 +79,9 @@ type Config struct {
 	Stall time.Duration
 }
 
-// Workers is how many tasks one process works on at once in each stage. Zero
+// Slots is how many tasks one process works on at once in each stage. Zero
 // means the default.
-type Workers struct {
+type Slots struct {
 	Ingest    int // default 4: it waits for disks and networks
 	Transcode int // default 1: one ffmpeg uses all cores
 	Metadata  int // default 2

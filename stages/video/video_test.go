@@ -30,8 +30,8 @@ func TestStages_FormPipeline(t *testing.T) {
 	needs := ""
 	for _, s := range Stages(Config{}) {
 		needs += fmt.Sprintf("%s%v ", s.Name, s.Needs)
-		if s.Workers < 1 {
-			t.Errorf("stage %s has %d workers", s.Name, s.Workers)
+		if s.Slots < 1 {
+			t.Errorf("stage %s has %d slots", s.Name, s.Slots)
 		}
 	}
 	want := "ingest[] transcode[ingest] metadata[ingest] assemble[transcode metadata] publish[assemble] "
@@ -41,8 +41,8 @@ func TestStages_FormPipeline(t *testing.T) {
 	if _, err := stages.New("videos", Stages(Config{})...); err != nil {
 		t.Error(err)
 	}
-	if s := (Config{Workers: Workers{Transcode: 5}}).Transcode(); s.Workers != 5 {
-		t.Errorf("transcode has %d workers", s.Workers)
+	if s := (Config{Slots: Slots{Transcode: 5}}).Transcode(); s.Slots != 5 {
+		t.Errorf("transcode has %d slots", s.Slots)
 	}
 }
 
@@ -204,7 +204,7 @@ func TestIngest_DownloadsOnlyFromAllowedNetworks(t *testing.T) {
 	}
 	h.AllowNetworks = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
 	in := h.mustIngest()
-	if in.How != "download" || in.Name != "picture.mp4" || in.Info.Video == nil {
+	if in.Method != "download" || in.Name != "picture.mp4" || in.Info.Video == nil {
 		t.Errorf("got %+v", in)
 	}
 	h.job.Source = s.URL + "/none.mp4"

@@ -30,7 +30,7 @@ func (e *Engine) newExchange(in ExchangeRequest) *exchange {
 		mayBecomeReady: make([]int, n), retried: make([]bool, n), agedSlots: make([]int, n), continued: make([]int, n),
 		result: ExchangeResult{
 			Requested: make([]int, n), Granted: make([]int, n), LastPosition: make([]Position, n),
-			MoreReady: make([]bool, n), NewlyReady: make([]bool, n), NextDue: noneDue(n),
+			MoreReady: make([]bool, n), NewlyReady: make([]bool, n), NextDue: nextDueUnset(n),
 		},
 	}
 }
@@ -48,8 +48,8 @@ func (x *exchange) slots(stage int) int {
 	return min(x.request.FreeSlots[stage], maxBatch) - x.agedSlots[stage]
 }
 
-// noneDue is the NextDue of stages where no task waits.
-func noneDue(stages int) []time.Duration {
+// nextDueUnset is the NextDue of stages where no task waits.
+func nextDueUnset(stages int) []time.Duration {
 	return slices.Repeat([]time.Duration{-1}, stages)
 }
 

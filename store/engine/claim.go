@@ -100,7 +100,7 @@ func (x *exchange) queueClaims(stage int) {
 		if err := row.Scan(&x.result.MoreReady[stage], &next); err != nil {
 			return err
 		}
-		x.result.NextDue[stage] = secondsToDue(next)
+		x.result.NextDue[stage] = secondsToDuration(next)
 		return nil
 	})
 }
@@ -158,14 +158,14 @@ func (x *exchange) readClaims(rows pgx.Rows, stage int, add func(Claim)) error {
 		if err != nil {
 			return err
 		}
-		c.Waited = secondsToDue(&waited)
+		c.Waited = secondsToDuration(&waited)
 		add(c)
 	}
 	return rows.Err()
 }
 
-// secondsToDue converts the database's seconds, -1 for null.
-func secondsToDue(seconds *float64) time.Duration {
+// secondsToDuration converts the database's seconds, -1 for null.
+func secondsToDuration(seconds *float64) time.Duration {
 	const maxSeconds = 1e9 // fits a Duration
 	if seconds == nil {
 		return -1

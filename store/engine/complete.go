@@ -46,7 +46,7 @@ with me as materialized (
       on r.task = locked.id
    where {{range $i, $s := .Stages}}{{if $i}}
       or {{end}}{{.Name}}_token = {{.Name}}_reported{{end}}
-), opened as (
+), unblocked as (
   select matched.*
          {{- range .Stages}}{{if .Needs}},
          alive and {{.Name}}_status in ('pending', 'failed') and {{.Name}}_run_at is null
@@ -58,10 +58,10 @@ with me as materialized (
     from me
    cross join matched
 ), ranked as (
-  select opened.*
+  select unblocked.*
          {{- if .With.Ranked}}{{range .Stages}}{{if .Needs}},
          count(*) filter (where {{.Name}}_ready) over by_priority as {{.Name}}_rank{{end}}{{end}}{{end}}
-    from opened
+    from unblocked
   {{- if .With.Ranked}}
   window by_priority as (order by priority desc, id rows unbounded preceding)
   {{- end}}
@@ -127,7 +127,7 @@ with me as materialized (
                and {{end}}t.{{.Name}}_status = 'completed'{{end}} then 1 << 31 else 0 end as task_done,
          array[{{.Each "t." "_attempts"}}] as attempts,
          0 {{- range .Stages}}{{if .Needs}}
-           + ({{.Open "t."}}
+           + ({{.Unblocked "t."}}
               and ({{range $i, $n := .Needs}}{{if $i}} or {{end}}{{$n}}_done{{end}}))::int * {{.Bit}}{{end}}{{end}} as to_notify
          {{- range .Stages}}{{if .Needs}},
          case when {{.Name}}_continues then t.{{.Name}}_token end{{end}}{{end}}
@@ -206,8 +206,8 @@ func (x *exchange) queueReports() {
 		}
 		c, row := batches.add(r, len(x.stages), len(x.request.Reports))
 		for _, next := range x.graph.Feeds(r.Stage) {
-			if bit := int32(1) << next; c.opens[row]&bit == 0 {
-				c.opens[row] |= bit
+			if bit := int32(1) << next; c.unblocks[row]&bit == 0 {
+				c.unblocks[row] |= bit
 				x.mayBecomeReady[next]++
 			}
 		}

@@ -5,10 +5,10 @@ import "github.com/cuelight/cuelight/store"
 // completion is the arguments of one completing statement. An update changes a row only
 // once, so a task whose stages were completed together has one row here.
 type completion struct {
-	row    map[store.ID]int
-	ids    []store.ID
-	opens  []int32      // the stages that the task may be ready for, as bits
-	tokens [][]store.ID // by stage and row
+	row      map[store.ID]int
+	ids      []store.ID
+	unblocks []int32      // the stages that the task may be ready for, as bits
+	tokens   [][]store.ID // by stage and row
 
 	// For the history: one element per completed stage.
 	tasks, claims []store.ID
@@ -34,7 +34,7 @@ func (all *completions) add(r *Report, stages, max int) (*completion, int) {
 
 func newCompletion(stages, size int) *completion {
 	c := &completion{
-		row: make(map[store.ID]int, size), ids: make([]store.ID, 0, size), opens: make([]int32, 0, size),
+		row: make(map[store.ID]int, size), ids: make([]store.ID, 0, size), unblocks: make([]int32, 0, size),
 		tokens: make([][]store.ID, stages), tasks: make([]store.ID, 0, size), claims: make([]store.ID, 0, size),
 		stages: make([]int32, 0, size), results: make([]*string, 0, size),
 	}
@@ -50,7 +50,7 @@ func (c *completion) add(r *Report) (row int) {
 		row = len(c.ids)
 		c.row[r.Task] = row
 		c.ids = append(c.ids, r.Task)
-		c.opens = append(c.opens, 0)
+		c.unblocks = append(c.unblocks, 0)
 		for i := range c.tokens {
 			c.tokens[i] = append(c.tokens[i], store.ID{})
 		}

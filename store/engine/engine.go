@@ -42,14 +42,14 @@ func (e *Engine) Graph() store.Graph { return e.graph }
 // statements are the SQL texts of one pipeline, filled from the templates next to
 // the methods that send them. Slices are by stage.
 type statements struct {
-	complete, completeRanked                     string
-	claim, claimAfter, claimContinued, claimAged []string
-	aged, promote, ready, fail, expireClaims     []string
-	findHeld, findLost, findRecorded             string
-	survey, expireWorkers, expireDeadWorkers     string
-	workerStarted, deregister                    string
-	exchangeSettings, limits, workerNews         string
-	endTransactions, progress, pruneEvents       string
+	complete, completeRanked                      string
+	claim, claimAfter, claimContinued, claimAged  []string
+	aged, promote, ready, fail, expireClaims      []string
+	findHeld, findLost, findRecorded              string
+	sweepScan, expireWorkers, expireExitedWorkers string
+	workerStarted, deregister                     string
+	exchangeSettings, limits, workerChecks        string
+	endTransactions, progress, pruneEvents        string
 }
 
 func (e *Engine) explain(act string, err error) error { return statement.Wrap(e.db, act, err) }

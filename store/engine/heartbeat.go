@@ -16,7 +16,7 @@ const heartbeatSQL = `
 /* heartbeat */
 select known, draining, overdue, at from cuelight_heartbeat($1, $2::text::jsonb, nullif($3::bigint, 0), $4)`
 
-const workerNewsSQL = `
+const workerChecksSQL = `
 /* read pauses and expired workers */
 select array(select stage from cuelight_pauses
               where pipeline = $2 and host in ('', (select host from workers where id = $1))),
@@ -39,21 +39,21 @@ const expiredSQL = `(
          (greatest(clock_timestamp() - w.heartbeat_at, w.heartbeat_at - clock_timestamp())
             > w.lease + make_interval(secs => $4)
        or greatest(clock_timestamp() - w.heartbeat_at, w.heartbeat_at - clock_timestamp())
-            > {{.Grace "w."}} + make_interval(secs => $3)
+            > {{.DisconnectGrace "w."}} + make_interval(secs => $3)
           and w.session is not null
           and not {{.Connected "w."}})
      and not exists (
             select from pg_stat_activity b
              where b.datname = current_database() and b.usename = current_user
                and b.application_name = 'cuelight ' || w.id
-               and b.xact_start > clock_timestamp() - {{.Grace "w."}}))`
+               and b.xact_start > clock_timestamp() - {{.DisconnectGrace "w."}}))`
 
 // OutageCredit is how much longer than their grace and lease workers may miss heartbeats
 // before they are lost, because the worker that decides had no connection to the database
 // for that long, and the others may have had none either.
 type OutageCredit struct {
-	Grace time.Duration // for workers whose sessions have ended; see [store.Grace]
-	Lease time.Duration // for all others
+	DisconnectGrace time.Duration // for workers whose sessions have ended; see [store.DisconnectGrace]
+	Lease           time.Duration // for all others
 }
 
 // args returns the statement's two parameters, in seconds.
@@ -61,7 +61,7 @@ func (c *OutageCredit) args() (grace, lease *float64) {
 	if c == nil {
 		return nil, nil
 	}
-	g, l := c.Grace.Seconds(), c.Lease.Seconds()
+	g, l := c.DisconnectGrace.Seconds(), c.Lease.Seconds()
 	return &g, &l
 }
 
@@ -91,9 +91,9 @@ type HeartbeatResult struct {
 	Draining      bool        // the worker should finish its work and stop
 	// Paused says, by stage, that nothing should be claimed; nil where it is not known.
 	Paused []bool
-	// Unchecked says why LostClaims, WorkerExpired and Paused may be incomplete: the
+	// CheckErr says why LostClaims, WorkerExpired and Paused may be incomplete: the
 	// database took the heartbeat but not the rest. What they contain is true.
-	Unchecked error
+	CheckErr error
 }
 
 // Heartbeat renews the lease of a worker's claims, and then checks in a second transaction
@@ -119,7 +119,7 @@ func (e *Engine) Heartbeat(ctx context.Context, in HeartbeatRequest) (HeartbeatR
 	if in.SkipChecks && !overdue {
 		return out, nil
 	}
-	out.Unchecked = e.explain("check claims", e.checkClaims(ctx, in, &out))
+	out.CheckErr = e.explain("check claims", e.checkClaims(ctx, in, &out))
 	return out, nil
 }
 
@@ -133,7 +133,7 @@ func (e *Engine) checkClaims(ctx context.Context, in HeartbeatRequest, out *Hear
 		e.queueFindLost(&batch, in.Claims, &out.LostClaims)
 	}
 	grace, lease := in.Credit.args()
-	batch.Queue(e.sql.workerNews, in.Worker, e.graph.Name(), grace, lease).QueryRow(func(row pgx.Row) error {
+	batch.Queue(e.sql.workerChecks, in.Worker, e.graph.Name(), grace, lease).QueryRow(func(row pgx.Row) error {
 		var paused []string
 		err := row.Scan(&paused, &out.WorkerExpired)
 		if err == nil {

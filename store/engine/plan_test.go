@@ -58,7 +58,7 @@ func TestPlans_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 		"complete, ranked":      {e.sql.completeRanked, 14, "tasks_transcode_ready"},
 		"fail transcode":        {e.sql.fail[1], 7, "tasks_pkey"},
 		"expire transcode":      {e.sql.expireClaims[1], 1, "tasks_held"},
-		"survey":                {e.sql.survey, 1, "tasks_held"},
+		"sweep scan":            {e.sql.sweepScan, 1, "tasks_held"},
 		"find held claims":      {e.sql.findHeld, 1, "tasks_held"},
 		"find lost claims":      {e.sql.findLost, 3, "tasks_pkey"},
 	} {

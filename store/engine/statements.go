@@ -33,9 +33,9 @@ func newStatements(g store.Graph) statements {
 		fail:           each(failSQL, nil),
 		expireClaims:   each(expireClaimsSQL, nil),
 		findHeld:       all(findHeldSQL), findLost: all(findLostSQL), findRecorded: all(findRecordedSQL),
-		survey: all(surveySQL), expireWorkers: all(expireWorkersSQL), expireDeadWorkers: all(expireDeadWorkersSQL),
+		sweepScan: all(sweepScanSQL), expireWorkers: all(expireWorkersSQL), expireExitedWorkers: all(expireExitedWorkersSQL),
 		workerStarted: all(workerStartedSQL), deregister: all(deregisterSQL),
-		exchangeSettings: all(exchangeSettingsSQL), limits: all(limitsSQL), workerNews: all(workerNewsSQL),
+		exchangeSettings: all(exchangeSettingsSQL), limits: all(limitsSQL), workerChecks: all(workerChecksSQL),
 		endTransactions: all(endTransactionsSQL), progress: all(progressSQL), pruneEvents: all(pruneEventsSQL),
 	}
 }
@@ -53,9 +53,9 @@ func Statements(g store.Graph) string {
 		texts = append(texts, byStage[0])
 	}
 	texts = append(texts, s.findLost, s.findHeld, s.findRecorded,
-		registerSQL, s.limits, s.workerStarted, heartbeatSQL, s.workerNews, s.progress,
-		s.deregister, deregisterSilentlySQL, s.expireDeadWorkers,
-		s.endTransactions, s.expireWorkers, s.survey, s.aged[0], s.expireClaims[0],
+		registerSQL, s.limits, s.workerStarted, heartbeatSQL, s.workerChecks, s.progress,
+		s.deregister, deregisterSilentlySQL, s.expireExitedWorkers,
+		s.endTransactions, s.expireWorkers, s.sweepScan, s.aged[0], s.expireClaims[0],
 		notifyEventsSQL, s.pruneEvents)
 	var all strings.Builder
 	all.WriteString("-- The statements of a dispatcher for the pipeline " + g.Name() +

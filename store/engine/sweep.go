@@ -65,7 +65,7 @@ select w.id, case when (pg_has_role(b.usesysid, 'usage') or pg_has_role('pg_sign
  where w.pipeline = $2 and w.id is distinct from $1
    and (w.stopped_at is not null or w.lost_at is not null or ` + expiredSQL + `
         and ` + clockExpectedSQL + `)
-   and coalesce(b.xact_start < clock_timestamp() - {{.Grace "w."}}, true)`
+   and coalesce(b.xact_start < clock_timestamp() - {{.DisconnectGrace "w."}}, true)`
 
 // clockExpectedSQL is false also for a request that had to wait.
 const clockExpectedSQL = `($5::timestamptz is null
@@ -86,7 +86,7 @@ with lost as (
                              where ({{.Any "t." "inprogress"}})
                                and ({{range $i, $s := .Stages}}{{if $i}}
                                  or {{end}}t.{{.Name}}_locked_by = w.id
-                                    and t.{{.Name}}_locked_at > now() - {{$.Grace "w."}}{{end}}))
+                                    and t.{{.Name}}_locked_at > now() - {{$.DisconnectGrace "w."}}{{end}}))
             for no key update skip locked)
   returning id, host, pid
 ), recorded as (` + workerLostSQL + `)
@@ -140,10 +140,10 @@ with orphaned as materialized (
 )
 select (select count(*) from expired), (select count(*) from orphaned)`
 
-// surveySQL says whether a lost or stopped worker holds claims and, per stage, what
+// sweepScanSQL says whether a lost or stopped worker holds claims and, per stage, what
 // readySQL says. Usually this is the whole sweep.
-const surveySQL = `
-/* survey */
+const sweepScanSQL = `
+/* sweep: find expired claims and due stages */
 select exists (select from {{.Tasks}} t where ({{.Any "t." "inprogress"}})
                   and ({{range $i, $s := .Stages}}{{if $i}}
                     or {{end}}t.{{.Name}}_status = 'inprogress'
@@ -182,21 +182,23 @@ const maxAged = 50
 // round trip; otherwise it is two, each a transaction: with an error there may be
 // ExpiredWorkers already.
 func (e *Engine) Sweep(ctx context.Context, in SweepRequest) (SweepResult, error) {
-	out := SweepResult{MoreReady: make([]bool, len(e.stages)), NextDue: noneDue(len(e.stages))}
-	orphaned, err := e.survey(ctx, in, &out)
+	out := SweepResult{MoreReady: make([]bool, len(e.stages)), NextDue: nextDueUnset(len(e.stages))}
+	orphaned, err := e.expireWorkersAndScan(ctx, in, &out)
 	if err == nil && (orphaned || slices.Contains(out.NextDue, 0)) {
 		err = e.expireClaims(ctx, in, &out)
 	}
 	return out, e.explain("sweep", err)
 }
 
-func (e *Engine) survey(ctx context.Context, in SweepRequest, out *SweepResult) (orphaned bool, err error) {
+// expireWorkersAndScan expires lost workers, and reports whether they hold claims and what is
+// ready or due.
+func (e *Engine) expireWorkersAndScan(ctx context.Context, in SweepRequest, out *SweepResult) (orphaned bool, err error) {
 	var batch pgx.Batch
 	e.queueSettings(ctx, &batch, false, originSweep, in.Worker)
 	e.queueExpireWorkers(&batch, in, out)
 	e.queueFindAged(&batch, in, out)
 	next := make([]*float64, len(out.NextDue))
-	batch.Queue(e.sql.survey, in.OnlyTasks).QueryRow(func(row pgx.Row) error {
+	batch.Queue(e.sql.sweepScan, in.OnlyTasks).QueryRow(func(row pgx.Row) error {
 		dest := []any{&orphaned}
 		for i := range out.MoreReady {
 			dest = append(dest, &out.MoreReady[i], &next[i])
@@ -208,7 +210,7 @@ func (e *Engine) survey(ctx context.Context, in SweepRequest, out *SweepResult) 
 		return false, err
 	}
 	for i := range next {
-		out.NextDue[i] = secondsToDue(next[i])
+		out.NextDue[i] = secondsToDuration(next[i])
 	}
 	return orphaned, nil
 }
@@ -248,7 +250,7 @@ func (e *Engine) queueFindAged(batch *pgx.Batch, in SweepRequest, out *SweepResu
 	}
 }
 
-// expireClaims does what the survey found, and finds ready tasks again: with an exchange
+// expireClaims does what expireWorkersAndScan found, and finds ready tasks again: with an exchange
 // that has no free slots, and so claims nothing.
 func (e *Engine) expireClaims(ctx context.Context, in SweepRequest, out *SweepResult) error {
 	n := len(e.stages)

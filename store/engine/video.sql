@@ -50,7 +50,7 @@ with me as materialized (
       or metadata_token = metadata_reported
       or assemble_token = assemble_reported
       or publish_token = publish_reported
-), opened as (
+), unblocked as (
   select matched.*,
          alive and transcode_status in ('pending', 'failed') and transcode_run_at is null
            and (ingest_done or ingest_status = 'completed')
@@ -68,8 +68,8 @@ with me as materialized (
     from me
    cross join matched
 ), ranked as (
-  select opened.*
-    from opened
+  select unblocked.*
+    from unblocked
 ), step as materialized (
   select row_ctid,
          ingest_done,
@@ -308,7 +308,7 @@ with me as materialized (
       or metadata_token = metadata_reported
       or assemble_token = assemble_reported
       or publish_token = publish_reported
-), opened as (
+), unblocked as (
   select matched.*,
          alive and transcode_status in ('pending', 'failed') and transcode_run_at is null
            and (ingest_done or ingest_status = 'completed')
@@ -326,12 +326,12 @@ with me as materialized (
     from me
    cross join matched
 ), ranked as (
-  select opened.*,
+  select unblocked.*,
          count(*) filter (where transcode_ready) over by_priority as transcode_rank,
          count(*) filter (where metadata_ready) over by_priority as metadata_rank,
          count(*) filter (where assemble_ready) over by_priority as assemble_rank,
          count(*) filter (where publish_ready) over by_priority as publish_rank
-    from opened
+    from unblocked
   window by_priority as (order by priority desc, id rows unbounded preceding)
 ), step as materialized (
   select row_ctid,
@@ -855,7 +855,7 @@ select 'worker_stopped', id, jsonb_build_object('host', host, 'pid', pid) from s
 /* deregister worker without an event */
 update workers set stopped_at = now(), running = '[]' where id = $1 and stopped_at is null;
 
-/* expire dead workers */
+/* expire workers whose processes ended */
 with lost as (
   update workers set lost_at = now(), running = '[]'
    where id in (select id from workers
@@ -949,7 +949,7 @@ with lost as (
 )
 select id from lost;
 
-/* survey */
+/* sweep: find expired claims and due stages */
 select exists (select from tasks t where (t.ingest_status = 'inprogress'
      or t.transcode_status = 'inprogress'
      or t.metadata_status = 'inprogress'

@@ -91,8 +91,8 @@ func (e *Engine) deregister(ctx context.Context, sql string, worker store.ID) er
 	return e.explain("deregister worker", e.send(ctx, worker, func(batch *pgx.Batch) { batch.Queue(sql, worker) }))
 }
 
-const expireDeadWorkersSQL = `
-/* expire dead workers */
+const expireExitedWorkersSQL = `
+/* expire workers whose processes ended */
 with lost as (
   update workers set lost_at = now(), running = '[]'
    where id in (select id from workers
@@ -115,7 +115,7 @@ func (e *Engine) ExpireWorkers(ctx context.Context, workers []store.ID) (lost []
 	}
 	// The transaction has the name of one of them, so that the sweep can end it, too.
 	err = e.send(ctx, workers[0], func(batch *pgx.Batch) {
-		batch.Queue(e.sql.expireDeadWorkers, workers).Query(collect(&lost, pgx.RowTo[store.ID]))
+		batch.Queue(e.sql.expireExitedWorkers, workers).Query(collect(&lost, pgx.RowTo[store.ID]))
 	})
 	return lost, e.explain("expire workers", err)
 }

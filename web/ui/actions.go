@@ -55,7 +55,7 @@ func (u *UI) serveConfirmation(a action) http.HandlerFunc {
 			c.Back = u.returnPath(r)
 		}
 		d := u.pageData(w, r)
-		d.screen, d.Page, d.Asked = screen{title: c.Title}, "confirm", c
+		d.screen, d.Page, d.Input = screen{title: c.Title}, "confirm", c
 		u.render(w, http.StatusOK, "confirm", d)
 	}
 }
@@ -86,15 +86,15 @@ func (u *UI) serveAction(a action) http.HandlerFunc {
 		}
 		http.SetCookie(w, &http.Cookie{
 			Name: messageCookie, Value: base64.RawURLEncoding.EncodeToString([]byte(truncate(text))),
-			Path: u.o.Base + "/", MaxAge: 60, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+			Path: u.o.BasePath + "/", MaxAge: 60, HttpOnly: true, SameSite: http.SameSiteLaxMode,
 		})
 		u.redirectBack(w, r)
 	}
 }
 
 const (
-	messageCookie = "cuelight_said" // carries the message of an action over the redirect
-	maxMessage    = 500             // bytes
+	messageCookie = "cuelight_message" // carries the message of an action over the redirect
+	maxMessage    = 500                // bytes
 )
 
 func truncate(text string) string {
@@ -147,7 +147,7 @@ func (u *UI) returnPath(r *http.Request) string {
 			return to
 		}
 	}
-	return u.o.Base + "/"
+	return u.o.BasePath + "/"
 }
 
 // localPath returns s if it is a path on this server, and else "".

@@ -232,7 +232,7 @@ func TestOverride_KeepsTheParameters(t *testing.T) {
 	}
 }
 
-// nextMessage returns the next message of a stream that is not a heartbeat.
+// nextMessage returns the next message of a stream that is not a ping.
 func nextMessage(t *testing.T, lines *bufio.Scanner) (event, id, data string) {
 	t.Helper()
 	for lines.Scan() {
@@ -245,7 +245,7 @@ func nextMessage(t *testing.T, lines *bufio.Scanner) (event, id, data string) {
 		case "data":
 			data += value + "\n"
 		case "":
-			if event != "beat" {
+			if event != "ping" {
 				return event, id, data
 			}
 			event, id, data = "", "", ""
@@ -282,7 +282,7 @@ func TestStream_SendsMissedAndNewChanges(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)
 	lines, end := s.openStream("page=board&for=state%3Dready&at=old", "")
-	if event, id, _ := nextMessage(t, lines); event != "hello" || id != "old" {
+	if event, id, _ := nextMessage(t, lines); event != "open" || id != "old" {
 		t.Errorf("the first event is %q, id %q", event, id)
 	}
 	_, now, data := nextMessage(t, lines)

@@ -53,7 +53,7 @@ func readBoardQuery(v url.Values) listQuery {
 }
 
 func (q listQuery) boardQuery() store.ListQuery {
-	b := store.ListQuery{Oldest: q.Get("order") == "oldest", Filter: store.Filter{
+	b := store.ListQuery{OldestFirst: q.Get("order") == "oldest", Filter: store.Filter{
 		Source: q.Get("q"), UserID: q.Get("user"), Stage: q.Get("stage"), Error: q.Get("error"),
 		StageStatus: store.Status(q.Get("status")), After: q.after(), Limit: boardRows,
 	}}
@@ -69,7 +69,7 @@ func (q listQuery) boardQuery() store.ListQuery {
 func (u *UI) serveBoard(w http.ResponseWriter, r *http.Request) {
 	q := readBoardQuery(r.URL.Query())
 	if id, ok := u.findByID(r.Context(), q.Get("q")); ok {
-		http.Redirect(w, r, u.o.Base+"/videos/"+id.String(), http.StatusSeeOther)
+		http.Redirect(w, r, u.o.BasePath+"/videos/"+id.String(), http.StatusSeeOther)
 		return
 	}
 	u.servePage(w, r, "board", q.Encode(), q)
@@ -93,7 +93,7 @@ func (u *UI) findByID(ctx context.Context, text string) (id store.ID, ok bool) {
 func (u *UI) loadBoard(ctx context.Context, k viewKey) (screen, error) {
 	q := readBoardQuery(k.values())
 	query := q.boardQuery()
-	query.Shown = !k.canOperate // others see sources without their secrets
+	query.PublicSourceOnly = !k.canOperate // others see sources without their secrets
 	tasks, next, err := report.Search(ctx, u.o.Store, query)
 	if err != nil {
 		return screen{}, err
@@ -102,7 +102,7 @@ func (u *UI) loadBoard(ctx context.Context, k viewKey) (screen, error) {
 	if err != nil {
 		return screen{}, err
 	}
-	pages := q.pager(u.o.Base+"/", next)
+	pages := q.pager(u.o.BasePath+"/", next)
 	if at, ok := next.Time(); ok && len(tasks) < boardRows {
 		pages.SearchedBack = &at
 	}

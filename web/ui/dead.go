@@ -31,7 +31,7 @@ type deadGroup struct {
 	HasMore       bool   // than Videos
 	Open, Retry   string // addresses
 	CanOperate    bool
-	IsAlone       bool // on its own page
+	IsOwnPage     bool // on its own page
 	IsPartial     bool // not all dead tasks were counted
 	Text, Example string
 }
@@ -62,7 +62,7 @@ func (u *UI) loadDead(ctx context.Context, k viewKey) (screen, error) {
 	r.add("dead-head", "", "dead-head", map[string]any{
 		"Tasks": groups.Tasks, "Stages": groups.Stages, "Groups": groups.Groups, "IsPartial": groups.More,
 		"Hidden": groups.Groups - len(groups.Largest), "CanOperate": k.canOperate && groups.Stages > 0,
-		"IsFiltered": q.IsFiltered(), "Counted": report.MaxDead, "Retry": q.firstPage().link(u.o.Base + "/dead/retry"),
+		"IsFiltered": q.IsFiltered(), "Counted": report.MaxDead, "Retry": q.firstPage().link(u.o.BasePath + "/dead/retry"),
 	})
 	for _, g := range groups.Largest {
 		group := u.deadGroup(g, q, videos)
@@ -75,19 +75,19 @@ func (u *UI) loadDead(ctx context.Context, k viewKey) (screen, error) {
 	if !q.Has("group") {
 		next = store.ID{}
 	}
-	r.add("pager", "", "pager", q.pager(u.o.Base+"/dead", next))
+	r.add("pager", "", "pager", q.pager(u.o.BasePath+"/dead", next))
 	return r.screen("Dead tasks")
 }
 
 func (u *UI) deadGroup(g report.DeadGroup, q listQuery, videos []report.DeadStage) deadGroup {
 	own := q.firstPage().with("group", g.Key)
 	out := deadGroup{
-		DeadGroup: g, Open: own.link(u.o.Base + "/dead"), Retry: own.link(u.o.Base + "/dead/retry"),
-		IsAlone: q.Has("group"), Text: cmp.Or(printable(g.Pattern), "no error recorded"),
+		DeadGroup: g, Open: own.link(u.o.BasePath + "/dead"), Retry: own.link(u.o.BasePath + "/dead/retry"),
+		IsOwnPage: q.Has("group"), Text: cmp.Or(printable(g.Pattern), "no error recorded"),
 		Example: printable(strings.TrimSpace(redact.Text(g.Example, ""))),
 	}
 	limit := videosPerGroup
-	if out.IsAlone {
+	if out.IsOwnPage {
 		limit = videosPerPage
 	}
 	for _, v := range videos {

@@ -46,7 +46,7 @@ func confirmRetryDead(u *UI, r *http.Request) (confirmation, error) {
 	if err != nil {
 		return confirmation{}, err
 	}
-	c := confirmation{Title: "Retry", Action: u.o.Base + "/dead/retry", Fields: fields}
+	c := confirmation{Title: "Retry", Action: u.o.BasePath + "/dead/retry", Fields: fields}
 	if f.Tasks == nil && v.Has("selected") {
 		c.Text = "No videos are selected. Select some first, or retry a whole group."
 		return c, nil

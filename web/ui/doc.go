@@ -10,7 +10,7 @@
 // JavaScript: actions are posted forms that end in a redirect, and each confirmation
 // is a page.
 //
-// # What it promises
+// # Guarantees
 //
 //   - It sets a content security policy that allows no inline script or style and no
 //     request to another host.
@@ -27,7 +27,7 @@
 //     open pages say so and show the time of their content. Options.OnError gets the
 //     error; the page shows no details of it.
 //
-// # What it does not do
+// # Limits
 //
 // It does not authenticate (Options.Viewer names the viewer), change tasks or write the
 // audit log (Options.Actions does), receive uploads (Options.Uploads is their address),

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestFormat(t *testing.T) {
+func TestFormatters_UseReadableUnits(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ got, want string }{
 		{formatDuration(0), "0 s"}, {formatDuration(300 * time.Microsecond), "0.3 ms"},

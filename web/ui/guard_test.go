@@ -19,7 +19,7 @@ import (
 )
 
 // The dashboard behind package web's server, mounted under a path.
-func TestDashboard_BehindTheGuard(t *testing.T) {
+func TestDashboard_WorksBehindTheGuard(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
 	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
@@ -28,7 +28,7 @@ func TestDashboard_BehindTheGuard(t *testing.T) {
 	admin, reader := strings.Repeat("a", 32), strings.Repeat("r", 32)
 	guard := newGuard(t, admin, reader)
 	dashboard, err := ui.New(ui.Options{
-		Store: ui.NewReader(s.st), Actions: uitest.Actions(s.st), Base: "/below", Login: "/below/login",
+		Store: ui.NewReader(s.st), Actions: uitest.Actions(s.st), BasePath: "/below", Login: "/below/login",
 		Logout: "/below/logout",
 		Viewer: func(ctx context.Context) ui.Viewer {
 			return ui.Viewer{
@@ -86,7 +86,7 @@ func TestDashboard_BehindTheGuard(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if event, _, _ := nextMessage(t, bufio.NewScanner(answer.Body)); event != "hello" {
+		if event, _, _ := nextMessage(t, bufio.NewScanner(answer.Body)); event != "open" {
 			t.Errorf("%s: the first event of the stream is %q", c.name, event)
 		}
 		answer.Body.Close()

@@ -57,8 +57,8 @@ func newTestSite(t *testing.T, change func(*ui.Options)) *testSite {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", u)
-	if o.Base != "" {
-		mux.Handle(o.Base+"/", http.StripPrefix(o.Base, u))
+	if o.BasePath != "" {
+		mux.Handle(o.BasePath+"/", http.StripPrefix(o.BasePath, u))
 	}
 	server := httptest.NewServer(mux)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -87,7 +87,7 @@ func (s *testSite) pages() []string {
 		"/videos/" + s.seeded.Published.String(), "/videos/" + s.seeded.Running.String(),
 		"/videos/" + s.seeded.Retrying.String(), "/videos/" + s.seeded.Dead.String(), "/videos/" + s.seeded.Replaced.String(),
 		"/workers", "/dead", "/dead?stage=ingest", "/dead?q=nothing-like-it", "/latency", "/latency?span=30d",
-		"/workers?gone", "/login", "/login?failed=wrong&next=%2Fdead", "/login?failed=limited&wait=30",
+		"/workers?stopped", "/login", "/login?failed=wrong&next=%2Fdead", "/login?failed=limited&wait=30",
 		video + "/retry", video + "/cancel", video + "/override", "/dead/retry", "/dead/retry?selected=1", "/pause",
 		"/pause?stage=ingest", "/resume?host=a",
 		"/workers/" + s.seeded.Workers[0].String() + "/drain", "/add", "/nowhere",
@@ -250,7 +250,7 @@ func htmlProblems(doc *html.Node) (wrong []string) {
 }
 
 // Dialogs are confirmation pages that a script loads.
-func TestConfirmationsArePagesAndActionsAreForms(t *testing.T) {
+func TestConfirmations_WorkWithoutJavaScript(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)
 	asked := make(map[string]bool)
@@ -333,7 +333,7 @@ func TestPages_ShowTheSeededData(t *testing.T) {
 func TestWorkersPage_ShowsStoppedWorkersOnRequest(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)
-	if _, body, _ := s.get("/workers?gone"); !strings.Contains(body, "No stopped or lost workers.") {
+	if _, body, _ := s.get("/workers?stopped"); !strings.Contains(body, "No stopped or lost workers.") {
 		t.Error("the page shows stopped workers")
 	}
 	left, lost := s.seeded.Workers[0], s.seeded.Workers[1]
@@ -347,13 +347,13 @@ func TestWorkersPage_ShowsStoppedWorkersOnRequest(t *testing.T) {
 		_, body, _ := s.get("/workers")
 		return !strings.Contains(body, left.String()) && !strings.Contains(body, lost.String())
 	})
-	_, body, _ := s.get("/workers?gone")
-	gone := elements(parse(t, body))
+	_, body, _ := s.get("/workers?stopped")
+	all := elements(parse(t, body))
 	for id, want := range map[store.ID]string{left: "stopped", lost: "lost"} {
 		found := false
-		for _, n := range gone {
+		for _, n := range all {
 			if attr(n, "id") == "w-"+id.String() {
-				found = strings.Contains(text(n), want) && attr(n.Parent, "id") == "gone"
+				found = strings.Contains(text(n), want) && attr(n.Parent, "id") == "stopped"
 			}
 		}
 		if !found {
@@ -391,7 +391,7 @@ func TestPages_EscapeHostileText(t *testing.T) {
 
 func TestAddresses_StartWithTheBase(t *testing.T) {
 	t.Parallel()
-	s := newTestSite(t, func(o *ui.Options) { o.Base, o.Uploads, o.Logout = "/below", "/below/uploads", "/below/logout" })
+	s := newTestSite(t, func(o *ui.Options) { o.BasePath, o.Uploads, o.Logout = "/below", "/below/uploads", "/below/logout" })
 	for _, path := range s.pages() {
 		_, body, _ := s.get("/below" + path)
 		for _, n := range elements(parse(t, body)) {

@@ -24,7 +24,7 @@ type pageData struct {
 	Viewer  Viewer
 	Theme   string
 	Message string // the result of an action
-	Asked   any    // from the page's query, or the confirmation
+	Input   any    // from the page's query, or the confirmation
 	Here    string // the page's own address
 	Problem string
 	Build   string
@@ -36,21 +36,21 @@ func (d pageData) Title() string { return d.title }
 func (u *UI) pageData(w http.ResponseWriter, r *http.Request) pageData {
 	return pageData{
 		Options: u.o, Viewer: u.o.Viewer(r.Context()), Theme: themeOf(r), Build: u.assets.build,
-		Message: takeMessage(w, r, u.o.Base), Here: u.o.Base + r.URL.RequestURI(),
+		Message: takeMessage(w, r, u.o.BasePath), Here: u.o.BasePath + r.URL.RequestURI(),
 	}
 }
 
 // parseTemplates returns a template per page, and under "" the one of all fragments.
 func (u *UI) parseTemplates() (map[string]*template.Template, error) {
 	common, err := template.New("").Funcs(template.FuncMap{
-		"base": func() string { return u.o.Base }, "asset": u.assets.address,
+		"base": func() string { return u.o.BasePath }, "asset": u.assets.address,
 		"duration": formatDuration, "count": count, "int": formatInt, "approx": approximate,
 		"printable": printable, "shortID": shortID, "iso": iso, "absolute": absolute, "short": short, "icon": icon,
 		"capabilities":  capabilitiesText,
 		"word":          func(s store.Status) string { return statusWords[s] },
 		"stages":        func() []string { return u.layout.stages },
 		"stageStatuses": func() []store.Status { return stageStatuses },
-		"stateTabs":     func(q listQuery) []boardTab { return boardTabs(q, u.o.Base) },
+		"stateTabs":     func(q listQuery) []boardTab { return boardTabs(q, u.o.BasePath) },
 	}).ParseFS(files, "templates/layout.html", "templates/fragments.html")
 	if err != nil {
 		return nil, fmt.Errorf("dashboard: %w", err)
@@ -119,7 +119,7 @@ func (u *UI) viewKey(page, query string, v Viewer) viewKey {
 }
 
 // servePage sends a page with a view and the address of its stream.
-func (u *UI) servePage(w http.ResponseWriter, r *http.Request, page, query string, asked any) {
+func (u *UI) servePage(w http.ResponseWriter, r *http.Request, page, query string, input any) {
 	v := u.o.Viewer(r.Context())
 	s, err := u.hub.read(r.Context(), u.viewKey(page, query, v), v.Name)
 	if err != nil {
@@ -127,8 +127,8 @@ func (u *UI) servePage(w http.ResponseWriter, r *http.Request, page, query strin
 		return
 	}
 	d := u.pageData(w, r)
-	d.screen, d.Page, d.Asked = s, page, asked
-	d.Live = u.o.Base + "/live?" + url.Values{"page": {page}, "for": {query}, "at": {s.version}}.Encode()
+	d.screen, d.Page, d.Input = s, page, input
+	d.Live = u.o.BasePath + "/live?" + url.Values{"page": {page}, "for": {query}, "at": {s.version}}.Encode()
 	u.render(w, http.StatusOK, page, d)
 }
 
@@ -214,7 +214,7 @@ func (u *UI) serveLogin(w http.ResponseWriter, r *http.Request) {
 	d.screen, d.Page = screen{title: "Sign in"}, "login"
 	query := r.URL.Query()
 	wait, _ := strconv.Atoi(query.Get("wait")) // 0 is not shown
-	d.Asked = map[string]any{"Failed": query.Get("failed"), "Wait": max(wait, 0), "Next": localPath(query.Get("next"))}
+	d.Input = map[string]any{"Failed": query.Get("failed"), "Wait": max(wait, 0), "Next": localPath(query.Get("next"))}
 	u.render(w, http.StatusOK, "login", d)
 }
 
@@ -234,7 +234,7 @@ func (u *UI) serveTheme(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, 8<<10) // unauthenticated: a multipart form could fill the disk
 	next := themes[(slices.Index(themes, themeOf(r))+1)%len(themes)]
 	http.SetCookie(w, &http.Cookie{
-		Name: themeCookie, Value: next, Path: u.o.Base + "/", MaxAge: 400 * 24 * 3600, SameSite: http.SameSiteLaxMode,
+		Name: themeCookie, Value: next, Path: u.o.BasePath + "/", MaxAge: 400 * 24 * 3600, SameSite: http.SameSiteLaxMode,
 	})
 	u.redirectBack(w, r)
 }

@@ -29,14 +29,14 @@ type graphColumn struct {
 
 // graphCell is a chip, or a wire that passes through the column.
 type graphCell struct {
-	Chip  *chip
-	IsLit bool
+	Chip        *chip
+	IsCompleted bool
 }
 
 // graphWire is lit if its stage is completed.
 type graphWire struct {
-	Path  string
-	IsLit bool
+	Path        string
+	IsCompleted bool
 }
 
 // chip is a stage of a task.
@@ -55,7 +55,7 @@ func (l pipelineLayout) graph(t store.Task, c current) []graphColumn {
 	for i, column := range l.columns {
 		for _, lane := range column.lanes {
 			if lane.stage < 0 {
-				out[i].Cells = append(out[i].Cells, graphCell{IsLit: isLit(lane.from)})
+				out[i].Cells = append(out[i].Cells, graphCell{IsCompleted: isLit(lane.from)})
 				continue
 			}
 			chip := l.chip(t, lane.stage, c)

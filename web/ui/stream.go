@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	heartbeatInterval = 10 * time.Second // of an open stream
-	writeTimeout      = 15 * time.Second // of one message
+	pingInterval = 10 * time.Second // of an open stream
+	writeTimeout = 15 * time.Second // of one message
 )
 
 var livePages = map[string]bool{"board": true, "video": true, "workers": true, "dead": true, "latency": true}
 
-// serveStream is the stream of an open page. It sends the event hello, then the changes
+// serveStream is the stream of an open page. It sends the event open, then the changes
 // since the page was rendered, then each further change. A message without an event name
-// is HTML to swap in; stale and fresh say whether the view can be read; beat is a
-// heartbeat.
+// is HTML to swap in; stale and fresh say whether the view can be read; ping says that
+// the connection is open, and when the view was read.
 func (u *UI) serveStream(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	viewer := u.o.Viewer(r.Context())
@@ -44,7 +44,7 @@ func (u *UI) serveStream(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no")
-	if sendMessage(w, message("hello", version, eventData(map[string]any{"build": u.assets.build}))) != nil {
+	if sendMessage(w, message("open", version, eventData(map[string]any{"build": u.assets.build}))) != nil {
 		return
 	}
 	u.sendUpdates(w, r, s)
@@ -52,8 +52,8 @@ func (u *UI) serveStream(w http.ResponseWriter, r *http.Request) {
 
 // sendUpdates sends the updates of a view until the request or the dashboard ends.
 func (u *UI) sendUpdates(w http.ResponseWriter, r *http.Request, s *subscriber) {
-	heartbeat := time.NewTicker(heartbeatInterval)
-	defer heartbeat.Stop()
+	ping := time.NewTicker(pingInterval)
+	defer ping.Stop()
 	for {
 		text, changed := s.next()
 		if text == "" {
@@ -64,8 +64,8 @@ func (u *UI) sendUpdates(w http.ResponseWriter, r *http.Request, s *subscriber) 
 				return
 			case <-changed:
 				continue
-			case <-heartbeat.C:
-				text = message("beat", "", heartbeatData(s))
+			case <-ping.C:
+				text = message("ping", "", pingData(s))
 			}
 		}
 		if sendMessage(w, text) != nil {
@@ -74,8 +74,8 @@ func (u *UI) sendUpdates(w http.ResponseWriter, r *http.Request, s *subscriber) 
 	}
 }
 
-// heartbeatData says when the screen was read; 0 is never.
-func heartbeatData(s *subscriber) string {
+// pingData says when the screen was read; 0 is never.
+func pingData(s *subscriber) string {
 	at, isLate := s.readTime()
 	read := int64(0)
 	if !at.IsZero() {

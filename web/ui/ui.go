@@ -89,7 +89,7 @@ type Options struct {
 	// all permissions.
 	Viewer func(ctx context.Context) Viewer
 	// WakeLatency returns the recent wake latency of this process: see the event
-	// Started of package stages. Default: the board does not show it.
+	// StageStarted of package stages. Default: the board does not show it.
 	WakeLatency func(within time.Duration) report.Percentiles
 	// Poster returns the address of a task's picture. It is called for each row of a
 	// board. Default: no pictures.
@@ -100,20 +100,20 @@ type Options struct {
 	// Uploads is the address of a server of the tus protocol, version 1.0.0. Default:
 	// no uploads.
 	Uploads string
-	// Base is the path where the dashboard is mounted, such as "/cuelight". The
+	// BasePath is the path where the dashboard is mounted, such as "/cuelight". The
 	// handler gets paths without it. Default: the root.
-	Base string
+	BasePath string
 	// Version is shown at the foot of each page.
 	Version string
 	// Logout is the address of the sign-out form. Default: no such button.
 	Logout string
 	// Login is the address of the sign-in form. It gets the fields secret and next, the
 	// path to go to afterwards. After a failure it redirects to /login with
-	// failed=wrong, or failed=limited and wait=SECONDS. Default: Base + "/login".
+	// failed=wrong, or failed=limited and wait=SECONDS. Default: BasePath + "/login".
 	Login string
-	// Streams is the maximum number of open streams; pages beyond it do not update.
+	// MaxStreams is the maximum number of open streams; pages beyond it do not update.
 	// Default: 1000.
-	Streams int
+	MaxStreams int
 	// OnError gets server-side errors, which users see without details, with the page or
 	// the route. A lasting error of a page is reported once. It must not block.
 	// Default: errors are dropped.
@@ -140,11 +140,11 @@ func New(o Options) (*UI, error) {
 	if o.Store == nil {
 		return nil, errors.New("dashboard: Options.Store is not set")
 	}
-	if o.Streams <= 0 {
-		o.Streams = 1000
+	if o.MaxStreams <= 0 {
+		o.MaxStreams = 1000
 	}
 	if o.Login == "" {
-		o.Login = o.Base + "/login"
+		o.Login = o.BasePath + "/login"
 	}
 	if o.Viewer == nil {
 		o.Viewer = func(context.Context) Viewer { return Viewer{Submit: true, Operate: true} }
@@ -155,9 +155,9 @@ func New(o Options) (*UI, error) {
 	u := &UI{o: o, layout: newPipelineLayout(o.Store.Graph())}
 	u.current.MaxAge, u.current.Timeout, u.current.Factor = 200*time.Millisecond, readTimeout, slowFactor
 	u.overview.MaxAge, u.overview.Timeout, u.overview.Factor = time.Second, readTimeout, slowFactor
-	u.hub = newHub(u.load, u.reportViewError, o.Streams)
+	u.hub = newHub(u.load, u.reportViewError, o.MaxStreams)
 	var err error
-	if u.assets, err = newAssets(o.Base); err != nil {
+	if u.assets, err = newAssets(o.BasePath); err != nil {
 		return nil, err
 	}
 	if u.pages, err = u.parseTemplates(); err != nil {

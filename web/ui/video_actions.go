@@ -13,7 +13,7 @@ import (
 // confirmVideo fills what the confirmations of a video's actions have in common.
 func (u *UI) confirmVideo(r *http.Request, action string, c confirmation) (confirmation, store.Task, error) {
 	t, err := u.taskOf(r)
-	c.Back = u.o.Base + "/videos/" + t.ID.String()
+	c.Back = u.o.BasePath + "/videos/" + t.ID.String()
 	c.Action = c.Back + "/" + action
 	c.Text = fmt.Sprintf(c.Text, "“"+videoTitle(t)+"”")
 	return c, t, err
@@ -94,8 +94,8 @@ func confirmAdd(u *UI, r *http.Request) (confirmation, error) {
 		text += " To upload files from your computer, drop them on the board."
 	}
 	return confirmation{
-		Title: "Add a video", Button: "Add", Action: u.o.Base + "/add", SourceLabel: label, Text: text,
-		Command: shellCommand("submit", "SOURCE"), Back: u.o.Base + "/",
+		Title: "Add a video", Button: "Add", Action: u.o.BasePath + "/add", SourceLabel: label, Text: text,
+		Command: shellCommand("submit", "SOURCE"), Back: u.o.BasePath + "/",
 	}, nil
 }
 

@@ -32,8 +32,8 @@ func pauseConfirmation(u *UI, r *http.Request, verb string) confirmation {
 		args = append(args, "--host", host)
 	}
 	return confirmation{
-		Title: pauseTarget(stage, host), Action: u.o.Base + "/" + verb, Command: shellCommand(args...),
-		Fields: []field{{"stage", stage}, {"host", host}}, Back: u.o.Base + "/workers",
+		Title: pauseTarget(stage, host), Action: u.o.BasePath + "/" + verb, Command: shellCommand(args...),
+		Fields: []field{{"stage", stage}, {"host", host}}, Back: u.o.BasePath + "/workers",
 	}
 }
 
@@ -67,10 +67,10 @@ func confirmDrain(u *UI, r *http.Request) (confirmation, error) {
 	id, err := pathID(r)
 	return confirmation{
 		Title: "Drain this worker", Button: "Drain", IsDanger: true,
-		Action: u.o.Base + "/workers/" + id.String() + "/drain",
+		Action: u.o.BasePath + "/workers/" + id.String() + "/drain",
 		Text: "The worker finishes its running attempts, claims no new work, and stops. " +
 			"A service manager may start it again.",
-		Command: shellCommand("drain", id.String()), Back: u.o.Base + "/workers",
+		Command: shellCommand("drain", id.String()), Back: u.o.BasePath + "/workers",
 	}, err
 }
 

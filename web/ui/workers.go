@@ -16,8 +16,8 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// maxGoneWorkers is the number of stopped and lost workers on a page.
-const maxGoneWorkers = 50
+// maxStoppedWorkers is the number of stopped and lost workers on a page.
+const maxStoppedWorkers = 50
 
 // worker is a worker as the page shows it.
 type worker struct {
@@ -26,7 +26,7 @@ type worker struct {
 	Running      []runningAttempt
 	IsHostPaused bool
 	CanOperate   bool
-	GoneAt       *time.Time // when it stopped or was lost
+	EndedAt      *time.Time // when it stopped or was lost
 }
 
 // runningAttempt is an attempt of a worker.
@@ -47,11 +47,11 @@ type stageRow struct {
 }
 
 func (u *UI) serveWorkers(w http.ResponseWriter, r *http.Request) {
-	query, showsGone := "", r.URL.Query().Has("gone")
-	if showsGone {
-		query = "gone="
+	query, showsStopped := "", r.URL.Query().Has("stopped")
+	if showsStopped {
+		query = "stopped="
 	}
-	u.servePage(w, r, "workers", query, map[string]any{"Gone": showsGone})
+	u.servePage(w, r, "workers", query, map[string]any{"Stopped": showsStopped})
 }
 
 func (u *UI) loadWorkers(ctx context.Context, k viewKey) (screen, error) {
@@ -69,8 +69,8 @@ func (u *UI) loadWorkers(ctx context.Context, k viewKey) (screen, error) {
 	if len(o.Workers) == 0 {
 		r.add("no-workers", "workers", "no-workers", nil)
 	}
-	if k.values().Has("gone") {
-		if err := u.addGoneWorkers(ctx, r); err != nil {
+	if k.values().Has("stopped") {
+		if err := u.addStoppedWorkers(ctx, r); err != nil {
 			return screen{}, err
 		}
 	}
@@ -108,21 +108,21 @@ func (u *UI) worker(ctx context.Context, w store.Worker, c current) worker {
 	return out
 }
 
-// addGoneWorkers adds the last workers that stopped or were lost.
-func (u *UI) addGoneWorkers(ctx context.Context, r *fragmentRenderer) error {
-	gone, err := u.o.Store.StoppedWorkers(ctx, store.ID{}, maxGoneWorkers)
+// addStoppedWorkers adds the last workers that stopped or were lost.
+func (u *UI) addStoppedWorkers(ctx context.Context, r *fragmentRenderer) error {
+	stopped, err := u.o.Store.StoppedWorkers(ctx, store.ID{}, maxStoppedWorkers)
 	if err != nil {
 		return err
 	}
-	for _, w := range gone {
-		out := worker{Worker: w, GoneAt: cmp.Or(w.LostAt, w.StoppedAt), State: "cancelled", Word: "stopped"}
+	for _, w := range stopped {
+		out := worker{Worker: w, EndedAt: cmp.Or(w.LostAt, w.StoppedAt), State: "cancelled", Word: "stopped"}
 		if w.LostAt != nil {
 			out.State, out.Word = "failed", "lost"
 		}
-		r.add("w-"+w.ID.String(), "gone", "gone-worker", out)
+		r.add("w-"+w.ID.String(), "stopped", "stopped-worker", out)
 	}
-	if len(gone) == 0 {
-		r.add("none-gone", "gone", "none-gone", nil)
+	if len(stopped) == 0 {
+		r.add("none-stopped", "stopped", "none-stopped", nil)
 	}
 	return nil
 }

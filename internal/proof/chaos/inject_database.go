@@ -12,6 +12,7 @@ import (
 	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -186,7 +187,7 @@ func (i *injector) holdSnapshot(ctx context.Context, conn *pgx.Conn, s step) err
 
 // readAsOperator reads what the dashboard and the command line show.
 func (i *injector) readAsOperator(ctx context.Context, conn *pgx.Conn, s step) error {
-	st := store.New(conn, graph())
+	st, reports := store.New(conn, graph()), report.New(conn, graph())
 	i.logStart(s)
 	n := 0
 	for deadline := time.Now().Add(s.duration); time.Now().Before(deadline); n++ {
@@ -195,7 +196,7 @@ func (i *injector) readAsOperator(ctx context.Context, conn *pgx.Conn, s step) e
 			_, err = st.History(ctx, tasks[len(tasks)-1].ID)
 		}
 		if err == nil {
-			_, err = st.Counts(ctx)
+			_, err = reports.Stats(ctx)
 		}
 		if err == nil {
 			_, err = st.Workers(ctx, true)

@@ -36,7 +36,7 @@ func newPipeline(w *stageWorker) *stages.Pipeline {
 	var all []stages.Stage
 	for _, n := range nodes {
 		all = append(all, stages.Stage{
-			Name: n.Name, Needs: n.Needs, Work: w.work, Workers: slotsPerStage, MaxAttempts: maxAttempts,
+			Name: n.Name, Needs: n.Needs, Work: w.work, Slots: slotsPerStage, MaxAttempts: maxAttempts,
 			Backoff: stages.Backoff{Base: 200 * ms, Max: 2 * time.Second},
 		})
 	}

@@ -247,7 +247,7 @@ func (v *verifier) deadWithoutCause() (found []string) {
 func (v *verifier) repeatedEvents() (found []string) {
 	for _, log := range v.logs {
 		for _, pair := range []struct{ first, second, initial string }{
-			{string(stages.DatabaseLost), string(stages.DatabaseBack), string(stages.DatabaseBack)},
+			{string(stages.DatabaseUnavailable), string(stages.DatabaseAvailable), string(stages.DatabaseAvailable)},
 			{listenerConnected, listenerDisconnected, ""},
 		} {
 			last := pair.initial

@@ -104,9 +104,9 @@ func TestJudge_FindsEachError(t *testing.T) {
 		}, violation, "dead without a cause"},
 		"a change reported twice": {func(r *dataBuilder) {
 			for range 2 {
-				r.logs[0].entries = append(r.logs[0].entries, logEntry{What: eventEntry, How: string(stages.DatabaseLost)})
+				r.logs[0].entries = append(r.logs[0].entries, logEntry{What: eventEntry, How: string(stages.DatabaseUnavailable)})
 			}
-		}, violation, "reported database_lost twice"},
+		}, violation, "reported database_unavailable twice"},
 		"a missed wake before the first fault": {func(r *dataBuilder) {
 			r.logs[0].entries = append(r.logs[0].entries,
 				missedWake(-time.Second))

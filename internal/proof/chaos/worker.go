@@ -102,9 +102,9 @@ func (l *logWriter) writeEvent(e stages.Event) {
 	switch e.Kind {
 	case stages.WorkerStarted:
 		fmt.Println(registeredLine)
-	case stages.DatabaseLost:
+	case stages.DatabaseUnavailable:
 		fmt.Println("lost the database:", progresslog.Brief(e.Err))
-	case stages.DatabaseBack:
+	case stages.DatabaseAvailable:
 		fmt.Println("reached the database again")
 	case stages.WorkerLost:
 		fmt.Println("expired another worker")

@@ -39,7 +39,7 @@ func newTestServer(t *testing.T) testServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	channels := []string{g.Channel("ingest"), g.RecallChannel(), g.EventsChannel()}
+	channels := []string{g.Channel("ingest"), g.ControlChannel(), g.EventsChannel()}
 	listener := notify.New(pool, notify.Options{Channels: channels})
 	feed := eventfeed.New(eventfeed.Options{Reader: f.Store, Wake: listener})
 	ctx, stop := context.WithCancel(context.Background())

@@ -40,7 +40,7 @@ func (r *rig) startWorkload(ctx context.Context, g *errgroup.Group) {
 
 func otherPipeline() *stages.Pipeline {
 	nothing := func(context.Context, *stages.Job) (any, error) { return nil, nil }
-	p, err := stages.New("load", stages.Stage{Name: "nothing", Workers: 8, Work: nothing})
+	p, err := stages.New("load", stages.Stage{Name: "nothing", Slots: 8, Work: nothing})
 	if err != nil {
 		panic(err) // the pipeline is a constant
 	}

@@ -126,17 +126,17 @@
       restart();
     });
     live.addEventListener("htmx:sse:close", () => setStale(stale || "stale"));
-    live.addEventListener("hello", (e) => {
-      const hello = JSON.parse(e.detail.data);
-      hasStarted = true; stale = ""; late = false; read = 0; setClock(hello.now); show();
-      if (hello.build !== document.body.dataset.build) showMessage("Cuelight was updated. Reload this page to get the new version.");
+    live.addEventListener("open", (e) => {
+      const data = JSON.parse(e.detail.data);
+      hasStarted = true; stale = ""; late = false; read = 0; setClock(data.now); show();
+      if (data.build !== document.body.dataset.build) showMessage("Cuelight was updated. Reload this page to get the new version.");
     });
     live.addEventListener("stale", () => setStale("stale", Date.now()));
     live.addEventListener("fresh", () => { stale = ""; show(); });
-    live.addEventListener("beat", (e) => {
-      const beat = JSON.parse(e.detail.data);
-      setClock(beat.now);
-      read = beat.read && beat.read + clockOffset; late = beat.late; show();
+    live.addEventListener("ping", (e) => {
+      const ping = JSON.parse(e.detail.data);
+      setClock(ping.now);
+      read = ping.read && ping.read + clockOffset; late = ping.late; show();
     });
     live.addEventListener("htmx:after:swap", () => { swapping = false; showTimes(); });
     document.addEventListener("selectionchange", resume);

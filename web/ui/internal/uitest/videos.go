@@ -40,7 +40,7 @@ func info(duration float64, width, height int) map[string]any {
 func completedStages(name string, length float64) [5]stage {
 	return [5]stage{
 		{status: completed, took: durations{8 * ms, 900 * ms}, result: map[string]any{
-			"name": name, "bytes": 48234511, "sha256": "5d41402abc4b2a76b9719d911017c592", "how": "reflink",
+			"name": name, "bytes": 48234511, "sha256": "5d41402abc4b2a76b9719d911017c592", "method": "reflink",
 			"info": info(length, 1920, 1080)}},
 		{status: completed, took: durations{4 * ms, time.Duration(length / 3 * 1e9)}, result: map[string]any{
 			"rungs": []any{
