@@ -130,7 +130,7 @@ func (d *Daemon) uploadOptions(guard *access.Guard) upload.Options {
 	return upload.Options{
 		Dir: d.Config.DataDir, BasePath: web.UploadsPath(d.HTTP.BasePath),
 		MaxBytes: d.HTTP.MaxUpload, MinFree: cmp.Or(max(d.Config.Reserve, 0), -1),
-		Principal:      func(ctx context.Context) string { return access.From(ctx).Name },
+		Principal:      func(ctx context.Context) string { return access.PrincipalOf(ctx).Name },
 		CheckPrincipal: stillAuthorized(guard), OnComplete: submitUpload(st),
 		SourceState: uploadSourceState(st),
 		OnError:     func(id string, err error) { d.Log.Warn("upload failed", zap.String("upload", id), zap.Error(err)) },

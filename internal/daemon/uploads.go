@@ -67,8 +67,8 @@ func checkKey(ctx context.Context, st *store.Store, principal string) error {
 // is still authorized.
 func stillAuthorized(guard *access.Guard) func(context.Context) error {
 	return func(ctx context.Context) error {
-		err := guard.Still(ctx)
-		if errors.Is(err, access.ErrUnknown) || errors.Is(err, access.ErrWrong) {
+		err := guard.Revalidate(ctx)
+		if errors.Is(err, access.ErrNoCredentials) || errors.Is(err, access.ErrInvalidCredentials) {
 			return fmt.Errorf("%w: %w", upload.ErrRevoked, err)
 		}
 		return err
