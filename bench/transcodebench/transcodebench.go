@@ -69,7 +69,7 @@ type commandsTask struct {
 // RunIfChild runs the task of a process that this package started, prints the cost, and ends the
 // process.
 func RunIfChild() {
-	proofkit.RunIfSelf(childEnv, func(t childTask) error {
+	proofkit.RunIfChild(childEnv, func(t childTask) error {
 		run := t.Commands.run
 		if t.Stage != nil {
 			run = t.Stage.run
@@ -84,7 +84,7 @@ func RunIfChild() {
 
 // runInChild runs a task in another process.
 func runInChild(ctx context.Context, t childTask) (cost Cost, err error) {
-	cmd, err := proofkit.SelfCommand(childEnv, t)
+	cmd, err := proofkit.ChildCommand(childEnv, t)
 	if err != nil {
 		return cost, err
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	proofkit.RunIfSelf(clientsEnv, clientsMain)
+	proofkit.RunIfChild(clientsEnv, clientsMain)
 	goleak.VerifyTestMain(m)
 }
 

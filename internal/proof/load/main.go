@@ -39,7 +39,7 @@ import (
 )
 
 func main() {
-	proofkit.RunIfSelf(clientsEnv, clientsMain)
+	proofkit.RunIfChild(clientsEnv, clientsMain)
 	var o options
 	flag.StringVar(&o.program, "program", "bin/cuelight", "the cuelight to measure")
 	flag.IntVar(&o.pairs, "pairs", 4, "number of phases without clients, and of phases with them")
