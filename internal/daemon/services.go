@@ -223,7 +223,7 @@ func (s *services) maintainUploads(ctx context.Context) {
 	report := logTrouble(log, "some uploads cannot be submitted or deleted", "all uploads can be submitted and deleted again")
 	for ok := true; ok; ok = ctxsleep.For(ctx, uploadCleanupInterval) == nil {
 		done, err := s.uploads.CleanUp(ctx)
-		if n := done.Expired + done.Released; n > 0 {
+		if n := done.Expired + done.DeletedFinished; n > 0 {
 			log.Info("uploads deleted", zap.Int("removed", n), zap.Int64("bytes", done.Bytes))
 		}
 		if ctx.Err() == nil {

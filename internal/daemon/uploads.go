@@ -176,7 +176,7 @@ func uploadSourceState(st *store.Store) func(context.Context, upload.Upload) (up
 		t, err := st.Get(ctx, id)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
-			return upload.TaskGone, nil
+			return upload.TaskEnded, nil
 		case err != nil:
 			return upload.SourceNeeded, err
 		case t.Source != u.Path: // the request id had a task already
@@ -190,7 +190,7 @@ func uploadSourceState(st *store.Store) func(context.Context, upload.Upload) (up
 		case store.StatusCompleted:
 			return upload.SourceCopied, nil
 		case store.StatusDead, store.StatusCancelled:
-			return upload.TaskGone, nil // operators have some days to retry it
+			return upload.TaskEnded, nil // operators have some days to retry it
 		}
 		return upload.SourceNeeded, nil
 	}
