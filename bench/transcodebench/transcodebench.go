@@ -6,8 +6,8 @@
 //		…
 //		commands, err := transcodebench.RecordCommands(ctx, "clip.mp4", dir)
 //		job := transcodebench.Job{URL: url, Warmup: "short.mp4", Source: "clip.mp4", Dir: dir}
-//		cost, err := transcodebench.RunStage(ctx, job, commands.Whole)
-//		bare, err := transcodebench.RunCommands(ctx, []transcodebench.Command{commands.Whole}, dir)
+//		cost, err := transcodebench.RunStage(ctx, job, commands.Ladder)
+//		bare, err := transcodebench.RunCommands(ctx, []transcodebench.Command{commands.Ladder}, dir)
 //
 // Each runs in a process of its own: the same program, started again. It is small, so that
 // the memory of its children is their own.
