@@ -99,7 +99,7 @@ func (c *cli) runDaemon(
 	err = d.Run(ctx)
 	select {
 	case <-c.sig.Abort:
-		if s, ok := daemon.Received(ctx); ok && err == nil {
+		if s, ok := daemon.SignalOf(ctx); ok && err == nil {
 			err = exitStatus(s.ExitCode())
 		}
 	default:

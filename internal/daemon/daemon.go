@@ -1,6 +1,6 @@
 // Package daemon runs `cuelight serve`: the workers of the video pipeline and
 // the services of a daemon, which are the HTTP server with the API and the dashboard,
-// webhooks, alerts, watched directories, and the clean-up of disks.
+// webhooks, alerts, watched directories, and the cleanup of disks.
 //
 // [New] checks the options and opens the listening socket, so that a wrong address fails
 // before any work begins. Daemon.Run blocks until the context is done and the work has
@@ -79,7 +79,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 		watchedFiles: watchedFiles{store: o.DB.Store, log: o.Log},
 	}
 	d.tracer, d.flush = StartTracing(ctx, o.Engine.Version, o.Engine.Abort,
-		logTrouble(o.Log, "traces cannot be sent", "traces are sent again"),
+		failureLogger(o.Log, "traces cannot be sent", "traces are sent again"),
 		func(what string, err error) { o.Log.Warn(what, zap.Error(err)) })
 	d.Engine.DB, d.Engine.Stages = o.DB, d.tracer.Stages(pipelineStages(o.Config))
 	if d.services, err = d.newServices(ctx); err != nil {
@@ -141,7 +141,7 @@ func (d *Daemon) supervise(ctx context.Context, stopWork func(), ended <-chan er
 			d.feedWatchdog()
 		case <-stopping:
 			stopping = nil
-			s, _ := Received(ctx)
+			s, _ := SignalOf(ctx)
 			d.Log.Info("stopping", zap.Stringer("signal", s.Signal), zap.Duration("grace", d.Engine.Grace),
 				zap.String("hint", "a second signal stops at once"))
 			d.systemd.notify("STOPPING=1\nSTATUS=draining")

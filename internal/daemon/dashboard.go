@@ -17,8 +17,8 @@ import (
 	"github.com/cuelight/cuelight/web/ui"
 )
 
-// dashboard returns the dashboard's pages.
-func (s *services) dashboard() (*ui.UI, error) {
+// newDashboard returns the dashboard's pages.
+func (s *services) newDashboard() (*ui.UI, error) {
 	d, base := s.d, s.d.HTTP.BasePath
 	files := publishedFiles{publish: d.Config.PublishDir, base: base}
 	return ui.New(ui.Options{

@@ -43,7 +43,7 @@ type services struct {
 	// The rest is nil unless the daemon listens.
 	listener  net.Listener // run closes it
 	server    *web.Server
-	board     *ui.UI
+	dashboard *ui.UI
 	feed      *eventfeed.Feed
 	feedWakes *notify.Wakes
 	uploads   *upload.Uploads
@@ -64,7 +64,7 @@ func (d *Daemon) newServices(ctx context.Context) (*services, error) {
 	o := d.webhookOptions()
 	o.DB, o.Store, o.Wake, o.Abort = d.DB.Pool, d.DB.Store, s.webhookWakes.C(), d.Engine.Abort
 	o.OnDelivery = func(r webhook.DeliveryResult) { s.metrics.WebhookDelivery(r.Type, string(r.Outcome)) }
-	o.OnError = logTrouble(d.Log, "webhooks cannot be delivered", "webhooks are delivered again")
+	o.OnError = failureLogger(d.Log, "webhooks cannot be delivered", "webhooks are delivered again")
 	s.webhooks = webhook.New(o)
 	host, err := os.Hostname()
 	if err != nil {
@@ -105,12 +105,13 @@ func (s *services) listen(ctx context.Context) (err error) {
 		return err
 	}
 	s.feed = eventfeed.New(eventfeed.Options{
-		Reader: reads.Store, Wake: s.feedWakes, OnError: logTrouble(d.Log, "events cannot be read", "events are read again"),
+		Reader: reads.Store, Wake: s.feedWakes,
+		OnError: failureLogger(d.Log, "events cannot be read", "events are read again"),
 	})
 	if s.uploads, err = upload.New(d.uploadOptions(guard)); err != nil {
 		return err
 	}
-	if s.board, err = s.dashboard(); err == nil {
+	if s.dashboard, err = s.newDashboard(); err == nil {
 		s.server, err = web.New(s.webOptions(guard))
 	}
 	if err != nil {
@@ -144,7 +145,7 @@ func (s *services) webOptions(guard *access.Guard) web.Options {
 	o := d.HTTP.webOptions()
 	o.MaxRequestsPerPrincipal = max(int(reads.Pool.Config().MaxConns)/2, 1)
 	o.Store, o.Guard, o.Webhooks = reads.Store, guard, webhook.New(hooks)
-	o.Dashboard, o.Published, o.Uploads, o.Metrics = s.board, d.Config.PublishDir, s.uploads, s.metrics.Handler()
+	o.Dashboard, o.Published, o.Uploads, o.Metrics = s.dashboard, d.Config.PublishDir, s.uploads, s.metrics.Handler()
 	o.Subscribe = func(after int64, keep func(store.Event) bool) web.Subscription { return s.feed.Subscribe(after, keep) }
 	o.Wrap, o.Abort = d.tracer.Handler, d.Engine.Abort
 	o.Observe = func(r web.Request) { s.metrics.HTTPRequest(r.Route, r.Status, r.Duration, r.Stream) }
@@ -193,7 +194,7 @@ func (s *services) run(ctx context.Context) {
 		return
 	}
 	all.Go(func() { _ = s.feed.Run(ctx) })
-	all.Go(func() { _ = s.board.Run(ctx) })
+	all.Go(func() { _ = s.dashboard.Run(ctx) })
 	all.Go(func() { s.maintainUploads(ctx) })
 	s.d.Log.Info("serving HTTP", zap.String("address", s.d.HTTP.url(s.listener)))
 	if err := s.server.Serve(ctx, s.listener); err != nil {
@@ -220,7 +221,8 @@ const uploadCleanupInterval = 5 * time.Minute
 // process, and deletes those that are not needed any more.
 func (s *services) maintainUploads(ctx context.Context) {
 	log := s.d.Log
-	report := logTrouble(log, "some uploads cannot be submitted or deleted", "all uploads can be submitted and deleted again")
+	report := failureLogger(log,
+		"some uploads cannot be submitted or deleted", "all uploads can be submitted and deleted again")
 	for ok := true; ok; ok = ctxsleep.For(ctx, uploadCleanupInterval) == nil {
 		done, err := s.uploads.CleanUp(ctx)
 		if n := done.Expired + done.DeletedFinished; n > 0 {

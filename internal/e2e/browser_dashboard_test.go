@@ -165,7 +165,7 @@ func TestDashboard_WorksWithARealDaemon(t *testing.T) {
 	})
 	s.daemon.stop()
 	expected := map[any]bool{
-		"stage dead": true, "stage failed": true, "worker lost": true, "claims of lost workers expired": true,
+		"stage dead": true, "attempt failed": true, "worker lost": true, "claims of lost workers expired": true,
 	}
 	for _, l := range append(s.daemon.logged("error"), s.daemon.logged("warn")...) {
 		if !expected[l["msg"]] {

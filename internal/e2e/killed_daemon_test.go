@@ -182,7 +182,7 @@ func TestFrozenDaemon_ChangesNothingAfterItsLease(t *testing.T) {
 	other.stop()
 	revocations := 0
 	for _, l := range frozen.logged("info") {
-		if l["stage"] == "transcode" && (l["msg"] == "claim revoked" || l["msg"] == "stage released") {
+		if l["stage"] == "transcode" && (l["msg"] == "claim revoked" || l["msg"] == "claim released") {
 			revocations++
 		}
 	}

@@ -41,7 +41,7 @@ func New(t testing.TB, s Schema) *pgxpool.Pool {
 	// The sessions of processes that the test has killed may still exist.
 	conf.ForceTerminateConnections = true
 	database := pgtestdb.Custom(t, conf, s)
-	// This clean-up is registered after that of pgtestdb, so it runs earlier.
+	// This cleanup is registered after that of pgtestdb, so it runs earlier.
 	return open(t, database.URL())
 }
 
