@@ -76,9 +76,9 @@ func (p *workerPool) command(s *workerSlot, n int) (*exec.Cmd, error) {
 	return proofkit.ChildCommand(workerEnv, c, prefix...)
 }
 
-// interpose puts the network namespace in front of one worker, if there is one, and a proxy in
+// addProxies puts the network namespace in front of one worker, if there is one, and a proxy in
 // front of each of the others.
-func (p *workerPool) interpose(server string, n *networkNamespace) (err error) {
+func (p *workerPool) addProxies(server string, n *networkNamespace) (err error) {
 	for i, s := range p.slots {
 		if i == networkedWorker && n != nil {
 			s.network = n
