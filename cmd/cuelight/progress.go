@@ -84,7 +84,7 @@ func (p *progress) event(e stages.Event) {
 	case stages.StageSuspended:
 		p.printf("%s is suspended and retried from time to time: %s", e.Stage, errorLine(e.Err))
 	case stages.DatabaseLost:
-		p.printf("the database %s; waiting for it", dbconn.Unavailability(e.Err))
+		p.printf("the database %s; waiting for it", dbconn.DescribeUnavailable(e.Err))
 	case stages.DatabaseBack:
 		p.printf("the database is back")
 	case stages.WorkerDraining:

@@ -98,8 +98,8 @@ func (d *Daemon) close() {
 // that operators can watch.
 func (d *Daemon) Run(ctx context.Context) error {
 	defer d.close()
-	d.Log.Info("database chosen", zap.String("database", d.DB.Name), zap.Bool("private", d.DB.Source.Private),
-		zap.String("because", d.DB.Source.Origin))
+	d.Log.Info("database chosen", zap.String("database", d.DB.Name), zap.Bool("private", d.DB.Target.Private),
+		zap.String("because", d.DB.Target.Origin))
 	d.Engine.Observe, d.Engine.onListening, d.Engine.wakes = d.observe, d.onListening, d.services.wakes()
 
 	workCtx, stopWork := context.WithCancel(ctx)
@@ -110,7 +110,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	defer stopServices()
 	defer stopWork()
 	all.Go(func() { ended <- d.work(workCtx) })
-	all.Go(func() { d.DB.KeepServer(serviceCtx, d.logPrivateServer) })
+	all.Go(func() { d.DB.SuperviseServer(serviceCtx, d.logPrivateServer) })
 	all.Go(func() { d.services.run(serviceCtx) })
 	defer d.cleanup.start()()
 	return d.supervise(ctx, stopWork, ended)
@@ -217,7 +217,7 @@ func (d *Daemon) work(ctx context.Context) error {
 func (d *Daemon) waitForDatabase(ctx context.Context) error {
 	away := false
 	for delay := 250 * time.Millisecond; ; delay = min(2*delay, 5*time.Second) {
-		err := d.DB.Ready(ctx)
+		err := d.DB.EnsureTables(ctx)
 		if err == nil {
 			err = d.Engine.Workspace.checkWorkers(ctx, d.DB.Store, false)
 		}
@@ -230,7 +230,7 @@ func (d *Daemon) waitForDatabase(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case dbconn.Explain(err).Kind != usererr.Unreachable, dbconn.IsLoginError(err):
-			return d.DB.Describe(err)
+			return d.DB.WithName(err)
 		}
 		if !away {
 			away = true
