@@ -256,7 +256,7 @@ func (d *Daemon) observe(e stages.Event) {
 // onListening is called when the listener connects or loses its connection.
 func (d *Daemon) onListening(connected bool, err error) {
 	d.listening.Store(connected)
-	d.services.metrics.Listening(connected, err)
+	d.services.metrics.ObserveListener(connected, err)
 	if connected {
 		d.Log.Info("listening")
 		return

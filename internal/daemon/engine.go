@@ -41,7 +41,8 @@ func NewOneShotEngine(ctx context.Context, db *dbconn.Database, config video.Con
 		err = workspace.checkWorkers(ctx, db.Store, true)
 	}
 	return &Engine{
-		DB: db, Stages: limitRetries(pipelineStages(config)), Workspace: workspace, KeepEvents: db.Target.EventRetention(),
+		DB: db, Stages: limitRetries(pipelineStages(config)), Workspace: workspace,
+		KeepEvents: db.Target.EventRetention(),
 	}, err
 }
 

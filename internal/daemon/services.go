@@ -63,7 +63,7 @@ func (d *Daemon) newServices(ctx context.Context) (*services, error) {
 	})
 	o := d.webhookOptions()
 	o.DB, o.Store, o.Wake, o.Abort = d.DB.Pool, d.DB.Store, s.webhookWakes.C(), d.Engine.Abort
-	o.OnDelivery = func(r webhook.DeliveryResult) { s.metrics.WebhookDelivery(r.Type, string(r.Outcome)) }
+	o.OnDelivery = func(r webhook.DeliveryResult) { s.metrics.ObserveDelivery(r.Type, string(r.Outcome)) }
 	o.OnError = failureLogger(d.Log, "webhooks cannot be delivered", "webhooks are delivered again")
 	s.webhooks = webhook.New(o)
 	host, err := os.Hostname()
@@ -122,7 +122,7 @@ func (s *services) listen(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(err, s.uploads.Close())
 	}
-	s.metrics.HTTPStreams(s.server.Streams)
+	s.metrics.ExportHTTPStreams(s.server.Streams)
 	return nil
 }
 
@@ -148,10 +148,11 @@ func (s *services) webOptions(guard *access.Guard) web.Options {
 	o.Dashboard, o.Published, o.Uploads, o.Metrics = s.dashboard, d.Config.PublishDir, s.uploads, s.metrics.Handler()
 	o.Subscribe = func(after int64, keep func(store.Event) bool) web.Subscription { return s.feed.Subscribe(after, keep) }
 	o.Wrap, o.Abort = d.tracer.Handler, d.Engine.Abort
-	o.Observe = func(r web.Request) { s.metrics.HTTPRequest(r.Route, r.Status, r.Duration, r.Stream) }
+	o.Observe = func(r web.Request) { s.metrics.ObserveHTTPRequest(r.Route, r.Status, r.Duration, r.Stream) }
 	known := func(r *http.Request) bool { return access.Check(r.Context(), access.Read) == nil }
-	o.Healthy = health.New(health.Options{Checks: []health.Check{health.Loops(d.Engine.watchdog.stuck)}, Detail: known})
-	o.Ready = health.New(health.Options{Checks: d.readinessChecks(), Detail: known})
+	loops := []health.Check{health.Loops(d.Engine.watchdog.stuck)}
+	o.Healthy = health.New(health.Options{Checks: loops, CanSeeReasons: known})
+	o.Ready = health.New(health.Options{Checks: d.readinessChecks(), CanSeeReasons: known})
 	o.OnError = func(route string, err error) {
 		d.Log.Warn("request failed", zap.String("route", route), zap.Error(err))
 	}
