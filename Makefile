@@ -150,4 +150,4 @@ needs-test:
 
 .PHONY: needs-browser
 needs-browser: needs-test
-	@CUELIGHT_TEST_BROWSER=1 $(GO) test -count=1 -run TestNeed_FindsBrowserAndModules ./internal/browsertest
+	@CUELIGHT_TEST_BROWSER=1 $(GO) test -count=1 -run TestRequire_FindsBrowserAndModules ./internal/browsertest

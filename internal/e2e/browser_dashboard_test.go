@@ -148,7 +148,7 @@ func (s *dashboardDaemon) controls() map[string]func(url.Values) (string, error)
 }
 
 func TestDashboard_WorksWithARealDaemon(t *testing.T) {
-	b := browsertest.Need(t)
+	b := browsertest.Require(t)
 	s := newDashboardDaemon(t)
 	const picture = "testsrc2=rate=25:size=640x360"
 	s.makeVideo("harbour-morning.mp4", picture, 8*time.Second)

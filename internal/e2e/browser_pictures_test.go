@@ -21,7 +21,7 @@ func TestReadme_TakePictures(t *testing.T) {
 	if to == "" {
 		t.Skip("CUELIGHT_TEST_README names no directory")
 	}
-	b := browsertest.Need(t)
+	b := browsertest.Require(t)
 	s := newDashboardDaemon(t)
 	const shown = "/srv/videos"
 	if err := os.Symlink(s.videos, shown); err != nil {
