@@ -33,7 +33,7 @@ type progress struct {
 
 func newProgress(to *console.Stream, quiet bool, label func(store.ID) string) *progress {
 	p := &progress{to: to, quiet: quiet, label: label, printed: make(map[daemon.StageKey]time.Time)}
-	if to.Terminal && !quiet {
+	if to.IsTerminal && !quiet {
 		p.screen = &console.Screen{Out: to}
 	}
 	return p

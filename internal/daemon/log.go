@@ -18,11 +18,11 @@ func NewLog(to *console.Stream) *zap.Logger {
 	config := zap.NewProductionEncoderConfig()
 	config.EncodeDuration = zapcore.StringDurationEncoder
 	encoder := zapcore.NewJSONEncoder
-	if to.Terminal {
+	if to.IsTerminal {
 		encoder = zapcore.NewConsoleEncoder
 		config.EncodeTime = zapcore.TimeEncoderOfLayout(time.TimeOnly)
 		config.EncodeLevel = zapcore.CapitalLevelEncoder
-		if to.Colour {
+		if to.HasColour {
 			config.EncodeLevel = zapcore.CapitalColorLevelEncoder
 		}
 	} else {
