@@ -20,8 +20,8 @@ export VIDEO
 
 # The same build settings for everything except tests, so that nothing is compiled
 # twice: a static program without paths of this machine.
-plain = CGO_ENABLED=0 GOFLAGS="$$GOFLAGS -trimpath -buildvcs=false"
-tool  = $(plain) $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod
+build_env = CGO_ENABLED=0 GOFLAGS="$$GOFLAGS -trimpath -buildvcs=false"
+tool      = $(build_env) $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod
 
 .PHONY: help
 help: ## list the targets
@@ -33,7 +33,7 @@ run: needs-run build ## publish VIDEO=file.mp4 (or a sample), from nothing to a 
 
 .PHONY: build
 build: ## compile bin/cuelight
-	@$(plain) $(GO) build -ldflags '-X main.version=$(VERSION)' -o bin/cuelight ./cmd/cuelight
+	@$(build_env) $(GO) build -ldflags '-X main.version=$(VERSION)' -o bin/cuelight ./cmd/cuelight
 
 .PHONY: test
 test: needs-test ## run all tests with the race detector (PKG=./store ARGS='-run Claim -v')
@@ -49,14 +49,14 @@ test-quick: needs-run ## run the short tests without the race detector
 
 .PHONY: chaos
 chaos: needs-test ## inject random faults for DURATION=60s (SEED=…) and check the result
-	@$(plain) $(GO) build -o bin/chaos ./internal/proof/chaos && exec bin/chaos $(if $(DURATION),-duration $(DURATION)) $(if $(SEED),-seed $(SEED))
+	@$(build_env) $(GO) build -o bin/chaos ./internal/proof/chaos && exec bin/chaos $(if $(DURATION),-duration $(DURATION)) $(if $(SEED),-seed $(SEED))
 
 .PHONY: failover
 failover: needs-test ## kill the primary under load, promote the standby, check the result
-	@$(plain) $(GO) build -o bin/chaos ./internal/proof/chaos && exec bin/chaos -failover kill -duration 16s $(ARGS)
+	@$(build_env) $(GO) build -o bin/chaos ./internal/proof/chaos && exec bin/chaos -failover kill -duration 16s $(ARGS)
 
 # A module of its own: the compared systems are no dependencies of the product.
-bench = $(plain) $(GO) build -C bench -o ../bin/bench . && exec bin/bench
+bench = $(build_env) $(GO) build -C bench -o ../bin/bench . && exec bin/bench
 
 .PHONY: bench
 bench: needs-test ## measure latency and throughput next to other queues (30 minutes)
@@ -77,7 +77,7 @@ bench-test: needs-test ## test the benchmark
 
 .PHONY: load
 load: needs-test build ## measure the cost of 500 streams and 50 requests/s (four minutes)
-	@$(plain) $(GO) build -o bin/load ./internal/proof/load && exec bin/load -program bin/cuelight $(ARGS)
+	@$(build_env) $(GO) build -o bin/load ./internal/proof/load && exec bin/load -program bin/cuelight $(ARGS)
 
 .PHONY: sql
 sql: ## generate schema.sql, triggers.sql and store/engine/video.sql
@@ -103,10 +103,10 @@ fmt-check:
 .PHONY: vet
 vet:
 	@for module in . bench internal/e2e; do \
-		$(plain) $(GO) vet -C $$module ./... && \
-		GOOS=darwin $(plain) $(GO) vet -C $$module ./... || exit 1; \
+		$(build_env) $(GO) vet -C $$module ./... && \
+		GOOS=darwin $(build_env) $(GO) vet -C $$module ./... || exit 1; \
 	done
-	@GOOS=windows $(plain) $(GO) build ./store/... ./stages ./notify
+	@GOOS=windows $(build_env) $(GO) build ./store/... ./stages ./notify
 
 # Besides the defaults: every package and exported name has a comment.
 .PHONY: staticcheck
@@ -117,11 +117,11 @@ staticcheck:
 
 .PHONY: deadcode
 deadcode:
-	@$(plain) internal/tools/deadcode.sh
+	@$(build_env) internal/tools/deadcode.sh
 
 .PHONY: vulncheck
 vulncheck: ## find known vulnerabilities (GOVULNDB=… for another database)
-	@$(plain) internal/tools/vulncheck.sh
+	@$(build_env) internal/tools/vulncheck.sh
 
 .PHONY: check
 check: ## run the checks of continuous integration
@@ -150,4 +150,4 @@ needs-test:
 
 .PHONY: needs-browser
 needs-browser: needs-test
-	@CUELIGHT_TEST_BROWSER=1 $(GO) test -count=1 -run TestNeed_FindsBrowserAndModules ./internal/browsertest
+	@CUELIGHT_TEST_BROWSER=1 $(GO) test -count=1 -run TestRequire_FindsBrowserAndModules ./internal/browsertest

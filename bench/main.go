@@ -111,7 +111,7 @@ func (o options) check(args int, bothModes bool) error {
 		return errors.New("-rounds is negative")
 	}
 	for _, name := range o.systems {
-		if _, ok := systemNamed(name); !ok {
+		if _, ok := systemByName(name); !ok {
 			return fmt.Errorf("unknown system %q", name)
 		}
 	}

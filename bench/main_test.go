@@ -71,7 +71,8 @@ func TestPlan_OnceModeMeasuresEverything(t *testing.T) {
 
 func TestSelectFrom_FiltersAGroup(t *testing.T) {
 	t.Parallel()
-	g := group(3, ours(scenario.E2E(scenario.E2EOptions{Samples: 1})), ours(scenario.Drain(1)), runs(scenario.Notifies(1)))
+	g := group(3, cuelightRuns(scenario.E2E(scenario.E2EOptions{Samples: 1})), cuelightRuns(scenario.Drain(1)),
+		runs(scenario.NotificationCount(1)))
 	for _, test := range []struct {
 		o    options
 		want int

@@ -40,7 +40,7 @@ func group(rounds int, runs ...[]scenario.Run) scenario.Group {
 // runs returns a run of a scenario with each of the systems, or one without a system.
 func runs(s scenario.Scenario, systems ...string) (all []scenario.Run) {
 	for _, name := range systems {
-		system, _ := systemNamed(name) // the plan has no others
+		system, _ := systemByName(name) // the plan has no others
 		all = append(all, scenario.Run{Scenario: s, System: system})
 	}
 	if all == nil {
@@ -49,8 +49,8 @@ func runs(s scenario.Scenario, systems ...string) (all []scenario.Run) {
 	return all
 }
 
-// ours returns a run of Cuelight.
-func ours(s scenario.Scenario) []scenario.Run { return runs(s, "cuelight") }
+// cuelightRuns returns a run of a scenario with Cuelight.
+func cuelightRuns(s scenario.Scenario) []scenario.Run { return runs(s, "cuelight") }
 
 // fullPlan takes half an hour.
 func fullPlan() []scenario.Group {
@@ -59,44 +59,44 @@ func fullPlan() []scenario.Group {
 			runs(floor.Commits(1, floor.Options{Samples: 300})),
 			runs(floor.Commits(5, floor.Options{Samples: 300})),
 			runs(floor.Notify(floor.Options{Samples: 300})),
-			runs(floor.Commits(1, floor.Options{Samples: 3000, Tight: true})),
-			runs(floor.Commits(5, floor.Options{Samples: 1000, Tight: true})),
-			runs(floor.Notify(floor.Options{Samples: 3000, Tight: true})),
+			runs(floor.Commits(1, floor.Options{Samples: 3000, WithoutPauses: true})),
+			runs(floor.Commits(5, floor.Options{Samples: 1000, WithoutPauses: true})),
+			runs(floor.Notify(floor.Options{Samples: 3000, WithoutPauses: true})),
 			runs(scenario.E2E(scenario.E2EOptions{Samples: 250}), notified...),
-			ours(scenario.HopOther(250)),
+			cuelightRuns(scenario.HopToOtherProcess(250)),
 		),
 		group(2,
-			runs(scenario.E2E(scenario.E2EOptions{Samples: 100, Within: 20 * time.Second}), defaultRiver...),
+			runs(scenario.E2E(scenario.E2EOptions{Samples: 100, TimeLimit: 20 * time.Second}), defaultRiver...),
 			runs(scenario.E2E(scenario.E2EOptions{Samples: 60, Spread: 10 * time.Second}), pollers...),
 		),
 		group(3, // a slow disk
 			runs(floor.Commits(1, floor.Options{Samples: 150, CommitDelay: slowCommit})),
 			runs(floor.Commits(5, floor.Options{Samples: 150, CommitDelay: slowCommit})),
-			ours(scenario.E2E(scenario.E2EOptions{Samples: 150, CommitDelay: slowCommit})),
+			cuelightRuns(scenario.E2E(scenario.E2EOptions{Samples: 150, CommitDelay: slowCommit})),
 		),
 		group(2,
 			runs(scenario.Rate(scenario.RateOptions{
-				Rates: []int{50, 100, 200, 400, 800, 1500, 3000}, For: 5 * time.Second, Warmup: 2 * time.Second,
+				Rates: []int{50, 100, 200, 400, 800, 1500, 3000}, Duration: 5 * time.Second, Warmup: 2 * time.Second,
 			}), notified...),
 		),
 		group(3,
 			runs(scenario.Drain(5_000), notified...),
-			ours(scenario.Drain(50_000)),
-			ours(scenario.Notifies(20_000)),
+			cuelightRuns(scenario.Drain(50_000)),
+			cuelightRuns(scenario.NotificationCount(20_000)),
 		),
 		group(1, runs(scenario.Drain(5_000), pollers...)),
 		group(3, processes(50_000, 1, 2, 4, 8)),
-		group(3, ours(scenario.Order(600, 8))),
-		group(3, ours(scenario.WorkShare(8_000, 32, workTime))),
+		group(3, cuelightRuns(scenario.Overtaking(600, 8))),
+		group(3, cuelightRuns(scenario.Utilization(8_000, 32, workTime))),
 		group(3, grown(20_000, 0, 100_000, 1_000_000)),
 		group(3, held(80_000)),
-		group(1, ours(scenario.Size(50_000))),
-		group(3, ours(scenario.Bulk(100_000))),
-		group(1, ours(scenario.IdleDaemon(10*time.Second, time.Minute))),
-		group(4, ours(scenario.Transcode(
-			scenario.Clip{File: "bbb_720p24_vp8_30s.webm", Size: "1280x720", Rate: 24, For: 10 * time.Second},
-			scenario.Clip{File: "vfr_360p_17s.mp4", Size: "640x360", Rate: 30, For: 10 * time.Second},
-			scenario.Clip{File: "vtest_576p10_msmpeg4_80s.avi", Size: "1024x576", Rate: 50, For: 10 * time.Second},
+		group(1, cuelightRuns(scenario.Size(50_000))),
+		group(3, cuelightRuns(scenario.TriggerCost(100_000))),
+		group(1, cuelightRuns(scenario.IdleDaemon(10*time.Second, time.Minute))),
+		group(4, cuelightRuns(scenario.Transcode(
+			scenario.Clip{File: "bbb_720p24_vp8_30s.webm", Size: "1280x720", Rate: 24, Duration: 10 * time.Second},
+			scenario.Clip{File: "vfr_360p_17s.mp4", Size: "640x360", Rate: 30, Duration: 10 * time.Second},
+			scenario.Clip{File: "vtest_576p10_msmpeg4_80s.avi", Size: "1024x576", Rate: 50, Duration: 10 * time.Second},
 		))),
 	}
 }
@@ -108,35 +108,37 @@ func quickPlan() []scenario.Group {
 			runs(floor.Commits(1, floor.Options{Samples: 50})),
 			runs(floor.Commits(5, floor.Options{Samples: 100})),
 			runs(floor.Notify(floor.Options{Samples: 100})),
-			ours(scenario.E2E(scenario.E2EOptions{Samples: 100})),
+			cuelightRuns(scenario.E2E(scenario.E2EOptions{Samples: 100})),
 			runs(scenario.E2E(scenario.E2EOptions{Samples: 50}), "river_tx"),
-			ours(scenario.HopOther(50)),
+			cuelightRuns(scenario.HopToOtherProcess(50)),
 		),
 		group(1,
 			runs(floor.Commits(5, floor.Options{Samples: 50, CommitDelay: slowCommit})),
-			ours(scenario.E2E(scenario.E2EOptions{Samples: 50, CommitDelay: slowCommit})),
+			cuelightRuns(scenario.E2E(scenario.E2EOptions{Samples: 50, CommitDelay: slowCommit})),
 		),
 		group(1,
-			ours(scenario.Rate(scenario.RateOptions{Rates: []int{400}, For: 3 * time.Second, Warmup: time.Second})),
+			cuelightRuns(scenario.Rate(scenario.RateOptions{
+				Rates: []int{400}, Duration: 3 * time.Second, Warmup: time.Second,
+			})),
 		),
 		group(1,
 			runs(scenario.E2E(scenario.E2EOptions{Samples: 30, Spread: 5 * time.Second}), pollers[:1]...),
 			runs(scenario.Drain(5_000), tunedRiver...),
 		),
 		group(3,
-			ours(scenario.Drain(5_000)),
-			ours(scenario.Notifies(5_000)),
+			cuelightRuns(scenario.Drain(5_000)),
+			cuelightRuns(scenario.NotificationCount(5_000)),
 		),
 		group(1, processes(10_000, 1, 8)),
-		group(1, ours(scenario.Order(600, 8))),
-		group(1, ours(scenario.WorkShare(4_800, 32, workTime))),
+		group(1, cuelightRuns(scenario.Overtaking(600, 8))),
+		group(1, cuelightRuns(scenario.Utilization(4_800, 32, workTime))),
 		group(2, grown(10_000, 0, 100_000)),
 		group(1, held(10_000)),
-		group(1, ours(scenario.Size(5_000))),
-		group(1, ours(scenario.Bulk(10_000))),
-		group(1, ours(scenario.IdleDaemon(2*time.Second, 20*time.Second))),
-		group(1, ours(scenario.Transcode(
-			scenario.Clip{Size: "1280x720", Rate: 30, For: 6 * time.Second},
+		group(1, cuelightRuns(scenario.Size(5_000))),
+		group(1, cuelightRuns(scenario.TriggerCost(10_000))),
+		group(1, cuelightRuns(scenario.IdleDaemon(2*time.Second, 20*time.Second))),
+		group(1, cuelightRuns(scenario.Transcode(
+			scenario.Clip{Size: "1280x720", Rate: 30, Duration: 6 * time.Second},
 		))),
 	}
 }
@@ -145,23 +147,25 @@ func quickPlan() []scenario.Group {
 func oncePlan() []scenario.Group {
 	return []scenario.Group{group(1,
 		runs(floor.Commits(1, floor.Options{Samples: 5})),
-		runs(floor.Commits(5, floor.Options{Samples: 5, Tight: true})),
+		runs(floor.Commits(5, floor.Options{Samples: 5, WithoutPauses: true})),
 		runs(floor.Commits(5, floor.Options{Samples: 5, CommitDelay: slowCommit})),
 		runs(floor.Notify(floor.Options{Samples: 5})),
 		runs(scenario.E2E(scenario.E2EOptions{Samples: 5}), notified...),
-		runs(scenario.E2E(scenario.E2EOptions{Samples: 1, Within: time.Millisecond}), defaultRiver...),
+		runs(scenario.E2E(scenario.E2EOptions{Samples: 1, TimeLimit: time.Millisecond}), defaultRiver...),
 		runs(scenario.E2E(scenario.E2EOptions{Samples: 2, Spread: time.Millisecond}), pollers[1:]...),
-		ours(scenario.E2E(scenario.E2EOptions{Samples: 5, CommitDelay: slowCommit})),
-		ours(scenario.HopOther(5)),
-		ours(scenario.Rate(scenario.RateOptions{Rates: []int{50, 100}, For: time.Second, Warmup: 200 * time.Millisecond})),
+		cuelightRuns(scenario.E2E(scenario.E2EOptions{Samples: 5, CommitDelay: slowCommit})),
+		cuelightRuns(scenario.HopToOtherProcess(5)),
+		cuelightRuns(scenario.Rate(scenario.RateOptions{
+			Rates: []int{50, 100}, Duration: time.Second, Warmup: 200 * time.Millisecond,
+		})),
 		runs(scenario.Drain(200), notified...),
-		ours(scenario.Notifies(200)),
-		ours(scenario.Order(100, 8)),
-		ours(scenario.WorkShare(320, 32, workTime)),
-		ours(scenario.Size(200)),
-		ours(scenario.Bulk(200)),
-		ours(scenario.IdleDaemon(time.Second, 2*time.Second)),
-		ours(scenario.Transcode(scenario.Clip{Size: "640x360", Rate: 25, For: time.Second})),
+		cuelightRuns(scenario.NotificationCount(200)),
+		cuelightRuns(scenario.Overtaking(100, 8)),
+		cuelightRuns(scenario.Utilization(320, 32, workTime)),
+		cuelightRuns(scenario.Size(200)),
+		cuelightRuns(scenario.TriggerCost(200)),
+		cuelightRuns(scenario.IdleDaemon(time.Second, 2*time.Second)),
+		cuelightRuns(scenario.Transcode(scenario.Clip{Size: "640x360", Rate: 25, Duration: time.Second})),
 		processes(200, 1, 2), grown(200, 0, 1_000), held(200),
 	)}
 }
@@ -169,7 +173,7 @@ func oncePlan() []scenario.Group {
 // processes compares numbers of processes.
 func processes(tasks int, counts ...int) (all []scenario.Run) {
 	for _, n := range counts {
-		all = append(all, ours(scenario.Processes(n, tasks))...)
+		all = append(all, cuelightRuns(scenario.Processes(n, tasks))...)
 	}
 	return all
 }
@@ -177,14 +181,15 @@ func processes(tasks int, counts ...int) (all []scenario.Run) {
 // grown compares tables with numbers of finished tasks.
 func grown(tasks int, counts ...int) (all []scenario.Run) {
 	for _, n := range counts {
-		all = append(all, ours(scenario.Grown(n, tasks))...)
+		all = append(all, cuelightRuns(scenario.DrainWithFinished(n, tasks))...)
 	}
 	return all
 }
 
 // held compares a drain with and without a snapshot held elsewhere.
 func held(tasks int) []scenario.Run {
-	return slices.Concat(ours(scenario.Held(tasks, false)), ours(scenario.Held(tasks, true)))
+	return slices.Concat(cuelightRuns(scenario.DrainWithSnapshot(tasks, false)),
+		cuelightRuns(scenario.DrainWithSnapshot(tasks, true)))
 }
 
 // scenarioNames returns the valid names for -only.

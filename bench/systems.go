@@ -28,8 +28,8 @@ func allSystems() []harness.System {
 	}
 }
 
-// systemNamed returns the system with a name.
-func systemNamed(name string) (s harness.System, ok bool) {
+// systemByName returns the system with a name.
+func systemByName(name string) (s harness.System, ok bool) {
 	all := allSystems()
 	i := slices.IndexFunc(all, func(s harness.System) bool { return s.Name == name })
 	if i < 0 {

@@ -84,11 +84,11 @@ func TestListener_WaitsForASuspendedServer(t *testing.T) {
 		CheckInterval: 50 * time.Millisecond, CheckTimeout: time.Second, OnAlive: alive.signal,
 	})
 	b.takeWakes()
-	must(t, s.Pause())
+	must(t, s.Freeze())
 	for range 4 {
 		<-alive
 	}
-	must(t, s.Resume())
+	must(t, s.Thaw())
 	b.exec(`notify a`)
 	b.takeWakes()
 	b.wantNoChange()

@@ -32,7 +32,7 @@ func (s *Server) dashboardHandler() http.Handler {
 			return
 		}
 		err := access.Check(r.Context(), access.Read)
-		isLoginNeeded := errors.Is(err, access.ErrUnknown) || errors.Is(err, access.ErrWrong)
+		isLoginNeeded := errors.Is(err, access.ErrNoCredentials) || errors.Is(err, access.ErrInvalidCredentials)
 		switch {
 		case err == nil:
 			page.ServeHTTP(w, r)
@@ -51,7 +51,7 @@ func (s *Server) dashboardHandler() http.Handler {
 // servePage serves a page. The request by which an open page gets updates counts as a stream.
 func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/live" {
-		principal := access.From(r.Context()).Name
+		principal := access.PrincipalOf(r.Context()).Name
 		if err := s.streamLimit.acquire(principal); err != nil {
 			s.writeError(w, r, err)
 			return

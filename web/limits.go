@@ -81,7 +81,7 @@ func (l *requestLimit) timeoutError(principal string, wait time.Duration) error 
 // of the response is written: from then on the request waits for its client, or is a stream.
 func (s *Server) limitRequests(wait time.Duration, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		release, err := s.requestLimit.acquire(r.Context(), access.From(r.Context()).Name, wait)
+		release, err := s.requestLimit.acquire(r.Context(), access.PrincipalOf(r.Context()).Name, wait)
 		if err != nil {
 			s.writeError(w, r, err)
 			return

@@ -24,7 +24,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	}
 	next := s.nextPage(r.PostForm.Get("next"))
 	_, err := s.opts.Guard.Login(w, r, r.PostForm.Get("secret"))
-	var limited *access.Limited
+	var limited *access.TooManyFailuresError
 	switch {
 	case err != nil && !acceptsHTML(r):
 		s.writeError(w, r, err)
@@ -35,7 +35,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	case errors.As(err, &limited):
 		wait := strconv.Itoa(int(limited.After.Seconds()) + 1)
 		s.redirectToLogin(w, r, url.Values{"failed": {"limited"}, "wait": {wait}}, next)
-	case errors.Is(err, access.ErrWrong):
+	case errors.Is(err, access.ErrInvalidCredentials):
 		s.redirectToLogin(w, r, url.Values{"failed": {"wrong"}}, next)
 	default:
 		s.writeError(w, r, err)

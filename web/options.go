@@ -37,7 +37,7 @@ type Options struct {
 	// Published is the directory to which the pipeline publishes; each task has a subdirectory named by its id.
 	// Default: nothing is served.
 	Published string
-	// CheckSource refuses a submitted source: an error that matches [access.ErrScope] as forbidden, any other as
+	// CheckSource refuses a submitted source: an error that matches [access.ErrForbidden] as forbidden, any other as
 	// invalid. The client gets its text. Default: [CheckSource].
 	CheckSource func(who access.Principal, source string) error
 
@@ -49,7 +49,7 @@ type Options struct {
 	// no principal. A request of GET /live stays open as long as its page and counts as a stream. Default: none.
 	Dashboard http.Handler
 	// Metrics serves /metrics. Healthy and Ready serve /healthz and /readyz without authentication; they can tell a
-	// known principal by [access.From]. Default: no such routes.
+	// known principal by [access.PrincipalOf]. Default: no such routes.
 	Metrics, Healthy, Ready http.Handler
 
 	// Wrap wraps the handler of requests with a principal, for tracing. Default: none.

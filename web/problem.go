@@ -28,10 +28,10 @@ var knownErrors = []struct {
 	err  error
 	kind problem.Kind
 }{
-	{access.ErrUnknown, problem.Unauthenticated},
-	{access.ErrWrong, problem.Unauthenticated},
-	{access.ErrScope, problem.Forbidden},
-	{access.ErrHost, problem.Misdirected},
+	{access.ErrNoCredentials, problem.Unauthenticated},
+	{access.ErrInvalidCredentials, problem.Unauthenticated},
+	{access.ErrForbidden, problem.Forbidden},
+	{access.ErrHostName, problem.Misdirected},
 	{store.ErrNotFound, problem.NotFound},
 	{store.ErrWorkerUnknown, problem.NotFound},
 	{webhook.ErrNotFound, problem.NotFound},
@@ -47,7 +47,7 @@ var knownErrors = []struct {
 // problemOf returns what a client may know of an error.
 func problemOf(err error) *problem.Problem {
 	var p *problem.Problem
-	var limited *access.Limited
+	var limited *access.TooManyFailuresError
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &p):

@@ -39,7 +39,7 @@ func newResponseWriter(w http.ResponseWriter) *responseWriter {
 // describe notes what is known of a request before it ends, after the mux has set its pattern.
 func (r *responseWriter) describe(request *http.Request) {
 	r.request = Request{
-		Method: request.Method, Route: request.Pattern, Principal: access.From(request.Context()).Name,
+		Method: request.Method, Route: request.Pattern, Principal: access.PrincipalOf(request.Context()).Name,
 	}
 }
 

@@ -99,7 +99,7 @@ func TestServe_RejectsAPublicAddressWithoutTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Serve(t.Context(), l); !errors.Is(err, access.ErrPlain) {
+	if err := s.Serve(t.Context(), l); !errors.Is(err, access.ErrNeedsTLS) {
 		t.Errorf("without TLS, for everybody: %v", err)
 	}
 	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {

@@ -90,7 +90,7 @@ func PublishedPath(basePath, name string) string { return basePath + apiPath + "
 func withMiddleware(wrap func(http.Handler) http.Handler, h http.Handler) http.Handler {
 	wrapped := wrap(h)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if access.From(r.Context()).Scope == access.None {
+		if access.PrincipalOf(r.Context()).Scope == access.None {
 			h.ServeHTTP(w, r)
 			return
 		}

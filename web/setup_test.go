@@ -98,7 +98,7 @@ func newUploadHandler(t *testing.T, st *store.Store) http.Handler {
 	t.Helper()
 	u, err := upload.New(upload.Options{
 		Dir: t.TempDir(), BasePath: web.UploadsPath(""), MinFree: -1,
-		Principal: func(ctx context.Context) string { return access.From(ctx).Name },
+		Principal: func(ctx context.Context) string { return access.PrincipalOf(ctx).Name },
 		OnComplete: func(ctx context.Context, u upload.Upload) (upload.Receipt, error) {
 			r, err := st.Submit(ctx, store.Submission{Source: u.Path, UserID: u.UserID, RequestID: "upload:" + u.ID})
 			return upload.Receipt{Task: r.ID.String()}, err
@@ -122,7 +122,7 @@ func healthHandler(status int) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
-		fmt.Fprintf(w, `{"status":"pass","known":%t}`, access.From(r.Context()).Scope > access.None)
+		fmt.Fprintf(w, `{"status":"pass","known":%t}`, access.PrincipalOf(r.Context()).Scope > access.None)
 	})
 }
 

@@ -46,7 +46,7 @@ func (s *Server) startStream(rec *responseWriter, r *http.Request, start func(st
 	if s.streamContext.Err() != nil {
 		return errShuttingDown
 	}
-	st := &stream{server: s, principal: access.From(r.Context()).Name, ctx: r.Context(), checkedAt: time.Now()}
+	st := &stream{server: s, principal: access.PrincipalOf(r.Context()).Name, ctx: r.Context(), checkedAt: time.Now()}
 	if err := s.streamLimit.acquire(st.principal); err != nil {
 		return err
 	}
@@ -161,6 +161,6 @@ func (st *stream) isPrincipalValid() bool {
 // isPrincipalValid reports whether the guard would still accept the principal of a request. If the database
 // cannot be asked, it does.
 func (s *Server) isPrincipalValid(ctx context.Context) bool {
-	err := s.opts.Guard.Still(ctx)
-	return !errors.Is(err, access.ErrUnknown) && !errors.Is(err, access.ErrWrong)
+	err := s.opts.Guard.Revalidate(ctx)
+	return !errors.Is(err, access.ErrNoCredentials) && !errors.Is(err, access.ErrInvalidCredentials)
 }

@@ -87,7 +87,7 @@ func CheckSource(who access.Principal, source string) error {
 	case ok && strings.EqualFold(scheme, "file"), strings.HasPrefix(source, "/"):
 		if who.Scope < access.Admin {
 			return fmt.Errorf("%w: files of the server require the scope admin; upload the file, or use an http or https URL",
-				access.ErrScope)
+				access.ErrForbidden)
 		}
 		return nil
 	}
@@ -96,7 +96,7 @@ func CheckSource(who access.Principal, source string) error {
 
 // checkSubmissions converts submissions and checks their sources.
 func (s *Server) checkSubmissions(r *http.Request, in []submission) ([]store.Submission, error) {
-	who := access.From(r.Context())
+	who := access.PrincipalOf(r.Context())
 	subs := make([]store.Submission, len(in))
 	for i := range in {
 		var err error
@@ -161,6 +161,6 @@ func (s *Server) receiptsResponse(receipts []store.Receipt, isList bool) jsonRes
 // actions returns the actions of the principal in a request's context.
 func (s *Server) actions() ops.Actions {
 	return ops.Actions{Store: s.opts.Store, Authorize: func(ctx context.Context, need access.Scope) (string, error) {
-		return access.From(ctx).Name, access.Check(ctx, need)
+		return access.PrincipalOf(ctx).Name, access.Check(ctx, need)
 	}}
 }

@@ -118,7 +118,7 @@ func (w *workers) onEvent(e stages.Event) {
 }
 
 func (w *workers) onCompleted(e stages.Event) {
-	s, ok := harness.StageNamed(e.Stage)
+	s, ok := harness.StageByName(e.Stage)
 	if !ok {
 		return
 	}

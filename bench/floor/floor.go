@@ -16,9 +16,9 @@ import (
 
 // Options say how samples are taken.
 type Options struct {
-	Samples     int
-	Tight       bool          // no pauses between samples
-	CommitDelay time.Duration // makes each commit slower
+	Samples       int
+	WithoutPauses bool          // take one sample directly after the other
+	CommitDelay   time.Duration // makes each commit slower
 }
 
 // rows is the number of rows; each sample updates the next one.
@@ -97,17 +97,17 @@ func (o Options) scenario(name string, measure func(context.Context, *scenario.T
 	}
 }
 
-// measure takes samples after a warm-up, each after a pause unless they are tight.
+// measure takes samples after a warm-up, each after a pause unless o excludes pauses.
 func (o Options) measure(
 	ctx context.Context, t *scenario.Trial, name string, take func(i int) (time.Duration, error),
 ) error {
-	of := scenario.IdleCase(o.CommitDelay)
-	if o.Tight {
-		of = "tight"
+	caseName := scenario.IdleCase(o.CommitDelay)
+	if o.WithoutPauses {
+		caseName = "tight"
 	}
 	var all []time.Duration
 	for i := range scenario.Warmup + o.Samples {
-		if !o.Tight {
+		if !o.WithoutPauses {
 			if err := scenario.IdlePause(ctx); err != nil {
 				return err
 			}
@@ -120,6 +120,6 @@ func (o Options) measure(
 			all = append(all, took)
 		}
 	}
-	t.RecordDurations(name, of, all)
+	t.RecordDurations(name, caseName, all)
 	return nil
 }

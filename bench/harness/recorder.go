@@ -159,8 +159,8 @@ func (r *Recorder) WaitAll(ctx context.Context, timeout time.Duration) error {
 	}
 }
 
-// Took returns the time from the first start of a stage to the last completion.
-func (r *Recorder) Took() time.Duration {
+// Duration returns the time from the first start of a stage to the last completion.
+func (r *Recorder) Duration() time.Duration {
 	var first, last time.Time
 	for task := range r.tasks {
 		for s := range Stage(StageCount) {

@@ -122,7 +122,7 @@ func TestRecorder_CountsHopsFromTheLastDependency(t *testing.T) {
 			t.Errorf("hops from %v are %v, want %v", from, got, want)
 		}
 	}
-	if got, want := r.Took(), 51*time.Millisecond; got != want {
-		t.Errorf("took %v, want %v", got, want)
+	if got, want := r.Duration(), 51*time.Millisecond; got != want {
+		t.Errorf("duration is %v, want %v", got, want)
 	}
 }

@@ -25,8 +25,8 @@ var stageNames = [StageCount]string{"ingest", "transcode", "metadata", "assemble
 
 func (s Stage) String() string { return stageNames[s] }
 
-// StageNamed returns the stage with a name.
-func StageNamed(name string) (s Stage, ok bool) {
+// StageByName returns the stage with a name.
+func StageByName(name string) (s Stage, ok bool) {
 	i := slices.Index(stageNames[:], name)
 	return Stage(i), i >= 0
 }

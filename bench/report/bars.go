@@ -31,7 +31,7 @@ const (
 )
 
 // draw draws the bars on a logarithmic axis or on one from 0.
-func (b bars) draw(name, title, below, unit string, logarithmic bool) drawing {
+func (b bars) draw(name, title, subtitle, unit string, logarithmic bool) drawing {
 	p := newPlot()
 	p.HideY()
 	p.Y.Min, p.Y.Max = 0, float64(len(b.all))
@@ -49,7 +49,7 @@ func (b bars) draw(name, title, below, unit string, logarithmic bool) drawing {
 	if b.line > 0 {
 		lineSpace = leading
 	}
-	return newDrawing(name, title, below, vg.Length(len(b.all))*rowHeight+20+lineSpace, func(c draw.Canvas) {
+	return newDrawing(name, title, subtitle, vg.Length(len(b.all))*rowHeight+20+lineSpace, func(c draw.Canvas) {
 		p.Draw(draw.Crop(c, 0, 0, 0, -lineSpace))
 	})
 }
@@ -94,13 +94,13 @@ func (b bars) Plot(c draw.Canvas, p *plot.Plot) {
 	if b.line > 0 {
 		at := x(b.line)
 		c.StrokeLine2(stroke(ink, 1, 3, 2), at, c.Min.Y, at, c.Max.Y)
-		c.FillText(letters(ink, false, text.XCenter, text.YBottom), vg.Point{X: at, Y: c.Max.Y + 2}, b.lineLabel)
+		c.FillText(textStyle(ink, false, text.XCenter, text.YBottom), vg.Point{X: at, Y: c.Max.Y + 2}, b.lineLabel)
 	}
 }
 
-var labelStyle = letters(ink, false, text.XLeft, text.YCenter)
+var labelStyle = textStyle(ink, false, text.XLeft, text.YCenter)
 
-func nameStyle(b bar) text.Style { return letters(ink, b.label == "", text.XRight, text.YCenter) }
+func nameStyle(b bar) text.Style { return textStyle(ink, b.label == "", text.XRight, text.YCenter) }
 
 // GlyphBoxes returns the space that the texts need. The library calls it.
 func (b bars) GlyphBoxes(p *plot.Plot) (boxes []plot.GlyphBox) {

@@ -17,10 +17,10 @@ import (
 
 // drawing is a finished plot.
 type drawing struct {
-	name  string // part of its file name
-	title string
-	below string // the explanation below the title
-	svg   []byte
+	name     string // part of its file name
+	title    string
+	subtitle string // the explanation below the title
+	svg      []byte
 }
 
 const (
@@ -38,7 +38,7 @@ func face(bold bool) font.Font {
 	return f
 }
 
-func letters(p paint, bold bool, x text.XAlignment, y text.YAlignment) text.Style {
+func textStyle(p paint, bold bool, x text.XAlignment, y text.YAlignment) text.Style {
 	return text.Style{
 		Color: p.color(), Font: face(bold), XAlign: x, YAlign: y, Handler: text.Plain{Fonts: font.DefaultCache},
 	}
@@ -48,19 +48,19 @@ func stroke(p paint, w vg.Length, dashes ...vg.Length) draw.LineStyle {
 	return draw.LineStyle{Color: p.color(), Width: w, Dashes: dashes}
 }
 
-// newDrawing draws a title and an explanation, and calls plot to draw the rest below it.
-func newDrawing(name, title, below string, height vg.Length, plot func(draw.Canvas)) drawing {
+// newDrawing draws a title and an explanation, and calls plot to draw the rest below them.
+func newDrawing(name, title, subtitle string, height vg.Length, plot func(draw.Canvas)) drawing {
 	height += 2*leading + 6
 	canvas := &measuringCanvas{Canvas: vgsvg.New(width, height)}
 	c := draw.New(canvas)
-	c.FillText(letters(ink, true, text.XLeft, text.YTop), vg.Point{X: 4, Y: height - 2}, title)
-	c.FillText(letters(muted, false, text.XLeft, text.YTop), vg.Point{X: 4, Y: height - 2 - leading}, below)
+	c.FillText(textStyle(ink, true, text.XLeft, text.YTop), vg.Point{X: 4, Y: height - 2}, title)
+	c.FillText(textStyle(muted, false, text.XLeft, text.YTop), vg.Point{X: 4, Y: height - 2 - leading}, subtitle)
 	plot(draw.Crop(c, 4, -12, 4, -2*leading-6))
 	var b bytes.Buffer
 	if _, err := canvas.WriteTo(&b); err != nil {
 		panic(err) // writing to a buffer does not fail
 	}
-	return drawing{name: name, title: title, below: below, svg: addStyle(b.String(), title, canvas.widths)}
+	return drawing{name: name, title: title, subtitle: subtitle, svg: addStyle(b.String(), title, canvas.widths)}
 }
 
 // measuringCanvas records the width of each text.
@@ -103,8 +103,8 @@ func newPlot() *plot.Plot {
 		a.Padding = 2
 		a.Tick.LineStyle.Width = 0
 		a.Tick.Length = 4
-		a.Tick.Label = letters(muted, false, a.Tick.Label.XAlign, a.Tick.Label.YAlign)
-		a.Label.TextStyle = letters(muted, false, text.XCenter, text.YBottom)
+		a.Tick.Label = textStyle(muted, false, a.Tick.Label.XAlign, a.Tick.Label.YAlign)
+		a.Label.TextStyle = textStyle(muted, false, text.XCenter, text.YBottom)
 		a.Label.Padding = 2
 	}
 	return p

@@ -11,22 +11,22 @@ import (
 // find returns a figure if it was measured. The case "idle" also finds a figure without a case,
 // no case finds the only figure of the system in the scenario, and "tasks=max" finds that with
 // the largest number of a parameter.
-func find(r *result.Result, scenario, system, of string) (*result.Figure, bool) {
-	if parameter, ok := strings.CutSuffix(of, "=max"); ok {
+func find(r *result.Result, scenario, system, caseName string) (*result.Figure, bool) {
+	if parameter, ok := strings.CutSuffix(caseName, "=max"); ok {
 		steps := r.Steps(scenario, system, parameter)
 		if len(steps) == 0 {
 			return nil, false
 		}
 		return steps[len(steps)-1].Figure, true
 	}
-	if f, ok := r.Find(result.Key{Scenario: scenario, System: system, Case: of}); ok {
+	if f, ok := r.Find(result.Key{Scenario: scenario, System: system, Case: caseName}); ok {
 		return f, true
 	}
 	all := figuresOf(r, scenario, system)
-	if of == "" && len(all) == 1 {
+	if caseName == "" && len(all) == 1 {
 		return all[0], true
 	}
-	if of == "idle" {
+	if caseName == "idle" {
 		return r.Find(result.Key{Scenario: scenario, System: system})
 	}
 	return nil, false

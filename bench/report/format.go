@@ -54,8 +54,8 @@ func orKey(labels map[string]string, key string) string {
 }
 
 // caseLabel returns a readable case: "100k finished" for "finished=100000".
-func caseLabel(of string) string {
-	parts := strings.Split(of, ",")
+func caseLabel(caseName string) string {
+	parts := strings.Split(caseName, ",")
 	for i, part := range parts {
 		name, value, ok := strings.Cut(part, "=")
 		if !ok {
@@ -77,8 +77,8 @@ func caseLabel(of string) string {
 }
 
 // caseNumber returns the number of a case, such as "100k" for "finished=100000".
-func caseNumber(of string) string {
-	number, _, _ := strings.Cut(caseLabel(of), " ")
+func caseNumber(caseName string) string {
+	number, _, _ := strings.Cut(caseLabel(caseName), " ")
 	return number
 }
 

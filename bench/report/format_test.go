@@ -36,13 +36,13 @@ func TestFormatWithUnit_ChoosesTheUnit(t *testing.T) {
 
 func TestCaseLabel_IsReadable(t *testing.T) {
 	t.Parallel()
-	for of, want := range map[string]string{
+	for caseName, want := range map[string]string{
 		"": "", "idle": "idle", "tasks=5000": "5k tasks", "finished=1000000": "1M finished", "processes=1": "1 process",
 		"processes=8": "8 processes", "commit_delay=2ms": "commit delay 2ms", "rate=1500": "1,500 rate", "free": "without",
 		"clip=bunny,cpu": "clip bunny, CPU",
 	} {
-		if got := caseLabel(of); got != want {
-			t.Errorf("label of %q is %q, want %q", of, got, want)
+		if got := caseLabel(caseName); got != want {
+			t.Errorf("label of %q is %q, want %q", caseName, got, want)
 		}
 	}
 }

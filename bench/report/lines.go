@@ -66,10 +66,10 @@ type panel struct {
 }
 
 // drawPanels draws plots side by side, with one legend for all.
-func drawPanels(name, title, below string, height vg.Length, legend []series, panels ...panel) drawing {
+func drawPanels(name, title, subtitle string, height vg.Length, legend []series, panels ...panel) drawing {
 	rows := legendRows(legend)
 	legendHeight := vg.Length(len(rows))*leading + 4
-	return newDrawing(name, title, below, height+legendHeight, func(c draw.Canvas) {
+	return newDrawing(name, title, subtitle, height+legendHeight, func(c draw.Canvas) {
 		drawLegend(c, rows)
 		c = draw.Crop(c, 0, 0, 0, -legendHeight)
 		each := (c.Max.X - c.Min.X) / vg.Length(len(panels))
@@ -79,7 +79,7 @@ func drawPanels(name, title, below string, height vg.Length, legend []series, pa
 			part.Max.X = part.Min.X + each - 8
 			if p.heading != "" {
 				heading := vg.Point{X: part.Center().X, Y: part.Max.Y}
-				part.FillText(letters(ink, true, text.XCenter, text.YTop), heading, p.heading)
+				part.FillText(textStyle(ink, true, text.XCenter, text.YTop), heading, p.heading)
 				part.Max.Y -= leading + 4
 			}
 			p.plot.Add(newGrid(true))

@@ -14,17 +14,17 @@ import (
 // markdown returns the report. Its plots are files next to it whose names start with name.
 func markdown(r *result.Result, drawn []drawing, name string) []byte {
 	p := &page{}
-	p.say("# Cuelight's benchmark, %s, %s", r.StartedAt.UTC().Format("2 January 2006, 15:04 UTC"), r.Mode)
-	p.say("Made from [%s.json](%[1]s.json), which has the raw figures; [%[1]s.txt](%[1]s.txt) is for benchstat. "+
+	p.paragraph("# Cuelight's benchmark, %s, %s", r.StartedAt.UTC().Format("2 January 2006, 15:04 UTC"), r.Mode)
+	p.paragraph("Made from [%s.json](%[1]s.json), which has the raw figures; [%[1]s.txt](%[1]s.txt) is for benchstat. "+
 		"Values are medians over the rounds, with their range in brackets. Percentiles are taken round by round.", r.Name())
 	p.writeMachine(r)
 	p.writeTargets(r)
-	p.writeMap("## What is missing", []string{"what", "why"}, r.Skipped, func(key string) string { return key })
+	p.writeMap("## Not measured", []string{"what", "why"}, r.Skipped, func(key string) string { return key })
 	if len(drawn) > 0 {
-		p.say("## Plots")
+		p.paragraph("## Plots")
 	}
 	for _, d := range drawn {
-		p.say("![%s](%s-%s.svg)", d.title, name, d.name)
+		p.paragraph("![%s](%s-%s.svg)", d.title, name, d.name)
 	}
 	p.writeSections(r)
 	p.writeMap("## Settings", []string{"of", "settings"}, r.Settings, func(key string) string {
@@ -60,7 +60,7 @@ func (p *page) writeTargets(r *result.Result) {
 	if !HasTargets(r) {
 		return
 	}
-	p.say("## What it must reach")
+	p.paragraph("## Targets")
 	var rows [][]string
 	for _, t := range checkTargets(r) {
 		status := t.status
@@ -77,7 +77,7 @@ func (p *page) writeMap(title string, heads []string, m map[string]string, label
 	if len(m) == 0 {
 		return
 	}
-	p.say("%s", title)
+	p.paragraph("%s", title)
 	var rows [][]string
 	for _, key := range sortedKeys(m) {
 		rows = append(rows, []string{label(key), m[key]})
@@ -90,7 +90,8 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 // page is a Markdown text.
 type page struct{ bytes.Buffer }
 
-func (p *page) say(format string, args ...any) { fmt.Fprintf(&p.Buffer, format+"\n\n", args...) }
+// paragraph writes a paragraph or a heading.
+func (p *page) paragraph(format string, args ...any) { fmt.Fprintf(&p.Buffer, format+"\n\n", args...) }
 
 // table writes rows below heads. A head that ends with a colon is of numbers. Empty columns
 // are omitted.

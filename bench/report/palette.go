@@ -21,24 +21,25 @@ var (
 
 // The systems that the report names.
 const (
-	ours  = "cuelight"
-	floor = "floor"
+	cuelightSystem = "cuelight"
+	floor          = "floor"
 )
 
-// look is how a system appears: its readable name, and in plots its colour and its mark.
-type look struct {
+// systemStyle is how a system appears: its readable name, and in plots its colour and its mark.
+type systemStyle struct {
 	label string
 	paint paint
 	glyph draw.GlyphDrawer // nil for systems without line plots
 }
 
-// looks are those of all systems. The contrast of colours to the background is at least 3:1, and
-// those of one line plot differ for colour-blind readers; marks distinguish lines, too.
-var looks = map[string]look{
-	ours:              {"Cuelight", paint{0x0072B2, 0x58B4F5}, draw.CircleGlyph{}},
+// systemStyles are the styles of all systems. The contrast of colours to the background is at
+// least 3:1, and those of one line plot differ for colour-blind readers; marks distinguish lines,
+// too.
+var systemStyles = map[string]systemStyle{
+	cuelightSystem:    {"Cuelight", paint{0x0072B2, 0x58B4F5}, draw.CircleGlyph{}},
 	floor:             {"floor (bare SQL)", ink, draw.PlusGlyph{}},
-	"river_tx":        {"River, in the transaction", paint{0xB33A00, 0xFF7430}, draw.BoxGlyph{}},
-	"river_fast":      {"River, outside of it", paint{0xB88C00, 0xF0D24A}, draw.PyramidGlyph{}},
+	"river_tx":        {"River, transactional", paint{0xB33A00, 0xFF7430}, draw.BoxGlyph{}},
+	"river_fast":      {"River, not transactional", paint{0xB88C00, 0xF0D24A}, draw.PyramidGlyph{}},
 	"river_default":   {"River, default cooldown", paint{0x8F3B1B, 0xC9714A}, draw.SquareGlyph{}},
 	"graphile":        {"Graphile Worker", paint{0xC768AC, 0xF2A3DA}, draw.RingGlyph{}},
 	"dbos":            {"DBOS", paint{0x008F68, 0x2CCB9B}, draw.TriangleGlyph{}},
@@ -49,15 +50,15 @@ var looks = map[string]look{
 	"ffmpeg_per_rung": {"one ffmpeg per rung", paint{0x8A939C, 0x6E7781}, nil},
 }
 
-// lookOf returns the look of a system. An unknown one appears under its own name.
-func lookOf(system string) look {
-	if l, ok := looks[system]; ok {
-		return l
+// styleOf returns the style of a system. An unknown one appears under its own name.
+func styleOf(system string) systemStyle {
+	if s, ok := systemStyles[system]; ok {
+		return s
 	}
-	return look{label: system, paint: muted}
+	return systemStyle{label: system, paint: muted}
 }
 
-func label(system string) string { return lookOf(system).label }
+func label(system string) string { return styleOf(system).label }
 
 func (p paint) color() color.Color {
 	return color.NRGBA{R: uint8(p.light >> 16), G: uint8(p.light >> 8), B: uint8(p.light), A: 0xFF}
@@ -70,8 +71,8 @@ func hex(v uint32) string { return fmt.Sprintf("#%06X", v) }
 // support for such rules show the light colours.
 func darkStyle(svg string) string {
 	all := []paint{ink, muted, faint}
-	for _, name := range sortedKeys(looks) {
-		all = append(all, looks[name].paint)
+	for _, name := range sortedKeys(systemStyles) {
+		all = append(all, systemStyles[name].paint)
 	}
 	var rules strings.Builder
 	seen := map[uint32]bool{}

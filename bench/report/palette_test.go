@@ -8,7 +8,7 @@ import (
 func TestColours_ContrastWithTheBackground(t *testing.T) {
 	t.Parallel()
 	const white, dark = 0xFFFFFF, 0x0D1117
-	for name, l := range looks {
+	for name, l := range systemStyles {
 		p := l.paint
 		if c := contrast(p.light, white); c < 3 {
 			t.Errorf("%s on white: %.2f", name, c)
@@ -27,7 +27,7 @@ func TestColours_ContrastWithTheBackground(t *testing.T) {
 func TestColours_MapToOneDarkColour(t *testing.T) {
 	t.Parallel()
 	dark := map[uint32]uint32{ink.light: ink.dark, muted.light: muted.dark, faint.light: faint.dark}
-	for name, l := range looks {
+	for name, l := range systemStyles {
 		p := l.paint
 		if before, ok := dark[p.light]; ok && before != p.dark {
 			t.Errorf("%s: %06X has the dark colours %06X and %06X", name, p.light, p.dark, before)
@@ -47,11 +47,12 @@ var visions = map[string][3][3]float64{
 func TestColours_DifferForColourBlindReaders(t *testing.T) {
 	t.Parallel()
 	const minimum = 11 // in CIE Lab, where 2 is just visible
-	systems := []string{ours, floor, "river_tx", "river_fast", "graphile", "dbos"}
+	systems := []string{cuelightSystem, floor, "river_tx", "river_fast", "graphile", "dbos"}
 	for vision, m := range visions {
 		for i, a := range systems {
 			for _, b := range systems[:i] {
-				for _, pair := range [][2]uint32{{lookOf(a).paint.light, lookOf(b).paint.light}, {lookOf(a).paint.dark, lookOf(b).paint.dark}} {
+				one, other := styleOf(a).paint, styleOf(b).paint
+				for _, pair := range [][2]uint32{{one.light, other.light}, {one.dark, other.dark}} {
 					if d := distance(labColor(pair[0], m), labColor(pair[1], m)); d < minimum {
 						t.Errorf("%s: %s and %s, %06X and %06X, are %.1f apart", vision, a, b, pair[0], pair[1], d)
 					}

@@ -28,7 +28,7 @@ func plots(r *result.Result) (all []drawing) {
 // newBar returns a bar of the median, without a thin line.
 func newBar(f *result.Figure) bar {
 	v := f.Median()
-	return bar{name: label(f.System), paint: lookOf(f.System).paint, value: v, label: formatWithUnit(v, f.Unit)}
+	return bar{name: label(f.System), paint: styleOf(f.System).paint, value: v, label: formatWithUnit(v, f.Unit)}
 }
 
 // newRangeBar returns a bar of the median with a thin line over the range of the rounds.
@@ -111,8 +111,8 @@ func plotRates(r *result.Result) (drawing, bool) {
 
 func rateSeries(r *result.Result, percentile float64) (all []series) {
 	for _, name := range systemsOf(r.ForScenario("rate")) {
-		look := lookOf(name)
-		s := series{name: look.label, paint: look.paint, glyph: look.glyph}
+		style := styleOf(name)
+		s := series{name: style.label, paint: style.paint, glyph: style.glyph}
 		for _, step := range r.Steps("rate", name, "rate") {
 			at := plotter.XY{X: step.Value, Y: step.Figure.Percentile(percentile).Median}
 			if at.X <= 0 || at.Y <= 0 || !isPercentileSupported(step.Figure, percentile) {
@@ -145,14 +145,14 @@ func plotGrowth(r *result.Result) (drawing, bool) {
 		}
 	}
 	steps := func(scenario, parameter string) (figures []*result.Figure) {
-		for _, s := range r.Steps(scenario, ours, parameter) {
+		for _, s := range r.Steps(scenario, cuelightSystem, parameter) {
 			figures = append(figures, s.Figure)
 		}
 		return figures
 	}
 	addGroup("processes", caseNumber, steps("processes", "processes"))
 	addGroup("finished tasks", caseNumber, steps("grown", "finished"))
-	addGroup("a snapshot elsewhere", caseLabel, figuresOf(r, "held", ours))
+	addGroup("a snapshot elsewhere", caseLabel, figuresOf(r, "held", cuelightSystem))
 	if len(b.all) == 0 {
 		return drawing{}, false
 	}
@@ -165,7 +165,7 @@ func plotGrowth(r *result.Result) (drawing, bool) {
 func plotHops(r *result.Result) (drawing, bool) {
 	const limit = 50 // ms: slower systems would leave no room for the others
 	var all []series
-	below, slow := "On an idle system. To another process: from its completion.", 0
+	subtitle, slow := "On an idle system. To another process: from its completion.", 0
 	for _, f := range r.ForScenario("hop") {
 		switch {
 		case f.Case != "idle" && f.Case != "":
@@ -176,9 +176,9 @@ func plotHops(r *result.Result) (drawing, bool) {
 		}
 	}
 	if slow > 0 {
-		below += fmt.Sprintf(" Not shown, over %d ms: %d others.", limit, slow)
+		subtitle += fmt.Sprintf(" Not shown, over %d ms: %d others.", limit, slow)
 	}
-	if f, ok := find(r, "hop_other", ours, "idle"); ok {
+	if f, ok := find(r, "hop_other", cuelightSystem, "idle"); ok {
 		all = append(all, distribution(f, "Cuelight, to another process", 6, 3))
 	}
 	if f, ok := find(r, "notify", floor, "idle"); ok {
@@ -196,12 +196,12 @@ func plotHops(r *result.Result) (drawing, bool) {
 	p.Y.Label.Text = "share of the hops"
 	p.X.Label.Text = "took at most"
 	return drawPanels("wakeups", "From the end of a stage's work until the next stage starts",
-		below, 200, all, panel{plot: p, all: all}), true
+		subtitle, 200, all, panel{plot: p, all: all}), true
 }
 
 // distribution returns the percentiles of a figure, as many points as are visible.
 func distribution(f *result.Figure, name string, dashes ...vg.Length) series {
-	s := series{name: name, paint: lookOf(f.System).paint, dashes: dashes}
+	s := series{name: name, paint: styleOf(f.System).paint, dashes: dashes}
 	n := 0
 	for _, round := range f.Rounds {
 		n = max(n, len(round.Samples))
@@ -223,12 +223,12 @@ func distribution(f *result.Figure, name string, dashes ...vg.Length) series {
 // plotPolling shows what polling costs, on a linear axis.
 func plotPolling(r *result.Result) (drawing, bool) {
 	var b bars
-	for _, name := range []string{"polling_5s", "polling_1s", "river_default", ours} {
+	for _, name := range []string{"polling_5s", "polling_1s", "river_default", cuelightSystem} {
 		if f, ok := find(r, "e2e", name, "idle"); ok {
 			b.all = append(b.all, newBar(f))
 		}
 	}
-	if len(b.all) < 2 || b.all[len(b.all)-1].name != label(ours) {
+	if len(b.all) < 2 || b.all[len(b.all)-1].name != label(cuelightSystem) {
 		return drawing{}, false
 	}
 	return b.draw("polling", "Notifications and polling",

@@ -224,8 +224,8 @@ func TestPlots_HaveADarkColourForEveryColour(t *testing.T) {
 func TestPlots_FitTheirTitles(t *testing.T) {
 	t.Parallel()
 	for _, d := range plots(sample()) {
-		for _, text := range []string{d.title, d.below} {
-			if w := letters(ink, text == d.title, 0, 0).Width(text); w > width-8 {
+		for _, text := range []string{d.title, d.subtitle} {
+			if w := textStyle(ink, text == d.title, 0, 0).Width(text); w > width-8 {
 				t.Errorf("%s: %q is %v wide", d.name, text, w)
 			}
 		}

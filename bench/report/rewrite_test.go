@@ -73,7 +73,7 @@ func TestRewrite_UpdatesLatestOnlyForItsOwnResult(t *testing.T) {
 func TestReport_OmitsTargetsInOnceMode(t *testing.T) {
 	t.Parallel()
 	r := sample()
-	heading := []byte("## What it must reach")
+	heading := []byte("## Targets")
 	if text := markdown(r, nil, "x"); !HasTargets(r) || !bytes.Contains(text, heading) {
 		t.Error("a full run has no targets")
 	}

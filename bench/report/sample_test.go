@@ -34,7 +34,7 @@ func sample() *result.Result {
 		e2e, maxRate float64
 		drain        float64
 	}{
-		{ours, 2.4, 4000, 21_300}, {"river_tx", 6.9, 350, 410}, {"river_fast", 6.5, 900, 1020},
+		{cuelightSystem, 2.4, 4000, 21_300}, {"river_tx", 6.9, 350, 410}, {"river_fast", 6.5, 900, 1020},
 		{"river_default", 2034, 0, 0}, {"graphile", 7.1, 500, 600}, {"dbos", 3.4, 700, 800},
 		{"polling_5s", 12_480, 0, 0}, {"polling_1s", 2510, 0, 0},
 	} {
@@ -49,33 +49,34 @@ func sample() *result.Result {
 			if c.maxRate == 0 || rate > 2*c.maxRate {
 				break
 			}
-			of := fmt.Sprintf("rate=%v", rate)
-			s.spread("rate", c.name, of, c.e2e*(1+math.Pow(rate/c.maxRate, 2)))
-			r.Add(result.Key{Scenario: "rate_kept", System: c.name, Case: of}, "share",
+			caseName := fmt.Sprintf("rate=%v", rate)
+			s.spread("rate", c.name, caseName, c.e2e*(1+math.Pow(rate/c.maxRate, 2)))
+			r.Add(result.Key{Scenario: "rate_kept", System: c.name, Case: caseName}, "share",
 				result.FromValue(min(1, c.maxRate/rate)))
 		}
 	}
-	s.spread("e2e", ours, "commit_delay=2ms", 13.1)
-	s.spread("hop_other", ours, "", 0.6)
-	s.value("drain", ours, "tasks=50000", "tasks/s", 22_000)
+	s.spread("e2e", cuelightSystem, "commit_delay=2ms", 13.1)
+	s.spread("hop_other", cuelightSystem, "", 0.6)
+	s.value("drain", cuelightSystem, "tasks=50000", "tasks/s", 22_000)
 	for i, n := range []int{1, 2, 4, 8} {
-		s.value("processes", ours, fmt.Sprintf("processes=%d", n), "tasks/s", []float64{21e3, 28e3, 26.5e3, 20.5e3}[i])
+		s.value("processes", cuelightSystem, fmt.Sprintf("processes=%d", n), "tasks/s",
+			[]float64{21e3, 28e3, 26.5e3, 20.5e3}[i])
 	}
 	for i, n := range []int{0, 100_000, 1_000_000} {
-		s.value("grown", ours, fmt.Sprintf("finished=%d", n), "tasks/s", []float64{21e3, 21.1e3, 20.6e3}[i])
+		s.value("grown", cuelightSystem, fmt.Sprintf("finished=%d", n), "tasks/s", []float64{21e3, 21.1e3, 20.6e3}[i])
 	}
-	s.value("held", ours, "free", "tasks/s", 21_000)
-	s.value("held", ours, "held", "tasks/s", 14_000)
-	s.value("work20ms", ours, "slots=32", "share", 0.93)
-	s.value("order", ours, "tasks=600", "tasks", 1)
-	s.value("size", ours, "table_mib", "MiB", 410)
-	s.value("size", ours, "index_mib", "MiB", 97)
-	s.value("idle_daemon", ours, "queries", "queries/s", 0.4)
-	s.value("idle_daemon", ours, "cpu", "share of a core", 0.0021)
-	s.value("idle_daemon", ours, "memory", "MiB", 31)
-	s.value("notifies", ours, "", "per task", 0.0016)
+	s.value("held", cuelightSystem, "free", "tasks/s", 21_000)
+	s.value("held", cuelightSystem, "held", "tasks/s", 14_000)
+	s.value("work20ms", cuelightSystem, "slots=32", "share", 0.93)
+	s.value("order", cuelightSystem, "tasks=600", "tasks", 1)
+	s.value("size", cuelightSystem, "table_mib", "MiB", 410)
+	s.value("size", cuelightSystem, "index_mib", "MiB", 97)
+	s.value("idle_daemon", cuelightSystem, "queries", "queries/s", 0.4)
+	s.value("idle_daemon", cuelightSystem, "cpu", "share of a core", 0.0021)
+	s.value("idle_daemon", cuelightSystem, "memory", "MiB", 31)
+	s.value("notifies", cuelightSystem, "", "per task", 0.0016)
 	for _, clip := range []string{"bunny", "phone_hdr"} {
-		for i, name := range []string{ours, "ffmpeg_bare", "ffmpeg_per_rung"} {
+		for i, name := range []string{cuelightSystem, "ffmpeg_bare", "ffmpeg_per_rung"} {
 			f := []float64{1.02, 1, 1.6}[i]
 			s.value("transcode", name, "clip="+clip+",cpu", "CPU s", 24*f)
 			s.value("transcode", name, "clip="+clip+",wall", "wall s", 13*f)
@@ -92,19 +93,19 @@ type sampler struct {
 	random *rand.Rand
 }
 
-func (s sampler) spread(scenario, system, of string, ms float64) {
+func (s sampler) spread(scenario, system, caseName string, ms float64) {
 	for range rounds {
 		samples := make([]float64, 120)
 		for i := range samples {
 			samples[i] = ms * (0.9 + 0.1*math.Abs(s.random.NormFloat64()) + 0.05*s.random.ExpFloat64())
 		}
-		s.Add(result.Key{Scenario: scenario, System: system, Case: of}, "ms", result.FromSamples(samples))
+		s.Add(result.Key{Scenario: scenario, System: system, Case: caseName}, "ms", result.FromSamples(samples))
 	}
 }
 
-func (s sampler) value(scenario, system, of, unit string, v float64) {
+func (s sampler) value(scenario, system, caseName, unit string, v float64) {
 	for range rounds {
-		s.Add(result.Key{Scenario: scenario, System: system, Case: of}, unit,
+		s.Add(result.Key{Scenario: scenario, System: system, Case: caseName}, unit,
 			result.FromValue(v*(1+0.01*s.random.NormFloat64())))
 	}
 }

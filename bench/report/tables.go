@@ -46,7 +46,7 @@ func isPoller(f *result.Figure) bool   { return strings.HasPrefix(f.System, "pol
 func isNoPoller(f *result.Figure) bool { return !isPoller(f) }
 
 func isPollerOrIdleCuelight(f *result.Figure) bool {
-	return isPoller(f) || f.System == ours && f.Case == "idle"
+	return isPoller(f) || f.System == cuelightSystem && f.Case == "idle"
 }
 
 // writeSections writes every figure. Figures of unknown scenarios come last.
@@ -70,9 +70,9 @@ func (p *page) writeSections(r *result.Result) {
 		if part.Len() == 0 {
 			continue
 		}
-		p.say("## %d. %s", i+1, s.title)
+		p.paragraph("## %d. %s", i+1, s.title)
 		if s.about != "" {
-			p.say("%s", s.about)
+			p.paragraph("%s", s.about)
 		}
 		p.Write(part.Bytes())
 	}
@@ -83,7 +83,7 @@ func (p *page) writeSections(r *result.Result) {
 		}
 	}
 	if len(others) > 0 {
-		p.say("## Other figures")
+		p.paragraph("## Other figures")
 		p.writeFigures(others)
 	}
 }
@@ -139,7 +139,7 @@ func writeEndToEnd(p *page, r *result.Result, figures []*result.Figure) {
 		}
 	}
 	if len(rows) > 0 {
-		p.say("At offered rates, in an open loop: tasks arrive at planned times, and their latency counts from these " +
+		p.paragraph("At offered rates, in an open loop: tasks arrive at planned times, and their latency counts from these " +
 			"times. A system sustains a rate if it completes at least 99 %% of the tasks within the run.")
 	}
 	p.table(append([]string{"system", "tasks/s:", "completed:", "sustained"}, percentileHeads...), rows)
@@ -166,7 +166,7 @@ func writePeers(p *page, r *result.Result, _ []*result.Figure) {
 		if f, ok := find(r, "drain", name, "tasks=max"); ok {
 			row[3], row[4] = formatSpread(f.Percentile(50)), caseLabel(f.Case)
 		}
-		if name != ours {
+		if name != cuelightSystem {
 			if v, ok := evaluate(r, fmt.Sprintf("e2e/%s/idle over e2e/cuelight/idle", name), false); ok {
 				row[2] = formatSpread(v.Spread)
 			}

@@ -20,15 +20,15 @@ func findTarget(t *testing.T, r *result.Result, figure string) targetResult {
 	return targetResult{}
 }
 
-func addRounds(r *result.Result, scenario, system, of, unit string, rounds ...result.Round) {
-	r.Add(result.Key{Scenario: scenario, System: system, Case: of}, unit, rounds...)
+func addRounds(r *result.Result, scenario, system, caseName, unit string, rounds ...result.Round) {
+	r.Add(result.Key{Scenario: scenario, System: system, Case: caseName}, unit, rounds...)
 }
 
 func TestTarget_IsReachedAtItsBound(t *testing.T) {
 	t.Parallel()
 	for ms, want := range map[float64]string{1.4: reached, 1.5: reached, 1.5004: missed} {
 		r := result.New("once")
-		addRounds(r, "e2e", ours, "idle", "ms", result.FromValue(ms))
+		addRounds(r, "e2e", cuelightSystem, "idle", "ms", result.FromValue(ms))
 		addRounds(r, "commits5", floor, "idle", "ms", result.FromValue(1))
 		if v := findTarget(t, r, "idle end-to-end p50 / five"); v.status != want || v.bound != "≤ 1.5" {
 			t.Errorf("%v: %+v, want %s", ms, v, want)
@@ -36,7 +36,7 @@ func TestTarget_IsReachedAtItsBound(t *testing.T) {
 	}
 	for tasks, want := range map[float64]string{19.9: missed, 20: reached, 21: reached} {
 		r := result.New("once")
-		addRounds(r, "drain", ours, "tasks=5000", "tasks/s", result.FromValue(tasks))
+		addRounds(r, "drain", cuelightSystem, "tasks=5000", "tasks/s", result.FromValue(tasks))
 		addRounds(r, "drain", "river_tx", "tasks=5000", "tasks/s", result.FromValue(1))
 		if v := findTarget(t, r, "tasks/s drained / River's, transactional"); v.status != want || v.bound != "≥ 20" {
 			t.Errorf("%v: %+v, want %s", tasks, v, want)
@@ -47,7 +47,7 @@ func TestTarget_IsReachedAtItsBound(t *testing.T) {
 func TestTarget_ShowsMoreDigitsForANearMiss(t *testing.T) {
 	t.Parallel()
 	r := result.New("once")
-	addRounds(r, "e2e", ours, "idle", "ms", result.FromValue(1.5004))
+	addRounds(r, "e2e", cuelightSystem, "idle", "ms", result.FromValue(1.5004))
 	addRounds(r, "commits5", floor, "idle", "ms", result.FromValue(1))
 	if v := findTarget(t, r, "idle end-to-end p50 / five"); strings.TrimSpace(v.measured) != "1.5004" {
 		t.Errorf("reached %q", v.measured)
@@ -57,11 +57,11 @@ func TestTarget_ShowsMoreDigitsForANearMiss(t *testing.T) {
 func TestTarget_UsesOnlyItsOwnCase(t *testing.T) {
 	t.Parallel()
 	r := result.New("once")
-	addRounds(r, "e2e", ours, "commit_delay=2ms", "ms", result.FromValue(13))
+	addRounds(r, "e2e", cuelightSystem, "commit_delay=2ms", "ms", result.FromValue(13))
 	addRounds(r, "commits5", floor, "tight", "ms", result.FromValue(1))
 	addRounds(r, "commits5", floor, "commit_delay=2ms", "ms", result.FromValue(12))
-	addRounds(r, "grown", ours, "finished=0", "tasks/s", result.FromValue(1))
-	addRounds(r, "grown", ours, "finished=100000", "tasks/s", result.FromValue(1))
+	addRounds(r, "grown", cuelightSystem, "finished=0", "tasks/s", result.FromValue(1))
+	addRounds(r, "grown", cuelightSystem, "finished=100000", "tasks/s", result.FromValue(1))
 	for _, figure := range []string{
 		"idle end-to-end p50 / five", "idle end-to-end p50 / River", "tasks/s with 1,000,000",
 	} {
@@ -77,8 +77,8 @@ func TestTarget_UsesOnlyItsOwnCase(t *testing.T) {
 func TestTarget_ComparesEqualTaskCounts(t *testing.T) {
 	t.Parallel()
 	r := result.New("once")
-	addRounds(r, "drain", ours, "tasks=5000", "tasks/s", result.FromValue(300))
-	addRounds(r, "drain", ours, "tasks=50000", "tasks/s", result.FromValue(900))
+	addRounds(r, "drain", cuelightSystem, "tasks=5000", "tasks/s", result.FromValue(300))
+	addRounds(r, "drain", cuelightSystem, "tasks=50000", "tasks/s", result.FromValue(900))
 	addRounds(r, "drain", "graphile", "tasks=5000", "tasks/s", result.FromValue(10))
 	addRounds(r, "drain", "river_tx", "tasks=7", "tasks/s", result.FromValue(1))
 	if v := findTarget(t, r, "tasks/s drained / Graphile"); v.measured != "30.0" || v.note != "of 5k tasks" {
@@ -92,12 +92,12 @@ func TestTarget_ComparesEqualTaskCounts(t *testing.T) {
 func TestTarget_MissesWhenTheRateIsNotSustained(t *testing.T) {
 	t.Parallel()
 	r := result.New("once")
-	addRounds(r, "rate", ours, "rate=400", "ms", result.FromSamples(append(make([]float64, 150), 1, 2, 3, 4)))
-	addRounds(r, "rate_kept", ours, "rate=400", "share", result.FromValue(1))
+	addRounds(r, "rate", cuelightSystem, "rate=400", "ms", result.FromSamples(append(make([]float64, 150), 1, 2, 3, 4)))
+	addRounds(r, "rate_kept", cuelightSystem, "rate=400", "share", result.FromValue(1))
 	if v := findTarget(t, r, "end-to-end p99 at 400"); v.status != reached || v.measured != "2.47 ms" {
 		t.Errorf("%+v", v)
 	}
-	f, _ := find(r, "rate_kept", ours, "rate=400")
+	f, _ := find(r, "rate_kept", cuelightSystem, "rate=400")
 	f.Rounds[0].Value = 0.98
 	if v := findTarget(t, r, "end-to-end p99 at 400"); v.status != missed || !strings.Contains(v.note, "not sustained") {
 		t.Errorf("%+v, want no", v)
@@ -107,12 +107,12 @@ func TestTarget_MissesWhenTheRateIsNotSustained(t *testing.T) {
 func TestTarget_NeedsEnoughSamplesForAPercentile(t *testing.T) {
 	t.Parallel()
 	r := result.New("once")
-	addRounds(r, "hop_other", ours, "", "ms", result.FromSamples(numbersUpTo(200)))
+	addRounds(r, "hop_other", cuelightSystem, "", "ms", result.FromSamples(numbersUpTo(200)))
 	addRounds(r, "notify", floor, "idle", "ms", result.FromSamples(numbersUpTo(99)))
 	if v := findTarget(t, r, "completion → dependent stage"); v.status != notMeasured {
 		t.Errorf("%+v, want not measured, because the floor has 99 samples", v)
 	}
-	addRounds(r, "e2e", ours, "idle", "ms", result.FromSamples(numbersUpTo(99)))
+	addRounds(r, "e2e", cuelightSystem, "idle", "ms", result.FromSamples(numbersUpTo(99)))
 	if s := string(Summary(r)); !strings.Contains(s, `"e2e_p50_ms":50,"e2e_p99_ms":null`) {
 		t.Error(s)
 	}
@@ -139,8 +139,8 @@ func TestTarget_UsesTheWorstClip(t *testing.T) {
 	t.Parallel()
 	r := result.New("once")
 	for clip, s := range map[string]float64{"a": 1.01, "b": 1.2, "c": 1.0} {
-		addRounds(r, "transcode", ours, "clip="+clip+",cpu", "CPU s", result.FromValue(10*s))
-		addRounds(r, "transcode", ours, "clip="+clip+",wall", "wall s", result.FromValue(90))
+		addRounds(r, "transcode", cuelightSystem, "clip="+clip+",cpu", "CPU s", result.FromValue(10*s))
+		addRounds(r, "transcode", cuelightSystem, "clip="+clip+",wall", "wall s", result.FromValue(90))
 		addRounds(r, "transcode", "ffmpeg_bare", "clip="+clip+",cpu", "CPU s", result.FromValue(10))
 		addRounds(r, "transcode", "ffmpeg_bare", "clip="+clip+",wall", "wall s", result.FromValue(1))
 	}
@@ -177,21 +177,22 @@ func TestSummary_HasEveryFigure(t *testing.T) {
 	r := result.New("quick")
 	addRounds(r, "commits5", floor, "idle", "ms", result.FromValue(1.23456))
 	addRounds(r, "commits5", floor, "tight", "ms", result.FromValue(99))
-	addRounds(r, "e2e", ours, "idle", "ms", result.FromSamples(numbersUpTo(100)), result.FromSamples(numbersUpTo(200)))
-	addRounds(r, "e2e", ours, "commit_delay=2ms", "ms", result.FromValue(99))
-	addRounds(r, "hop", ours, "idle", "ms", result.FromSamples([]float64{5, 5, 9}))
-	addRounds(r, "hop_other", ours, "", "ms", result.FromValue(6))
-	addRounds(r, "drain", ours, "tasks=50000", "tasks/s", result.FromValue(21_034.4))
-	addRounds(r, "drain", ours, "tasks=5000", "tasks/s", result.FromValue(99))
+	addRounds(r, "e2e", cuelightSystem, "idle", "ms",
+		result.FromSamples(numbersUpTo(100)), result.FromSamples(numbersUpTo(200)))
+	addRounds(r, "e2e", cuelightSystem, "commit_delay=2ms", "ms", result.FromValue(99))
+	addRounds(r, "hop", cuelightSystem, "idle", "ms", result.FromSamples([]float64{5, 5, 9}))
+	addRounds(r, "hop_other", cuelightSystem, "", "ms", result.FromValue(6))
+	addRounds(r, "drain", cuelightSystem, "tasks=50000", "tasks/s", result.FromValue(21_034.4))
+	addRounds(r, "drain", cuelightSystem, "tasks=5000", "tasks/s", result.FromValue(99))
 	addRounds(r, "e2e", "river_tx", "idle", "ms", result.FromValue(7))
 	addRounds(r, "e2e", "river_default", "idle", "ms", result.FromValue(99))
 	addRounds(r, "drain", "river_tx", "tasks=5000", "tasks/s", result.FromValue(8))
 	addRounds(r, "drain", "river_fast", "tasks=5000", "tasks/s", result.FromValue(9))
 	addRounds(r, "e2e", "polling_5s", "idle", "ms", result.FromValue(10))
 	addRounds(r, "e2e", "polling_1s", "idle", "ms", result.FromValue(99))
-	addRounds(r, "notifies", ours, "", "per task", result.FromValue(0))
-	addRounds(r, "grown", ours, "finished=0", "tasks/s", result.FromValue(20))
-	addRounds(r, "grown", ours, "finished=100000", "tasks/s", result.FromValue(19))
+	addRounds(r, "notifies", cuelightSystem, "", "per task", result.FromValue(0))
+	addRounds(r, "grown", cuelightSystem, "finished=0", "tasks/s", result.FromValue(20))
+	addRounds(r, "grown", cuelightSystem, "finished=100000", "tasks/s", result.FromValue(19))
 	const want = `{"floor5_ms":1.235,"e2e_p50_ms":75.5,"e2e_p99_ms":148.5,"hop_p50_ms":5,"hop_other_process_p99_ms":6,` +
 		`"tasks_per_s":21030,"river_e2e_p50_ms":7,"river_tasks_per_s":8,"river_fast_tasks_per_s":9,` +
 		`"polling_e2e_p50_ms":10,"notifies_per_task":0,"grown_ratio":0.95}`

@@ -35,7 +35,7 @@ var targets = []target{
 		formula: "drain/cuelight/tasks=* over drain/graphile/tasks=*"},
 	{name: "end-to-end p99 at 400 tasks/s offered", bound: "≤ 10", unit: "ms",
 		formula: "rate/cuelight/rate=400@99", note: noteRate400,
-		failure: func(r *result.Result) bool { return !isSustained(r, ours, "rate=400") }},
+		failure: func(r *result.Result) bool { return !isSustained(r, cuelightSystem, "rate=400") }},
 	{name: "completion → dependent stage in another process, p99 / NOTIFY floor p99", bound: "≤ 4",
 		formula: "hop_other/cuelight/idle@99 over notify/floor/idle@99"},
 	{name: "tasks/s with 1,000,000 finished tasks / with none", bound: "≥ 0.95",
@@ -70,7 +70,7 @@ func noteRiverDefault(r *result.Result) string {
 
 func noteRate400(r *result.Result) string {
 	var notes []string
-	if !isSustained(r, ours, "rate=400") {
+	if !isSustained(r, cuelightSystem, "rate=400") {
 		notes = append(notes, "the rate was not sustained")
 	}
 	for _, name := range []string{"river_tx", "river_fast"} {
@@ -86,7 +86,7 @@ func noteRate400(r *result.Result) string {
 }
 
 // processesError returns the error of Cuelight with several processes in any round.
-func processesError(r *result.Result) string { return r.Skipped["processes/"+ours] }
+func processesError(r *result.Result) string { return r.Skipped["processes/"+cuelightSystem] }
 
 // noteCases lists the cases that a * in the formula found.
 func noteCases(all []value) string {

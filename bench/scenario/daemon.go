@@ -26,13 +26,13 @@ import (
 // connection. The transactions in pg_stat_database would be less exact: they include those of
 // autovacuum, and sessions report theirs up to ten seconds late.
 //
-// The measurement begins when the daemon has worked for settle.
-func IdleDaemon(settle, during time.Duration) Scenario {
-	d := idleDaemon{settle, during}
+// The measurement begins when the daemon has worked for the time of the warm-up.
+func IdleDaemon(warmup, during time.Duration) Scenario {
+	d := idleDaemon{warmup, during}
 	return Scenario{Names: []string{"idle_daemon"}, Settings: []string{"log_statement=all"}, Measure: d.measure}
 }
 
-type idleDaemon struct{ settle, during time.Duration }
+type idleDaemon struct{ warmup, during time.Duration }
 
 // startTimeout is how long a daemon may take to start.
 const startTimeout = time.Minute
@@ -58,7 +58,7 @@ func (d idleDaemon) measure(ctx context.Context, t *Trial) (err error) {
 		defer cancel()
 		err = errors.Join(err, daemon.Stop(ctx, syscall.SIGTERM))
 	}()
-	if err := ctxsleep.For(ctx, d.settle); err != nil {
+	if err := ctxsleep.For(ctx, d.warmup); err != nil {
 		return err
 	}
 	return d.measureUsage(ctx, t, daemon.PID())
@@ -123,7 +123,7 @@ func (d idleDaemon) measureUsage(ctx context.Context, t *Trial, pid int) error {
 	t.Record("idle_daemon", "queries", "queries/s", result.FromValue(float64(statements)/seconds))
 	t.Record("idle_daemon", "cpu", "share of a core", result.FromValue((after.CPU-before.CPU).Seconds()/seconds))
 	t.Record("idle_daemon", "memory", "MiB", result.FromValue(float64(after.Peak)/(1<<20)))
-	t.Note("idle_daemon", "cuelight serve on an empty database, for %v, %v after it started to work", d.during, d.settle)
+	t.Note("idle_daemon", "cuelight serve on an empty database, for %v, %v after it started to work", d.during, d.warmup)
 	return nil
 }
 

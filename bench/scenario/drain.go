@@ -49,16 +49,16 @@ func (t *Trial) finish(ctx context.Context, err error, r *harness.Recorder, work
 }
 
 // measureThroughput drains tasks and records the tasks per second.
-func (t *Trial) measureThroughput(ctx context.Context, name, of string, tasks int) error {
+func (t *Trial) measureThroughput(ctx context.Context, name, caseName string, tasks int) error {
 	drained, err := t.drain(ctx, tasks, harness.Options{})
 	if err == nil {
-		t.recordThroughput(name, of, tasks, drained)
+		t.recordThroughput(name, caseName, tasks, drained)
 	}
 	return err
 }
 
-func (t *Trial) recordThroughput(name, of string, tasks int, r *harness.Recorder) {
-	t.Record(name, of, "tasks/s", result.FromValue(float64(tasks)/r.Took().Seconds()))
+func (t *Trial) recordThroughput(name, caseName string, tasks int, r *harness.Recorder) {
+	t.Record(name, caseName, "tasks/s", result.FromValue(float64(tasks)/r.Duration().Seconds()))
 }
 
 // Drain measures the throughput of one process with many waiting tasks: "drain".
@@ -68,14 +68,14 @@ func Drain(tasks int) Scenario {
 	}}
 }
 
-// WorkShare measures throughput with stages that take some time: the share of the ideal
+// Utilization measures throughput with stages that take some time: the share of the ideal
 // throughput, with all slots of all stages always busy.
-func WorkShare(tasks, slots int, work time.Duration) Scenario {
+func Utilization(tasks, slots int, work time.Duration) Scenario {
 	name := fmt.Sprintf("work%v", work)
 	return Scenario{Names: []string{name}, Measure: func(ctx context.Context, t *Trial) error {
 		drained, err := t.drain(ctx, tasks, harness.Options{Slots: slots, WorkTime: work})
 		if err == nil {
-			share := idealTime(tasks, slots, work).Seconds() / drained.Took().Seconds()
+			share := idealTime(tasks, slots, work).Seconds() / drained.Duration().Seconds()
 			t.Record(name, fmt.Sprintf("slots=%d", slots), "share", result.FromValue(share))
 		}
 		return err
@@ -90,10 +90,10 @@ func idealTime(tasks, slots int, work time.Duration) time.Duration {
 // singleSlotStage gets all of its tasks from other stages.
 const singleSlotStage = harness.Assemble
 
-// Order measures how well the order of equal tasks is kept, with one slot in one stage and
+// Overtaking measures how well the order of equal tasks is kept, with one slot in one stage and
 // some in the others: the largest number of later tasks that started that stage before an
 // earlier one.
-func Order(tasks, slots int) Scenario {
+func Overtaking(tasks, slots int) Scenario {
 	return Scenario{Names: []string{"order"}, Measure: func(ctx context.Context, t *Trial) error {
 		drained, err := t.drain(ctx, tasks,
 			harness.Options{Slots: slots, SingleSlot: []harness.Stage{singleSlotStage}})

@@ -30,8 +30,8 @@ func E2E(o E2EOptions) Scenario {
 
 // E2EOptions say how tasks are submitted. Without options, one is submitted after the other.
 type E2EOptions struct {
-	Samples int
-	Within  time.Duration // time limit, after at least five samples; 0 for none
+	Samples   int
+	TimeLimit time.Duration // of the run, which takes at least five samples; 0 for none
 
 	// Spread submits at random times within this duration, without waiting for other tasks. It
 	// is for systems that poll every few seconds: tasks do not slow each other down as long as
@@ -125,7 +125,7 @@ func (r *e2eRun) submitInSequence(ctx context.Context) (n int, err error) {
 	minimum := min(5, r.Samples)
 	started := time.Now()
 	for ; n < len(r.submits); n++ {
-		if r.Within > 0 && n >= minimum && time.Since(started) > r.Within {
+		if r.TimeLimit > 0 && n >= minimum && time.Since(started) > r.TimeLimit {
 			break
 		}
 		err := IdlePause(ctx)
@@ -176,29 +176,29 @@ func (r *e2eRun) record(t *Trial, n int) {
 		hops = slices.Concat(hops, r.Hops(i, harness.Ended))
 		hopsCommit = slices.Concat(hopsCommit, r.Hops(i, harness.Completed))
 	}
-	of := IdleCase(r.CommitDelay)
-	t.RecordDurations("e2e", of, total)
+	caseName := IdleCase(r.CommitDelay)
+	t.RecordDurations("e2e", caseName, total)
 	if r.CommitDelay == 0 {
-		of = ""
+		caseName = ""
 	}
-	t.RecordDurations("wake_submit", of, wake)
-	t.RecordDurations("hop", of, hops)
-	t.RecordDurations("hop_commit", of, hopsCommit)
+	t.RecordDurations("wake_submit", caseName, wake)
+	t.RecordDurations("hop", caseName, hops)
+	t.RecordDurations("hop_commit", caseName, hopsCommit)
 }
 
-// HopOther measures the time from the completion of a stage in one process until a dependent
-// stage starts in another: "hop_other". Two processes share the stages so that every hop
-// crosses from one to the other. A commit is known last to the process that commits, so on a
+// HopToOtherProcess measures the time from the completion of a stage in one process until a
+// dependent stage starts in another: "hop_other". Two processes share the stages so that every
+// hop crosses from one to the other. A commit is known last to the process that commits, so on a
 // busy machine a time may be negative. "hop_other_ended" cannot be negative: like "hop", it
 // starts at the end of the work and includes the commit.
-func HopOther(samples int) Scenario {
+func HopToOtherProcess(samples int) Scenario {
 	return Scenario{
 		Names:   []string{"hop_other", "hop_other_ended"},
-		Measure: func(ctx context.Context, t *Trial) error { return measureHopOther(ctx, t, samples) },
+		Measure: func(ctx context.Context, t *Trial) error { return measureHopToOtherProcess(ctx, t, samples) },
 	}
 }
 
-func measureHopOther(ctx context.Context, t *Trial, samples int) (err error) {
+func measureHopToOtherProcess(ctx context.Context, t *Trial, samples int) (err error) {
 	if t.StartSubprocess == nil {
 		return errNoSubprocesses
 	}

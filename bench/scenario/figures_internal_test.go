@@ -55,7 +55,7 @@ func TestRate_ComputesLatenciesAndCompletedShare(t *testing.T) {
 		"at 90 %":            {func(i int) time.Duration { return time.Duration(i) * 10 * time.Millisecond / 9 }, 0.9},
 	} {
 		r := rateRun{
-			RateOptions: RateOptions{Warmup: time.Second, For: time.Second},
+			RateOptions: RateOptions{Warmup: time.Second, Duration: time.Second},
 			Recorder:    harness.NewRecorder(len(plan)), arrivals: plan, startedAt: time.Now(),
 		}
 		for i, at := range plan {

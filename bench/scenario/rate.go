@@ -25,9 +25,9 @@ func Rate(o RateOptions) Scenario {
 
 // RateOptions say how tasks arrive.
 type RateOptions struct {
-	Rates  []int // tasks/s, rising
-	For    time.Duration
-	Warmup time.Duration // before For, not measured
+	Rates    []int // tasks/s, rising
+	Duration time.Duration
+	Warmup   time.Duration // before Duration, not measured
 }
 
 // drainTimeout is how long tasks may take after the last arrival.
@@ -38,7 +38,7 @@ func (r RateOptions) measure(ctx context.Context, t *Trial) error {
 	var plans [][]time.Duration
 	tasks := 0
 	for _, rate := range r.Rates {
-		plan := arrivalTimes(float64(rate), r.Warmup+r.For, t.Round)
+		plan := arrivalTimes(float64(rate), r.Warmup+r.Duration, t.Round)
 		plans, tasks = append(plans, plan), tasks+len(plan)
 	}
 	recorder := harness.NewRecorder(tasks)
@@ -92,12 +92,12 @@ func (r *rateRun) measure(ctx context.Context, t *Trial, rate int) (share float6
 		return 0, err
 	}
 	latencies, share := r.latenciesAndShare()
-	of := fmt.Sprintf("rate=%d", rate)
-	t.Record("rate_kept", of, "share", result.FromValue(share))
+	caseName := fmt.Sprintf("rate=%d", rate)
+	t.Record("rate_kept", caseName, "share", result.FromValue(share))
 	if all {
-		t.RecordDurations("rate", of, latencies)
+		t.RecordDurations("rate", caseName, latencies)
 	} else {
-		t.Logf("rate/%s/%s: tasks are unfinished %v after the last arrival", t.systemName, of, drainTimeout)
+		t.Logf("rate/%s/%s: tasks are unfinished %v after the last arrival", t.systemName, caseName, drainTimeout)
 	}
 	return share, nil
 }
@@ -141,7 +141,7 @@ func (r *rateRun) waitForTasks(ctx context.Context) (bool, error) {
 // latenciesAndShare returns the latencies of the tasks that arrived after the warm-up, and the
 // number of completions after it as a share of these arrivals.
 func (r *rateRun) latenciesAndShare() (latencies []time.Duration, share float64) {
-	from, to := r.startedAt.Add(r.Warmup), r.startedAt.Add(r.Warmup+r.For)
+	from, to := r.startedAt.Add(r.Warmup), r.startedAt.Add(r.Warmup+r.RateOptions.Duration)
 	arrived, completed := 0, 0
 	for i, at := range r.arrivals {
 		end := r.At(r.first+i, harness.Publish, harness.Completed)

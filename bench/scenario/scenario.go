@@ -51,18 +51,18 @@ type Trial struct {
 }
 
 // Record adds a round to a figure of the system and logs it.
-func (t *Trial) Record(scenario, of, unit string, r result.Round) {
-	t.RecordFor(t.systemName, scenario, of, unit, r)
+func (t *Trial) Record(scenario, caseName, unit string, r result.Round) {
+	t.RecordFor(t.systemName, scenario, caseName, unit, r)
 }
 
 // RecordDurations is Record for samples of a latency.
-func (t *Trial) RecordDurations(scenario, of string, samples []time.Duration) {
-	t.Record(scenario, of, "ms", result.FromDurations(samples))
+func (t *Trial) RecordDurations(scenario, caseName string, samples []time.Duration) {
+	t.Record(scenario, caseName, "ms", result.FromDurations(samples))
 }
 
 // RecordFor is Record for another system that is measured in the same trial.
-func (t *Trial) RecordFor(system, scenario, of, unit string, r result.Round) {
-	key := result.Key{Scenario: scenario, System: system, Case: of}
+func (t *Trial) RecordFor(system, scenario, caseName, unit string, r result.Round) {
+	key := result.Key{Scenario: scenario, System: system, Case: caseName}
 	t.Result.Add(key, unit, r)
 	if len(r.Samples) == 0 {
 		t.Logf("%-44s %10.4g %s", key, r.Value, unit)

@@ -48,7 +48,8 @@ func TestE2E_SpreadTasksRunConcurrently(t *testing.T) {
 func TestE2E_StopsAtItsTimeLimit(t *testing.T) {
 	t.Parallel()
 	tr, r := newTrial(fakeSystem{name: "slow", duration: 20 * time.Millisecond})
-	if err := scenario.E2E(scenario.E2EOptions{Samples: 1_000_000, Within: time.Millisecond}).Measure(t.Context(), tr); err != nil {
+	s := scenario.E2E(scenario.E2EOptions{Samples: 1_000_000, TimeLimit: time.Millisecond})
+	if err := s.Measure(t.Context(), tr); err != nil {
 		t.Fatal(err)
 	}
 	if f, ok := r.Find(result.Key{Scenario: "e2e", System: "slow", Case: "idle"}); !ok || f.SampleCount() != 4 {
@@ -60,11 +61,11 @@ func TestScenarios_RejectDuplicateWork(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]scenario.Scenario{
 		"e2e":   scenario.E2E(scenario.E2EOptions{Samples: 5}),
-		"rate":  scenario.Rate(scenario.RateOptions{Rates: []int{200}, For: 200 * time.Millisecond}),
+		"rate":  scenario.Rate(scenario.RateOptions{Rates: []int{200}, Duration: 200 * time.Millisecond}),
 		"drain": scenario.Drain(10),
-		"held":  scenario.Held(10, false),
-		"order": scenario.Order(10, 1),
-		"share": scenario.WorkShare(10, 1, time.Millisecond),
+		"held":  scenario.DrainWithSnapshot(10, false),
+		"order": scenario.Overtaking(10, 1),
+		"share": scenario.Utilization(10, 1, time.Millisecond),
 	} {
 		for _, what := range []harness.Kind{harness.Started, harness.Completed} {
 			t.Run(name, func(t *testing.T) {
@@ -86,7 +87,7 @@ func TestRate_StopsAtTheFirstRateNotSustained(t *testing.T) {
 	t.Parallel()
 	// Tasks that take as long as the measurement are completed after it.
 	tr, r := newTrial(fakeSystem{name: "late", duration: 300 * time.Millisecond})
-	s := scenario.Rate(scenario.RateOptions{Rates: []int{300, 600}, For: 300 * time.Millisecond})
+	s := scenario.Rate(scenario.RateOptions{Rates: []int{300, 600}, Duration: 300 * time.Millisecond})
 	if err := s.Measure(t.Context(), tr); err != nil {
 		t.Fatal(err)
 	}
@@ -104,11 +105,11 @@ func TestScenarios_SkipWhatCannotBeMeasured(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]scenario.Scenario{
 		"several processes":       scenario.Processes(2, 1),
-		"hops to another process": scenario.HopOther(1),
-		"unknown channels":        scenario.Notifies(1),
-		"finished tasks":          scenario.Grown(1, 1),
+		"hops to another process": scenario.HopToOtherProcess(1),
+		"unknown channels":        scenario.NotificationCount(1),
+		"finished tasks":          scenario.DrainWithFinished(1, 1),
 		"unknown tables":          scenario.Size(1),
-		"unknown triggers":        scenario.Bulk(1),
+		"unknown triggers":        scenario.TriggerCost(1),
 		"a daemon":                scenario.IdleDaemon(0, time.Hour),
 	} {
 		tr, _ := newTrial(fakeSystem{name: "fake", onStart: func() { t.Errorf("%s: the system was started", name) }})

@@ -67,23 +67,25 @@ func TestSession_MeasuresCuelightInEveryScenario(t *testing.T) {
 	for _, sc := range []scenario.Scenario{
 		scenario.E2E(scenario.E2EOptions{Samples: 3}),
 		scenario.E2E(scenario.E2EOptions{Samples: 3, CommitDelay: slow}),
-		scenario.HopOther(3),
-		scenario.Rate(scenario.RateOptions{Rates: []int{50}, For: 300 * time.Millisecond, Warmup: 100 * time.Millisecond}),
+		scenario.HopToOtherProcess(3),
+		scenario.Rate(scenario.RateOptions{
+			Rates: []int{50}, Duration: 300 * time.Millisecond, Warmup: 100 * time.Millisecond,
+		}),
 		scenario.Drain(50),
 		scenario.Processes(2, 50),
-		scenario.WorkShare(30, 5, 20*time.Millisecond),
-		scenario.Order(50, 5),
-		scenario.Notifies(50),
-		scenario.Grown(100, 50),
-		scenario.Held(50, false),
-		scenario.Held(50, true),
+		scenario.Utilization(30, 5, 20*time.Millisecond),
+		scenario.Overtaking(50, 5),
+		scenario.NotificationCount(50),
+		scenario.DrainWithFinished(100, 50),
+		scenario.DrainWithSnapshot(50, false),
+		scenario.DrainWithSnapshot(50, true),
 		scenario.Size(200),
-		scenario.Bulk(200),
+		scenario.TriggerCost(200),
 	} {
 		g.Runs = append(g.Runs, scenario.Run{Scenario: sc, System: cuelight.System})
 	}
 	for _, sc := range []scenario.Scenario{
-		floor.Commits(1, floor.Options{Samples: 3, Tight: true}),
+		floor.Commits(1, floor.Options{Samples: 3, WithoutPauses: true}),
 		floor.Commits(5, floor.Options{Samples: 3}),
 		floor.Commits(5, floor.Options{Samples: 3, CommitDelay: slow}),
 		floor.Notify(floor.Options{Samples: 3}),
@@ -137,7 +139,7 @@ func TestSession_MeasuresDaemonAndTranscode(t *testing.T) {
 	err := s.Run(t.Context(), scenario.Group{Rounds: 1, Runs: []scenario.Run{
 		{Scenario: scenario.IdleDaemon(0, 300*time.Millisecond), System: cuelight.System},
 		{
-			Scenario: scenario.Transcode(scenario.Clip{Size: "320x180", Rate: 10, For: time.Second}),
+			Scenario: scenario.Transcode(scenario.Clip{Size: "320x180", Rate: 10, Duration: time.Second}),
 			System:   cuelight.System,
 		},
 	}})
@@ -151,17 +153,17 @@ func TestSession_MeasuresDaemonAndTranscode(t *testing.T) {
 	if !ok || f.Median() != 0 {
 		t.Errorf("queries of an idle daemon: %+v", f)
 	}
-	for _, of := range []string{"cpu", "memory"} {
-		if _, ok := s.Result.Find(result.Key{Scenario: "idle_daemon", System: "cuelight", Case: of}); !ok {
-			t.Errorf("%s was not measured", of)
+	for _, caseName := range []string{"cpu", "memory"} {
+		if _, ok := s.Result.Find(result.Key{Scenario: "idle_daemon", System: "cuelight", Case: caseName}); !ok {
+			t.Errorf("%s was not measured", caseName)
 		}
 	}
 	for _, system := range []string{"cuelight", "ffmpeg_bare", "ffmpeg_per_rung"} {
-		for _, of := range []string{"cpu", "wall", "memory"} {
-			key := result.Key{Scenario: "transcode", System: system, Case: "clip=generated_320x180p10_1s," + of}
+		for _, caseName := range []string{"cpu", "wall", "memory"} {
+			key := result.Key{Scenario: "transcode", System: system, Case: "clip=generated_320x180p10_1s," + caseName}
 			f, ok := s.Result.Find(key)
 			if !ok || f.Median() <= 0 {
-				t.Errorf("%s of %s is %+v", of, system, f)
+				t.Errorf("%s of %s is %+v", caseName, system, f)
 			}
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/cuelight/cuelight/bench/result"
 )
 
-// Grown is Drain in a database with finished tasks: "grown".
-func Grown(finished, tasks int) Scenario {
+// DrainWithFinished is Drain in a database with finished tasks: "grown".
+func DrainWithFinished(finished, tasks int) Scenario {
 	return Scenario{Names: []string{"grown"}, Measure: func(ctx context.Context, t *Trial) error {
 		if t.System.AddFinishedTasks == nil {
 			return errNotSupported
@@ -30,13 +30,13 @@ func Grown(finished, tasks int) Scenario {
 	}}
 }
 
-// Held is Drain while another transaction holds an old snapshot, so that no newer row version
-// can be removed, neither by vacuum nor by a page read: "held"; or without that: "free".
-func Held(tasks int, hold bool) Scenario {
+// DrainWithSnapshot is Drain while another transaction holds an old snapshot, so that no newer row
+// version can be removed, neither by vacuum nor by a page read: "held"; or without that: "free".
+func DrainWithSnapshot(tasks int, withSnapshot bool) Scenario {
 	return Scenario{Names: []string{"held"}, Measure: func(ctx context.Context, t *Trial) error {
 		t.Note("held", "%d tasks drained; the snapshot is that of a transaction with repeatable read in the same database",
 			tasks)
-		if !hold {
+		if !withSnapshot {
 			return t.measureThroughput(ctx, "held", "free", tasks)
 		}
 		return holdSnapshot(ctx, t.URL, func() error { return t.measureThroughput(ctx, "held", "held", tasks) })
@@ -85,17 +85,17 @@ func Size(tasks int) Scenario {
 			return err
 		}
 		factor := 1e6 / float64(tasks)
-		for _, of := range slices.Sorted(maps.Keys(after)) {
-			t.Record("size", of+"_mib", "MiB", result.FromValue(float64(after[of]-before[of])*factor/(1<<20)))
+		for _, part := range slices.Sorted(maps.Keys(after)) {
+			t.Record("size", part+"_mib", "MiB", result.FromValue(float64(after[part]-before[part])*factor/(1<<20)))
 		}
 		t.Note("size", "the growth by %d drained tasks, times %.4g", tasks, factor)
 		return nil
 	}}
 }
 
-// Bulk measures the time of the triggers when one statement changes so many tasks. It measures
-// every change, and records the slowest again.
-func Bulk(tasks int) Scenario {
+// TriggerCost measures the time of the triggers when one statement changes so many tasks. It
+// measures every change, and records the slowest again.
+func TriggerCost(tasks int) Scenario {
 	return Scenario{Names: []string{"bulk"}, Measure: func(ctx context.Context, t *Trial) error {
 		if t.System.TriggerTimes == nil {
 			return errNotSupported

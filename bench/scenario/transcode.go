@@ -42,16 +42,16 @@ func Transcode(clips ...Clip) Scenario {
 
 // warmupClip is transcoded first in Cuelight's process: in a daemon, too, only the first
 // transcode asks ffmpeg for its features.
-var warmupClip = Clip{Size: "320x180", Rate: 10, For: time.Second}
+var warmupClip = Clip{Size: "320x180", Rate: 10, Duration: time.Second}
 
 // Clip is a source: a file of the shared clips or, if there is none, a generated test picture
 // with a tone.
 type Clip struct {
 	File string // may be ""
 
-	Size string // "1280x720"
-	Rate int    // frames/s
-	For  time.Duration
+	Size     string // "1280x720"
+	Rate     int    // frames/s
+	Duration time.Duration
 }
 
 func (c Clip) measure(ctx context.Context, t *Trial) (err error) {
@@ -74,10 +74,10 @@ func (c Clip) measure(ctx context.Context, t *Trial) (err error) {
 		if err != nil {
 			return fmt.Errorf("%s: %w", m.system, err)
 		}
-		of := "clip=" + c.name(t.MediaDir) + ","
-		t.RecordFor(m.system, "transcode", of+"cpu", "CPU s", result.FromValue(cost.CPU.Seconds()))
-		t.RecordFor(m.system, "transcode", of+"wall", "wall s", result.FromValue(cost.Wall.Seconds()))
-		t.RecordFor(m.system, "transcode", of+"memory", "MiB", result.FromValue(float64(cost.Memory)/(1<<20)))
+		prefix := "clip=" + c.name(t.MediaDir) + ","
+		t.RecordFor(m.system, "transcode", prefix+"cpu", "CPU s", result.FromValue(cost.CPU.Seconds()))
+		t.RecordFor(m.system, "transcode", prefix+"wall", "wall s", result.FromValue(cost.Wall.Seconds()))
+		t.RecordFor(m.system, "transcode", prefix+"memory", "MiB", result.FromValue(float64(cost.Memory)/(1<<20)))
 	}
 	return nil
 }
@@ -105,13 +105,13 @@ func (c Clip) prepare(ctx context.Context, t *Trial, dir string) ([]transcodeMet
 	return []transcodeMethod{
 		{t.systemName, func(dir string) (transcodebench.Cost, error) {
 			job := transcodebench.Job{URL: t.URL, Warmup: warmup, Source: source, Dir: dir}
-			return transcodebench.RunStage(ctx, job, commands.Whole)
+			return transcodebench.RunStage(ctx, job, commands.Ladder)
 		}},
 		{"ffmpeg_bare", func(dir string) (transcodebench.Cost, error) {
-			return transcodebench.RunCommands(ctx, []transcodebench.Command{commands.Whole}, dir)
+			return transcodebench.RunCommands(ctx, []transcodebench.Command{commands.Ladder}, dir)
 		}},
 		{"ffmpeg_per_rung", func(dir string) (transcodebench.Cost, error) {
-			return transcodebench.RunCommands(ctx, commands.Each, dir)
+			return transcodebench.RunCommands(ctx, commands.PerRung, dir)
 		}},
 	}, nil
 }
@@ -121,7 +121,7 @@ func (c Clip) name(mediaDir string) string {
 	if c.exists(mediaDir) {
 		return strings.TrimSuffix(c.File, filepath.Ext(c.File))
 	}
-	return fmt.Sprintf("generated_%sp%d_%v", c.Size, c.Rate, c.For)
+	return fmt.Sprintf("generated_%sp%d_%v", c.Size, c.Rate, c.Duration)
 }
 
 func (c Clip) exists(mediaDir string) bool {
@@ -141,5 +141,5 @@ func (c Clip) source(ctx context.Context, mediaDir, generated string) (string, e
 }
 
 func (c Clip) generate(ctx context.Context, path string) error {
-	return proofkit.MakeClip(ctx, path, fmt.Sprintf("testsrc2=size=%s:rate=%d", c.Size, c.Rate), c.For, true)
+	return proofkit.MakeClip(ctx, path, fmt.Sprintf("testsrc2=size=%s:rate=%d", c.Size, c.Rate), c.Duration, true)
 }

@@ -21,7 +21,7 @@ const recordsFD = 3
 // RunIfChild runs the workers of one of the systems if [Start] started this process, until its
 // standard input ends, and then ends the process.
 func RunIfChild(systems []harness.System) {
-	proofkit.RunIfSelf(configEnv, func(c config) error {
+	proofkit.RunIfChild(configEnv, func(c config) error {
 		syscall.CloseOnExec(recordsFD) // children of the workers must not keep it open
 		records := os.NewFile(recordsFD, "records")
 		return errors.Join(runChild(context.Background(), systems, c, os.Stdin, records), records.Close())

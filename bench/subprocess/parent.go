@@ -32,7 +32,7 @@ type workers struct {
 // Start starts a process with workers of the system. It returns when they are notified of new
 // tasks. The program must call [RunIfChild] with the same system.
 func Start(ctx context.Context, s harness.System, url string, o harness.Options) (harness.Workers, error) {
-	cmd, err := proofkit.SelfCommand(configEnv, config{
+	cmd, err := proofkit.ChildCommand(configEnv, config{
 		System: s.Name, URL: url, Slots: o.Slots, WorkTime: o.WorkTime, Stages: o.Stages, Observe: o.Observe != nil,
 	})
 	if err != nil {

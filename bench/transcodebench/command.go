@@ -18,8 +18,8 @@ type Command []string
 
 // Commands are those for a source.
 type Commands struct {
-	Whole Command   // makes all renditions
-	Each  []Command // one for each rung, as if the ladder had no other
+	Ladder  Command   // makes all renditions
+	PerRung []Command // one for each rung, as if the ladder had no other
 }
 
 // RecordCommands returns the commands with which Cuelight would transcode a source, without
@@ -35,7 +35,7 @@ func RecordCommands(ctx context.Context, source, dir string) (all Commands, err 
 		return all, err
 	}
 	ladder := media.Ladder(info)
-	if all.Whole, err = r.record(ctx, tools, source, info, ladder); err != nil {
+	if all.Ladder, err = r.record(ctx, tools, source, info, ladder); err != nil {
 		return all, err
 	}
 	for i := range ladder {
@@ -43,7 +43,7 @@ func RecordCommands(ctx context.Context, source, dir string) (all Commands, err 
 		if err != nil {
 			return all, err
 		}
-		all.Each = append(all.Each, each)
+		all.PerRung = append(all.PerRung, each)
 	}
 	return all, nil
 }

@@ -6,8 +6,8 @@
 //		…
 //		commands, err := transcodebench.RecordCommands(ctx, "clip.mp4", dir)
 //		job := transcodebench.Job{URL: url, Warmup: "short.mp4", Source: "clip.mp4", Dir: dir}
-//		cost, err := transcodebench.RunStage(ctx, job, commands.Whole)
-//		bare, err := transcodebench.RunCommands(ctx, []transcodebench.Command{commands.Whole}, dir)
+//		cost, err := transcodebench.RunStage(ctx, job, commands.Ladder)
+//		bare, err := transcodebench.RunCommands(ctx, []transcodebench.Command{commands.Ladder}, dir)
 //
 // Each runs in a process of its own: the same program, started again. It is small, so that
 // the memory of its children is their own.
@@ -69,7 +69,7 @@ type commandsTask struct {
 // RunIfChild runs the task of a process that this package started, prints the cost, and ends the
 // process.
 func RunIfChild() {
-	proofkit.RunIfSelf(childEnv, func(t childTask) error {
+	proofkit.RunIfChild(childEnv, func(t childTask) error {
 		run := t.Commands.run
 		if t.Stage != nil {
 			run = t.Stage.run
@@ -84,7 +84,7 @@ func RunIfChild() {
 
 // runInChild runs a task in another process.
 func runInChild(ctx context.Context, t childTask) (cost Cost, err error) {
-	cmd, err := proofkit.SelfCommand(childEnv, t)
+	cmd, err := proofkit.ChildCommand(childEnv, t)
 	if err != nil {
 		return cost, err
 	}

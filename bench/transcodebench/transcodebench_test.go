@@ -68,22 +68,22 @@ func TestRunCommands_ProducesTheStagesRenditions(t *testing.T) {
 	source := clip(t)
 	commands, err := RecordCommands(t.Context(), source, makeDir(t, "dry run's"))
 	must(t, err)
-	if n := len(commands.Each); n < 3 { // 480p, 360p and sound at least
+	if n := len(commands.PerRung); n < 3 { // 480p, 360p and sound at least
 		t.Fatalf("%d rungs, want at least 3", n)
 	}
 	whole, each := makeDir(t, "whole"), makeDir(t, "each")
-	cost, err := RunCommands(t.Context(), []Command{commands.Whole}, whole)
+	cost, err := RunCommands(t.Context(), []Command{commands.Ladder}, whole)
 	must(t, err)
 	if cost.CPU <= 0 || cost.Wall <= 0 || cost.Memory < 1<<20 {
 		t.Errorf("the cost is %+v", cost)
 	}
-	_, err = RunCommands(t.Context(), commands.Each, each)
+	_, err = RunCommands(t.Context(), commands.PerRung, each)
 	must(t, err)
 	want := segmentCounts(t, whole)
-	if got := segmentCounts(t, each); len(got) != len(commands.Each) || len(want) != len(got) {
-		t.Errorf("one by one: %v, at once: %v, want %d renditions", got, want, len(commands.Each))
+	if got := segmentCounts(t, each); len(got) != len(commands.PerRung) || len(want) != len(got) {
+		t.Errorf("one by one: %v, at once: %v, want %d renditions", got, want, len(commands.PerRung))
 	}
-	for _, c := range commands.Each {
+	for _, c := range commands.PerRung {
 		if n := strings.Count(strings.Join(c, " "), " hls "); n != 1 {
 			t.Errorf("a command for one rung makes %d renditions", n)
 		}
@@ -98,18 +98,18 @@ func TestRunStage_ChecksTheFFmpegCommand(t *testing.T) {
 	commands, err := RecordCommands(t.Context(), source, makeDir(t, "dry run"))
 	must(t, err)
 	dir := makeDir(t, "stage's")
-	cost, err := RunStage(t.Context(), Job{URL: url, Warmup: source, Source: source, Dir: dir}, commands.Whole)
+	cost, err := RunStage(t.Context(), Job{URL: url, Warmup: source, Source: source, Dir: dir}, commands.Ladder)
 	must(t, err)
 	if cost.CPU <= 0 || cost.Wall <= 0 || cost.Memory < 1<<20 {
 		t.Errorf("the cost is %+v", cost)
 	}
 	results, err := filepath.Glob(filepath.Join(dir, "data", "tasks", "*", "transcode-*"))
 	must(t, err)
-	if len(results) != 2 || len(segmentCounts(t, results[1])) != len(commands.Each) { // in the order of their ids
+	if len(results) != 2 || len(segmentCounts(t, results[1])) != len(commands.PerRung) { // in the order of their ids
 		t.Errorf("results are %v", results)
 	}
 
-	other := slices.Clone(commands.Whole)
+	other := slices.Clone(commands.Ladder)
 	other[len(other)-1] += "x"
 	_, err = RunStage(t.Context(), Job{URL: url, Warmup: source, Source: source, Dir: makeDir(t, "other")}, other)
 	if !errors.Is(err, errUnexpectedCommand) {

@@ -11,7 +11,7 @@ import (
 // isInteractive reports whether there is a terminal to ask a question on.
 func (c *cli) isInteractive() bool {
 	f, ok := c.in.(interface{ Fd() uintptr })
-	return ok && c.err.Terminal && term.IsTerminal(int(f.Fd()))
+	return ok && c.err.IsTerminal && term.IsTerminal(int(f.Fd()))
 }
 
 // confirm asks a question whose default answer is no.

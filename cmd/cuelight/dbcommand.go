@@ -97,7 +97,7 @@ func (c *cli) waitForCommand(ctx context.Context, cmd *exec.Cmd) error {
 			return err
 		case <-stop:
 			stop = nil
-			if s, ok := daemon.Received(ctx); ok && s.Signal != syscall.SIGINT {
+			if s, ok := daemon.SignalOf(ctx); ok && s.Signal != syscall.SIGINT {
 				_ = cmd.Process.Signal(os.Signal(s.Signal)) // it may have ended just now
 			}
 		}

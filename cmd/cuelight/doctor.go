@@ -29,7 +29,7 @@ type check struct {
 }
 
 func (d *doctor) checks() []check {
-	isPrivate := func() bool { return d.c.Source().Private }
+	isPrivate := func() bool { return d.c.Target().Private }
 	hasFFmpeg := func() bool { _, err := exec.LookPath(d.o.ffmpeg); return err == nil }
 	hasServer := func() bool { return d.server != nil }
 	program := func(name string) check {

@@ -20,14 +20,14 @@ import (
 const maxSkew = 5 * time.Second
 
 func (d *doctor) checkDatabase(ctx context.Context) []finding {
-	source := d.c.Source()
-	if source.Private {
+	target := d.c.Target()
+	if target.Private {
 		data, err := d.c.DataPath()
 		if err != nil {
 			return nil // checkDataDir has found it
 		}
 		if dir := filepath.Join(data, dbconn.PrivateDir); !dbconn.PrivateExists(dir) {
-			return ok("private, in %s (it will be created); %s", dir, source.Origin)
+			return ok("private, in %s (it will be created); %s", dir, target.Origin)
 		}
 	}
 	db, err := d.c.Connect(ctx)
@@ -37,13 +37,13 @@ func (d *doctor) checkDatabase(ctx context.Context) []finding {
 	d.db = db
 	server, err := db.Inspect(ctx)
 	if err != nil {
-		return errorFinding(db.Describe(err))
+		return errorFinding(db.WithName(err))
 	}
 	where := ""
 	if db.PrivateServer() != nil {
 		where = ", in " + usererr.Printable(db.PrivateServer().Dir())
 	}
-	found := ok("%s%s, PostgreSQL %s; %s", db.Name, where, server.Version, source.Origin)
+	found := ok("%s%s, PostgreSQL %s; %s", db.Name, where, server.Version, target.Origin)
 	if server.Major < postgres.MinMajor {
 		found = append(found, failure("PostgreSQL "+server.Version+" is too old",
 			"version "+strconv.Itoa(postgres.MinMajor)+" or newer is needed")...)

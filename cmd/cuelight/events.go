@@ -40,7 +40,7 @@ func (c *cli) watchEvents(ctx context.Context, db *dbconn.Database, after int64,
 		}
 	}
 	err := ops.WithFeed(ctx, db.Store, db.Pool, db.NotifyConfig, follow)
-	if _, ok := daemon.Received(ctx); ok && len(args) == 0 {
+	if _, ok := daemon.SignalOf(ctx); ok && len(args) == 0 {
 		return nil // only a signal ends it
 	}
 	return eventsError(err)

@@ -56,7 +56,7 @@ func (c *cli) finish(err error) int {
 	if status, ok := errors.AsType[exitStatus](err); ok {
 		return int(status)
 	}
-	if s, ok := daemon.Received(c.sig.Ctx); ok && isStopped(err) {
+	if s, ok := daemon.SignalOf(c.sig.Ctx); ok && isStopped(err) {
 		return s.ExitCode()
 	}
 	e := dbconn.Explain(err)

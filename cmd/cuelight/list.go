@@ -55,7 +55,7 @@ func (c *cli) list(ctx context.Context, db *dbconn.Database, f store.Filter, aft
 	}
 	err = printList(c, tasks, "tasks", "ID AGE STATUS STAGE SOURCE", func(t store.Task) []string {
 		id := t.ID.String()
-		if c.out.Terminal {
+		if c.out.IsTerminal {
 			id = shortID(t.ID)
 		}
 		return []string{id, age(t.CreatedAt), string(t.Status), currentStages(t), titleOf(t)}

@@ -60,13 +60,13 @@ func (c *cli) migrate(ctx context.Context, check bool) error {
 		done := "are up to date"
 		if check {
 			if err := db.Store.Check(ctx); err != nil {
-				return db.Describe(err)
+				return db.WithName(err)
 			}
 		} else {
 			r, err := db.Store.Migrate(ctx)
 			switch {
 			case err != nil:
-				return db.Describe(err)
+				return db.WithName(err)
 			case r.From == 0:
 				done = "were created"
 			case len(r.Added) > 0:

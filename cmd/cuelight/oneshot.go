@@ -76,7 +76,7 @@ func (j *oneShot) run(ctx context.Context, e *daemon.Engine) error {
 	var all sync.WaitGroup
 	all.Go(func() { ended <- e.Run(work) })
 	server, stopServer := context.WithCancel(context.WithoutCancel(ctx))
-	all.Go(func() { j.db.KeepServer(server, func(error) {}) }) // the engine reports the outage
+	all.Go(func() { j.db.SuperviseServer(server, func(error) {}) }) // the engine reports the outage
 	j.loop(stop, ended)
 	stopServer()
 	stop()

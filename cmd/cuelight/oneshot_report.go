@@ -72,7 +72,7 @@ func (j *oneShot) result(ctx context.Context) error {
 		return j.err
 	}
 	if j.open > 0 {
-		if s, ok := daemon.Received(ctx); ok {
+		if s, ok := daemon.SignalOf(ctx); ok {
 			j.resetPriorities()
 			return exitStatus(s.ExitCode())
 		}

@@ -33,7 +33,7 @@ type progress struct {
 
 func newProgress(to *console.Stream, quiet bool, label func(store.ID) string) *progress {
 	p := &progress{to: to, quiet: quiet, label: label, printed: make(map[daemon.StageKey]time.Time)}
-	if to.Terminal && !quiet {
+	if to.IsTerminal && !quiet {
 		p.screen = &console.Screen{Out: to}
 	}
 	return p
@@ -84,7 +84,7 @@ func (p *progress) event(e stages.Event) {
 	case stages.StageSuspended:
 		p.printf("%s is suspended and retried from time to time: %s", e.Stage, errorLine(e.Err))
 	case stages.DatabaseUnavailable:
-		p.printf("the database %s; waiting for it", dbconn.Unavailability(e.Err))
+		p.printf("the database %s; waiting for it", dbconn.DescribeUnavailable(e.Err))
 	case stages.DatabaseAvailable:
 		p.printf("the database is back")
 	case stages.WorkerDraining:

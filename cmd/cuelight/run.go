@@ -93,7 +93,7 @@ func (c *cli) prepareWork(o *workOptions) (video.Config, error) {
 func (c *cli) runOn(
 	ctx context.Context, db *dbconn.Database, inputs []*input, config video.Config, o *workOptions, quiet bool,
 ) error {
-	engine, err := daemon.NewOneShot(ctx, db, config)
+	engine, err := daemon.NewOneShotEngine(ctx, db, config)
 	if err != nil {
 		return err
 	}

@@ -99,7 +99,7 @@ func (c *cli) runDaemon(
 	err = d.Run(ctx)
 	select {
 	case <-c.sig.Abort:
-		if s, ok := daemon.Received(ctx); ok && err == nil {
+		if s, ok := daemon.SignalOf(ctx); ok && err == nil {
 			err = exitStatus(s.ExitCode())
 		}
 	default:
@@ -109,7 +109,7 @@ func (c *cli) runDaemon(
 
 // check checks the flags and returns the directories to watch.
 func (o *serveOptions) check() (inbox.Options, error) {
-	watched := inbox.Options{Settle: o.settle}
+	watched := inbox.Options{UnchangedFor: o.settle}
 	if err := checkFlags(
 		flagCheck{o.settle > 0, "settle", o.settle, "positive"},
 		flagCheck{o.ageAfter >= 0, "age-after", o.ageAfter, "positive, or 0 for no ageing"},

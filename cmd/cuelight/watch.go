@@ -113,7 +113,7 @@ func (c *cli) watch(ctx context.Context, db *dbconn.Database, tasks []awaited, s
 		if err == nil {
 			err = ctxsleep.For(ctx, watchInterval)
 		}
-		if _, ok := daemon.Received(ctx); ok && !w.onlyThese {
+		if _, ok := daemon.SignalOf(ctx); ok && !w.onlyThese {
 			return nil // only a signal ends it
 		}
 		if err != nil {

@@ -21,8 +21,8 @@ func (c *cli) withConnection(ctx context.Context, do func(db *dbconn.Database) e
 // withDatabase calls do with the database, which it creates if need be.
 func (c *cli) withDatabase(ctx context.Context, do func(db *dbconn.Database) error) error {
 	return c.withConnection(ctx, func(db *dbconn.Database) error {
-		if err := db.Ready(ctx); err != nil {
-			return db.Describe(err)
+		if err := db.EnsureTables(ctx); err != nil {
+			return db.WithName(err)
 		}
 		return do(db)
 	})
@@ -39,7 +39,7 @@ func (c *cli) withExistingDatabase(ctx context.Context, do func(db *dbconn.Datab
 // ignoreNotCreated prints that the database does not exist yet, instead of an error: there are
 // no tasks to list.
 func (c *cli) ignoreNotCreated(err error) error {
-	if none, ok := errors.AsType[dbconn.NotCreatedError](err); ok && !none.Misnamed {
+	if none, ok := errors.AsType[dbconn.NotCreatedError](err); ok && !none.IsNamedDirMissing {
 		fmt.Fprintf(c.err, "cuelight: %s\n", none.Message.Text)
 		return nil
 	}

@@ -6,7 +6,7 @@
 //
 //	// in a handler
 //	if err := access.Check(r.Context(), access.Submit); err != nil { … }
-//	principal := access.From(r.Context())
+//	principal := access.PrincipalOf(r.Context())
 //
 // A request carries one of these credentials:
 //

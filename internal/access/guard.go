@@ -57,10 +57,10 @@ type Options struct {
 	// none.
 	Proxies []netip.Prefix
 
-	// Refused is called with the address (of IPv6 the network) of a request with
+	// OnRefused is called with the address (of IPv6 the network) of a request with
 	// invalid credentials, but not for requests rejected by the limit of failures. It
 	// must not block. Default: no call.
-	Refused func(from netip.Addr)
+	OnRefused func(from netip.Addr)
 }
 
 // Guard finds the principal of requests. Its methods may be called from several
@@ -86,8 +86,8 @@ func New(o Options) (*Guard, error) {
 		rand.Read(key[:]) // it never fails
 		o.SessionKey = secretWith(key)
 	}
-	if o.Refused == nil {
-		o.Refused = func(netip.Addr) {}
+	if o.OnRefused == nil {
+		o.OnRefused = func(netip.Addr) {}
 	}
 	o.Session, o.MaxSession = cmp.Or(o.Session, 24*time.Hour), cmp.Or(o.MaxSession, 30*24*time.Hour)
 	o.Path = cmp.Or(o.Path, "/")
@@ -104,8 +104,8 @@ func bit(b bool) int {
 	return 0
 }
 
-// Identify puts the principal into the request's context, for [From], [Check] and
-// [Guard.Still]. It rejects no request.
+// Identify puts the principal into the request's context, for [PrincipalOf], [Check] and
+// [Guard.Revalidate]. It rejects no request.
 func (g *Guard) Identify(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := g.identify(r)
@@ -124,32 +124,32 @@ func (g *Guard) identify(r *http.Request) identity {
 	return identity{c, s, err}
 }
 
-// Authenticate returns the principal of a request. Its errors are [ErrUnknown], [ErrWrong],
-// [ErrHost], a [*Limited], or an error of the database.
+// Authenticate returns the principal of a request. Its errors are [ErrNoCredentials],
+// [ErrInvalidCredentials], [ErrHostName], a [*TooManyFailuresError], or an error of the database.
 func (g *Guard) Authenticate(r *http.Request) (Principal, error) {
 	id := g.identify(r)
 	return id.principal, id.err
 }
 
-// Still checks whether the credential of a request is still valid; ctx is the context that
+// Revalidate checks whether the credential of a request is still valid; ctx is the context that
 // [Guard.Identify] has made. Handlers of long responses call it from time to time. It
-// returns nil, [ErrUnknown], [ErrWrong], or an error of the database. It does not count as
-// a failure.
-func (g *Guard) Still(ctx context.Context) error {
+// returns nil, [ErrNoCredentials], [ErrInvalidCredentials], or an error of the database. It
+// does not count as a failure.
+func (g *Guard) Revalidate(ctx context.Context) error {
 	id, _ := ctx.Value(contextKey{}).(identity)
 	switch {
 	case id.principal.Scope == None:
-		return ErrUnknown
+		return ErrNoCredentials
 	case g.o.NoAuth:
 		return nil
 	case id.session != nil && !g.sessions.isValid(*id.session, time.Now()):
-		return ErrUnknown
+		return ErrNoCredentials
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	c, err := g.credentialOf(ctx, id.subject)
 	if err == nil && subtle.ConstantTimeCompare(c.digest[:], id.digest[:]) == 0 {
-		err = ErrWrong
+		err = ErrInvalidCredentials
 	}
 	return err
 }
@@ -157,7 +157,7 @@ func (g *Guard) Still(ctx context.Context) error {
 func (g *Guard) find(ctx context.Context, r *http.Request) (credential, *session, error) {
 	if g.o.NoAuth {
 		if !g.isLocalHost(r.Host) {
-			return credential{}, nil, ErrHost
+			return credential{}, nil, ErrHostName
 		}
 		return credential{principal: Principal{Name: "local", Scope: Admin}}, nil, nil
 	}
@@ -186,12 +186,12 @@ func (g *Guard) verify(ctx context.Context, r *http.Request, text string) (crede
 	// protects the database from queries.
 	isSecret := g.o.Admin.is(digest) | g.o.ReadOnly.is(digest)
 	if wait := g.limits.wait(from); wait > 0 && isSecret == 0 && !g.isKey(ctx, digest) {
-		return credential{}, &Limited{After: wait}
+		return credential{}, &TooManyFailuresError{After: wait}
 	}
 	c, err := g.match(ctx, text, digest)
-	if errors.Is(err, ErrWrong) {
+	if errors.Is(err, ErrInvalidCredentials) {
 		g.limits.addFailure(from)
-		g.o.Refused(from)
+		g.o.OnRefused(from)
 	}
 	return c, err
 }
@@ -222,7 +222,7 @@ func (g *Guard) match(ctx context.Context, text string, digest [sha256.Size]byte
 		g.recordUse(ctx, key)
 		return keyCredential(key, scope), nil
 	}
-	return credential{}, ErrWrong
+	return credential{}, ErrInvalidCredentials
 }
 
 // recordUse records the use of a key, once a minute. An error does not reject the request.

@@ -128,12 +128,12 @@ func TestIdentify_FindsThePrincipalOfCredentials(t *testing.T) {
 		{reading, access.Principal{Name: "key readread (n read)", Scope: access.Read}, nil},
 		{submitting, access.Principal{Name: "key submitsu (n submit)", Scope: access.Submit}, nil},
 		{administrating, access.Principal{Name: "key adminadm (n admin)", Scope: access.Admin}, nil},
-		{revoked, access.Principal{}, access.ErrWrong},
-		{unknownScope, access.Principal{}, access.ErrWrong},
-		{strings.Replace(reading, "AAA", "AAB", 1), access.Principal{}, access.ErrWrong},
-		{strings.Replace(reading, "readread", "aaaaaaaa", 1), access.Principal{}, access.ErrWrong},
-		{adminText + "a", access.Principal{}, access.ErrWrong},
-		{"", access.Principal{}, access.ErrUnknown},
+		{revoked, access.Principal{}, access.ErrInvalidCredentials},
+		{unknownScope, access.Principal{}, access.ErrInvalidCredentials},
+		{strings.Replace(reading, "AAA", "AAB", 1), access.Principal{}, access.ErrInvalidCredentials},
+		{strings.Replace(reading, "readread", "aaaaaaaa", 1), access.Principal{}, access.ErrInvalidCredentials},
+		{adminText + "a", access.Principal{}, access.ErrInvalidCredentials},
+		{"", access.Principal{}, access.ErrNoCredentials},
 	} {
 		who, err := g.Authenticate(request(c.bearer))
 		if who != c.want || !errors.Is(err, c.err) {
@@ -142,7 +142,7 @@ func TestIdentify_FindsThePrincipalOfCredentials(t *testing.T) {
 	}
 	basic := request("")
 	basic.SetBasicAuth("admin", adminText)
-	if _, err := g.Authenticate(basic); !errors.Is(err, access.ErrUnknown) {
+	if _, err := g.Authenticate(basic); !errors.Is(err, access.ErrNoCredentials) {
 		t.Errorf("basic authentication: %v", err)
 	}
 	// The credentials of a proxy do not replace a session; a bearer token does.
@@ -153,7 +153,7 @@ func TestIdentify_FindsThePrincipalOfCredentials(t *testing.T) {
 	}
 	wrong := request("wrong")
 	wrong.AddCookie(c)
-	if _, err := g.Authenticate(wrong); !errors.Is(err, access.ErrWrong) {
+	if _, err := g.Authenticate(wrong); !errors.Is(err, access.ErrInvalidCredentials) {
 		t.Errorf("a wrong token with a session: %v", err)
 	}
 }
@@ -193,12 +193,12 @@ func TestCheck_ScopesIncludeLowerOnes(t *testing.T) {
 			if (err == nil) != (i > j) {
 				t.Errorf("%s, needed %s: %v", has, need, err)
 			}
-			if i > 0 && err != nil && !errors.Is(err, access.ErrScope) {
+			if i > 0 && err != nil && !errors.Is(err, access.ErrForbidden) {
 				t.Errorf("%s, needed %s: %v", has, need, err)
 			}
 		}
 	}
-	if err := access.Check(t.Context(), access.Read); !errors.Is(err, access.ErrUnknown) {
+	if err := access.Check(t.Context(), access.Read); !errors.Is(err, access.ErrNoCredentials) {
 		t.Errorf("without a principal: %v", err)
 	}
 }
@@ -209,8 +209,8 @@ func TestIdentify_KeepsTheReasonForCheck(t *testing.T) {
 	k.err = errors.New("the database is away")
 	g := guard(t, o)
 	for bearer, want := range map[string]error{
-		"":    access.ErrUnknown,
-		"bad": access.ErrWrong,
+		"":    access.ErrNoCredentials,
+		"bad": access.ErrInvalidCredentials,
 		"cue_aaaaaaaa_" + strings.Repeat("A", 43): k.err,
 		adminText: nil,
 	} {
@@ -256,7 +256,7 @@ func TestIdentify_LimitsFailuresByAddress(t *testing.T) {
 		o, k := options(t)
 		g := guard(t, o)
 		key := k.add("aaaaaaaa", "read")
-		var limited *access.Limited
+		var limited *access.TooManyFailuresError
 		fails := 0
 		for ; fails < 1000; fails++ {
 			_, err := g.Authenticate(request(fmt.Sprint("guess", fails)))
@@ -294,14 +294,14 @@ func TestIdentify_LimitsFailuresByAddress(t *testing.T) {
 		if who, err := g.Authenticate(request(key)); err == nil {
 			t.Errorf("a revoked key is %+v", who)
 		}
-		if _, err := g.Authenticate(request("")); !errors.Is(err, access.ErrUnknown) {
+		if _, err := g.Authenticate(request("")); !errors.Is(err, access.ErrNoCredentials) {
 			t.Errorf("without credentials: %v", err)
 		}
 		if _, err := g.Authenticate(request("guess")); !errors.As(err, &limited) {
 			t.Errorf("a guess after valid requests: %v", err)
 		}
 		time.Sleep(limited.After)
-		if _, err := g.Authenticate(request("guess")); !errors.Is(err, access.ErrWrong) {
+		if _, err := g.Authenticate(request("guess")); !errors.Is(err, access.ErrInvalidCredentials) {
 			t.Errorf("a guess after the wait: %v", err)
 		}
 	})
@@ -316,7 +316,7 @@ func TestIdentify_LimitsFailuresOfAllAddresses(t *testing.T) {
 		for ; n < 10000; n++ {
 			r := request(fmt.Sprint("guess", n))
 			r.RemoteAddr = fmt.Sprintf("[2001:db8:%x::1]:99", n)
-			var limited *access.Limited
+			var limited *access.TooManyFailuresError
 			if _, err := g.Authenticate(r); errors.As(err, &limited) {
 				break
 			}
@@ -366,7 +366,7 @@ func TestClientNetwork_TrustsOnlyConfiguredProxies(t *testing.T) {
 				if r.RemoteAddr, forwarded = c.from(n); forwarded != "" {
 					r.Header.Set("X-Forwarded-For", forwarded)
 				}
-				var limited *access.Limited
+				var limited *access.TooManyFailuresError
 				_, err := g.Authenticate(r)
 				refused = refused || errors.As(err, &limited)
 			}
@@ -390,7 +390,7 @@ func TestNoAuth_AcceptsOnlyNamesOfThisHost(t *testing.T) {
 		r := request("")
 		r.Host = host
 		who, err := g.Authenticate(r)
-		if ok && (err != nil || who.Scope != access.Admin) || !ok && !errors.Is(err, access.ErrHost) {
+		if ok && (err != nil || who.Scope != access.Admin) || !ok && !errors.Is(err, access.ErrHostName) {
 			t.Errorf("%q: %+v, %v", host, who, err)
 		}
 	}
@@ -406,13 +406,13 @@ func TestCheckListen_AllowsSafeAddressesOnly(t *testing.T) {
 		{"127.0.0.1:8080", false, false, false, nil},
 		{"localhost:8080", false, false, true, nil},
 		{"[::1]:8080", false, false, true, nil},
-		{"0.0.0.0:8080", false, false, false, access.ErrPlain},
-		{":8080", false, false, false, access.ErrPlain},
-		{"studio.example:8080", false, false, false, access.ErrPlain},
+		{"0.0.0.0:8080", false, false, false, access.ErrNeedsTLS},
+		{":8080", false, false, false, access.ErrNeedsTLS},
+		{"studio.example:8080", false, false, false, access.ErrNeedsTLS},
 		{"192.0.2.1:8080", false, true, false, nil},
 		{"192.0.2.1:8080", true, false, false, nil},
-		{"192.0.2.1:8080", true, true, true, access.ErrOpenToAll},
-		{":8080", true, false, true, access.ErrOpenToAll},
+		{"192.0.2.1:8080", true, true, true, access.ErrNeedsAuthentication},
+		{":8080", true, false, true, access.ErrNeedsAuthentication},
 	} {
 		if err := access.CheckListen(c.addr, c.tls, c.insecure, c.noAuth); !errors.Is(err, c.want) {
 			t.Errorf("%+v: %v", c, err)

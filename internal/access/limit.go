@@ -29,13 +29,13 @@ const (
 	digestsMaxAge = 10 * time.Second
 )
 
-// Limited is the error after too many failures. The credentials were not checked.
-type Limited struct {
+// TooManyFailuresError is the error after too many failures. The credentials were not checked.
+type TooManyFailuresError struct {
 	After time.Duration // the wait before the next try
 }
 
 // Error contains the wait.
-func (l *Limited) Error() string {
+func (l *TooManyFailuresError) Error() string {
 	return fmt.Sprintf("too many failures; try again in %v", l.After.Round(time.Second))
 }
 

@@ -24,19 +24,19 @@ func CheckListen(addr string, tls, insecure, noAuth bool) error {
 	case isLoopbackName(host):
 		return nil
 	case noAuth:
-		return fmt.Errorf("listen on %q: %w", addr, ErrOpenToAll)
+		return fmt.Errorf("listen on %q: %w", addr, ErrNeedsAuthentication)
 	case !tls && !insecure:
-		return fmt.Errorf("listen on %q: %w", addr, ErrPlain)
+		return fmt.Errorf("listen on %q: %w", addr, ErrNeedsTLS)
 	}
 	return nil
 }
 
 // The errors of [CheckListen].
 var (
-	// ErrOpenToAll means that other hosts could do everything without authentication.
-	ErrOpenToAll = errors.New("a server without authentication can listen on a loopback address only")
-	// ErrPlain means that secrets would go over the network in plain text.
-	ErrPlain = errors.New("an address that is not loopback needs TLS")
+	// ErrNeedsAuthentication means that other hosts could do everything without authentication.
+	ErrNeedsAuthentication = errors.New("a server without authentication can listen on a loopback address only")
+	// ErrNeedsTLS means that secrets would go over the network in plain text.
+	ErrNeedsTLS = errors.New("an address that is not loopback needs TLS")
 )
 
 // CheckListener is CheckListen for the address of an open listener, after its name was

@@ -71,18 +71,18 @@ func (p Principal) KeyPrefix() (prefix string, ok bool) {
 	return prefix, ok
 }
 
-// The reasons for rejecting a request, besides [Limited]. Any other error is one of the
-// database.
+// The reasons for rejecting a request, besides [TooManyFailuresError]. Any other error is one
+// of the database.
 var (
-	// ErrUnknown means that there were no credentials, or that the session has ended.
-	ErrUnknown = errors.New("credentials are needed")
-	// ErrWrong means that the credentials are not valid.
-	ErrWrong = errors.New("credentials are not valid")
-	// ErrScope means that the principal has too low a scope.
-	ErrScope = errors.New("not allowed")
-	// ErrHost means that, without authentication, the request used another host name:
+	// ErrNoCredentials means that there were no credentials, or that the session has ended.
+	ErrNoCredentials = errors.New("credentials are needed")
+	// ErrInvalidCredentials means that the credentials are not valid.
+	ErrInvalidCredentials = errors.New("credentials are not valid")
+	// ErrForbidden means that the principal has too low a scope.
+	ErrForbidden = errors.New("not allowed")
+	// ErrHostName means that, without authentication, the request used another host name:
 	// a site could point its own name to this host.
-	ErrHost = errors.New("this is not the name of this host")
+	ErrHostName = errors.New("this is not the name of this host")
 )
 
 type contextKey struct{}
@@ -94,8 +94,8 @@ type identity struct {
 	err     error    // without a principal
 }
 
-// From is the principal of a request, or the zero Principal without valid credentials.
-func From(ctx context.Context) Principal {
+// PrincipalOf returns the principal of a request, or the zero Principal without valid credentials.
+func PrincipalOf(ctx context.Context) Principal {
 	id, _ := ctx.Value(contextKey{}).(identity)
 	return id.principal
 }
@@ -107,9 +107,10 @@ func Check(ctx context.Context, need Scope) error {
 	case id.principal.Scope >= need:
 		return nil
 	case id.principal.Scope > None:
-		return fmt.Errorf("%w: this needs the scope %s, and %s has %s", ErrScope, need, id.principal.Name, id.principal.Scope)
+		return fmt.Errorf("%w: this needs the scope %s, and %s has %s",
+			ErrForbidden, need, id.principal.Name, id.principal.Scope)
 	case id.err != nil:
 		return id.err
 	}
-	return ErrUnknown
+	return ErrNoCredentials
 }

@@ -99,18 +99,18 @@ func (s *sessions) logOut(id string, until time.Time, now time.Time) {
 func (g *Guard) session(ctx context.Context, r *http.Request) (credential, *session, error) {
 	cookie, err := r.Cookie(g.sessions.cookie)
 	if err != nil {
-		return credential{}, nil, ErrUnknown
+		return credential{}, nil, ErrNoCredentials
 	}
 	s, ok := g.sessions.open(cookie.Value, time.Now())
 	if !ok {
-		return credential{}, nil, ErrUnknown
+		return credential{}, nil, ErrNoCredentials
 	}
 	c, err := g.credentialOf(ctx, s.Subject)
 	if err != nil {
 		return credential{}, nil, err
 	}
 	if !hmac.Equal(s.Bound, g.sessions.bind(c.digest)) {
-		return credential{}, nil, ErrUnknown
+		return credential{}, nil, ErrNoCredentials
 	}
 	return c, &s, nil
 }
@@ -122,22 +122,22 @@ func (g *Guard) credentialOf(ctx context.Context, subject string) (credential, e
 	case subject == subjectAdmin && !g.o.Admin.IsZero(), subject == subjectRead && !g.o.ReadOnly.IsZero():
 		return g.secretOf(subject), nil
 	case subject == subjectAdmin, subject == subjectRead, g.o.Keys == nil:
-		return credential{}, ErrUnknown
+		return credential{}, ErrNoCredentials
 	}
 	key, scope, err := g.findKey(ctx, subject)
 	if err != nil {
 		return credential{}, err
 	}
 	if scope == None {
-		return credential{}, ErrUnknown
+		return credential{}, ErrNoCredentials
 	}
 	g.recordUse(ctx, key)
 	return keyCredential(key, scope), nil
 }
 
 // Login starts a session for a secret or an API key and sets its cookie. Its errors are
-// [ErrWrong], a [*Limited], or an error of the database. Without authentication there are
-// no sessions, and Login accepts everything.
+// [ErrInvalidCredentials], a [*TooManyFailuresError], or an error of the database. Without
+// authentication there are no sessions, and Login accepts everything.
 func (g *Guard) Login(w http.ResponseWriter, r *http.Request, text string) (Principal, error) {
 	if g.o.NoAuth {
 		return g.Authenticate(r)

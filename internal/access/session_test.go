@@ -61,7 +61,7 @@ func TestLogin_SessionHasThePrincipalOfTheCredential(t *testing.T) {
 			t.Error("the cookie has the secret")
 		}
 	}
-	if _, err := g.Login(httptest.NewRecorder(), request(""), "wrong"); !errors.Is(err, access.ErrWrong) {
+	if _, err := g.Login(httptest.NewRecorder(), request(""), "wrong"); !errors.Is(err, access.ErrInvalidCredentials) {
 		t.Errorf("wrong: %v", err)
 	}
 	secure := request("")
@@ -88,21 +88,21 @@ func TestSession_OutlivesTheProcessAndEndsWithItsCredential(t *testing.T) {
 	}
 	now := time.Now()
 	k.change("aaaaaaaa", func(k *access.Key) { k.RevokedAt = &now })
-	if _, err := again.Authenticate(with(ofKey)); !errors.Is(err, access.ErrUnknown) {
+	if _, err := again.Authenticate(with(ofKey)); !errors.Is(err, access.ErrNoCredentials) {
 		t.Errorf("with its key revoked: %v", err)
 	}
 	o.Admin = sessionKey(t, "n")
-	if _, err := guard(t, o).Authenticate(with(ofAdmin)); !errors.Is(err, access.ErrUnknown) {
+	if _, err := guard(t, o).Authenticate(with(ofAdmin)); !errors.Is(err, access.ErrNoCredentials) {
 		t.Errorf("with another admin secret: %v", err)
 	}
 	o.Admin = access.Secret{}
-	if _, err := guard(t, o).Authenticate(with(ofAdmin)); !errors.Is(err, access.ErrUnknown) {
+	if _, err := guard(t, o).Authenticate(with(ofAdmin)); !errors.Is(err, access.ErrNoCredentials) {
 		t.Errorf("without an admin secret: %v", err)
 	}
 	o, _ = options(t)
 	for name, other := range map[string]access.Secret{"another": sessionKey(t, "z"), "none": {}} {
 		o.SessionKey = other
-		if _, err := guard(t, o).Authenticate(with(ofAdmin)); !errors.Is(err, access.ErrUnknown) {
+		if _, err := guard(t, o).Authenticate(with(ofAdmin)); !errors.Is(err, access.ErrNoCredentials) {
 			t.Errorf("%s session key: %v", name, err)
 		}
 	}
@@ -162,7 +162,7 @@ func TestLogout_EndsTheSession(t *testing.T) {
 	if c := w.Result().Cookies(); len(c) != 1 || c[0].MaxAge >= 0 || c[0].Name != mine.Name {
 		t.Errorf("cookies are %v", c)
 	}
-	if _, err := g.Authenticate(with(mine)); !errors.Is(err, access.ErrUnknown) {
+	if _, err := g.Authenticate(with(mine)); !errors.Is(err, access.ErrNoCredentials) {
 		t.Errorf("after logging out: %v", err)
 	}
 	if _, err := g.Authenticate(with(others)); err != nil {
@@ -205,7 +205,7 @@ func TestSession_IsRenewedWhileInUse(t *testing.T) {
 		if lasted := time.Since(began); lasted < 29*24*time.Hour || lasted > 31*24*time.Hour {
 			t.Errorf("it lasted %v", lasted)
 		}
-		if _, err := use(unused); !errors.Is(err, access.ErrUnknown) {
+		if _, err := use(unused); !errors.Is(err, access.ErrNoCredentials) {
 			t.Errorf("a session that was not used: %v", err)
 		}
 	})
@@ -240,7 +240,7 @@ func identified(t *testing.T, g *access.Guard, r *http.Request) (ctx context.Con
 	return ctx
 }
 
-func TestStill_ReportsRevokedAccess(t *testing.T) {
+func TestRevalidate_ReportsRevokedAccess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o, k := options(t)
@@ -255,9 +255,9 @@ func TestStill_ReportsRevokedAccess(t *testing.T) {
 		still := func(want map[string]bool) {
 			t.Helper()
 			for name, ctx := range ctxs {
-				err := g.Still(ctx)
+				err := g.Revalidate(ctx)
 				if (err == nil) != want[name] ||
-					err != nil && !errors.Is(err, access.ErrWrong) && !errors.Is(err, access.ErrUnknown) {
+					err != nil && !errors.Is(err, access.ErrInvalidCredentials) && !errors.Is(err, access.ErrNoCredentials) {
 					t.Errorf("%s: %v", name, err)
 				}
 			}
@@ -271,12 +271,12 @@ func TestStill_ReportsRevokedAccess(t *testing.T) {
 		for range 30 { // none of these counts as a failure
 			still(map[string]bool{"secret": true, "session": true})
 		}
-		if _, err := g.Authenticate(request("wrong")); !errors.Is(err, access.ErrWrong) {
+		if _, err := g.Authenticate(request("wrong")); !errors.Is(err, access.ErrInvalidCredentials) {
 			t.Errorf("another client at the address: %v", err)
 		}
 		time.Sleep(25 * time.Hour) // without a renewal
 		still(map[string]bool{"secret": true})
-		if err := g.Still(context.Background()); !errors.Is(err, access.ErrUnknown) {
+		if err := g.Revalidate(context.Background()); !errors.Is(err, access.ErrNoCredentials) {
 			t.Errorf("without a principal: %v", err)
 		}
 	})

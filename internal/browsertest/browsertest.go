@@ -1,7 +1,7 @@
 // Package browsertest runs scripts that use pages in a real browser: in Chromium, driven by
 // playwright-core in Node, with axe-core to find accessibility problems.
 //
-// A test calls [Need], which skips it on a machine without a browser, and then
+// A test calls [Require], which skips it on a machine without a browser, and then
 // [Browser.Run] with a script that imports browser.mjs of this package. `npm ci` installs
 // the modules of package-lock.json into the user's cache directory, once per lock file.
 //
@@ -60,10 +60,10 @@ func Chromium(t testing.TB) string {
 	return ""
 }
 
-// Need finds the browser and Node, and installs the modules for scripts. It skips the test
+// Require finds the browser and Node, and installs the modules for scripts. It skips the test
 // in short runs, and on a machine without Node or the network; if
 // $CUELIGHT_TEST_BROWSER is 1, it fails the test instead.
-func Need(t testing.TB) Browser {
+func Require(t testing.TB) Browser {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("uses a browser")
@@ -74,7 +74,7 @@ func Need(t testing.TB) Browser {
 }
 
 // Node finds Node and installs the modules of a package.json and its package-lock.json. It
-// returns the program and the directory with node_modules. Like [Need] it skips or fails
+// returns the program and the directory with node_modules. Like [Require] it skips or fails
 // the test if these are not available.
 func Node(t testing.TB, packageJSON, packageLock []byte) (node, modules string) {
 	t.Helper()

@@ -108,7 +108,7 @@ func TestRun_KillsTheChildWhenTheContextIsDone(t *testing.T) {
 	}
 }
 
-func TestLines_ArrivesWhole(t *testing.T) {
+func TestLines_PassesCompleteLines(t *testing.T) {
 	t.Parallel()
 	var got []string
 	cmd := shell(`printf 'one\ntw'; sleep 0.02; printf 'o\n\nthree\nrest'`)
@@ -145,7 +145,7 @@ func TestStart_RunsTheStartHook(t *testing.T) {
 // that outlives it or does not, writes the child's number.
 const parentEnv = "CUELIGHT_TEST_PARENT_DIR"
 
-func TestChild_AndTheDeathOfThisProgram(t *testing.T) {
+func TestChild_DiesWithItsParentUnlessItOutlivesIt(t *testing.T) {
 	t.Parallel()
 	if dir := os.Getenv(parentEnv); dir != "" {
 		playParent(t, dir)
@@ -161,7 +161,7 @@ func TestChild_AndTheDeathOfThisProgram(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			cmd := exec.Command(self, "-test.run=^TestChild_AndTheDeathOfThisProgram$")
+			cmd := exec.Command(self, "-test.run=^TestChild_DiesWithItsParentUnlessItOutlivesIt$")
 			cmd.Env = append(os.Environ(), parentEnv+"="+dir, fmt.Sprintf("%s_OUTLIVES=%t", parentEnv, outlives))
 			parent, err := childproc.Start(cmd, childproc.Options{LeavesGroup: true})
 			if err != nil {

@@ -47,7 +47,7 @@ func TestDone_MeansThatTheWholeGroupIsGone(t *testing.T) {
 	}
 }
 
-func TestDone_LeavesTheGroupOnDemand(t *testing.T) {
+func TestDone_KeepsTheGroupWithLeavesGroup(t *testing.T) {
 	t.Parallel()
 	p := start(t, "sleep 3600 >/dev/null 2>&1 & exit 0", childproc.Options{LeavesGroup: true})
 	<-p.Done()

@@ -19,10 +19,10 @@ import (
 // Stream is a standard stream, with what is known of its terminal.
 type Stream struct {
 	io.Writer
-	fd       int
-	Terminal bool
-	Colour   bool
-	unicode  bool
+	fd         int
+	IsTerminal bool
+	HasColour  bool
+	unicode    bool
 }
 
 // NewStream examines the stream and the environment.
@@ -30,9 +30,9 @@ func NewStream(w io.Writer, env dbconn.Environment) *Stream {
 	s := &Stream{Writer: w, fd: -1}
 	if f, ok := w.(interface{ Fd() uintptr }); ok {
 		s.fd = int(f.Fd())
-		s.Terminal = term.IsTerminal(s.fd) && env.Get("TERM") != "dumb"
+		s.IsTerminal = term.IsTerminal(s.fd) && env.Get("TERM") != "dumb"
 	}
-	s.Colour = s.Terminal && env.Get("NO_COLOR") == ""
+	s.HasColour = s.IsTerminal && env.Get("NO_COLOR") == ""
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
 		if v := env.Get(name); v != "" {
 			v = strings.ToLower(v)
@@ -64,7 +64,7 @@ const (
 
 // Paint colours text, on terminals that show colours.
 func (s *Stream) Paint(colour, text string) string {
-	if !s.Colour || text == "" {
+	if !s.HasColour || text == "" {
 		return text
 	}
 	return "\x1b[" + colour + "m" + text + "\x1b[0m"

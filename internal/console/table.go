@@ -25,17 +25,17 @@ func (t *Table) Paint(column int, colours map[string]string) { t.column, t.colou
 // The minimum widths of cells that are shortened. The last column matters most.
 const minCell, minLastCell = 4, 12
 
-// shrink reduces the widths until their sum is at most max, as far as it can.
-func shrink(widths []int, most int) {
+// shrink reduces the widths until their sum is at most the limit, as far as it can.
+func shrink(widths []int, limit int) {
 	sum := 0
 	for _, w := range widths {
 		sum += w
 	}
 	last := len(widths) - 1
-	for ; sum > most && widths[last] > minLastCell; sum-- {
+	for ; sum > limit && widths[last] > minLastCell; sum-- {
 		widths[last]--
 	}
-	for ; sum > most; sum-- {
+	for ; sum > limit; sum-- {
 		widest := 0
 		for i := range widths[:last] {
 			if widths[i] > widths[widest] {
@@ -61,7 +61,7 @@ func (t *Table) Write() error {
 		}
 	}
 	last := len(widths) - 1
-	if t.Out.Terminal {
+	if t.Out.IsTerminal {
 		width, _ := t.Out.Size()
 		shrink(widths, width-1-2*last)
 	}

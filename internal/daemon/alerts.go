@@ -32,7 +32,7 @@ type alertChecks struct {
 }
 
 func (a *alertChecks) run(ctx context.Context) {
-	report := logTrouble(a.log, "alerts cannot be stored", "alerts are stored again")
+	report := failureLogger(a.log, "alerts cannot be stored", "alerts are stored again")
 	for ctxsleep.For(ctx, alertInterval) == nil {
 		if err := a.check(ctx); ctx.Err() == nil {
 			report(err)

@@ -64,7 +64,7 @@ func TestAlerts_DoNotWaitForADiskThatHangs(t *testing.T) {
 	a := alertChecks{
 		webhooks:        webhook.New(webhook.Options{DB: pool, Store: store.New(pool, store.Video())}),
 		listenerHealthy: func() bool { return true },
-		disks: health.New(health.Options{Within: time.Millisecond, Checks: []health.Check{
+		disks: health.New(health.Options{Timeout: time.Millisecond, Checks: []health.Check{
 			{Name: "away", Run: func(context.Context) error { <-stuck; return nil }},
 		}}),
 	}
@@ -88,7 +88,7 @@ func TestAlerts_AreRaisedWhileTheirCauseLasts(t *testing.T) {
 	var data error
 	a := alertChecks{
 		webhooks: hooks, log: zap.NewNop(), host: "media-1", listenerHealthy: func() bool { return healthy },
-		disks: health.New(health.Options{Keep: time.Nanosecond, Checks: []health.Check{
+		disks: health.New(health.Options{MaxAge: time.Nanosecond, Checks: []health.Check{
 			{Name: "data", Run: func(context.Context) error { return data }},
 			{Name: "published", Run: func(context.Context) error { return full }},
 		}}),

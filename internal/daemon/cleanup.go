@@ -28,10 +28,10 @@ type cleanup struct {
 }
 
 func newCleanup(cleaner video.Cleaner, log *zap.Logger) cleanup {
-	return cleanup{cleaner, log, logTrouble(log, "disk clean-up is incomplete", "disk clean-up is complete again")}
+	return cleanup{cleaner, log, failureLogger(log, "disk cleanup is incomplete", "disk cleanup is complete again")}
 }
 
-// start runs the clean-up in the background. The function it returns stops it.
+// start runs the cleanup in the background. The function it returns stops it.
 func (c *cleanup) start() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -44,7 +44,7 @@ func (c *cleanup) start() (stop func()) {
 		select {
 		case <-ended:
 		case <-time.After(cleanupStopTimeout):
-			c.log.Warn("the disk clean-up does not stop; does a disk hang?")
+			c.log.Warn("the disk cleanup does not stop; does a disk hang?")
 		}
 	}
 }

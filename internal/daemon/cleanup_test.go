@@ -28,7 +28,7 @@ func TestCleanup_LogsAFailureOnce(t *testing.T) {
 	for _, entry := range logs.All() {
 		logged = append(logged, entry.Message)
 	}
-	if want := []string{"disk clean-up is incomplete", "disk clean-up is complete again"}; !slices.Equal(logged, want) {
+	if want := []string{"disk cleanup is incomplete", "disk cleanup is complete again"}; !slices.Equal(logged, want) {
 		t.Errorf("it logged %q", logged)
 	}
 }

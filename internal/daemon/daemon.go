@@ -1,6 +1,6 @@
 // Package daemon runs `cuelight serve`: the workers of the video pipeline and
 // the services of a daemon, which are the HTTP server with the API and the dashboard,
-// webhooks, alerts, watched directories, and the clean-up of disks.
+// webhooks, alerts, watched directories, and the cleanup of disks.
 //
 // [New] checks the options and opens the listening socket, so that a wrong address fails
 // before any work begins. Daemon.Run blocks until the context is done and the work has
@@ -79,7 +79,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 		watchedFiles: watchedFiles{store: o.DB.Store, log: o.Log},
 	}
 	d.tracer, d.flush = StartTracing(ctx, o.Engine.Version, o.Engine.Abort,
-		logTrouble(o.Log, "traces cannot be sent", "traces are sent again"),
+		failureLogger(o.Log, "traces cannot be sent", "traces are sent again"),
 		func(what string, err error) { o.Log.Warn(what, zap.Error(err)) })
 	d.Engine.DB, d.Engine.Stages = o.DB, d.tracer.Stages(pipelineStages(o.Config))
 	if d.services, err = d.newServices(ctx); err != nil {
@@ -98,8 +98,8 @@ func (d *Daemon) close() {
 // that operators can watch.
 func (d *Daemon) Run(ctx context.Context) error {
 	defer d.close()
-	d.Log.Info("database chosen", zap.String("database", d.DB.Name), zap.Bool("private", d.DB.Source.Private),
-		zap.String("because", d.DB.Source.Origin))
+	d.Log.Info("database chosen", zap.String("database", d.DB.Name), zap.Bool("private", d.DB.Target.Private),
+		zap.String("because", d.DB.Target.Origin))
 	d.Engine.Observe, d.Engine.onListening, d.Engine.wakes = d.observe, d.onListening, d.services.wakes()
 
 	workCtx, stopWork := context.WithCancel(ctx)
@@ -110,7 +110,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	defer stopServices()
 	defer stopWork()
 	all.Go(func() { ended <- d.work(workCtx) })
-	all.Go(func() { d.DB.KeepServer(serviceCtx, d.logPrivateServer) })
+	all.Go(func() { d.DB.SuperviseServer(serviceCtx, d.logPrivateServer) })
 	all.Go(func() { d.services.run(serviceCtx) })
 	defer d.cleanup.start()()
 	return d.supervise(ctx, stopWork, ended)
@@ -141,7 +141,7 @@ func (d *Daemon) supervise(ctx context.Context, stopWork func(), ended <-chan er
 			d.feedWatchdog()
 		case <-stopping:
 			stopping = nil
-			s, _ := Received(ctx)
+			s, _ := SignalOf(ctx)
 			d.Log.Info("stopping", zap.Stringer("signal", s.Signal), zap.Duration("grace", d.Engine.Grace),
 				zap.String("hint", "a second signal stops at once"))
 			d.systemd.notify("STOPPING=1\nSTATUS=draining")
@@ -217,7 +217,7 @@ func (d *Daemon) work(ctx context.Context) error {
 func (d *Daemon) waitForDatabase(ctx context.Context) error {
 	away := false
 	for delay := 250 * time.Millisecond; ; delay = min(2*delay, 5*time.Second) {
-		err := d.DB.Ready(ctx)
+		err := d.DB.EnsureTables(ctx)
 		if err == nil {
 			err = d.Engine.Workspace.checkWorkers(ctx, d.DB.Store, false)
 		}
@@ -230,7 +230,7 @@ func (d *Daemon) waitForDatabase(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case dbconn.Explain(err).Kind != usererr.Unreachable, dbconn.IsLoginError(err):
-			return d.DB.Describe(err)
+			return d.DB.WithName(err)
 		}
 		if !away {
 			away = true
@@ -256,7 +256,7 @@ func (d *Daemon) observe(e stages.Event) {
 // onListening is called when the listener connects or loses its connection.
 func (d *Daemon) onListening(connected bool, err error) {
 	d.listening.Store(connected)
-	d.services.metrics.Listening(connected, err)
+	d.services.metrics.ObserveListener(connected, err)
 	if connected {
 		d.Log.Info("listening")
 		return

@@ -17,8 +17,8 @@ import (
 	"github.com/cuelight/cuelight/web/ui"
 )
 
-// dashboard returns the dashboard's pages.
-func (s *services) dashboard() (*ui.UI, error) {
+// newDashboard returns the dashboard's pages.
+func (s *services) newDashboard() (*ui.UI, error) {
 	d, base := s.d, s.d.HTTP.BasePath
 	files := publishedFiles{publish: d.Config.PublishDir, base: base}
 	return ui.New(ui.Options{
@@ -27,7 +27,7 @@ func (s *services) dashboard() (*ui.UI, error) {
 		Uploads: web.UploadsPath(base), Login: base + "/login", Logout: base + "/logout",
 		Subscribe: func(keep func(store.Event) bool) ui.Subscription { return s.feed.Subscribe(eventfeed.Now, keep) },
 		Viewer: func(ctx context.Context) ui.Viewer {
-			p := access.From(ctx)
+			p := access.PrincipalOf(ctx)
 			return ui.Viewer{Name: p.Name, Submit: p.Scope >= access.Submit, Operate: p.Scope >= access.Admin}
 		},
 		OnError: func(page string, err error) {
@@ -47,7 +47,7 @@ func newDashboardActions(st *store.Store) dashboardActions {
 		if err := access.Check(ctx, need); err != nil {
 			return "", fmt.Errorf("%w: %w", ui.ErrForbidden, err)
 		}
-		return access.From(ctx).Name, nil
+		return access.PrincipalOf(ctx).Name, nil
 	}
 	return dashboardActions{ops.Actions{Store: st, Authorize: authorize}}
 }
@@ -75,9 +75,9 @@ func (a dashboardActions) Override(
 // prepareSubmission checks whether the principal may submit the source, and records who
 // submits it.
 func prepareSubmission(ctx context.Context, s *store.Submission) error {
-	principal := access.From(ctx)
+	principal := access.PrincipalOf(ctx)
 	err := web.CheckSource(principal, s.Source)
-	if errors.Is(err, access.ErrScope) {
+	if errors.Is(err, access.ErrForbidden) {
 		return fmt.Errorf("%w: %w", ui.ErrForbidden, err)
 	}
 	s.SubmittedBy = principal.Submitter()

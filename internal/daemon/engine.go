@@ -32,16 +32,17 @@ type Engine struct {
 	watchdog    watchdog
 }
 
-// NewOneShot returns an Engine for a command that works on tasks of its own, which the
+// NewOneShotEngine returns an Engine for a command that works on tasks of its own, which the
 // caller adds. It returns an error if a live worker has other directories and would take
 // these tasks.
-func NewOneShot(ctx context.Context, db *dbconn.Database, config video.Config) (*Engine, error) {
+func NewOneShotEngine(ctx context.Context, db *dbconn.Database, config video.Config) (*Engine, error) {
 	workspace, err := identifyWorkspace(config)
 	if err == nil {
 		err = workspace.checkWorkers(ctx, db.Store, true)
 	}
 	return &Engine{
-		DB: db, Stages: limitRetries(pipelineStages(config)), Workspace: workspace, KeepEvents: db.Source.EventRetention(),
+		DB: db, Stages: limitRetries(pipelineStages(config)), Workspace: workspace,
+		KeepEvents: db.Target.EventRetention(),
 	}, err
 }
 
@@ -68,13 +69,14 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	listener := notify.New(e.DB.Pool, notify.Options{
 		Channels: channels, AlsoWake: e.wakes, ConnConfig: e.DB.NotifyConfig, KeepSession: e.Lease,
-		OnChange: e.onListening, OnAlive: func() { e.watchdog.beat("listener") },
+		OnChange: e.onListening, OnAlive: func() { e.watchdog.recordIteration("listener") },
 	})
 	runner := stages.Runner{
 		Pool: e.DB.Pool, Pipeline: pipeline, Wakes: listener,
 		OnlyTasks: e.OnlyTasks, Capabilities: e.Workspace.capabilities(e.OnlyTasks != nil),
 		// For the Runner, 0 is the default and a negative grace is none.
-		Grace: cmp.Or(e.Grace, -1), Abort: e.Abort, Lease: e.Lease, AgeAfter: e.AgeAfter, OnAlive: e.watchdog.beat,
+		Grace: cmp.Or(e.Grace, -1), Abort: e.Abort, Lease: e.Lease, AgeAfter: e.AgeAfter,
+		OnAlive: e.watchdog.recordIteration,
 		Version: e.Version, Observe: e.Observe, KeepEvents: e.KeepEvents,
 	}
 	defer e.watchdog.reset()

@@ -39,7 +39,7 @@ type HTTPOptions struct {
 func (o *HTTPOptions) guard(dataDir string, keys access.Keys, log *zap.Logger) (*access.Guard, error) {
 	options := access.Options{
 		Keys: keys, NoAuth: o.NoAuth, Path: o.BasePath + "/", Proxies: o.Proxies,
-		Refused: func(from netip.Addr) { log.Warn("login failed", zap.Stringer("address", from)) },
+		OnRefused: func(from netip.Addr) { log.Warn("login failed", zap.Stringer("address", from)) },
 	}
 	if !o.NoAuth {
 		if err := o.loadSecrets(&options, filepath.Join(dataDir, "secrets"), log); err != nil {

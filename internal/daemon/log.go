@@ -18,11 +18,11 @@ func NewLog(to *console.Stream) *zap.Logger {
 	config := zap.NewProductionEncoderConfig()
 	config.EncodeDuration = zapcore.StringDurationEncoder
 	encoder := zapcore.NewJSONEncoder
-	if to.Terminal {
+	if to.IsTerminal {
 		encoder = zapcore.NewConsoleEncoder
 		config.EncodeTime = zapcore.TimeEncoderOfLayout(time.TimeOnly)
 		config.EncodeLevel = zapcore.CapitalLevelEncoder
-		if to.Colour {
+		if to.HasColour {
 			config.EncodeLevel = zapcore.CapitalColorLevelEncoder
 		}
 	} else {
@@ -31,9 +31,9 @@ func NewLog(to *console.Stream) *zap.Logger {
 	return zap.New(zapcore.NewCore(encoder(config), zapcore.Lock(zapcore.AddSync(to)), zap.InfoLevel))
 }
 
-// logTrouble returns a function that logs the first error of a series, and with a nil
+// failureLogger returns a function that logs the first error of a series, and with a nil
 // error the end of the series.
-func logTrouble(log *zap.Logger, fails, works string) func(error) {
+func failureLogger(log *zap.Logger, fails, works string) func(error) {
 	var failing atomic.Bool
 	return func(err error) {
 		switch before := failing.Swap(err != nil); {
@@ -71,15 +71,15 @@ func logAttemptEvent(log *zap.Logger, e stages.Event) {
 	case stages.StageCompleted:
 		log.Info("stage completed", took)
 	case stages.AttemptFailed:
-		log.Warn("stage failed", took, zap.Float64("retry_in_s", e.RetryIn.Seconds()), zap.Error(e.Err))
+		log.Warn("attempt failed", took, zap.Float64("retry_in_s", e.RetryIn.Seconds()), zap.Error(e.Err))
 	case stages.StageDead:
 		log.Error("stage dead", took, zap.Error(e.Err))
 	case stages.ClaimReleased:
 		if e.RetryIn > 0 {
-			log.Warn("stage postponed", took, zap.Float64("retry_in_s", e.RetryIn.Seconds()), zap.Error(e.Err))
+			log.Warn("attempt postponed", took, zap.Float64("retry_in_s", e.RetryIn.Seconds()), zap.Error(e.Err))
 			return
 		}
-		log.Info("stage released", took, zap.NamedError("reason", e.Err))
+		log.Info("claim released", took, zap.NamedError("reason", e.Err))
 	case stages.ClaimRevoked:
 		log.Info("claim revoked", took, zap.NamedError("reason", e.Err))
 	}

@@ -43,7 +43,7 @@ type services struct {
 	// The rest is nil unless the daemon listens.
 	listener  net.Listener // run closes it
 	server    *web.Server
-	board     *ui.UI
+	dashboard *ui.UI
 	feed      *eventfeed.Feed
 	feedWakes *notify.Wakes
 	uploads   *upload.Uploads
@@ -63,8 +63,8 @@ func (d *Daemon) newServices(ctx context.Context) (*services, error) {
 	})
 	o := d.webhookOptions()
 	o.DB, o.Store, o.Wake, o.Abort = d.DB.Pool, d.DB.Store, s.webhookWakes.C(), d.Engine.Abort
-	o.OnDelivery = func(r webhook.DeliveryResult) { s.metrics.WebhookDelivery(r.Type, string(r.Outcome)) }
-	o.OnError = logTrouble(d.Log, "webhooks cannot be delivered", "webhooks are delivered again")
+	o.OnDelivery = func(r webhook.DeliveryResult) { s.metrics.ObserveDelivery(r.Type, string(r.Outcome)) }
+	o.OnError = failureLogger(d.Log, "webhooks cannot be delivered", "webhooks are delivered again")
 	s.webhooks = webhook.New(o)
 	host, err := os.Hostname()
 	if err != nil {
@@ -105,12 +105,13 @@ func (s *services) listen(ctx context.Context) (err error) {
 		return err
 	}
 	s.feed = eventfeed.New(eventfeed.Options{
-		Reader: reads.Store, Wake: s.feedWakes, OnError: logTrouble(d.Log, "events cannot be read", "events are read again"),
+		Reader: reads.Store, Wake: s.feedWakes,
+		OnError: failureLogger(d.Log, "events cannot be read", "events are read again"),
 	})
 	if s.uploads, err = upload.New(d.uploadOptions(guard)); err != nil {
 		return err
 	}
-	if s.board, err = s.dashboard(); err == nil {
+	if s.dashboard, err = s.newDashboard(); err == nil {
 		s.server, err = web.New(s.webOptions(guard))
 	}
 	if err != nil {
@@ -121,7 +122,7 @@ func (s *services) listen(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(err, s.uploads.Close())
 	}
-	s.metrics.HTTPStreams(s.server.Streams)
+	s.metrics.ExportHTTPStreams(s.server.Streams)
 	return nil
 }
 
@@ -130,7 +131,7 @@ func (d *Daemon) uploadOptions(guard *access.Guard) upload.Options {
 	return upload.Options{
 		Dir: d.Config.DataDir, BasePath: web.UploadsPath(d.HTTP.BasePath),
 		MaxBytes: d.HTTP.MaxUpload, MinFree: cmp.Or(max(d.Config.Reserve, 0), -1),
-		Principal:      func(ctx context.Context) string { return access.From(ctx).Name },
+		Principal:      func(ctx context.Context) string { return access.PrincipalOf(ctx).Name },
 		CheckPrincipal: stillAuthorized(guard), OnComplete: submitUpload(st),
 		SourceState: uploadSourceState(st),
 		OnError:     func(id string, err error) { d.Log.Warn("upload failed", zap.String("upload", id), zap.Error(err)) },
@@ -144,13 +145,14 @@ func (s *services) webOptions(guard *access.Guard) web.Options {
 	o := d.HTTP.webOptions()
 	o.MaxRequestsPerPrincipal = max(int(reads.Pool.Config().MaxConns)/2, 1)
 	o.Store, o.Guard, o.Webhooks = reads.Store, guard, webhook.New(hooks)
-	o.Dashboard, o.Published, o.Uploads, o.Metrics = s.board, d.Config.PublishDir, s.uploads, s.metrics.Handler()
+	o.Dashboard, o.Published, o.Uploads, o.Metrics = s.dashboard, d.Config.PublishDir, s.uploads, s.metrics.Handler()
 	o.Subscribe = func(after int64, keep func(store.Event) bool) web.Subscription { return s.feed.Subscribe(after, keep) }
 	o.Wrap, o.Abort = d.tracer.Handler, d.Engine.Abort
-	o.Observe = func(r web.Request) { s.metrics.HTTPRequest(r.Route, r.Status, r.Duration, r.Stream) }
+	o.Observe = func(r web.Request) { s.metrics.ObserveHTTPRequest(r.Route, r.Status, r.Duration, r.Stream) }
 	known := func(r *http.Request) bool { return access.Check(r.Context(), access.Read) == nil }
-	o.Healthy = health.New(health.Options{Checks: []health.Check{health.Loops(d.Engine.watchdog.stuck)}, Detail: known})
-	o.Ready = health.New(health.Options{Checks: d.readinessChecks(), Detail: known})
+	loops := []health.Check{health.Loops(d.Engine.watchdog.stuck)}
+	o.Healthy = health.New(health.Options{Checks: loops, CanSeeReasons: known})
+	o.Ready = health.New(health.Options{Checks: d.readinessChecks(), CanSeeReasons: known})
 	o.OnError = func(route string, err error) {
 		d.Log.Warn("request failed", zap.String("route", route), zap.Error(err))
 	}
@@ -193,7 +195,7 @@ func (s *services) run(ctx context.Context) {
 		return
 	}
 	all.Go(func() { _ = s.feed.Run(ctx) })
-	all.Go(func() { _ = s.board.Run(ctx) })
+	all.Go(func() { _ = s.dashboard.Run(ctx) })
 	all.Go(func() { s.maintainUploads(ctx) })
 	s.d.Log.Info("serving HTTP", zap.String("address", s.d.HTTP.url(s.listener)))
 	if err := s.server.Serve(ctx, s.listener); err != nil {
@@ -220,10 +222,11 @@ const uploadCleanupInterval = 5 * time.Minute
 // process, and deletes those that are not needed any more.
 func (s *services) maintainUploads(ctx context.Context) {
 	log := s.d.Log
-	report := logTrouble(log, "some uploads cannot be submitted or deleted", "all uploads can be submitted and deleted again")
+	report := failureLogger(log,
+		"some uploads cannot be submitted or deleted", "all uploads can be submitted and deleted again")
 	for ok := true; ok; ok = ctxsleep.For(ctx, uploadCleanupInterval) == nil {
 		done, err := s.uploads.CleanUp(ctx)
-		if n := done.Expired + done.Released; n > 0 {
+		if n := done.Expired + done.DeletedFinished; n > 0 {
 			log.Info("uploads deleted", zap.Int("removed", n), zap.Int64("bytes", done.Bytes))
 		}
 		if ctx.Err() == nil {

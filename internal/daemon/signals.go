@@ -78,8 +78,8 @@ func (s *Signals) Stop() {
 	s.cancel(nil)
 }
 
-// Received returns the signal that cancelled ctx, if one did.
-func Received(ctx context.Context) (SignalError, bool) {
+// SignalOf returns the signal that cancelled ctx, if one did.
+func SignalOf(ctx context.Context) (SignalError, bool) {
 	s, ok := context.Cause(ctx).(SignalError)
 	return s, ok
 }

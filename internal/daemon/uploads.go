@@ -41,7 +41,7 @@ func submitUpload(st *store.Store) func(context.Context, upload.Upload) (upload.
 		case errors.Is(err, upload.ErrRefused):
 			return upload.Receipt{}, err
 		case errors.Is(err, store.ErrRequestIDTaken):
-			return repeatedUpload(ctx, st, r.ID, u)
+			return existingReceipt(ctx, st, r.ID, u)
 		case errors.Is(err, store.ErrInvalid) || store.IsRejected(err):
 			return upload.Receipt{}, fmt.Errorf("%w: %w", upload.ErrRefused, err)
 		}
@@ -67,8 +67,8 @@ func checkKey(ctx context.Context, st *store.Store, principal string) error {
 // is still authorized.
 func stillAuthorized(guard *access.Guard) func(context.Context) error {
 	return func(ctx context.Context) error {
-		err := guard.Still(ctx)
-		if errors.Is(err, access.ErrUnknown) || errors.Is(err, access.ErrWrong) {
+		err := guard.Revalidate(ctx)
+		if errors.Is(err, access.ErrNoCredentials) || errors.Is(err, access.ErrInvalidCredentials) {
 			return fmt.Errorf("%w: %w", upload.ErrRevoked, err)
 		}
 		return err
@@ -94,9 +94,10 @@ func uploadParams(u upload.Upload) (json.RawMessage, error) {
 	return json.Marshal(params)
 }
 
-// repeatedUpload handles an upload whose request id names a task already. A task of the same
-// bytes is the receipt, for a client that has lost the first response.
-func repeatedUpload(ctx context.Context, st *store.Store, id store.ID, u upload.Upload) (upload.Receipt, error) {
+// existingReceipt returns the receipt of an upload whose request id names a task already: that
+// task, if its file has the same bytes, for a client that has lost the first response. Otherwise
+// the error is [upload.ErrRequestTaken].
+func existingReceipt(ctx context.Context, st *store.Store, id store.ID, u upload.Upload) (upload.Receipt, error) {
 	t, err := st.Get(ctx, id)
 	if err != nil {
 		return upload.Receipt{}, err
@@ -114,7 +115,7 @@ func repeatedUpload(ctx context.Context, st *store.Store, id store.ID, u upload.
 // sameBytes reports whether a task has the bytes of an upload. It compares the digest
 // from ingest, or else the file. If neither exists any more, it returns false.
 func sameBytes(ctx context.Context, st *store.Store, t store.Task, u upload.Upload) (bool, error) {
-	in, err := ingested(ctx, st, t.ID)
+	in, err := ingestResult(ctx, st, t.ID)
 	if err == nil && in.SHA256 == "" && strings.HasPrefix(t.Source, "/") {
 		if in.Bytes, in.SHA256, err = digest(t.Source, u.Size); errors.Is(err, fs.ErrNotExist) {
 			return false, nil
@@ -130,9 +131,9 @@ func sameBytes(ctx context.Context, st *store.Store, t store.Task, u upload.Uplo
 	return sum == in.SHA256, err
 }
 
-// ingested returns the result of a task's ingest stage; it is empty before that is
+// ingestResult returns the result of a task's ingest stage; it is empty before that is
 // completed.
-func ingested(ctx context.Context, st *store.Store, id store.ID) (in video.Ingest, err error) {
+func ingestResult(ctx context.Context, st *store.Store, id store.ID) (in video.Ingest, err error) {
 	raw, err := st.Result(ctx, id, st.Graph().Stages()[0])
 	if errors.Is(err, store.ErrNotFound) {
 		return in, nil
@@ -176,7 +177,7 @@ func uploadSourceState(st *store.Store) func(context.Context, upload.Upload) (up
 		t, err := st.Get(ctx, id)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
-			return upload.TaskGone, nil
+			return upload.TaskEnded, nil
 		case err != nil:
 			return upload.SourceNeeded, err
 		case t.Source != u.Path: // the request id had a task already
@@ -190,7 +191,7 @@ func uploadSourceState(st *store.Store) func(context.Context, upload.Upload) (up
 		case store.StatusCompleted:
 			return upload.SourceCopied, nil
 		case store.StatusDead, store.StatusCancelled:
-			return upload.TaskGone, nil // operators have some days to retry it
+			return upload.TaskEnded, nil // operators have some days to retry it
 		}
 		return upload.SourceNeeded, nil
 	}

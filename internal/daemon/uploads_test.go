@@ -59,7 +59,7 @@ func TestUpload_WithARevokedKeyIsRefused(t *testing.T) {
 	guard.Identify(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		request = r.Context()
 	})).ServeHTTP(httptest.NewRecorder(), r)
-	u := sent(t, "a", access.From(request).Name, "abc")
+	u := sent(t, "a", access.PrincipalOf(request).Name, "abc")
 	if err := stillAuthorized(guard)(request); err != nil {
 		t.Errorf("before: %v", err)
 	}

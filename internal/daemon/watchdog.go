@@ -10,35 +10,35 @@ import (
 // a database that does not answer.
 const stuckAfter = 90 * time.Second
 
-// watchdog knows when each of a daemon's loops last went round.
+// watchdog knows when each of a daemon's loops last completed an iteration.
 type watchdog struct {
-	mu    sync.Mutex
-	beats map[string]time.Time
+	mu            sync.Mutex
+	lastIteration map[string]time.Time
 }
 
-// beat records that a loop goes round.
-func (w *watchdog) beat(loop string) {
+// recordIteration records that a loop has completed an iteration.
+func (w *watchdog) recordIteration(loop string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.beats == nil {
-		w.beats = make(map[string]time.Time)
+	if w.lastIteration == nil {
+		w.lastIteration = make(map[string]time.Time)
 	}
-	w.beats[loop] = time.Now()
+	w.lastIteration[loop] = time.Now()
 }
 
 // reset forgets all loops, because they have ended.
 func (w *watchdog) reset() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.beats = nil
+	w.lastIteration = nil
 }
 
-// stuck returns the loops that have not gone round for too long.
+// stuck returns the loops that have not completed an iteration for too long.
 func (w *watchdog) stuck() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var loops []string
-	for name, at := range w.beats {
+	for name, at := range w.lastIteration {
 		if time.Since(at) > stuckAfter {
 			loops = append(loops, name)
 		}

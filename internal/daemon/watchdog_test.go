@@ -20,18 +20,18 @@ func TestWatchdog_NamesLoopsThatAreStuck(t *testing.T) {
 		if s := p.stuck(); len(s) > 0 {
 			t.Errorf("stuck before anything began: %v", s)
 		}
-		p.beat("dispatcher")
-		p.beat("listener")
+		p.recordIteration("dispatcher")
+		p.recordIteration("listener")
 		for range 10 {
 			time.Sleep(time.Minute)
-			p.beat("listener")
+			p.recordIteration("listener")
 		}
 		if s := p.stuck(); !slices.Equal(s, []string{"dispatcher"}) {
 			t.Errorf("stuck are %v, want the dispatcher", s)
 		}
-		p.beat("dispatcher")
+		p.recordIteration("dispatcher")
 		if s := p.stuck(); len(s) > 0 {
-			t.Errorf("stuck are %v although all go round", s)
+			t.Errorf("stuck are %v although all loops iterate", s)
 		}
 		time.Sleep(time.Hour)
 		p.reset()
@@ -70,17 +70,19 @@ func TestDaemon_FeedsTheWatchdogUnlessALoopIsStuck(t *testing.T) {
 	if !fed() {
 		t.Error("it is not fed while the database is waited for")
 	}
-	d.Engine.watchdog.beats = map[string]time.Time{"heartbeat": time.Now(), "listener": time.Now().Add(-2 * time.Minute)}
+	d.Engine.watchdog.lastIteration = map[string]time.Time{
+		"heartbeat": time.Now(), "listener": time.Now().Add(-2 * time.Minute),
+	}
 	for range 2 {
 		if fed() {
 			t.Error("it is fed although a loop is stuck")
 		}
 	}
 	if n := strings.Count(log.String(), "listener"); n != 1 {
-		t.Errorf("it was said %d times, want once: %s", n, log.String())
+		t.Errorf("it was logged %d times, want once: %s", n, log.String())
 	}
-	d.Engine.watchdog.beat("listener")
+	d.Engine.watchdog.recordIteration("listener")
 	if !fed() {
-		t.Error("it is not fed although all go round again")
+		t.Error("it is not fed although all loops iterate again")
 	}
 }

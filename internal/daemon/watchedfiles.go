@@ -18,7 +18,7 @@ type watchedFiles struct {
 }
 
 func (w watchedFiles) run(ctx context.Context, o inbox.Options) error {
-	o.Submit, o.OnError = w.submit, w.logTrouble
+	o.Submit, o.OnError = w.submit, w.logFailure
 	for _, dir := range o.Dirs {
 		w.log.Info("watching", zap.String("path", dir))
 	}
@@ -42,8 +42,8 @@ func (w watchedFiles) submit(ctx context.Context, files []inbox.File) error {
 	return nil
 }
 
-// logTrouble logs that a directory, or the database if dir is empty, fails or works again.
-func (w watchedFiles) logTrouble(dir string, err error) {
+// logFailure logs that a directory, or the database if dir is empty, fails or works again.
+func (w watchedFiles) logFailure(dir string, err error) {
 	switch {
 	case dir == "" && err != nil:
 		w.log.Warn("files in watched directories cannot be submitted yet", zap.Error(err))

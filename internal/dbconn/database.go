@@ -31,7 +31,7 @@ type Options struct {
 
 // Database is an open database, and the private server that runs it, if there is one.
 type Database struct {
-	Source Source
+	Target Target
 	Name   string        // its address without secrets
 	Pool   *pgxpool.Pool // for the work and for commands
 	Store  *store.Store  // on Pool
@@ -47,10 +47,10 @@ type Database struct {
 }
 
 // Connect starts the private server, or uses the one that another command started; any
-// other database is connected to at its first use. Database.Ready makes sure that the
+// other database is connected to at its first use. Database.EnsureTables makes sure that the
 // tables can be used.
 func (o *Options) Connect(ctx context.Context) (*Database, error) {
-	db := &Database{Source: o.Source()}
+	db := &Database{Target: o.Target()}
 	config, err := o.poolConfig(ctx, db)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -77,8 +77,8 @@ func (o *Options) Connect(ctx context.Context) (*Database, error) {
 
 // poolConfig returns the configuration of the pool. A private server is started for it.
 func (o *Options) poolConfig(ctx context.Context, db *Database) (*pgxpool.Config, error) {
-	if !db.Source.Private {
-		return db.Source.config()
+	if !db.Target.Private {
+		return db.Target.config()
 	}
 	if err := o.startPrivate(ctx, db); err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (o *Options) notifyConfig(pool *pgx.ConnConfig) (*pgx.ConnConfig, error) {
 	if o.NotifyURL == "" {
 		return nil, nil
 	}
-	config, err := Source{Address: o.NotifyURL, Origin: "--notify-url or CUELIGHT_NOTIFY_URL"}.config()
+	config, err := Target{Address: o.NotifyURL, Origin: "--notify-url or CUELIGHT_NOTIFY_URL"}.config()
 	if err != nil {
 		return nil, err
 	}
@@ -107,31 +107,31 @@ func (o *Options) notifyConfig(pool *pgx.ConnConfig) (*pgx.ConnConfig, error) {
 	return cc, nil
 }
 
-// Ready makes sure that the tables are of this program's version. It creates or
+// EnsureTables makes sure that the tables are of this program's version. It creates or
 // upgrades those of a private database, and only checks others.
-func (db *Database) Ready(ctx context.Context) error {
-	if db.Source.Private {
+func (db *Database) EnsureTables(ctx context.Context) error {
+	if db.Target.Private {
 		_, err := db.Store.Migrate(ctx)
 		return err
 	}
 	err := db.Store.Check(ctx)
 	if e := ExplainSchema(err); e != nil {
-		e.Text += fmt.Sprintf(": %s (%s)", db.Name, db.Source.Origin)
+		e.Text += fmt.Sprintf(": %s (%s)", db.Name, db.Target.Origin)
 		return e
 	}
 	return err
 }
 
-// Describe adds the database's name to an error about the connection to it.
-func (db *Database) Describe(err error) error {
+// WithName adds the database's name to an error about the connection to it.
+func (db *Database) WithName(err error) error {
 	e := Explain(err)
-	if e.Kind != usererr.Unreachable || db.Source.Private {
+	if e.Kind != usererr.Unreachable || db.Target.Private {
 		return err
 	}
 	return &usererr.Error{
 		Kind: e.Kind,
-		Text: fmt.Sprintf("the database %s %s", db.Name, Unavailability(err)),
-		Hint: "its address comes from " + db.Source.Origin + "; cuelight doctor checks the connection",
+		Text: fmt.Sprintf("the database %s %s", db.Name, DescribeUnavailable(err)),
+		Hint: "its address comes from " + db.Target.Origin + "; cuelight doctor checks the connection",
 	}
 }
 

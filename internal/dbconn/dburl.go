@@ -13,52 +13,52 @@ import (
 	"github.com/cuelight/cuelight/internal/usererr"
 )
 
-// Source says which database is used.
-type Source struct {
+// Target is the chosen database.
+type Target struct {
 	Private bool
 	Address string // of a database that is not private; "" leaves it to the PG* variables
 	Origin  string // where the choice comes from: a flag or a variable
 }
 
-// Source chooses the database. The help of the command documents the order.
-func (o *Options) Source() Source {
+// Target returns the chosen database. The help of the command documents the order.
+func (o *Options) Target() Target {
 	if o.DatabaseURL != "" {
 		origin := "--database-url or CUELIGHT_DATABASE_URL"
 		if o.DatabaseURL == "private" {
-			return Source{Private: true, Origin: origin}
+			return Target{Private: true, Origin: origin}
 		}
-		return Source{Address: o.DatabaseURL, Origin: origin}
+		return Target{Address: o.DatabaseURL, Origin: origin}
 	}
 	if address := o.Env.Get("DATABASE_URL"); address != "" {
-		return Source{Address: address, Origin: "DATABASE_URL"}
+		return Target{Address: address, Origin: "DATABASE_URL"}
 	}
 	for _, name := range []string{"PGHOST", "PGSERVICE", "PGDATABASE"} {
 		if o.Env.Get(name) != "" {
-			return Source{Origin: name}
+			return Target{Origin: name}
 		}
 	}
-	return Source{Private: true, Origin: "no other database is configured"}
+	return Target{Private: true, Origin: "no other database is configured"}
 }
 
 // EventRetention returns how long a short-lived command keeps events; negative means
 // that it prunes none. Daemons decide how long a shared database keeps events. A
 // private database may never have a daemon, so commands prune there, after the
 // default time (0).
-func (s Source) EventRetention() time.Duration {
-	if s.Private {
+func (t Target) EventRetention() time.Duration {
+	if t.Private {
 		return 0
 	}
 	return -1
 }
 
 // config parses the address of a database that is not private.
-func (s Source) config() (*pgxpool.Config, error) {
-	config, err := pgxpool.ParseConfig(s.Address)
+func (t Target) config() (*pgxpool.Config, error) {
+	config, err := pgxpool.ParseConfig(t.Address)
 	if err != nil {
 		// err may quote the address, and with it the password.
 		return nil, &usererr.Error{
 			Kind: usererr.Usage,
-			Text: "invalid database address (" + s.Origin + ")",
+			Text: "invalid database address (" + t.Origin + ")",
 			Hint: "such as postgres://user:password@host:5432/database, or host=… user=… dbname=…",
 		}
 	}

@@ -29,7 +29,7 @@ func FuzzRedactedURL(f *testing.F) {
 			"host=" + quoted(host) + " user=" + quoted(user) + " dbname=" + quoted(name) + " password=" + quoted(password),
 			"user=" + user + " password=" + password,
 		} {
-			config, err := Source{Address: address, Origin: "--database-url"}.config()
+			config, err := Target{Address: address, Origin: "--database-url"}.config()
 			if err != nil {
 				if p := Explain(err); p.Kind != usererr.Usage || strings.Contains(p.Text+p.Hint, secret) {
 					t.Errorf("%q: the error is %+v", address, p)

@@ -7,7 +7,7 @@ import "testing"
 func TestEventRetention_KeepsEventsOfSharedDatabases(t *testing.T) {
 	t.Parallel()
 	for address, none := range map[string]bool{"postgres://u@one/db": true, "private": false, "": false} {
-		if got := (&Options{DatabaseURL: address}).Source().EventRetention(); got < 0 != none || got > 0 {
+		if got := (&Options{DatabaseURL: address}).Target().EventRetention(); got < 0 != none || got > 0 {
 			t.Errorf("%q: they are kept for %s", address, got)
 		}
 	}
@@ -19,17 +19,17 @@ func TestSource_FollowsTheOrderOfTheHelp(t *testing.T) {
 	for _, c := range []struct {
 		flag string
 		env  Environment
-		want Source
+		want Target
 	}{
-		{"postgres://f/", all, Source{Address: "postgres://f/", Origin: "--database-url or CUELIGHT_DATABASE_URL"}},
-		{"private", all, Source{Private: true, Origin: "--database-url or CUELIGHT_DATABASE_URL"}},
-		{"", all, Source{Address: "postgres://d/", Origin: "DATABASE_URL"}},
-		{"", all[1:], Source{Origin: "PGHOST"}},
-		{"", Environment{"PGSERVICE=s"}, Source{Origin: "PGSERVICE"}},
-		{"", Environment{"PGDATABASE=d"}, Source{Origin: "PGDATABASE"}},
-		{"", all[2:], Source{Private: true, Origin: "no other database is configured"}},
+		{"postgres://f/", all, Target{Address: "postgres://f/", Origin: "--database-url or CUELIGHT_DATABASE_URL"}},
+		{"private", all, Target{Private: true, Origin: "--database-url or CUELIGHT_DATABASE_URL"}},
+		{"", all, Target{Address: "postgres://d/", Origin: "DATABASE_URL"}},
+		{"", all[1:], Target{Origin: "PGHOST"}},
+		{"", Environment{"PGSERVICE=s"}, Target{Origin: "PGSERVICE"}},
+		{"", Environment{"PGDATABASE=d"}, Target{Origin: "PGDATABASE"}},
+		{"", all[2:], Target{Private: true, Origin: "no other database is configured"}},
 	} {
-		if got := (&Options{DatabaseURL: c.flag, Env: c.env}).Source(); got != c.want {
+		if got := (&Options{DatabaseURL: c.flag, Env: c.env}).Target(); got != c.want {
 			t.Errorf("%q with %v: %+v, want %+v", c.flag, c.env, got, c.want)
 		}
 	}
@@ -42,7 +42,7 @@ func TestRedactedURL_HasNoPassword(t *testing.T) {
 		"host=/run/pg user=u password=secret dbname=d":    "postgres://u@/d?host=/run/pg",
 		"postgres://u:secret@[::1]/d":                     "postgres://u@[::1]/d",
 	} {
-		config, err := Source{Address: in}.config()
+		config, err := Target{Address: in}.config()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,7 +2,7 @@
 //
 // [Options] say which database that is: an address from a flag or the environment, or
 // a private PostgreSQL server in the data directory, which Options.Connect starts and
-// Database.Close stops. Connect does not wait for the database; Database.Ready creates or
+// Database.Close stops. Connect does not wait for the database; Database.EnsureTables creates or
 // checks its tables.
 //
 // A [Database] has one pool for the work and, after OpenReadPool, two smaller ones for

@@ -42,7 +42,7 @@ func Explain(err error) *usererr.Error {
 	case errors.Is(err, store.ErrOverridden):
 		return &usererr.Error{Text: "the task was replaced by another and cannot run again"}
 	case errors.As(err, &connect), errors.As(err, &pg) && isUnavailable(pg.Code), isNetworkError(err):
-		return &usererr.Error{Kind: usererr.Unreachable, Text: "the database " + Unavailability(err)}
+		return &usererr.Error{Kind: usererr.Unreachable, Text: "the database " + DescribeUnavailable(err)}
 	case errors.As(err, &pg):
 		return &usererr.Error{
 			Text: "the database rejected the query: " + usererr.FirstLine(pg.Message), Hint: usererr.FirstLine(pg.Hint),
@@ -97,7 +97,7 @@ func explainPrivateServer(err error) *usererr.Error {
 	if !ok {
 		return nil
 	}
-	e := &usererr.Error{Kind: kind, Text: server.Problem, Hint: server.Advice}
+	e := &usererr.Error{Kind: kind, Text: server.Text, Hint: server.Hint}
 	if e.Hint == "" {
 		e.Hint = server.Detail
 	} else if kind == usererr.Usage {
@@ -124,9 +124,9 @@ func isNetworkError(err error) bool {
 	return errors.As(err, &op)
 }
 
-// Unavailability says why the database cannot be used, as the end of a sentence that
+// DescribeUnavailable returns why the database cannot be used, as the end of a sentence that
 // begins with "the database".
-func Unavailability(err error) string {
+func DescribeUnavailable(err error) string {
 	var connect *pgconn.ConnectError
 	var pg *pgconn.PgError
 	switch {

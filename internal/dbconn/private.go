@@ -16,8 +16,8 @@ import (
 // NotCreatedError says that the private database does not exist yet. Commands that only
 // read do not create one.
 type NotCreatedError struct {
-	Message  *usererr.Error
-	Misnamed bool // the data directory was named explicitly and does not exist either
+	Message           *usererr.Error
+	IsNamedDirMissing bool // the data directory was set explicitly and does not exist
 }
 
 func (e NotCreatedError) Error() string { return e.Message.Text }
@@ -26,7 +26,7 @@ func (e NotCreatedError) Unwrap() error { return e.Message }
 // CheckCreated returns a NotCreatedError if Connect would have to create the private
 // database.
 func (o *Options) CheckCreated() error {
-	if !o.Source().Private {
+	if !o.Target().Private {
 		return nil
 	}
 	data, err := o.DataPath()
@@ -39,7 +39,7 @@ func (o *Options) CheckCreated() error {
 		Hint: "cuelight run FILE or cuelight submit FILE creates it; --data-dir selects another directory",
 	}}
 	if _, err := os.Stat(data); o.DataDir != "" && errors.Is(err, fs.ErrNotExist) {
-		e.Misnamed = true
+		e.IsNamedDirMissing = true
 		e.Message.Text += ", which does not exist"
 		e.Message.Hint = "the directory is set by --data-dir or CUELIGHT_DATA_DIR"
 	}
@@ -98,12 +98,12 @@ func (db *Database) ConnString() string {
 	if server := db.PrivateServer(); server != nil {
 		return server.URL()
 	}
-	return db.Source.Address
+	return db.Target.Address
 }
 
-// KeepServer restarts the private server whenever it ends, until ctx is done. It calls
+// SuperviseServer restarts the private server whenever it ends, until ctx is done. It calls
 // report with the reason, and with nil once the server runs again.
-func (db *Database) KeepServer(ctx context.Context, report func(error)) {
+func (db *Database) SuperviseServer(ctx context.Context, report func(error)) {
 	for server := db.PrivateServer(); server != nil; server = db.PrivateServer() {
 		select {
 		case <-ctx.Done():

@@ -148,7 +148,7 @@ func (s *dashboardDaemon) controls() map[string]func(url.Values) (string, error)
 }
 
 func TestDashboard_WorksWithARealDaemon(t *testing.T) {
-	b := browsertest.Need(t)
+	b := browsertest.Require(t)
 	s := newDashboardDaemon(t)
 	const picture = "testsrc2=rate=25:size=640x360"
 	s.makeVideo("harbour-morning.mp4", picture, 8*time.Second)
@@ -165,7 +165,7 @@ func TestDashboard_WorksWithARealDaemon(t *testing.T) {
 	})
 	s.daemon.stop()
 	expected := map[any]bool{
-		"stage dead": true, "stage failed": true, "worker lost": true, "claims of lost workers expired": true,
+		"stage dead": true, "attempt failed": true, "worker lost": true, "claims of lost workers expired": true,
 	}
 	for _, l := range append(s.daemon.logged("error"), s.daemon.logged("warn")...) {
 		if !expected[l["msg"]] {

@@ -13,15 +13,15 @@ import (
 	"github.com/cuelight/cuelight/internal/browsertest"
 )
 
-// TestReadme_TakePictures takes board.png and video.png for the README, if
+// TestDashboard_TakesReadmeScreenshots takes board.png and video.png for the README, if
 // $CUELIGHT_TEST_README names a directory. The sources are shown below /srv/videos, a
 // temporary symbolic link.
-func TestReadme_TakePictures(t *testing.T) {
+func TestDashboard_TakesReadmeScreenshots(t *testing.T) {
 	to := os.Getenv("CUELIGHT_TEST_README")
 	if to == "" {
 		t.Skip("CUELIGHT_TEST_README names no directory")
 	}
-	b := browsertest.Need(t)
+	b := browsertest.Require(t)
 	s := newDashboardDaemon(t)
 	const shown = "/srv/videos"
 	if err := os.Symlink(s.videos, shown); err != nil {

@@ -151,22 +151,22 @@ func (d *daemon) killAtGate(g ffmpegGate) {
 	g.awaitWaiting(0)
 }
 
-// A process that is stopped for longer than its lease loses its work to others: it changes
+// A process that is frozen for longer than its lease loses its work to others: it changes
 // nothing, kills its ffmpeg, and logs this once.
-func TestStoppedDaemon_ChangesNothingAfterItsLease(t *testing.T) {
+func TestFrozenDaemon_ChangesNothingAfterItsLease(t *testing.T) {
 	t.Parallel()
 	h := newEnvironment(t)
 	pool := h.newDatabase()
 	g, env := h.newGateWithTask(pool)
-	stopped := h.serveWith([]string{env, "CUELIGHT_SANDBOX=off"}, pool, "--lease", "5s")
+	frozen := h.serveWith([]string{env, "CUELIGHT_SANDBOX=off"}, pool, "--lease", "5s")
 	g.awaitWaiting(1)
 	revoked := g.waiting()
-	if err := stopped.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := frozen.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	other := h.serveWith([]string{env, "CUELIGHT_SANDBOX=off"}, pool, "--lease", "5s")
 	g.awaitWaiting(2)
-	if err := stopped.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+	if err := frozen.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	g.awaitWaiting(1)
@@ -175,19 +175,19 @@ func TestStoppedDaemon_ChangesNothingAfterItsLease(t *testing.T) {
 			t.Error("the revoked attempt still runs")
 		}
 	}
-	awaitCount(t, pool, 2, `select count(*) from workers where lost_at is null`) // the stopped one registered again
+	awaitCount(t, pool, 2, `select count(*) from workers where lost_at is null`) // the frozen one registered again
 	g.open()
 	awaitCount(t, pool, 1, `select count(*) from tasks where publish_status = 'completed'`)
-	stopped.stop()
+	frozen.stop()
 	other.stop()
 	revocations := 0
-	for _, l := range stopped.logged("info") {
-		if l["stage"] == "transcode" && (l["msg"] == "claim revoked" || l["msg"] == "stage released") {
+	for _, l := range frozen.logged("info") {
+		if l["stage"] == "transcode" && (l["msg"] == "claim revoked" || l["msg"] == "claim released") {
 			revocations++
 		}
 	}
 	if revocations != 1 {
-		t.Errorf("the daemon logged %d times that its claim was revoked, want once: %v", revocations, stopped.logged("info"))
+		t.Errorf("the daemon logged %d times that its claim was revoked, want once: %v", revocations, frozen.logged("info"))
 	}
 	if n := count(t, pool, `select count(*) from attempts where outcome = 'expired' and stage = 'transcode'`); n != 1 {
 		t.Errorf("%d expired, want 1", n)

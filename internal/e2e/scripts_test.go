@@ -21,7 +21,7 @@ import (
 	"github.com/cuelight/cuelight/internal/pgtest"
 )
 
-func TestScripts(t *testing.T) {
+func TestCommands_MatchTheirScripts(t *testing.T) {
 	t.Parallel()
 	h := newEnvironment(t)         // its directory is one that a private server may enter
 	pgtest.New(t, pgtest.Schema{}) // skips the test where there is no server

@@ -3,8 +3,8 @@
 // Call [Run]. What it promises:
 //
 //   - It submits a file when the file's size and modification time have not changed
-//     for Options.Settle. If the modification time is already older than that, as after
-//     a rename into the directory, two equal scans are enough.
+//     for Options.UnchangedFor. If the modification time is already older than that, as
+//     after a rename into the directory, two equal scans are enough.
 //   - On Linux it does not submit a file while a process of this host has it open for
 //     writing. It sees the processes of its own account only; root sees all. It never
 //     sees the processes of another host that writes over the network.
@@ -16,9 +16,9 @@
 // # Safe uploads
 //
 // No program can see from outside whether a file is complete: an upload that pauses for
-// longer than Options.Settle looks complete. To be safe, upload into the same directory
-// under a name that ends in .part, and rename the file at the end. It is then submitted
-// without a wait, and never too early.
+// longer than Options.UnchangedFor looks complete. To be safe, upload into the same
+// directory under a name that ends in .part, and rename the file at the end. It is then
+// submitted without a wait, and never too early.
 //
 // # Ignored files
 //

@@ -19,9 +19,9 @@ type Options struct {
 	// first. After it returns nil, a file is submitted again only if it changes.
 	Submit func(ctx context.Context, files []File) error
 
-	// Settle is how long a file must stay unchanged. It should be longer than the
+	// UnchangedFor is how long a file must stay unchanged. It should be longer than the
 	// pauses of the programs that write the files. Default 10 s.
-	Settle time.Duration
+	UnchangedFor time.Duration
 
 	// PollInterval is the time between two scans. If a scan takes long, the wait is
 	// nine times as long as the scan. Default 1 s.
@@ -53,8 +53,8 @@ const maxBatch = 500 // files per Submit
 
 // Run watches the directories until ctx ends. Then it returns nil.
 func Run(ctx context.Context, o Options) error {
-	if o.Settle <= 0 {
-		o.Settle = 10 * time.Second
+	if o.UnchangedFor <= 0 {
+		o.UnchangedFor = 10 * time.Second
 	}
 	if o.PollInterval <= 0 {
 		o.PollInterval = time.Second
@@ -110,7 +110,7 @@ func (w *watcher) isReady(e *knownFile, now time.Time) bool {
 	if e.submitted || e.Size == 0 || e.lastScan != w.scans {
 		return false
 	}
-	return now.Sub(e.firstSeen) >= w.Settle || e.unchangedScans > 1 && now.Sub(e.ModTime) >= w.Settle
+	return now.Sub(e.firstSeen) >= w.UnchangedFor || e.unchangedScans > 1 && now.Sub(e.ModTime) >= w.UnchangedFor
 }
 
 func (w *watcher) submitReady(ctx context.Context, now time.Time) {

@@ -31,7 +31,7 @@ type testInbox struct {
 }
 
 const (
-	settle       = 300 * time.Millisecond
+	unchangedFor = 300 * time.Millisecond
 	pollInterval = 20 * time.Millisecond
 )
 
@@ -47,7 +47,7 @@ func watch(t *testing.T, change func(*inbox.Options)) *testInbox {
 func (b *testInbox) start(change func(*inbox.Options)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	o := inbox.Options{
-		Dirs: []string{b.dir}, Settle: settle, PollInterval: pollInterval, Submit: b.submit,
+		Dirs: []string{b.dir}, UnchangedFor: unchangedFor, PollInterval: pollInterval, Submit: b.submit,
 		OnError: func(_ string, err error) { b.errors <- err },
 	}
 	if change != nil {
@@ -129,7 +129,7 @@ var longAgo = time.Now().Add(-time.Hour)
 
 func TestRun_SubmitsARenamedFileImmediately(t *testing.T) {
 	t.Parallel()
-	b := watch(t, func(o *inbox.Options) { o.Settle = time.Hour / 2 })
+	b := watch(t, func(o *inbox.Options) { o.UnchangedFor = time.Hour / 2 })
 	b.write("a.mp4", "video", longAgo)
 	if f := b.next(); f.Path != filepath.Join(b.dir, "a.mp4") || f.Size != 5 {
 		t.Errorf("submitted %+v", f)
@@ -150,7 +150,7 @@ func TestRun_WaitsWhileAFileGrows(t *testing.T) {
 		if err := errors.Join(err, f.Close()); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(settle / 10) // as a slow writer
+		time.Sleep(unchangedFor / 10) // as a slow writer
 	}
 	if got := b.next(); got.Size != 4*steps {
 		t.Errorf("submitted at %d bytes of %d", got.Size, 4*steps)

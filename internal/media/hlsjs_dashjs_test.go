@@ -43,7 +43,7 @@ func tailLengths() map[string]string {
 
 func TestPlayers_ReachTheEndWithAnyTail(t *testing.T) {
 	t.Parallel()
-	browser := browsertest.Need(t)
+	browser := browsertest.Require(t)
 	clips := map[string]float64{}
 	mux := http.NewServeMux()
 	for name, args := range tailLengths() {

@@ -172,7 +172,7 @@ func TestStoryboard_ShowsCorrectTimes(t *testing.T) {
 	}
 }
 
-func TestStoryboard_Layout(t *testing.T) {
+func TestNewStoryboard_ChoosesIntervalAndGrid(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		duration      float64

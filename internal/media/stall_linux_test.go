@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestWatch_StoppedChildIsStalled(t *testing.T) {
+func TestWatch_FrozenChildIsStalled(t *testing.T) {
 	t.Parallel()
 	tools := Tools{FFmpeg: script(t, "kill -STOP $$\n"), Stall: 500 * time.Millisecond}
 	if _, err := tools.run(t.Context(), command{tool: "ffmpeg"}); !errors.Is(err, ErrStalled) {

@@ -138,7 +138,7 @@ func (t Tools) collect(
 		isEmpty := errors.Is(err, fs.ErrNotExist) || errors.Is(err, errEmptyRendition)
 		switch {
 		case j.audio != nil && isEmpty && out.diskError == nil && len(jobs) > 1:
-			err = o.leaveOut(dir, j) // publish the rest
+			err = o.removeRendition(dir, j) // publish the rest
 		case err == nil && j.audio != nil:
 			o.Audio = append(o.Audio, r)
 		case err == nil:
@@ -155,8 +155,8 @@ func (t Tools) collect(
 	return o, nil
 }
 
-// leaveOut removes the rendition of audio that cannot be decoded.
-func (o *Output) leaveOut(dir string, j renditionJob) error {
+// removeRendition removes the rendition of audio that cannot be decoded.
+func (o *Output) removeRendition(dir string, j renditionJob) error {
 	o.warn("the audio stream %d could not be decoded and is left out", j.audio.Index)
 	if err := os.RemoveAll(filepath.Join(dir, j.dir)); err != nil {
 		return fmt.Errorf("remove empty rendition: %w", err)

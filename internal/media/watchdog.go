@@ -46,7 +46,7 @@ func (t Tools) watch(
 			return
 		case <-tick.C:
 		}
-		// While this process is stopped or the host sleeps, nothing reads the
+		// While this process is frozen or the host sleeps, nothing reads the
 		// child's output; that time does not count.
 		now := time.Now()
 		wall := min(now.Sub(before), 4*interval)

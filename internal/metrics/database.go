@@ -19,7 +19,7 @@ type DB interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// Database reads the figures that all processes share, and caches them. Concurrent
+// Database reads the metrics that all processes share, and caches them. Concurrent
 // callers share one query.
 type Database struct {
 	db       DB
@@ -48,7 +48,7 @@ const (
 func NewDatabase(db DB, g store.Graph) *Database {
 	d := &Database{
 		db: db, metrics: databaseMetrics(g.Stages()), defaults: make(map[series]float64),
-		sql: g.SQL(figuresSQL, report.MaxCount), maxAge: 10 * time.Second, timeout: queryTimeout,
+		sql: g.SQL(snapshotSQL, report.MaxCount), maxAge: 10 * time.Second, timeout: queryTimeout,
 		querying: make(chan struct{}, 1),
 	}
 	for _, m := range d.metrics {
@@ -71,7 +71,7 @@ func (d *Database) snapshot(ctx context.Context) (snapshot, error) {
 		defer func() { d.querying <- struct{}{} }()
 	case <-ctx.Done():
 		s, _, _ := d.cached()
-		return s, fmt.Errorf("read figures: %w", ctx.Err())
+		return s, fmt.Errorf("read database metrics: %w", ctx.Err())
 	}
 	if s, err, fresh := d.cached(); fresh {
 		return s, err
@@ -103,10 +103,10 @@ func (d *Database) query(ctx context.Context) (snapshot, error) {
 	defer cancel()
 	s := snapshot{at: time.Now(), values: maps.Clone(d.defaults)}
 	var batch pgx.Batch
-	batch.Queue(figuresSettings, strconv.FormatInt(d.timeout.Milliseconds(), 10))
+	batch.Queue(snapshotSettings, strconv.FormatInt(d.timeout.Milliseconds(), 10))
 	batch.Queue(d.sql).Query(s.scan)
 	if err := d.db.SendBatch(ctx, &batch).Close(); err != nil {
-		return snapshot{}, fmt.Errorf("read figures: %w", err)
+		return snapshot{}, fmt.Errorf("read database metrics: %w", err)
 	}
 	s.took = time.Since(s.at)
 	return s, nil

@@ -7,11 +7,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// databaseCollector exports the figures of a Database.
+// databaseCollector exports the metrics of a Database.
 type databaseCollector struct {
 	db            *Database
 	up, age, took *prometheus.Desc
-	figures       map[string]databaseDesc // by metric
+	metrics       map[string]databaseDesc // by metric
 }
 
 type databaseDesc struct {
@@ -22,17 +22,17 @@ type databaseDesc struct {
 func newDatabaseCollector(db *Database) *databaseCollector {
 	c := &databaseCollector{
 		db:      db,
-		up:      desc("database_up", "1 if the database answered the last query for these figures, otherwise 0."),
-		age:     desc("database_snapshot_age_seconds", "Age of the figures of the database."),
-		took:    desc("database_snapshot_duration_seconds", "Duration of the query for the figures of the database."),
-		figures: make(map[string]databaseDesc),
+		up:      desc("database_up", "1 if the database answered the last query for these metrics, otherwise 0."),
+		age:     desc("database_snapshot_age_seconds", "Age of the snapshot of the database."),
+		took:    desc("database_snapshot_duration_seconds", "Duration of the query for the snapshot of the database."),
+		metrics: make(map[string]databaseDesc),
 	}
 	for _, m := range db.metrics {
 		var labels []string
 		for _, label := range m.labels {
 			labels = append(labels, label.name)
 		}
-		c.figures[m.name] = databaseDesc{desc(m.name, m.help, labels...), len(labels)}
+		c.metrics[m.name] = databaseDesc{desc(m.name, m.help, labels...), len(labels)}
 	}
 	return c
 }
@@ -42,13 +42,13 @@ func (c *databaseCollector) Describe(to chan<- *prometheus.Desc) {
 	to <- c.up
 	to <- c.age
 	to <- c.took
-	for _, d := range c.figures {
+	for _, d := range c.metrics {
 		to <- d.Desc
 	}
 }
 
 // Collect implements prometheus.Collector. While the database does not answer, it
-// exports the last figures, with their age; before the first answer, only database_up.
+// exports the last snapshot, with its age; before the first answer, only database_up.
 func (c *databaseCollector) Collect(to chan<- prometheus.Metric) {
 	s, err := c.db.snapshot(context.Background())
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
@@ -65,7 +65,7 @@ func (c *databaseCollector) Collect(to chan<- prometheus.Metric) {
 	gauge(c.age, time.Since(s.at).Seconds())
 	gauge(c.took, s.took.Seconds())
 	for series, value := range s.values {
-		d := c.figures[series.metric]
+		d := c.metrics[series.metric]
 		gauge(d.Desc, value, series.labels[:d.labels]...)
 	}
 }

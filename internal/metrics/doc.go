@@ -5,11 +5,11 @@
 //		Database: metrics.NewDatabase(pool, graph),
 //	})
 //	runner.Observe = m.Observe
-//	listen.OnChange = m.Listening
+//	listen.OnChange = m.ObserveListener
 //	mux.Handle("GET /metrics", m.Handler())
 //
 // Call [New] first. Methods such as [Metrics.Observe] count what the process does, and
-// never block. A [Database] reads the figures that all processes share (queues, ages,
+// never block. A [Database] reads the metrics that all processes share (queues, ages,
 // workers, webhooks) with one statement and caches them for some seconds, so that the
 // cost does not depend on the number of scrapes.
 //

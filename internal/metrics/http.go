@@ -26,10 +26,10 @@ func (m *Metrics) newRequests() requests {
 	}
 }
 
-// HTTPRequest counts a request at its end. The route is the matched pattern; requests
+// ObserveHTTPRequest counts a request at its end. The route is the matched pattern; requests
 // without one count as other. The duration of a stream is not recorded, because it
 // depends on the client.
-func (m *Metrics) HTTPRequest(route string, status int, took time.Duration, stream bool) {
+func (m *Metrics) ObserveHTTPRequest(route string, status int, took time.Duration, stream bool) {
 	if route == "" {
 		route = other
 	}
@@ -39,8 +39,8 @@ func (m *Metrics) HTTPRequest(route string, status int, took time.Duration, stre
 	}
 }
 
-// HTTPStreams exports the number of open event streams. Call it once at most.
-func (m *Metrics) HTTPStreams(open func() int) {
+// ExportHTTPStreams exports the number of open event streams. Call it once at most.
+func (m *Metrics) ExportHTTPStreams(open func() int) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "http_streams", Help: "Open event streams, including those of dashboard pages.",
 	}, func() float64 { return float64(open()) }))

@@ -24,9 +24,9 @@ func (m *Metrics) newListener() *listener {
 	}
 }
 
-// Listening records that the listener has connected or disconnected. It fits
+// ObserveListener records that the listener has connected or disconnected. It fits
 // notify.Options.OnChange.
-func (m *Metrics) Listening(connected bool, _ error) {
+func (m *Metrics) ObserveListener(connected bool, _ error) {
 	l := m.listener
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -43,7 +43,7 @@ type Options struct {
 	// forever.
 	KeepEvents time.Duration
 
-	// Database has the figures that all processes share. Default: they are not
+	// Database has the metrics that all processes share. Default: they are not
 	// exported.
 	Database *Database
 }

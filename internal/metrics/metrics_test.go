@@ -188,7 +188,7 @@ func TestObserve_MeasuresQueueWaitAndWakeLatency(t *testing.T) {
 	}
 }
 
-func TestListening_CountsReconnectionsOnly(t *testing.T) {
+func TestObserveListener_CountsReconnectionsOnly(t *testing.T) {
 	t.Parallel()
 	m := newMetrics()
 	want(t, m, 0, "listener_connected")
@@ -196,20 +196,20 @@ func TestListening_CountsReconnectionsOnly(t *testing.T) {
 		connected         bool
 		state, reconnects float64
 	}{{false, 0, 0}, {true, 1, 0}, {true, 1, 0}, {false, 0, 0}, {true, 1, 1}, {false, 0, 1}, {true, 1, 2}} {
-		m.Listening(step.connected, errors.New("connection lost"))
+		m.ObserveListener(step.connected, errors.New("connection lost"))
 		want(t, m, step.state, "listener_connected")
 		want(t, m, step.reconnects, "listener_reconnects_total")
 	}
 }
 
-func TestWebhookDelivery_CountsByTypeAndOutcomeWithBoundedLabels(t *testing.T) {
+func TestObserveDelivery_CountsByTypeAndOutcomeWithBoundedLabels(t *testing.T) {
 	t.Parallel()
 	m := newMetrics()
-	m.WebhookDelivery("completed", "delivered")
-	m.WebhookDelivery("completed", "delivered")
-	m.WebhookDelivery("dead", "failed")
-	m.WebhookDelivery("unknown type", "dead")
-	m.WebhookDelivery("completed", "unknown outcome")
+	m.ObserveDelivery("completed", "delivered")
+	m.ObserveDelivery("completed", "delivered")
+	m.ObserveDelivery("dead", "failed")
+	m.ObserveDelivery("unknown type", "dead")
+	m.ObserveDelivery("completed", "unknown outcome")
 	want(t, m, 2, "webhook_deliveries_total", "type", "completed", "outcome", "delivered")
 	want(t, m, 1, "webhook_deliveries_total", "type", "dead", "outcome", "failed")
 	want(t, m, 1, "webhook_deliveries_total", "type", "other", "outcome", "dead")
@@ -265,8 +265,8 @@ func TestObserve_IsSafeForConcurrentUse(t *testing.T) {
 				m.Observe(stages.Event{Kind: stages.StageStarted, Stage: "ingest", Task: id, Attempt: 1})
 				m.Observe(stages.Event{Kind: stages.StageProgress, Stage: "ingest", Task: id, Progress: stages.Progress{Speed: 1}})
 				m.Observe(stages.Event{Kind: stages.StageCompleted, Stage: "ingest", Task: id, Attempt: 1, Duration: time.Second})
-				m.Listening(n%2 == 0, nil)
-				m.WebhookDelivery("completed", "delivered")
+				m.ObserveListener(n%2 == 0, nil)
+				m.ObserveDelivery("completed", "delivered")
 			}
 		})
 	}
@@ -288,24 +288,24 @@ func newFullMetrics(t testing.TB) (*Metrics, *pgxpool.Pool) {
 		Graph: g, Slots: map[string]int{"ingest": 2}, Version: "1.2.3", Pool: pool, Dirs: []string{t.TempDir()},
 		Database: NewDatabase(pool, g), KeepEvents: time.Hour,
 	})
-	m.HTTPStreams(func() int { return 3 })
+	m.ExportHTTPStreams(func() int { return 3 })
 	for _, status := range []int{200, 301, 404, 500} { // a series exists from its first request
-		m.HTTPRequest("GET /api/v1/tasks", status, time.Millisecond, false)
+		m.ObserveHTTPRequest("GET /api/v1/tasks", status, time.Millisecond, false)
 	}
 	return m, pool
 }
 
-func TestHTTPRequest_CountsByRoute(t *testing.T) {
+func TestObserveHTTPRequest_CountsByRoute(t *testing.T) {
 	t.Parallel()
 	m := newMetrics()
-	m.HTTPStreams(func() int { return 7 })
+	m.ExportHTTPStreams(func() int { return 7 })
 	const list, stream = "GET /api/v1/tasks", "GET /api/v1/events/stream"
-	m.HTTPRequest(list, 200, time.Second, false)
-	m.HTTPRequest(list, 204, time.Second, false)
-	m.HTTPRequest(list, 401, time.Second, false)
-	m.HTTPRequest("", 404, time.Second, false)
-	m.HTTPRequest(stream, 200, time.Hour, true)
-	m.HTTPRequest(stream, 429, time.Second, false)
+	m.ObserveHTTPRequest(list, 200, time.Second, false)
+	m.ObserveHTTPRequest(list, 204, time.Second, false)
+	m.ObserveHTTPRequest(list, 401, time.Second, false)
+	m.ObserveHTTPRequest("", 404, time.Second, false)
+	m.ObserveHTTPRequest(stream, 200, time.Hour, true)
+	m.ObserveHTTPRequest(stream, 429, time.Second, false)
 	want(t, m, 2, "http_requests_total", "route", list, "code", "2xx")
 	want(t, m, 1, "http_requests_total", "route", list, "code", "4xx")
 	want(t, m, 1, "http_requests_total", "route", "other", "code", "4xx")
@@ -369,7 +369,7 @@ func TestHandler_WorksWithoutADatabase(t *testing.T) {
 	}
 }
 
-func TestHandler_ExportsOldFiguresWithTheirAge(t *testing.T) {
+func TestHandler_ExportsAnOldSnapshotWithItsAge(t *testing.T) {
 	t.Parallel()
 	db := &fakeDB{}
 	d := NewDatabase(db, store.Video())

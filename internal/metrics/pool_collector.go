@@ -9,10 +9,10 @@ import (
 type poolCollector struct {
 	stat        func() *pgxpool.Stat
 	connections *prometheus.Desc
-	figures     []poolFigure
+	metrics     []poolMetric
 }
 
-type poolFigure struct {
+type poolMetric struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
 	value func(*pgxpool.Stat) float64
@@ -20,20 +20,20 @@ type poolFigure struct {
 
 func newPoolCollector(stat func() *pgxpool.Stat) *poolCollector {
 	c := &poolCollector{stat: stat, connections: desc("pool_connections", "Connections of the pool by state.", "state")}
-	figure := func(name, help string, kind prometheus.ValueType, value func(*pgxpool.Stat) float64) {
-		c.figures = append(c.figures, poolFigure{desc("pool_"+name, help), kind, value})
+	metric := func(name, help string, kind prometheus.ValueType, value func(*pgxpool.Stat) float64) {
+		c.metrics = append(c.metrics, poolMetric{desc("pool_"+name, help), kind, value})
 	}
-	figure("connections_max", "Limit of the pool's connections.", prometheus.GaugeValue,
+	metric("connections_max", "Limit of the pool's connections.", prometheus.GaugeValue,
 		func(s *pgxpool.Stat) float64 { return float64(s.MaxConns()) })
-	figure("acquires_total", "Connections acquired from the pool.", prometheus.CounterValue,
+	metric("acquires_total", "Connections acquired from the pool.", prometheus.CounterValue,
 		func(s *pgxpool.Stat) float64 { return float64(s.AcquireCount()) })
-	figure("waits_total", "Acquisitions that had to wait for a connection.", prometheus.CounterValue,
+	metric("waits_total", "Acquisitions that had to wait for a connection.", prometheus.CounterValue,
 		func(s *pgxpool.Stat) float64 { return float64(s.EmptyAcquireCount()) })
-	figure("wait_seconds_total", "Total time of these waits.", prometheus.CounterValue,
+	metric("wait_seconds_total", "Total time of these waits.", prometheus.CounterValue,
 		func(s *pgxpool.Stat) float64 { return s.EmptyAcquireWaitTime().Seconds() })
-	figure("cancels_total", "Waits that ended without a connection.", prometheus.CounterValue,
+	metric("cancels_total", "Waits that ended without a connection.", prometheus.CounterValue,
 		func(s *pgxpool.Stat) float64 { return float64(s.CanceledAcquireCount()) })
-	figure("opened_total", "Opened connections.", prometheus.CounterValue,
+	metric("opened_total", "Opened connections.", prometheus.CounterValue,
 		func(s *pgxpool.Stat) float64 { return float64(s.NewConnsCount()) })
 	return c
 }
@@ -49,7 +49,7 @@ func (c *poolCollector) Collect(to chan<- prometheus.Metric) {
 	} {
 		to <- prometheus.MustNewConstMetric(c.connections, prometheus.GaugeValue, float64(n), state)
 	}
-	for _, f := range c.figures {
+	for _, f := range c.metrics {
 		to <- prometheus.MustNewConstMetric(f.desc, f.kind, f.value(s))
 	}
 }

@@ -38,8 +38,8 @@ func (m *Metrics) newDeliveries(types []string) deliveries {
 	return all
 }
 
-// WebhookDelivery counts the outcome of an attempt to deliver an event of a type.
-func (m *Metrics) WebhookDelivery(eventType, outcome string) {
+// ObserveDelivery counts the outcome of an attempt to deliver an event of a type.
+func (m *Metrics) ObserveDelivery(eventType, outcome string) {
 	byOutcome, known := m.deliveries[eventType]
 	if !known {
 		byOutcome = m.deliveries[other]

@@ -41,7 +41,7 @@ func New(t testing.TB, s Schema) *pgxpool.Pool {
 	// The sessions of processes that the test has killed may still exist.
 	conf.ForceTerminateConnections = true
 	database := pgtestdb.Custom(t, conf, s)
-	// This clean-up is registered after that of pgtestdb, so it runs earlier.
+	// This cleanup is registered after that of pgtestdb, so it runs earlier.
 	return open(t, database.URL())
 }
 
@@ -51,7 +51,7 @@ func config(t testing.TB) pgtestdb.Config {
 	if address == "" {
 		s, err := shared()
 		if err != nil {
-			unavailable(t, err)
+			skipOrFail(t, err)
 		}
 		address = s.URL("postgres")
 	}
@@ -62,8 +62,8 @@ func config(t testing.TB) pgtestdb.Config {
 	return conf
 }
 
-// unavailable skips or fails a test that has no server.
-func unavailable(t testing.TB, err error) {
+// skipOrFail skips or fails a test that has no server.
+func skipOrFail(t testing.TB, err error) {
 	t.Helper()
 	if errors.Is(err, postgres.ErrNotInstalled) && os.Getenv("CI") == "" {
 		t.Skipf("this test needs a PostgreSQL server: %v", err)

@@ -53,7 +53,7 @@ func NewServer(t testing.TB, o ServerOptions) *Server {
 		Durable: o.Durable, Settings: o.Settings,
 	})
 	if err != nil {
-		unavailable(t, err)
+		skipOrFail(t, err)
 	}
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {

@@ -38,9 +38,9 @@ func systemAccount(name string) (Account, error) {
 	u, err := user.Lookup(name)
 	if err != nil {
 		return Account{}, &Error{
-			Problem: fmt.Sprintf("PostgreSQL refuses to run as root, and there is no user %q to run it as", name),
-			Advice:  "create it: useradd --system --user-group --no-create-home --shell /usr/sbin/nologin " + name,
-			Err:     ErrAccount,
+			Text: fmt.Sprintf("PostgreSQL refuses to run as root, and there is no user %q to run it as", name),
+			Hint: "create it: useradd --system --user-group --no-create-home --shell /usr/sbin/nologin " + name,
+			Err:  ErrAccount,
 		}
 	}
 	return accountOf(u)
@@ -51,17 +51,17 @@ func systemAccount(name string) (Account, error) {
 func accountByID(uid int) (Account, error) {
 	if uid == 0 {
 		return Account{}, &Error{
-			Problem: "the database belongs to root, and PostgreSQL refuses to run as root",
-			Advice:  "give the directory to the user that created it (chown -R)",
-			Err:     ErrAccount,
+			Text: "the database belongs to root, and PostgreSQL refuses to run as root",
+			Hint: "give the directory to the user that created it (chown -R)",
+			Err:  ErrAccount,
 		}
 	}
 	u, err := user.LookupId(strconv.Itoa(uid))
 	if err != nil {
 		return Account{}, &Error{
-			Problem: fmt.Sprintf("the database belongs to user id %d, which does not exist on this machine", uid),
-			Advice:  "give the directory to the user that shall run it (chown -R)",
-			Err:     ErrAccount,
+			Text: fmt.Sprintf("the database belongs to user id %d, which does not exist on this machine", uid),
+			Hint: "give the directory to the user that shall run it (chown -R)",
+			Err:  ErrAccount,
 		}
 	}
 	return accountOf(u)

@@ -136,10 +136,10 @@ func unreachableDir(t *testing.T) string {
 
 func TestStart_MovesFromAnUnreachableDirectory(t *testing.T) {
 	t.Parallel()
-	parent, elsewhere := unreachableDir(t), filepath.Join(newDir(t), "elsewhere")
-	o := postgres.Options{Dir: filepath.Join(parent, "db"), Elsewhere: elsewhere}
+	parent, fallback := unreachableDir(t), filepath.Join(newDir(t), "fallback")
+	o := postgres.Options{Dir: filepath.Join(parent, "db"), FallbackDir: fallback}
 	s := startServer(t, o)
-	if !strings.HasPrefix(s.Dir(), elsewhere+"/") {
+	if !strings.HasPrefix(s.Dir(), fallback+"/") {
 		t.Errorf("the database is in %s", s.Dir())
 	}
 	query(t, s.URL(), createKeep)
@@ -157,7 +157,7 @@ func TestStart_MovesFromAnUnreachableDirectory(t *testing.T) {
 			t.Errorf("rows: %q in %s", got, again.Dir())
 		}
 	})
-	moved := postgres.Options{Dir: filepath.Join(parent, "moved"), Elsewhere: elsewhere}
+	moved := postgres.Options{Dir: filepath.Join(parent, "moved"), FallbackDir: fallback}
 	t.Run("TakesItAlongWhenMoved", func(t *testing.T) {
 		if err := os.Rename(o.Dir, moved.Dir); err != nil {
 			t.Fatal(err)
@@ -180,7 +180,7 @@ func TestStart_MovesFromAnUnreachableDirectory(t *testing.T) {
 		}
 		dir := filepath.Join(parent, "copy")
 		writeFile(t, filepath.Join(dir, "moved-to"), string(link))
-		wantRefused(t, postgres.Options{Dir: dir, Elsewhere: elsewhere}, postgres.ErrNotCluster, s.Dir())
+		wantRefused(t, postgres.Options{Dir: dir, FallbackDir: fallback}, postgres.ErrNotCluster, s.Dir())
 	})
 	t.Run("IsNotBegunAnewWhenTheDatabaseIsGone", func(t *testing.T) {
 		if err := os.Rename(s.Dir(), s.Dir()+".unmounted"); err != nil {

@@ -41,7 +41,7 @@ func locate(o Options) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	home, err := findHome(o.Dir, o.Elsewhere, bins[0])
+	home, err := findHome(o.Dir, o.FallbackDir, bins[0])
 	if err != nil {
 		return nil, err
 	}
@@ -70,9 +70,9 @@ func (c *cluster) checkAccess() error {
 	}
 	blocked := c.account.blockedAt(c.bin, c.data)
 	return &Error{
-		Problem: fmt.Sprintf("user %q, which owns the database in %s, cannot enter %s", c.account.Name, c.data, blocked),
-		Advice:  fmt.Sprintf("allow it: chmod o+x '%s'", blocked),
-		Err:     ErrAccount,
+		Text: fmt.Sprintf("user %q, which owns the database in %s, cannot enter %s", c.account.Name, c.data, blocked),
+		Hint: fmt.Sprintf("allow it: chmod o+x '%s'", blocked),
+		Err:  ErrAccount,
 	}
 }
 
@@ -89,9 +89,9 @@ func (c *cluster) major() (int, error) {
 	if !errors.Is(err, os.ErrNotExist) {
 		if errors.Is(err, os.ErrPermission) {
 			return 0, &Error{
-				Problem: fmt.Sprintf("the database in %s belongs to another user", c.data),
-				Advice:  "run as that user or as root",
-				Err:     errors.Join(ErrAccount, err),
+				Text: fmt.Sprintf("the database in %s belongs to another user", c.data),
+				Hint: "run as that user or as root",
+				Err:  errors.Join(ErrAccount, err),
 			}
 		}
 		return 0, notCluster(c.data, "cannot be read ("+err.Error()+")")
@@ -119,9 +119,9 @@ func (c *cluster) owner() (Account, error) {
 	self, err := LookupAccount()
 	if err == nil && uid != self.UID {
 		err = &Error{
-			Problem: fmt.Sprintf("the database in %s belongs to another user (id %d)", c.data, uid),
-			Advice:  "run as that user or as root",
-			Err:     ErrAccount,
+			Text: fmt.Sprintf("the database in %s belongs to another user (id %d)", c.data, uid),
+			Hint: "run as that user or as root",
+			Err:  ErrAccount,
 		}
 	}
 	return self, err

@@ -43,7 +43,7 @@
 //
 // # Ephemeral servers
 //
-// [StartEphemeral] starts a temporary server that can be stopped, killed, paused,
+// [StartEphemeral] starts a temporary server that can be stopped, killed, frozen,
 // replicated and promoted:
 //
 //	s, err := postgres.StartEphemeral(ctx, postgres.EphemeralOptions{Durable: true})

@@ -50,7 +50,7 @@ type Ephemeral struct {
 	mu     sync.Mutex
 	keeper *shell   // runs the server; nil while the server is stopped
 	alive  *os.File // reads end of file when the last process of the server is gone
-	paused []int    // processes that Pause has stopped
+	frozen []int    // processes that have got SIGSTOP
 }
 
 // StartEphemeral creates a server and returns when it answers, after a second or

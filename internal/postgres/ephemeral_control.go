@@ -45,8 +45,8 @@ func (s *Ephemeral) end(ctx context.Context, action string, sig syscall.Signal) 
 	if err != nil {
 		return fmt.Errorf("%s: %w", action, err)
 	}
-	// A paused process ends only after it continues. The signal is pending by then.
-	if err := errors.Join(signal(pid, sig), s.resume()); err != nil {
+	// A frozen process ends only after it continues. The signal is pending by then.
+	if err := errors.Join(signal(pid, sig), s.thaw()); err != nil {
 		return fmt.Errorf("%s: %w", action, err)
 	}
 	for !s.waitGone(ctx, time.Second) {
@@ -57,45 +57,45 @@ func (s *Ephemeral) end(ctx context.Context, action string, sig syscall.Signal) 
 	return s.release()
 }
 
-// Pause stops all processes of the server with SIGSTOP: the kernel still accepts
+// Freeze stops all processes of the server with SIGSTOP: the kernel still accepts
 // connections for it, and the server does not answer.
-func (s *Ephemeral) Pause() error {
+func (s *Ephemeral) Freeze() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	pid, err := s.pid()
 	if err != nil {
-		return fmt.Errorf("pause server: %w", err)
+		return fmt.Errorf("freeze server: %w", err)
 	}
 	for next := []int{pid}; len(next) > 0; {
 		for _, p := range next {
 			if err := signal(p, syscall.SIGSTOP); err != nil {
-				return fmt.Errorf("pause server: %w", err)
+				return fmt.Errorf("freeze server: %w", err)
 			}
 		}
-		s.paused = append(s.paused, next...)
-		// The server may have started another child before it stopped.
+		s.frozen = append(s.frozen, next...)
+		// The server may have started another child before it froze.
 		if next, err = childrenOf(pid); err != nil {
-			return fmt.Errorf("pause server: %w", err)
+			return fmt.Errorf("freeze server: %w", err)
 		}
-		next = slices.DeleteFunc(next, func(p int) bool { return slices.Contains(s.paused, p) })
+		next = slices.DeleteFunc(next, func(p int) bool { return slices.Contains(s.frozen, p) })
 	}
 	return nil
 }
 
-// Resume continues a paused server.
-func (s *Ephemeral) Resume() error {
+// Thaw continues a frozen server.
+func (s *Ephemeral) Thaw() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.resume(); err != nil {
-		return fmt.Errorf("resume server: %w", err)
+	if err := s.thaw(); err != nil {
+		return fmt.Errorf("thaw server: %w", err)
 	}
 	return nil
 }
 
-func (s *Ephemeral) resume() (err error) {
-	for _, pid := range s.paused {
+func (s *Ephemeral) thaw() (err error) {
+	for _, pid := range s.frozen {
 		err = errors.Join(err, signal(pid, syscall.SIGCONT))
 	}
-	s.paused = nil
+	s.frozen = nil
 	return err
 }

@@ -22,7 +22,7 @@ func TestEphemeral_EndsWithItsProgram(t *testing.T) {
 	states := map[string]func(*postgres.Ephemeral) error{
 		"running": func(*postgres.Ephemeral) error { return nil },
 		"stopped": (*postgres.Ephemeral).Kill,
-		"paused":  (*postgres.Ephemeral).Pause,
+		"frozen":  (*postgres.Ephemeral).Freeze,
 	}
 	if state := os.Getenv(ephemeralStateEnv); state != "" {
 		s := startEphemeral(t, postgres.EphemeralOptions{})

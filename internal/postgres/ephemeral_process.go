@@ -28,7 +28,7 @@ for try in 1 2 3 4 5 6 7 8 9 10; do rm -rf -- "$1" && exit; sleep 1; done`
 // keepScript runs a server until this program ends or closes the pipe. Descriptor 3
 // is for the server and its children alone; 4 keeps the cleaner waiting. SIGTERM
 // comes first because a shell's background job ignores SIGQUIT until the server
-// has installed its handler, and SIGCONT last because a stopped process handles no
+// has installed its handler, and SIGCONT last because a frozen process handles no
 // signal. The server then ends its own children within seconds.
 const keepScript = `dir=$1; shift
 "$@" </dev/null >>"$dir/log" 2>&1 4>&- &
@@ -132,7 +132,7 @@ func (s *Ephemeral) release() error {
 	if s.keeper == nil {
 		return nil
 	}
-	err := s.resume() // a paused process does not handle the signal to end
+	err := s.thaw() // a frozen process does not handle the signal to end
 	s.keeper.end()
 	gone := s.waitGone(context.Background(), stopTimeout)
 	s.alive.Close()

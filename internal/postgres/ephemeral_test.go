@@ -125,13 +125,13 @@ func TestStart_AfterTheServerEndedByItself(t *testing.T) {
 	expectText(t, s.URL("postgres"), "select 'x'", "x")
 }
 
-func TestPause_StopsAnswersUntilResume(t *testing.T) {
+func TestFreeze_StopsAnswersUntilThaw(t *testing.T) {
 	t.Parallel()
 	s := startEphemeral(t, postgres.EphemeralOptions{Listen: []string{"127.0.0.1"}})
 	conn, err := pgx.Connect(t.Context(), postgres.TCPURL("postgres", s.Addr()))
 	must(t, err)
 	defer conn.Close(context.Background())
-	must(t, s.Pause())
+	must(t, s.Freeze())
 	answered := make(chan error, 1)
 	go func() {
 		_, err := conn.Exec(context.Background(), "select 1")
@@ -148,19 +148,19 @@ func TestPause_StopsAnswersUntilResume(t *testing.T) {
 		t.Errorf("query in an existing session: %v", err)
 	default:
 	}
-	must(t, s.Resume())
+	must(t, s.Thaw())
 	must(t, <-answered)
 	expectText(t, postgres.TCPURL("postgres", s.Addr()), "select 'x'", "x")
 }
 
-func TestPause_DoesNotPreventStopOrKill(t *testing.T) {
+func TestFreeze_DoesNotPreventStopOrKill(t *testing.T) {
 	t.Parallel()
 	s := startEphemeral(t, postgres.EphemeralOptions{})
-	must(t, s.Pause())
+	must(t, s.Freeze())
 	must(t, s.Kill())
 	must(t, s.Start(t.Context()))
-	must(t, s.Pause())
+	must(t, s.Freeze())
 	must(t, s.Stop(t.Context(), postgres.Fast))
 	must(t, s.Start(t.Context()))
-	must(t, s.Pause()) // Close must work, too
+	must(t, s.Freeze()) // Close must work, too
 }

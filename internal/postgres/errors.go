@@ -22,17 +22,17 @@ var (
 
 // Error is a failed start or stop, described for an operator.
 type Error struct {
-	Problem string // one sentence without a full stop
-	Advice  string // what to do next, or empty
-	Detail  string // lines of the server's log or of other output, or empty
-	Err     error  // the cause: an error of this package, another, or nil
+	Text   string // one sentence without a full stop
+	Hint   string // what to do next, or empty
+	Detail string // lines of the server's log or of other output, or empty
+	Err    error  // the cause: an error of this package, another, or nil
 }
 
-// Error returns problem and advice, followed by the indented lines of the detail.
+// Error returns the text and the hint, followed by the indented lines of the detail.
 func (e *Error) Error() string {
-	s := e.Problem
-	if e.Advice != "" {
-		s += "; " + e.Advice
+	s := e.Text
+	if e.Hint != "" {
+		s += "; " + e.Hint
 	}
 	if e.Detail != "" {
 		s += "\n  " + strings.ReplaceAll(strings.TrimSpace(e.Detail), "\n", "\n  ")

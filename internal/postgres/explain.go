@@ -8,13 +8,13 @@ import (
 // detailLines is how many lines of the server's log an error contains.
 const detailLines = 12
 
-// explanations map the server's messages to advice for an operator. The first match
+// explanations map the server's messages to a text and a hint for an operator. The first match
 // counts, so the more specific ones come first.
 var explanations = []struct {
-	match   *regexp.Regexp
-	problem string
-	advice  string
-	err     error
+	match *regexp.Regexp
+	text  string
+	hint  string
+	err   error
 }{
 	{regexp.MustCompile(`(?i)no space left on device|could not (write|extend).*disk full`),
 		"the disk is full", "make room on the disk that holds the database and start again", nil},
@@ -62,10 +62,10 @@ var explanations = []struct {
 
 // explain makes an error of the output of a server or initdb that failed.
 func explain(output string) *Error {
-	e := &Error{Problem: "the server ended", Detail: lastLines(strings.TrimSpace(output), detailLines)}
+	e := &Error{Text: "the server ended", Detail: lastLines(strings.TrimSpace(output), detailLines)}
 	for _, x := range explanations {
 		if x.match.MatchString(output) {
-			e.Problem, e.Advice, e.Err = x.problem, x.advice, x.err
+			e.Text, e.Hint, e.Err = x.text, x.hint, x.err
 			break
 		}
 	}

@@ -153,19 +153,19 @@ func parseVersion(s string) (version string, major int) {
 }
 
 func notInstalled(dir string, reasons []string) error {
-	advice := installLine("")
+	hint := installLine("")
 	if dir != "" {
-		advice = fmt.Sprintf("set %s to the directory that contains initdb and postgres, or unset it", BinEnv)
+		hint = fmt.Sprintf("set %s to the directory that contains initdb and postgres, or unset it", BinEnv)
 	}
 	return &Error{
-		Problem: ErrNotInstalled.Error(),
-		Advice:  advice,
-		Detail:  strings.Join(reasons, "\n"),
-		Err:     ErrNotInstalled,
+		Text:   ErrNotInstalled.Error(),
+		Hint:   hint,
+		Detail: strings.Join(reasons, "\n"),
+		Err:    ErrNotInstalled,
 	}
 }
 
-// installLine is advice with the command that installs the server; version is empty
+// installLine returns a hint with the command that installs the server; version is empty
 // or a major version.
 func installLine(version string) string {
 	has := func(program string) bool { _, err := exec.LookPath(program); return err == nil }

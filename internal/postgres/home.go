@@ -10,16 +10,16 @@ import (
 )
 
 // The home of a cluster is the directory that contains it: Options.Dir, or a
-// directory below Options.Elsewhere. These are the names of the files in both.
+// directory below Options.FallbackDir. These are the names of the files in both.
 const (
 	lockName    = "lock"                  // exclusive lock: starting or stopping the server
 	usersName   = "users"                 // shared lock: using the server
-	movedToName = "moved-to"              // contains the path of a home elsewhere
+	movedToName = "moved-to"              // contains the path of a home below Options.FallbackDir
 	dataName    = "data"                  // the cluster
 	runName     = "run"                   // the socket, if the path is short enough
 	logName     = "server.log"            // the server's messages
 	oldLogName  = "server.log.1"          // the older messages
-	ownerName   = "belongs-to"            // in a home elsewhere: the Options.Dir that uses it
+	ownerName   = "belongs-to"            // in such a home: the Options.Dir that uses it
 	tempPattern = "cuelight-initdb-*.tmp" // an incomplete cluster
 )
 
@@ -54,14 +54,14 @@ func checkForeign(dir string) error {
 
 func notCluster(dir, why string) error {
 	return &Error{
-		Problem: fmt.Sprintf("%s is not a database of Cuelight: it %s", dir, why),
-		Advice:  "choose another directory; nothing in this one was changed",
-		Err:     ErrNotCluster,
+		Text: fmt.Sprintf("%s is not a database of Cuelight: it %s", dir, why),
+		Hint: "choose another directory; nothing in this one was changed",
+		Err:  ErrNotCluster,
 	}
 }
 
 // findHome finds the home of the cluster of dir, or chooses one.
-func findHome(dir, elsewhere string, b Binaries) (string, error) {
+func findHome(dir, fallbackDir string, b Binaries) (string, error) {
 	link := filepath.Join(dir, movedToName)
 	switch text, err := os.ReadFile(link); {
 	case err == nil:
@@ -79,15 +79,15 @@ func findHome(dir, elsewhere string, b Binaries) (string, error) {
 	if account.CanEnter(b, dir) {
 		return dir, nil
 	}
-	home, err := makeElsewhere(dir, elsewhere)
+	home, err := makeFallbackHome(dir, fallbackDir)
 	if err == nil && !account.CanEnter(b, home) {
 		err = fmt.Errorf("it cannot enter %s either", home)
 	}
 	if err != nil {
 		return "", &Error{
-			Problem: fmt.Sprintf("user %q, which must run the server, cannot enter %s, and no other directory is usable: %v",
+			Text: fmt.Sprintf("user %q, which must run the server, cannot enter %s, and no other directory is usable: %v",
 				account.Name, dir, err),
-			Advice: fmt.Sprintf("use a directory that all users may pass through, or allow it: chmod o+x '%s'",
+			Hint: fmt.Sprintf("use a directory that all users may pass through, or allow it: chmod o+x '%s'",
 				account.blockedAt(b, dir)),
 			Err: ErrAccount,
 		}
@@ -96,14 +96,14 @@ func findHome(dir, elsewhere string, b Binaries) (string, error) {
 	return home, writeFileSync(link, home+"\n")
 }
 
-// makeElsewhere creates a home below the directory elsewhere. Its name is random and
+// makeFallbackHome creates a home below fallbackDir. Its name is random and
 // does not depend on dir, so that a new directory with an old path does not get the
 // old database.
-func makeElsewhere(dir, elsewhere string) (string, error) {
-	if err := makePassable(elsewhere); err != nil {
+func makeFallbackHome(dir, fallbackDir string) (string, error) {
+	if err := makePassable(fallbackDir); err != nil {
 		return "", err
 	}
-	home, err := os.MkdirTemp(elsewhere, "db-")
+	home, err := os.MkdirTemp(fallbackDir, "db-")
 	if err != nil {
 		return "", err
 	}
@@ -135,9 +135,9 @@ func followLink(dir, home string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(home, ownerName))
 	if errors.Is(err, os.ErrNotExist) {
 		return "", &Error{
-			Problem: fmt.Sprintf("the database of %s should be in %s, but is not there", dir, home),
-			Advice:  "mount or restore that directory; to start with an empty database instead, remove the file " + movedToName,
-			Err:     ErrNotCluster,
+			Text: fmt.Sprintf("the database of %s should be in %s, but is not there", dir, home),
+			Hint: "mount or restore that directory; to start with an empty database instead, remove the file " + movedToName,
+			Err:  ErrNotCluster,
 		}
 	}
 	if err != nil {
@@ -150,9 +150,9 @@ func followLink(dir, home string) (string, error) {
 	link, err := os.ReadFile(filepath.Join(owner, movedToName))
 	if err == nil && strings.TrimSuffix(string(link), "\n") == home && !sameDir(owner, dir) {
 		return "", &Error{
-			Problem: fmt.Sprintf("%s is a copy of %s, and the database in %s belongs to the original", dir, owner, home),
-			Advice:  "use the original; to start with an empty database here, remove the file " + movedToName + " from the copy",
-			Err:     ErrNotCluster,
+			Text: fmt.Sprintf("%s is a copy of %s, and the database in %s belongs to the original", dir, owner, home),
+			Hint: "use the original; to start with an empty database here, remove the file " + movedToName + " from the copy",
+			Err:  ErrNotCluster,
 		}
 	}
 	return home, writeFileSync(filepath.Join(home, ownerName), dir+"\n")

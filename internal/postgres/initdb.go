@@ -41,7 +41,7 @@ func (b Binaries) InitDB(ctx context.Context, as Account, dir string, args ...st
 		return fmt.Errorf("create database: %w", context.Cause(ctx))
 	}
 	e := explain(string(out))
-	e.Problem = "create database: " + e.Problem
+	e.Text = "create database: " + e.Text
 	if e.Err == nil {
 		e.Err = err
 	}

@@ -11,8 +11,8 @@ import (
 func TestExplain_FindsTheCauseInServerMessages(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		says, problem string
-		is            error
+		says, text string
+		is         error
 	}{
 		{`FATAL:  could not write lock file "postmaster.pid": No space left on device`, "the disk is full", nil},
 		{`initdb: error: could not create directory "/x": Disk quota exceeded`, "quota", nil},
@@ -34,8 +34,8 @@ FATAL:  could not open file "/x": Permission denied`, "no permission", nil},
 		{`FATAL:  an unknown problem`, "the server ended", nil},
 	} {
 		e := explain(c.says)
-		if !strings.Contains(e.Problem, c.problem) || !errors.Is(e.Err, c.is) {
-			t.Errorf("%q is explained as %q (%v), want %q (%v)", c.says, e.Problem, e.Err, c.problem, c.is)
+		if !strings.Contains(e.Text, c.text) || !errors.Is(e.Err, c.is) {
+			t.Errorf("%q is explained as %q (%v), want %q (%v)", c.says, e.Text, e.Err, c.text, c.is)
 		}
 		if e.Detail != c.says {
 			t.Errorf("%q became %q", c.says, e.Detail)
@@ -45,11 +45,11 @@ FATAL:  could not open file "/x": Permission denied`, "no permission", nil},
 
 func TestError_HasProblemAdviceAndDetail(t *testing.T) {
 	t.Parallel()
-	e := &Error{Problem: "the disk is full", Advice: "make room", Detail: "line one\nline two\n"}
+	e := &Error{Text: "the disk is full", Hint: "make room", Detail: "line one\nline two\n"}
 	if got, want := e.Error(), "the disk is full; make room\n  line one\n  line two"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got, want := (&Error{Problem: "the disk is full"}).Error(), "the disk is full"; got != want {
+	if got, want := (&Error{Text: "the disk is full"}).Error(), "the disk is full"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -147,6 +147,6 @@ func TestSystemAccount_AdvisesToCreateTheUser(t *testing.T) {
 	t.Parallel()
 	_, err := systemAccount("nobody-of-that-name")
 	if !errors.Is(err, ErrAccount) || !strings.Contains(err.Error(), "useradd") {
-		t.Errorf("error %v; want ErrAccount with advice", err)
+		t.Errorf("error %v; want ErrAccount with a hint", err)
 	}
 }

@@ -105,10 +105,10 @@ func (l *launch) adopt(ctx context.Context) (*instance, error) {
 			return nil, fmt.Errorf("wait for the running server: %w", context.Cause(ctx))
 		case isRejected(err):
 			return nil, &Error{
-				Problem: fmt.Sprintf("the server in %s (process %d) rejects the connection", l.data, file.pid),
-				Advice:  "Cuelight did not start it; stop it",
-				Detail:  err.Error(),
-				Err:     ErrInUse,
+				Text:   fmt.Sprintf("the server in %s (process %d) rejects the connection", l.data, file.pid),
+				Hint:   "Cuelight did not start it; stop it",
+				Detail: err.Error(),
+				Err:    ErrInUse,
 			}
 		case !isStarting(err):
 			return nil, nil // the process id may belong to another process
@@ -170,7 +170,7 @@ func (l *launch) waitReady(ctx context.Context, in *instance) error {
 		select {
 		case <-in.process.ended:
 			e := explain(l.logSince(in.logOffset))
-			e.Problem = "start server: " + e.Problem + " (" + in.process.exitReason() + ")"
+			e.Text = "start server: " + e.Text + " (" + in.process.exitReason() + ")"
 			return e
 		case <-ctx.Done():
 			return fmt.Errorf("wait for the server: %w", context.Cause(ctx))
@@ -178,10 +178,10 @@ func (l *launch) waitReady(ctx context.Context, in *instance) error {
 		}
 		if isRejected(err) || time.Now().After(deadline) {
 			return &Error{
-				Problem: "start server: it is running but does not answer: " + err.Error(),
-				Advice:  "its log is in " + l.home,
-				Detail:  lastLines(l.logSince(in.logOffset), detailLines),
-				Err:     err,
+				Text:   "start server: it is running but does not answer: " + err.Error(),
+				Hint:   "its log is in " + l.home,
+				Detail: lastLines(l.logSince(in.logOffset), detailLines),
+				Err:    err,
 			}
 		}
 	}

@@ -58,10 +58,10 @@ func FuzzExplain(f *testing.F) {
 	f.Add("\xff\x00")
 	f.Fuzz(func(t *testing.T, output string) {
 		e := explain(output)
-		if e.Problem == "" || strings.Contains(e.Problem+e.Advice, "\n") || strings.Count(e.Detail, "\n") >= detailLines {
+		if e.Text == "" || strings.Contains(e.Text+e.Hint, "\n") || strings.Count(e.Detail, "\n") >= detailLines {
 			t.Errorf("%q is explained by %+v", output, e)
 		}
-		if !strings.Contains(output, e.Detail) || !strings.HasPrefix(e.Error(), e.Problem) {
+		if !strings.Contains(output, e.Detail) || !strings.HasPrefix(e.Error(), e.Text) {
 			t.Errorf("%q is explained by %q", output, e)
 		}
 	})

@@ -181,7 +181,7 @@ func TestStart_FailureHasReasonAndAdvice(t *testing.T) {
 	if !errors.As(err, &e) {
 		t.Fatalf("%#v", err)
 	}
-	if !strings.Contains(e.Problem, "configuration") || e.Advice == "" || !strings.Contains(e.Detail, "shared_bufers") {
+	if !strings.Contains(e.Text, "configuration") || e.Hint == "" || !strings.Contains(e.Detail, "shared_bufers") {
 		t.Errorf("%+v", e)
 	}
 	writeFile(t, conf, string(good))

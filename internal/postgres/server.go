@@ -81,7 +81,7 @@ func (s *Server) watch() {
 			s.limitLog()
 		case <-s.in.process.ended:
 			e := explain(s.cluster.logSince(s.in.logOffset))
-			e.Problem = "the database server has ended: " + s.in.process.exitReason()
+			e.Text = "the database server has ended: " + s.in.process.exitReason()
 			s.err = e
 			close(s.done)
 			return
@@ -160,8 +160,8 @@ func (s *Server) stop(ctx context.Context) error {
 	}
 	p.release()
 	return &Error{
-		Problem: fmt.Sprintf("stop server: process %d is still there %v after the signal for an immediate stop",
+		Text: fmt.Sprintf("stop server: process %d is still there %v after the signal for an immediate stop",
 			p.pid(), immediateStopTimeout),
-		Advice: "its log is in " + s.cluster.home,
+		Hint: "its log is in " + s.cluster.home,
 	}
 }

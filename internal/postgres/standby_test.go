@@ -27,7 +27,7 @@ func TestPromote_KeepsAcknowledgedCommits(t *testing.T) {
 	query(t, primary.URL("postgres"), "insert into items values (2)")
 
 	// The primary acknowledges nothing that the standby has not received.
-	must(t, standby.Pause())
+	must(t, standby.Freeze())
 	waited := make(chan error, 1)
 	go func() {
 		_, err := queryText(context.Background(), primary.URL("postgres"), "insert into items values (3) returning 'x'")
@@ -38,7 +38,7 @@ func TestPromote_KeepsAcknowledgedCommits(t *testing.T) {
 		t.Errorf("committed without the standby: %v", err)
 	case <-time.After(200 * time.Millisecond):
 	}
-	must(t, standby.Resume())
+	must(t, standby.Thaw())
 	must(t, <-waited)
 
 	both := postgres.TCPURL("postgres", standby.Addr(), primary.Addr())

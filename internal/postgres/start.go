@@ -31,9 +31,9 @@ const (
 	connectTimeout = 10 * time.Second
 )
 
-// DefaultElsewhere is the parent directory of clusters whose own directory the
+// DefaultFallbackDir is the parent directory of clusters whose own directory the
 // server's user cannot reach.
-const DefaultElsewhere = "/var/lib/cuelight-pg"
+const DefaultFallbackDir = "/var/lib/cuelight-pg"
 
 // Options say which database to run. Only Dir is required.
 type Options struct {
@@ -41,9 +41,9 @@ type Options struct {
 	// All processes with the same Dir share one server.
 	Dir string
 
-	// Elsewhere is the parent directory of the cluster if the server's user cannot
-	// enter Dir. Default [DefaultElsewhere].
-	Elsewhere string
+	// FallbackDir is the parent directory of the cluster if the server's user cannot
+	// enter Dir. Default [DefaultFallbackDir].
+	FallbackDir string
 }
 
 // Start returns when the database answers. It creates the cluster if there is none,
@@ -89,7 +89,7 @@ func (o Options) withDefaults() (Options, error) {
 	if err != nil {
 		return o, fmt.Errorf("start database: %w", err)
 	}
-	o.Dir, o.Elsewhere = dir, cmp.Or(o.Elsewhere, DefaultElsewhere)
+	o.Dir, o.FallbackDir = dir, cmp.Or(o.FallbackDir, DefaultFallbackDir)
 	return o, nil
 }
 

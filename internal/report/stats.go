@@ -130,7 +130,7 @@ func (r *Reader) Stats(ctx context.Context) (out Stats, err error) {
 	err = r.read(ctx, r.stats, nil, func(rows pgx.Rows) error {
 		columns := []any{&stage, &ready, &running, &scheduled, &retrying, &dead, &estimate, &age}
 		_, err := pgx.ForEachRow(rows, columns, func() error {
-			ready = atLeast(ready, estimate)
+			ready = countOrEstimate(ready, estimate)
 			if stage < 0 {
 				out.Ready, out.Running, out.Scheduled = min(ready, MaxCount), running, scheduled
 				out.Retrying, out.Dead = min(retrying, MaxCount), dead
@@ -147,8 +147,8 @@ func (r *Reader) Stats(ctx context.Context) (out Stats, err error) {
 	return out, r.explain("read stats", err)
 }
 
-// atLeast returns the count, or the estimate where the count reached its limit.
-func atLeast(counted, estimate int) int {
+// countOrEstimate returns the count, or the estimate where the count reached its limit.
+func countOrEstimate(counted, estimate int) int {
 	if counted < MaxCount {
 		return counted
 	}

@@ -141,8 +141,8 @@ packages_of() {
 	done
 }
 
-# line_for PACKAGE…: prints the command that installs them.
-line_for() {
+# install_command PACKAGE…: prints the command that installs them.
+install_command() {
 	sudo=
 	if [ "$(id -u)" != 0 ] && have sudo; then sudo='sudo '; fi
 	case $manager in
@@ -215,8 +215,8 @@ clean_up() {
 	rm -f "$log"
 }
 
-# obtain PART…: installs them; prints the packages, the download size and the time.
-obtain() {
+# install_packages PART…: installs them; prints the packages, the download size and the time.
+install_packages() {
 	packages=$(packages_of "$@" | tr '\n' ' ')
 	[ -n "$packages" ] || return 1
 	size=
@@ -239,14 +239,14 @@ obtain() {
 
 # --- Main --------------------------------------------------------------------
 
-# advise PART…: prints how to install them, where this script may not.
-advise() {
+# print_instructions PART…: prints how to install them, where this script may not.
+print_instructions() {
 	parts=$*
 	say "missing: $parts"
 	packages=$(packages_of "$@" | tr '\n' ' ')
 	if [ -n "$packages" ] && [ -n "$manager" ]; then
 		say "to install, run as an administrator:"
-		printf '\n    %s\n\n' "$(line_for ${packages% })" >&2
+		printf '\n    %s\n\n' "$(install_command ${packages% })" >&2
 	fi
 	case $manager:" $parts " in
 	brew:*' compiler '*) say 'for the C compiler: xcode-select --install' ;;
@@ -254,11 +254,11 @@ advise() {
 	esac
 }
 
-# provide PART…: installs them, and exits with the script's exit code.
-provide() {
+# install_missing PART…: installs them, and exits with the script's exit code.
+install_missing() {
 	find_manager
 	if ! may_install; then
-		advise "$@"
+		print_instructions "$@"
 		case " $* " in *' postgres '* | *' ffmpeg '*) exit 2 ;; esac
 		exit 0
 	fi
@@ -271,10 +271,10 @@ provide() {
 	# Each of these is installed separately: if its package does not exist, the others must not fail.
 	rest=$(printf '%s\n' "$@" | grep -v -e '^browser$' -e '^pooler$' -e '^network$')
 	failed=
-	if [ -n "$rest" ]; then obtain $rest || failed=yes; fi
-	case " $* " in *' browser '*) obtain browser || say 'the player test will be skipped' ;; esac
-	case " $* " in *' pooler '*) obtain pooler || say 'the tests with PgBouncer will be skipped' ;; esac
-	case " $* " in *' network '*) obtain network || say 'the tests with a lost network will be skipped' ;; esac
+	if [ -n "$rest" ]; then install_packages $rest || failed=yes; fi
+	case " $* " in *' browser '*) install_packages browser || say 'the player test will be skipped' ;; esac
+	case " $* " in *' pooler '*) install_packages pooler || say 'the tests with PgBouncer will be skipped' ;; esac
+	case " $* " in *' network '*) install_packages network || say 'the tests with a lost network will be skipped' ;; esac
 
 	missing=$(missing_parts run | tr '\n' ' ')
 	[ -z "$missing" ] && exit 0
@@ -298,4 +298,4 @@ if [ -n "${CUELIGHT_PG_BIN:-}" ] && ! have_postgres; then
 	exit 2
 fi
 missing=$(missing_parts "$1")
-if [ -n "$missing" ]; then provide $missing; fi
+if [ -n "$missing" ]; then install_missing $missing; fi

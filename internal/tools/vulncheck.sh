@@ -6,15 +6,15 @@ set -u
 cd "$(dirname "$0")/../.." || exit 1
 
 for module in . bench internal/e2e; do
-	said=$("${GO:-go}" tool -modfile="$PWD/internal/tools/go.mod" govulncheck -db "${GOVULNDB:-https://vuln.go.dev}" -C "$module" ./... 2>&1)
+	output=$("${GO:-go}" tool -modfile="$PWD/internal/tools/go.mod" govulncheck -db "${GOVULNDB:-https://vuln.go.dev}" -C "$module" ./... 2>&1)
 	code=$?
-	why=$(printf '%s\n' "$said" | sed -n 's/^govulncheck: fetching vulnerabilities: //p' | head -n 1)
-	if [ "$code" -ne 0 ] && [ -n "$why" ]; then
-		echo "--- NOT RUN: govulncheck: its database cannot be reached: $why"
+	reason=$(printf '%s\n' "$output" | sed -n 's/^govulncheck: fetching vulnerabilities: //p' | head -n 1)
+	if [ "$code" -ne 0 ] && [ -n "$reason" ]; then
+		echo "--- NOT RUN: govulncheck: its database cannot be reached: $reason"
 		exit 0
 	fi
 	if [ "$code" -ne 0 ]; then
-		printf '%s\n' "$said" >&2
+		printf '%s\n' "$output" >&2
 		exit "$code"
 	fi
 done

@@ -69,8 +69,8 @@ func (c *client) Start(context.Context) error { return nil }
 // Stop implements otlptrace.Client. It does nothing: the Tracer closes the client.
 func (c *client) Stop(context.Context) error { return nil }
 
-// noRetries ends the waits for retries, and further ones.
-func (c *client) noRetries() { c.stopOnce.Do(func() { close(c.stopRetries) }) }
+// stopRetrying ends the waits for retries, and further ones.
+func (c *client) stopRetrying() { c.stopOnce.Do(func() { close(c.stopRetries) }) }
 
 // close closes the connections and returns the error of the last upload.
 func (c *client) close() error {

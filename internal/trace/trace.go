@@ -94,7 +94,7 @@ func (t *Tracer) Shutdown(ctx context.Context) error {
 	}
 	ended := make(chan error, 1)
 	if t.client != nil {
-		t.client.noRetries()
+		t.client.stopRetrying()
 	}
 	// With a ctx that ends, the provider would return and leave its goroutine running.
 	// So the client is aborted instead.

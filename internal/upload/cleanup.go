@@ -15,10 +15,10 @@ const orphanAge = time.Hour
 
 // CleanUpResult is the result of [Uploads.CleanUp].
 type CleanUpResult struct {
-	Expired   int   // deleted unfinished uploads, or parts of uploads
-	Released  int   // deleted finished uploads
-	Submitted int   // complete uploads that got their tasks
-	Bytes     int64 // deleted
+	Expired         int   // deleted unfinished uploads, or parts of uploads
+	DeletedFinished int   // deleted finished uploads
+	Submitted       int   // complete uploads that got their tasks
+	Bytes           int64 // deleted
 }
 
 // CleanUp deletes uploads as the package documentation says, and submits complete uploads
@@ -69,7 +69,7 @@ func (u *Uploads) cleanUpOne(ctx context.Context, id string, result *CleanUpResu
 	if err != nil {
 		return err
 	}
-	return u.releaseUnneeded(ctx, id, result)
+	return u.deleteUnneeded(ctx, id, result)
 }
 
 // deleteOrphan deletes a directory without a state.
@@ -94,26 +94,26 @@ func (u *Uploads) isAbandoned(e *record) bool {
 	return u.isExpired(e) || e.state.SingleRequest && !e.isComplete()
 }
 
-// releaseUnneeded deletes a finished upload that its task does not need.
-func (u *Uploads) releaseUnneeded(ctx context.Context, id string, result *CleanUpResult) error {
+// deleteUnneeded deletes a finished upload that its task does not need.
+func (u *Uploads) deleteUnneeded(ctx context.Context, id string, result *CleanUpResult) error {
 	return u.withLock(ctx, id, isSubmitted, func(e *record) error {
 		state, err := u.options.SourceState(ctx, e.Upload)
 		if err != nil {
 			return fmt.Errorf("query its task: %w", err)
 		}
-		since := e.state.TaskGoneSince
-		isGone, wasGone := state == TaskGone, !since.IsZero()
+		since := e.state.TaskEndedSince
+		hasEnded, hadEnded := state == TaskEnded, !since.IsZero()
 		switch {
-		case state == SourceCopied, isGone && wasGone && time.Since(since) >= u.options.TaskGoneRetention:
-			result.Released++
+		case state == SourceCopied, hasEnded && hadEnded && time.Since(since) >= u.options.TaskEndedRetention:
+			result.DeletedFinished++
 			result.Bytes += e.Size
 			return u.deleteFiles(id)
-		case isGone == wasGone:
+		case hasEnded == hadEnded:
 			return nil
-		case isGone:
-			e.state.TaskGoneSince = time.Now().UTC()
+		case hasEnded:
+			e.state.TaskEndedSince = time.Now().UTC()
 		default:
-			e.state.TaskGoneSince = time.Time{}
+			e.state.TaskEndedSince = time.Time{}
 		}
 		return u.save(e)
 	})

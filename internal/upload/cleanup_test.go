@@ -78,7 +78,7 @@ func TestCleanUp_DeletesAFileItsTaskNoLongerNeeds(t *testing.T) {
 	var queried atomic.Pointer[upload.Upload]
 	broken := errors.New("unknown")
 	s := serve(t, upload.Options{
-		TaskGoneRetention: time.Hour, SourceState: func(_ context.Context, u upload.Upload) (upload.SourceState, error) {
+		TaskEndedRetention: time.Hour, SourceState: func(_ context.Context, u upload.Upload) (upload.SourceState, error) {
 			queried.Store(&u)
 			if f := fate.Load(); f >= 0 {
 				return upload.SourceState(f), nil
@@ -90,8 +90,8 @@ func TestCleanUp_DeletesAFileItsTaskNoLongerNeeds(t *testing.T) {
 		t.Helper()
 		fate.Store(int32(f))
 		done, err := s.uploads.CleanUp(t.Context())
-		if done.Released != want || !errors.Is(err, wantErr) {
-			t.Errorf("state %d: CleanUp returned %+v, %v; want %d released", f, done, err, want)
+		if done.DeletedFinished != want || !errors.Is(err, wantErr) {
+			t.Errorf("state %d: CleanUp returned %+v, %v; want %d deleted", f, done, err, want)
 		}
 	}
 	url := s.create(3)
@@ -102,14 +102,14 @@ func TestCleanUp_DeletesAFileItsTaskNoLongerNeeds(t *testing.T) {
 		t.Errorf("queried %+v", got)
 	}
 	cleanUp(-1, 0, broken)
-	cleanUp(upload.TaskGone, 0, nil)
-	cleanUp(upload.TaskGone, 0, nil)
-	s.ageTaskGone(url, 2*time.Hour)
+	cleanUp(upload.TaskEnded, 0, nil)
+	cleanUp(upload.TaskEnded, 0, nil)
+	s.ageTaskEnded(url, 2*time.Hour)
 	cleanUp(upload.SourceNeeded, 0, nil) // the task exists again
-	cleanUp(upload.TaskGone, 0, nil)
+	cleanUp(upload.TaskEnded, 0, nil)
 	s.checkFile(u, []byte("abc"))
-	s.ageTaskGone(url, 2*time.Hour)
-	cleanUp(upload.TaskGone, 1, nil)
+	s.ageTaskEnded(url, 2*time.Hour)
+	cleanUp(upload.TaskEnded, 1, nil)
 	if left := s.entries(); len(left) > 0 {
 		t.Errorf("remaining: %v", left)
 	}
@@ -119,8 +119,8 @@ func TestCleanUp_DeletesAFileItsTaskNoLongerNeeds(t *testing.T) {
 	s.mustSend(http.StatusNotFound, "HEAD", url, nil)
 }
 
-// ageTaskGone moves the time when the task was found gone to the past.
-func (s *testServer) ageTaskGone(url string, long time.Duration) {
+// ageTaskEnded moves the time when the task was found to have ended to the past.
+func (s *testServer) ageTaskEnded(url string, long time.Duration) {
 	s.t.Helper()
 	file := filepath.Join(s.dir, "uploads", filepath.Base(url), "state.json")
 	raw, err := os.ReadFile(file)
@@ -129,7 +129,7 @@ func (s *testServer) ageTaskGone(url string, long time.Duration) {
 	}
 	_, after, ok := strings.Cut(string(raw), `"task_gone_since":"`)
 	if !ok {
-		s.t.Fatalf("the task is not gone: %s", raw)
+		s.t.Fatalf("the task has not ended: %s", raw)
 	}
 	since, _, _ := strings.Cut(after, `"`)
 	then := time.Now().Add(-long).UTC().Format(time.RFC3339)
@@ -149,15 +149,15 @@ func TestCleanUp_DeletesNoFinishedFileByDefault(t *testing.T) {
 	s.checkFile(s.submissions.only(t), []byte("abc"))
 }
 
-func TestCleanUp_ReleasesOnlySubmittedUploads(t *testing.T) {
+func TestCleanUp_DeletesOnlySubmittedUploads(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{SourceState: func(context.Context, upload.Upload) (upload.SourceState, error) {
 		return upload.SourceCopied, nil
 	}})
 	cleanUp := func(name string, want int, wantErr error) {
 		t.Helper()
-		if done, err := s.uploads.CleanUp(t.Context()); done.Released != want || !errors.Is(err, wantErr) {
-			t.Errorf("%s: CleanUp returned %+v, %v; want %d released", name, done, err, want)
+		if done, err := s.uploads.CleanUp(t.Context()); done.DeletedFinished != want || !errors.Is(err, wantErr) {
+			t.Errorf("%s: CleanUp returned %+v, %v; want %d deleted", name, done, err, want)
 		}
 	}
 	url := s.create(3)

@@ -252,7 +252,7 @@ func TestClose_WaitsForSubmissions(t *testing.T) {
 	}
 }
 
-func TestLimits(t *testing.T) {
+func TestPost_EnforcesLimits(t *testing.T) {
 	t.Parallel()
 	t.Run("unfinished uploads of one principal", func(t *testing.T) {
 		t.Parallel()

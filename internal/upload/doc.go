@@ -81,8 +81,8 @@
 //   - an upload whose request id belongs to another task, after DELETE; see
 //     [ErrRequestIDTaken];
 //   - a finished upload when Options.SourceState says that the task has its own copy, or
-//     does not exist for Options.TaskGoneRetention. By default, and after an error of
-//     SourceState, the file is kept.
+//     for Options.TaskEndedRetention that it has ended without one. By default, and after
+//     an error of SourceState, the file is kept.
 //
 // A later task with the path of a deleted upload does not find the file. A program that
 // can run a task again from its source must return [SourceNeeded] until then.

@@ -41,7 +41,7 @@ type recordState struct {
 	Task           string            `json:"task,omitempty"`
 	Existed        bool              `json:"existed,omitempty"`
 	RequestIDTaken bool              `json:"request_id_taken,omitempty"`
-	TaskGoneSince  time.Time         `json:"task_gone_since,omitzero"`
+	TaskEndedSince time.Time         `json:"task_gone_since,omitzero"`
 }
 
 // record is an upload as read from disk.

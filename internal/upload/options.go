@@ -61,9 +61,9 @@ type Options struct {
 	// Expiration is how long an unfinished upload is kept without new data. Default 24 h.
 	Expiration time.Duration
 
-	// TaskGoneRetention is how long a finished upload is kept after its task was
-	// deleted. Default 7 days.
-	TaskGoneRetention time.Duration
+	// TaskEndedRetention is how long a finished upload is kept after its task was deleted,
+	// or died or was cancelled without a copy of the file. Default 7 days.
+	TaskEndedRetention time.Duration
 
 	// StallTimeout ends a request whose client sends nothing. Default 1 min.
 	StallTimeout time.Duration
@@ -87,8 +87,9 @@ const (
 	// SourceCopied means that the task will not read the file again: its ingest stage is
 	// completed, or it has another source.
 	SourceCopied
-	// TaskGone means that the task does not exist.
-	TaskGone
+	// TaskEnded means that the task does not exist, or that it died or was cancelled
+	// before it had a copy of the file.
+	TaskEnded
 )
 
 // ErrRefused matches permanent errors of Options.OnComplete. The upload is deleted.
@@ -154,7 +155,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.ReservationTimeout = positive(o.ReservationTimeout, 15*time.Minute)
 	o.MaxUnfinished = positive(o.MaxUnfinished, 64)
 	o.Expiration = positive(o.Expiration, 24*time.Hour)
-	o.TaskGoneRetention = positive(o.TaskGoneRetention, 7*24*time.Hour)
+	o.TaskEndedRetention = positive(o.TaskEndedRetention, 7*24*time.Hour)
 	o.CheckPrincipalInterval = positive(o.CheckPrincipalInterval, 5*time.Second)
 	o.StallTimeout = positive(o.StallTimeout, time.Minute)
 	o.TakeoverTimeout = min(positive(o.TakeoverTimeout, 5*time.Second), o.StallTimeout)

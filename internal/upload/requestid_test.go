@@ -28,11 +28,11 @@ func newServerWithTakenID(t *testing.T) *testServer {
 	return s
 }
 
-func (s *testServer) mustCleanUp(released, handed int) {
+func (s *testServer) mustCleanUp(deleted, submitted int) {
 	s.t.Helper()
 	done, err := s.uploads.CleanUp(s.t.Context())
-	if err != nil || done.Released != released || done.Submitted != handed || done.Expired != 0 {
-		s.t.Errorf("CleanUp returned %+v, %v; want %d released, %d submitted", done, err, released, handed)
+	if err != nil || done.DeletedFinished != deleted || done.Submitted != submitted || done.Expired != 0 {
+		s.t.Errorf("CleanUp returned %+v, %v; want %d deleted, %d submitted", done, err, deleted, submitted)
 	}
 }
 

@@ -46,7 +46,7 @@ func sourceState(st *store.Store) func(context.Context, upload.Upload) (upload.S
 		task, err := st.Get(ctx, id)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
-			return upload.TaskGone, nil
+			return upload.TaskEnded, nil
 		case err != nil:
 			return upload.SourceNeeded, err
 		}
@@ -93,8 +93,8 @@ func TestCleanUp_SubmitsTheSameTaskAgain(t *testing.T) {
 
 	cleanUp := func(want int) {
 		t.Helper()
-		if done, err := s.uploads.CleanUp(t.Context()); err != nil || done.Released != want {
-			t.Errorf("CleanUp returned %+v, %v; want %d released", done, err, want)
+		if done, err := s.uploads.CleanUp(t.Context()); err != nil || done.DeletedFinished != want {
+			t.Errorf("CleanUp returned %+v, %v; want %d deleted", done, err, want)
 		}
 	}
 	cleanUp(0)

@@ -129,7 +129,7 @@ func TestMethodOverride_WorksOnlyForPOST(t *testing.T) {
 	s.mustSend(http.StatusNotFound, "GET", url, nil)
 }
 
-func TestCreationWithUpload(t *testing.T) {
+func TestPost_AppendsItsBody(t *testing.T) {
 	t.Parallel()
 	s := serve(t, upload.Options{})
 	a := s.mustSend(http.StatusCreated, "POST", "/uploads/", strings.NewReader("abc"), "Upload-Length", "5",

@@ -32,7 +32,7 @@ func TestDashboard_WorksBehindTheGuard(t *testing.T) {
 		Logout: "/below/logout",
 		Viewer: func(ctx context.Context) ui.Viewer {
 			return ui.Viewer{
-				Name:   access.From(ctx).Name,
+				Name:   access.PrincipalOf(ctx).Name,
 				Submit: access.Check(ctx, access.Submit) == nil, Operate: access.Check(ctx, access.Admin) == nil,
 			}
 		},

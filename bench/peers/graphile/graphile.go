@@ -58,7 +58,7 @@ func start(ctx context.Context, url string, o harness.Options) (harness.Workers,
 		pool.Close()
 		return nil, err
 	}
-	return &workers{peer.SQLSubmitter{Pool: pool, One: addJobSQL, Many: addJobsSQL}, process}, nil
+	return &workers{peer.SQLSubmitter{Pool: pool, SubmitSQL: addJobSQL, SubmitAllSQL: addJobsSQL}, process}, nil
 }
 
 // Stop lets the process finish and waits for it.

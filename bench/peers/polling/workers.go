@@ -31,7 +31,10 @@ func start(ctx context.Context, url string, interval time.Duration, o harness.Op
 	if err != nil {
 		return nil, fmt.Errorf("start polling: %w", err)
 	}
-	w := &workers{SQLSubmitter: peer.SQLSubmitter{Pool: pool, One: submitSQL, Many: submitAllSQL}, Options: o}
+	w := &workers{
+		SQLSubmitter: peer.SQLSubmitter{Pool: pool, SubmitSQL: submitSQL, SubmitAllSQL: submitAllSQL},
+		Options:      o,
+	}
 	workCtx, abort := context.WithCancel(context.WithoutCancel(ctx))
 	loopCtx, stop := context.WithCancel(workCtx)
 	w.stopLoops, w.abortWork = stop, abort

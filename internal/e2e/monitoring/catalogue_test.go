@@ -37,9 +37,9 @@ func newCatalogue(t *testing.T) catalogue {
 		Graph: g, Slots: map[string]int{"ingest": 2}, Version: "1.2.3", Pool: pool, Dirs: []string{t.TempDir()},
 		Database: metrics.NewDatabase(pool, g), KeepEvents: time.Hour,
 	})
-	m.HTTPStreams(func() int { return 3 })
+	m.ExportHTTPStreams(func() int { return 3 })
 	for _, status := range []int{200, 301, 404, 500} { // the series of a status begin with the first such response
-		m.HTTPRequest("GET /api/v1/tasks", status, time.Millisecond, false)
+		m.ObserveHTTPRequest("GET /api/v1/tasks", status, time.Millisecond, false)
 	}
 	w := httptest.NewRecorder()
 	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))

@@ -32,16 +32,16 @@ func Listening(connected func() bool) Check {
 	}}
 }
 
-// Disk checks that the disk of dir has at least floor bytes free for unprivileged
+// Disk checks that the disk of dir has at least minFree bytes free for unprivileged
 // processes. Clients without credentials see the name, too.
-func Disk(name, dir string, floor int64) Check {
+func Disk(name, dir string, minFree int64) Check {
 	return Check{Name: name, Run: func(context.Context) error {
 		free, _, err := diskspace.Free(dir)
 		if err != nil {
 			return fmt.Errorf("read the free space of %s: %w", dir, err)
 		}
-		if free < floor {
-			return fmt.Errorf("%[2]s has %[1]d MiB free, less than %[3]d", free>>20, dir, floor>>20)
+		if free < minFree {
+			return fmt.Errorf("%[2]s has %[1]d MiB free, less than %[3]d", free>>20, dir, minFree>>20)
 		}
 		return nil
 	}}

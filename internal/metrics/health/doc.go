@@ -5,7 +5,7 @@
 //	ready := health.New(health.Options{Checks: []health.Check{
 //		{Name: "schema", Run: st.Check},
 //		health.Listening(listener.Connected),
-//		health.Disk("disk", dir, floor),
+//		health.Disk("disk", dir, minFree),
 //	}})
 //	mux.Handle("GET /healthz", alive)
 //	mux.Handle("GET /readyz", ready)

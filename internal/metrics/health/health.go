@@ -24,15 +24,15 @@ type Options struct {
 	// Checks are the conditions. Without any, the status is pass.
 	Checks []Check
 
-	// Within is the timeout of a check. Default 2 s.
-	Within time.Duration
+	// Timeout is the timeout of a check. Default 2 s.
+	Timeout time.Duration
 
-	// Keep is how long results are cached. Default 1 s.
-	Keep time.Duration
+	// MaxAge is how long results are cached. Default 1 s.
+	MaxAge time.Duration
 
-	// Detail reports whether a request may see the reasons of failed checks, which
+	// CanSeeReasons reports whether a request may see the reasons of failed checks, which
 	// may name hosts and directories. Default nil: every request may.
-	Detail func(*http.Request) bool
+	CanSeeReasons func(*http.Request) bool
 }
 
 // Status is the result of a check, or of all checks.
@@ -80,15 +80,15 @@ type round struct {
 
 // New returns a Health, which runs no check yet.
 func New(o Options) *Health {
-	if o.Within <= 0 {
-		o.Within = 2 * time.Second
+	if o.Timeout <= 0 {
+		o.Timeout = 2 * time.Second
 	}
-	if o.Keep <= 0 {
-		o.Keep = time.Second
+	if o.MaxAge <= 0 {
+		o.MaxAge = time.Second
 	}
 	h := &Health{o: o}
 	for _, c := range o.Checks {
-		h.checks = append(h.checks, &runner{Check: c, timeout: o.Within})
+		h.checks = append(h.checks, &runner{Check: c, timeout: o.Timeout})
 	}
 	return h
 }
@@ -98,7 +98,7 @@ func New(o Options) *Health {
 func (h *Health) Report(ctx context.Context) Report {
 	h.mu.Lock()
 	r := h.round
-	if r != nil && (!r.isOver() || time.Since(r.start) < h.o.Keep) {
+	if r != nil && (!r.isOver() || time.Since(r.start) < h.o.MaxAge) {
 		h.mu.Unlock()
 		<-r.done
 		return r.report
@@ -144,7 +144,7 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	report := h.Report(r.Context())
-	if h.o.Detail != nil && !h.o.Detail(r) {
+	if h.o.CanSeeReasons != nil && !h.o.CanSeeReasons(r) {
 		report = report.withoutReasons()
 	}
 	body, err := json.MarshalIndent(report, "", "  ")

@@ -69,19 +69,19 @@ func TestReport_PassesWithoutChecks(t *testing.T) {
 	}
 }
 
-func TestServeHTTP_ShowsReasonsOnlyWithDetail(t *testing.T) {
+func TestServeHTTP_ShowsReasonsOnlyIfAllowed(t *testing.T) {
 	t.Parallel()
-	var detail bool
+	var canSee bool
 	h := health.New(health.Options{
-		Checks: []health.Check{{Name: "database", Run: fails}},
-		Detail: func(*http.Request) bool { return detail },
+		Checks:        []health.Check{{Name: "database", Run: fails}},
+		CanSeeReasons: func(*http.Request) bool { return canSee },
 	})
 	if _, r := request(t, h, http.MethodGet); r.Checks[0].Error != "" || r.Checks[0].Status != health.Fail {
-		t.Errorf("without detail: %+v", r.Checks)
+		t.Errorf("not allowed: %+v", r.Checks)
 	}
-	detail = true
+	canSee = true
 	if _, r := request(t, h, http.MethodGet); r.Checks[0].Error == "" {
-		t.Error("with detail, the reason is missing")
+		t.Error("allowed, but the reason is missing")
 	}
 }
 
@@ -129,7 +129,7 @@ func TestReport_RunsChecksConcurrentlyAndCachesForASecond(t *testing.T) {
 func TestReport_TimesOutASlowCheckAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := health.New(health.Options{Within: 300 * time.Millisecond, Checks: []health.Check{
+		h := health.New(health.Options{Timeout: 300 * time.Millisecond, Checks: []health.Check{
 			{Name: "slow", Run: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }},
 			{Name: "quick", Run: passes},
 		}})

@@ -22,9 +22,9 @@ type attemptCounts struct {
 	reported  map[stages.Kind]int
 }
 
-// wrongEvents: a process reports the end of each claim once, as the history has it. A killed
-// process may not have reported it.
-func (v *verifier) wrongEvents() (found []string) {
+// wrongReports lists claims whose end a process did not report once, as the history has it. A
+// killed process may not have reported it.
+func (v *verifier) wrongReports() (found []string) {
 	for i, log := range v.logs {
 		for key, n := range v.countEvents(i) {
 			ended := 0

@@ -36,7 +36,8 @@ type harness struct {
 	cleanups []func() error // the last one is called first
 }
 
-// run carries out a run and checks it. An error means that it could not, which shows nothing.
+// run runs the workers with faults and checks the result. An error means that the run did not
+// finish; it says nothing about Cuelight.
 func run(ctx context.Context, o options, out io.Writer) (sum summary, err error) {
 	h := &harness{options: o, injector: &injector{Log: progresslog.New(out)}}
 	started := time.Now()
@@ -55,7 +56,7 @@ func run(ctx context.Context, o options, out io.Writer) (sum summary, err error)
 	if err != nil {
 		return sum, err
 	}
-	f, err := h.judge(ctx, firstFault)
+	f, err := h.check(ctx, firstFault)
 	if err != nil {
 		return sum, err
 	}
@@ -93,7 +94,7 @@ func (h *harness) build(ctx context.Context) (err error) {
 	h.workers = newWorkerPool(h.Log, h.dir, size, addrs...)
 	h.onExit(h.workers.close)
 	if h.standby == nil {
-		if err := h.workers.interpose(h.server.Addr(), network); err != nil {
+		if err := h.workers.addProxies(h.server.Addr(), network); err != nil {
 			return err
 		}
 	}

@@ -28,7 +28,7 @@ func (i *injector) injectServerFault(ctx context.Context, s step) error {
 	}
 	started := time.Now()
 	if s.kind == freezeServer {
-		if err := i.server.Resume(); err != nil {
+		if err := i.server.Thaw(); err != nil {
 			return err
 		}
 	} else {
@@ -48,7 +48,7 @@ func (i *injector) stopServer(ctx context.Context, kind faultKind) error {
 	case killServer:
 		return i.server.Kill()
 	case freezeServer:
-		return i.server.Pause()
+		return i.server.Freeze()
 	case restartImmediate:
 		return i.server.Stop(ctx, postgres.Immediate)
 	}

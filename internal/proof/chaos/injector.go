@@ -17,7 +17,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// injector carries out a plan.
+// injector injects the faults of a plan.
 type injector struct {
 	*progresslog.Log
 	faultLog
@@ -43,7 +43,7 @@ func (i *injector) run(ctx context.Context, p plan) error {
 		if ctxsleep.For(ctx, time.Until(i.Started().Add(s.at))) != nil {
 			break
 		}
-		steps.Go(func() { i.carryOut(ctx, s) })
+		steps.Go(func() { i.runStep(ctx, s) })
 	}
 	steps.Wait()
 	if ctx.Err() != nil {
@@ -52,8 +52,8 @@ func (i *injector) run(ctx context.Context, p plan) error {
 	return i.repair(ctx)
 }
 
-// carryOut carries out one step, from its beginning to its end.
-func (i *injector) carryOut(ctx context.Context, s step) {
+// runStep runs one step, from its beginning to its end.
+func (i *injector) runStep(ctx context.Context, s step) {
 	err := i.inject(ctx, s)
 	if ctx.Err() != nil {
 		return
@@ -97,7 +97,7 @@ func (i *injector) injectWorkerFault(ctx context.Context, s step, w *workerSlot)
 	case powerLoss:
 		// The worker dies while the network keeps its end from the server.
 		i.logStart(s)
-		err := i.impair(ctx, s, w, func() error {
+		err := i.breakConnections(ctx, s, w, func() error {
 			i.kill(&w.slot)
 			return ctxsleep.For(ctx, s.duration)
 		})
@@ -111,7 +111,7 @@ func (i *injector) injectWorkerFault(ctx context.Context, s step, w *workerSlot)
 		return nil
 	}
 	i.logStart(s)
-	return i.impair(ctx, s, w, func() error { return ctxsleep.For(ctx, s.duration) })
+	return i.breakConnections(ctx, s, w, func() error { return ctxsleep.For(ctx, s.duration) })
 }
 
 // kill kills the current incarnation of a slot, if it runs.
@@ -165,8 +165,8 @@ var proxyModes = map[faultKind]proxyMode{
 	refuseConnections: {refuse: true},
 }
 
-// impair breaks the connections of a worker as long as during runs.
-func (i *injector) impair(ctx context.Context, s step, w *workerSlot, during func() error) error {
+// breakConnections breaks the connections of a worker as long as during runs.
+func (i *injector) breakConnections(ctx context.Context, s step, w *workerSlot, during func() error) error {
 	repairCtx := context.WithoutCancel(ctx)
 	breakIt := func() error { return w.network.setLink(repairCtx, false) }
 	repair := func() error { return w.network.setLink(repairCtx, true) }

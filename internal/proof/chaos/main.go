@@ -70,7 +70,7 @@ import (
 )
 
 func main() {
-	proofkit.RunIfSelf(workerEnv, workerMain)
+	proofkit.RunIfChild(workerEnv, workerMain)
 	var o options
 	flag.DurationVar(&o.duration, "duration", time.Minute, "how long to inject faults")
 	flag.Uint64Var(&o.seed, "seed", rand.Uint64()>>12, "determines the plan")

@@ -17,7 +17,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	proofkit.RunIfSelf(workerEnv, workerMain)
+	proofkit.RunIfChild(workerEnv, workerMain)
 	goleak.VerifyTestMain(m)
 }
 

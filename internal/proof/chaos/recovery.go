@@ -11,7 +11,7 @@ import (
 type recovery struct {
 	duration    time.Duration // from the kill to the start of the next attempt
 	bySuccessor bool          // by the process that replaced the killed one
-	undisturbed bool          // no other fault excuses a delay
+	undisturbed bool          // no other fault explains a delay
 	hidden      bool          // the server could not notice the end of the worker
 }
 

@@ -41,8 +41,8 @@ const maxPrinted = 40
 
 // printReport prints the findings, and the table that explains the summary.
 func (h *harness) printReport(f *findings, sum summary) {
-	h.printFindings("LOST", f.lost)
-	h.printFindings("DUPLICATED", f.duplicated)
+	h.printFindings("LOST", f.lostTasks)
+	h.printFindings("DUPLICATED", f.duplicates)
 	h.printFindings("VIOLATION", f.violations)
 	h.Printf("\n")
 	h.printRow("tasks submitted", "%d, and %d rolled back", sum.Submitted, len(h.submitter.rolledBack))

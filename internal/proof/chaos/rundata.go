@@ -116,7 +116,7 @@ func (f fault) overlaps(from, to time.Time) bool {
 // is reports whether the fault is of one of the kinds.
 func (f fault) is(kinds ...faultKind) bool { return slices.Contains(kinds, f.kind) }
 
-// faultLog records the faults. The rules ask it what excuses their findings.
+// faultLog records the faults. The rules make exceptions for them.
 type faultLog struct {
 	mu     sync.Mutex
 	faults []*fault

@@ -94,6 +94,6 @@ func (r *dataBuilder) addFault(k faultKind, worker int, from, to time.Duration) 
 
 func (r *dataBuilder) findings() *findings {
 	f := new(findings)
-	r.judge(f)
+	r.check(f)
 	return f
 }

@@ -32,7 +32,7 @@ func (e execution) String() string {
 
 func (e execution) key() stageKey { return stageKey{e.start.Task, e.start.Stage} }
 
-// verifier has the data of a run, indexed. Its rules return one text per violation.
+// verifier has the data of a run, indexed. Its methods that check a rule return one text per violation.
 type verifier struct {
 	*runData
 	executions   []execution // by time
@@ -91,8 +91,8 @@ func (v *verifier) addExecutions(incarnation int, log workerLog) {
 // workerOf returns the number of the worker, counted from 0.
 func (v *verifier) workerOf(e execution) int { return v.logs[e.incarnation].worker }
 
-// lost: every acknowledged task exists and is finished.
-func (v *verifier) lost() (found []string) {
+// lostTasks lists acknowledged tasks that do not exist or are not finished.
+func (v *verifier) lostTasks() (found []string) {
 	for request, id := range v.acknowledged {
 		switch task, ok := v.tasks[id]; {
 		case !ok:
@@ -107,9 +107,9 @@ func (v *verifier) lost() (found []string) {
 	return found
 }
 
-// duplicated: no stage is completed twice, no token has two executions, and no task runs although
-// its submission was rolled back.
-func (v *verifier) duplicated() (found []string) {
+// duplicates lists stages that were completed twice, tokens with several executions, and executions
+// of tasks whose submission was rolled back.
+func (v *verifier) duplicates() (found []string) {
 	completed := make(map[stageKey]int)
 	for _, row := range v.history {
 		if row.outcome == string(engine.Completed) {
@@ -135,8 +135,8 @@ func (v *verifier) duplicated() (found []string) {
 	return found
 }
 
-// claimsWithoutHistory: the history has the end of every claim that was executed, unless a crash
-// of the server undid the claim.
+// claimsWithoutHistory lists executed claims that the history does not have, except for those that a
+// crash of the server undid.
 func (v *verifier) claimsWithoutHistory() (found []string) {
 	for _, e := range v.executions {
 		if _, ok := v.rows[e.start.Token]; !ok && !v.wasUndone(e) {
@@ -146,8 +146,8 @@ func (v *verifier) claimsWithoutHistory() (found []string) {
 	return found
 }
 
-// historyWithoutExecution: what the history calls completed or failed was executed, with that end,
-// by the process that it names.
+// historyWithoutExecution lists attempts that are completed or failed in the history, and were not
+// executed with that end by the process that it names.
 func (v *verifier) historyWithoutExecution() (found []string) {
 	for _, row := range v.history {
 		if row.outcome != string(engine.Completed) && row.outcome != string(engine.Failed) {
@@ -179,9 +179,9 @@ func (e execution) endedAs(outcome string) bool {
 // clockError is how much two processes' readings of the same moment may differ.
 const clockError = 2 * time.Millisecond
 
-// startedTooEarly: no execution starts before the stages it needs are completed, in the history
-// and in the logs.
-func (v *verifier) startedTooEarly() (found []string) {
+// earlyStarts lists executions that started before the stages they need were completed, by the
+// history or by the logs.
+func (v *verifier) earlyStarts() (found []string) {
 	completed := make(map[stageKey]attemptRow)
 	for _, row := range v.history {
 		if row.outcome == string(engine.Completed) {
@@ -204,15 +204,15 @@ func (v *verifier) startedTooEarly() (found []string) {
 	return found
 }
 
-// overlapping: no two executions of a stage overlap. There are three excuses for the first one: its
-// process was frozen and could not know; a crash undid its claim; or the server ended the session
-// of its process while that was cut off, so that the others took it for dead.
-func (v *verifier) overlapping() (found []string) {
+// overlappingExecutions lists executions of a stage that overlap. There are three exceptions, all for
+// the first one: its process was frozen and could not know; a crash undid its claim; or the server
+// ended the session of its process while that was cut off, so that the others took it for dead.
+func (v *verifier) overlappingExecutions() (found []string) {
 	for _, executions := range v.byStage {
 		for i, first := range executions {
 			for _, second := range executions[i+1:] {
 				if !second.from.Before(first.to) || v.wasUndone(first) ||
-					v.wasFrozen(first, second.from) || v.lookedDead(first, second.from) {
+					v.wasFrozen(first, second.from) || v.lostSessionWhileCutOff(first, second.from) {
 					continue
 				}
 				found = append(found, fmt.Sprintf("%s by worker %d started %v before %s by worker %d had ended",
@@ -224,8 +224,8 @@ func (v *verifier) overlapping() (found []string) {
 	return found
 }
 
-// deadWithoutCause: a task is dead only after a permanent error or the last attempt.
-func (v *verifier) deadWithoutCause() (found []string) {
+// deadTasksWithoutCause lists dead tasks without a permanent error or a last attempt.
+func (v *verifier) deadTasksWithoutCause() (found []string) {
 	hasCause := make(map[store.ID]bool)
 	for _, row := range v.history {
 		isPermanent := row.outcome == string(engine.Failed) && row.class == endedPermanent
@@ -243,8 +243,8 @@ func (v *verifier) deadWithoutCause() (found []string) {
 	return found
 }
 
-// repeatedEvents: a process reports each change of a connection once.
-func (v *verifier) repeatedEvents() (found []string) {
+// repeatedConnectionEvents lists changes of a connection that a process reported twice.
+func (v *verifier) repeatedConnectionEvents() (found []string) {
 	for _, log := range v.logs {
 		for _, pair := range []struct{ first, second, initial string }{
 			{string(stages.DatabaseUnavailable), string(stages.DatabaseAvailable), string(stages.DatabaseAvailable)},

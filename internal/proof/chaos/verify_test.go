@@ -10,15 +10,15 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-func TestJudge_FindsNothingInACorrectRun(t *testing.T) {
+func TestCheck_FindsNothingInACorrectRun(t *testing.T) {
 	t.Parallel()
 	v := correctRun().findings()
-	if len(v.lost)+len(v.duplicated)+len(v.violations)+len(v.recoveries) != 0 || v.Completed != 1 || v.Dead != 0 {
+	if len(v.lostTasks)+len(v.duplicates)+len(v.violations)+len(v.recoveries) != 0 || v.Completed != 1 || v.Dead != 0 {
 		t.Errorf("%+v", v)
 	}
 }
 
-func TestJudge_FindsEachError(t *testing.T) {
+func TestCheck_FindsEachError(t *testing.T) {
 	t.Parallel()
 	const lost, duplicated, violation = "lost", "duplicated", "violation"
 	for name, c := range map[string]struct {
@@ -117,7 +117,7 @@ func TestJudge_FindsEachError(t *testing.T) {
 			r := correctRun()
 			c.change(r)
 			v := r.findings()
-			found := map[string][]string{lost: v.lost, duplicated: v.duplicated, violation: v.violations}
+			found := map[string][]string{lost: v.lostTasks, duplicated: v.duplicates, violation: v.violations}
 			if !slices.ContainsFunc(found[c.kind], func(s string) bool { return strings.Contains(s, c.text) }) {
 				t.Errorf("no finding has %q: %v", c.text, found)
 			}
@@ -125,9 +125,9 @@ func TestJudge_FindsEachError(t *testing.T) {
 	}
 }
 
-func TestJudge_AcceptsWhatFaultsExcuse(t *testing.T) {
+func TestCheck_AcceptsEffectsOfFaults(t *testing.T) {
 	t.Parallel()
-	for name, excuse := range map[string]func(*dataBuilder){
+	for name, change := range map[string]func(*dataBuilder){
 		"a claim that a crash undid": func(r *dataBuilder) {
 			r.executes(1, "ingest", 1, 900*ms, 10*ms, endedInterrupted)
 			r.reports(1, stages.ClaimRevoked, "ingest", 1, 950*ms)
@@ -163,9 +163,9 @@ func TestJudge_AcceptsWhatFaultsExcuse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := correctRun()
-			excuse(r)
-			if v := r.findings(); len(v.lost)+len(v.duplicated)+len(v.violations) != 0 {
-				t.Errorf("%v %v %v", v.lost, v.duplicated, v.violations)
+			change(r)
+			if v := r.findings(); len(v.lostTasks)+len(v.duplicates)+len(v.violations) != 0 {
+				t.Errorf("%v %v %v", v.lostTasks, v.duplicates, v.violations)
 			}
 		})
 	}

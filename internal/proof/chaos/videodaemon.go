@@ -123,8 +123,8 @@ select exists (select from tasks
     or publish_status in ('inprogress', 'failed') and publish_attempts > 1)`
 
 // waitForNoRetries waits until no stage is being retried, for a fault that makes one fail. A task
-// that is hit at every attempt dies rightly, and all videos are to be published. While the server is
-// away, one such fault is allowed since the last answer.
+// whose attempts are all killed dies, as it should; but the check wants every video published. While
+// the server is away, one such fault is allowed since the last answer.
 func (d *videoDaemon) waitForNoRetries(ctx context.Context, limit time.Duration) error {
 	isFree, err := proofkit.Poll(ctx, limit, 50*ms, func() (bool, error) {
 		queryCtx, cancel := context.WithTimeout(ctx, time.Second)

@@ -73,12 +73,12 @@ func (p *workerPool) command(s *workerSlot, n int) (*exec.Cmd, error) {
 		prefix, c.Host = append(prefix, ownHostname...), fmt.Sprintf("chaos-%d", s.number+1)
 	}
 	c.Address = sessionURL(fmt.Sprintf("worker-%d", s.number+1), addrs...)
-	return proofkit.SelfCommand(workerEnv, c, prefix...)
+	return proofkit.ChildCommand(workerEnv, c, prefix...)
 }
 
-// interpose puts the network namespace in front of one worker, if there is one, and a proxy in
+// addProxies puts the network namespace in front of one worker, if there is one, and a proxy in
 // front of each of the others.
-func (p *workerPool) interpose(server string, n *networkNamespace) (err error) {
+func (p *workerPool) addProxies(server string, n *networkNamespace) (err error) {
 	for i, s := range p.slots {
 		if i == networkedWorker && n != nil {
 			s.network = n

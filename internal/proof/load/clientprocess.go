@@ -21,7 +21,7 @@ type clientProcess struct {
 }
 
 func startClientProcess(o clientOptions) (*clientProcess, error) {
-	cmd, err := proofkit.SelfCommand(clientsEnv, o)
+	cmd, err := proofkit.ChildCommand(clientsEnv, o)
 	if err != nil {
 		return nil, err
 	}

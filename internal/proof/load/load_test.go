@@ -16,7 +16,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	proofkit.RunIfSelf(clientsEnv, clientsMain)
+	proofkit.RunIfChild(clientsEnv, clientsMain)
 	goleak.VerifyTestMain(m)
 }
 
@@ -79,7 +79,7 @@ func TestSummary_LimitsGrowthOfWaitsAndMemory(t *testing.T) {
 		{daemonWaits: []float64{10}, otherWaits: []float64{4}, resident: 140 << 20},
 		{daemonWaits: []float64{14}, otherWaits: []float64{5}, resident: 120 << 20, withClients: true},
 	}
-	s := summarise(phases)
+	s := summarize(phases)
 	if !s.isWithin(1.5) || s.isWithin(1.3) ||
 		s.Memory.Ratio != 1.4 || s.DaemonWaitP99.Ratio != 1.4 || s.OtherWaitP99.Ratio != 1.25 {
 		t.Errorf("%+v", s)
@@ -96,7 +96,7 @@ func TestSummary_LimitsGrowthOfWaitsAndMemory(t *testing.T) {
 				change(&changed[i])
 			}
 		}
-		if s := summarise(changed); s.isWithin(1.5) {
+		if s := summarize(changed); s.isWithin(1.5) {
 			t.Errorf("%+v", s)
 		}
 	}
@@ -116,7 +116,7 @@ func TestRun_ClientsOfARealDaemonReceiveEveryEvent(t *testing.T) {
 	}
 	var out strings.Builder
 	sum, err := run(t.Context(), options{
-		program: program, pairs: 1, phase: 3 * time.Second, settle: time.Second,
+		program: program, pairs: 1, phase: 3 * time.Second, warmup: time.Second,
 		streams: 60, pages: 6, rate: 20, daemonRate: 5, otherRate: 10,
 	}, &out)
 	if errors.Is(err, postgres.ErrNotInstalled) && os.Getenv("CI") == "" {

@@ -39,17 +39,17 @@ import (
 )
 
 func main() {
-	proofkit.RunIfSelf(clientsEnv, clientsMain)
+	proofkit.RunIfChild(clientsEnv, clientsMain)
 	var o options
 	flag.StringVar(&o.program, "program", "bin/cuelight", "the cuelight to measure")
 	flag.IntVar(&o.pairs, "pairs", 4, "number of phases without clients, and of phases with them")
 	flag.DurationVar(&o.phase, "phase", 20*time.Second, "duration of a phase")
-	flag.DurationVar(&o.settle, "settle", 3*time.Second, "time before a phase that is not measured")
+	flag.DurationVar(&o.warmup, "warmup", 3*time.Second, "time before a phase that is not measured")
 	flag.IntVar(&o.streams, "streams", 500, "streams of all events")
 	flag.IntVar(&o.pages, "pages", 12, "open pages of the dashboard, and streams of single tasks")
 	flag.IntVar(&o.rate, "rate", 50, "requests per second; 0 for none")
-	flag.IntVar(&o.daemonRate, "own", 5, "submissions per second to the daemon")
-	flag.IntVar(&o.otherRate, "other", 20, "submissions per second to the other pipeline")
+	flag.IntVar(&o.daemonRate, "daemon-rate", 5, "submissions per second to the daemon")
+	flag.IntVar(&o.otherRate, "other-rate", 20, "submissions per second to the other pipeline")
 	flag.IntVar(&o.nice, "nice", 10, "nice value of ffmpeg, as of cuelight serve --nice")
 	flag.BoolVar(&o.idle, "idle", false, "give the daemon no videos")
 	flag.Float64Var(&o.factor, "factor", 1.5, "most that waits and memory may grow with clients")
@@ -78,7 +78,7 @@ func main() {
 type options struct {
 	program               string
 	pairs                 int
-	phase, settle         time.Duration
+	phase, warmup         time.Duration
 	streams, pages        int
 	rate                  int
 	daemonRate, otherRate int

@@ -47,40 +47,40 @@ type cpuTimes struct {
 	at                        time.Time
 }
 
-func (r *rig) cpuTimes() (cpuTimes, error) {
+func (h *harness) cpuTimes() (cpuTimes, error) {
 	at := time.Now()
-	daemon, err := proofkit.UsageOf(r.daemon.PID())
-	clients, clientsErr := proofkit.UsageOf(r.clients.PID())
-	postgres, postgresErr := proofkit.FamilyCPUTime(r.postmaster)
+	daemon, err := proofkit.UsageOf(h.daemon.PID())
+	clients, clientsErr := proofkit.UsageOf(h.clients.PID())
+	postgres, postgresErr := proofkit.FamilyCPUTime(h.postmaster)
 	return cpuTimes{daemon.CPU, postgres, clients.CPU, at}, errors.Join(err, clientsErr, postgresErr)
 }
 
 // measure measures one phase.
-func (r *rig) measure(ctx context.Context, withClients, withProfiles bool) (phase, error) {
+func (h *harness) measure(ctx context.Context, withClients, withProfiles bool) (phase, error) {
 	p := phase{withClients: withClients}
-	before, err := r.cpuTimes()
+	before, err := h.cpuTimes()
 	if err != nil {
 		return p, err
 	}
 	var from time.Time
-	if err := r.pool.QueryRow(ctx, "select clock_timestamp()").Scan(&from); err != nil {
+	if err := h.pool.QueryRow(ctx, "select clock_timestamp()").Scan(&from); err != nil {
 		return p, err
 	}
-	r.waits.take()
+	h.waits.take()
 	profiling := make(chan error, 1)
-	go func() { profiling <- r.saveProfiles(ctx, withClients, withProfiles) }()
-	for end := before.at.Add(r.options.phase); time.Now().Before(end); {
-		if err := r.sampleMemory(ctx, &p); err != nil {
+	go func() { profiling <- h.saveProfiles(ctx, withClients, withProfiles) }()
+	for end := before.at.Add(h.options.phase); time.Now().Before(end); {
+		if err := h.sampleMemory(ctx, &p); err != nil {
 			return p, err
 		}
 	}
 	if err := <-profiling; err != nil {
 		return p, err
 	}
-	for _, d := range r.waits.take() {
+	for _, d := range h.waits.take() {
 		p.otherWaits = append(p.otherWaits, milliseconds(d))
 	}
-	after, err := r.cpuTimes()
+	after, err := h.cpuTimes()
 	if err != nil {
 		return p, err
 	}
@@ -88,18 +88,18 @@ func (r *rig) measure(ctx context.Context, withClients, withProfiles bool) (phas
 	p.daemonCPU = (after.daemon - before.daemon).Seconds() / seconds
 	p.postgresCPU = (after.postgres - before.postgres).Seconds() / seconds
 	p.clientsCPU = (after.clients - before.clients).Seconds() / seconds
-	if p.heap, err = r.daemon.heap(ctx); err != nil {
+	if p.heap, err = h.daemon.heap(ctx); err != nil {
 		return p, err
 	}
-	return p, r.readDatabase(ctx, &p, from)
+	return p, h.readDatabase(ctx, &p, from)
 }
 
 // sampleMemory waits for the next sample and reads the daemon's memory.
-func (r *rig) sampleMemory(ctx context.Context, p *phase) error {
+func (h *harness) sampleMemory(ctx context.Context, p *phase) error {
 	if err := ctxsleep.For(ctx, 250*time.Millisecond); err != nil {
 		return err
 	}
-	u, err := proofkit.UsageOf(r.daemon.PID())
+	u, err := proofkit.UsageOf(h.daemon.PID())
 	p.resident, p.anonymous = max(p.resident, u.Resident), max(p.anonymous, u.Anonymous)
 	return err
 }
@@ -114,8 +114,8 @@ select (select coalesce(array_agg((extract(epoch from a.started_at - t.created_a
        (select count(*) from events where at >= $2)`
 
 // readDatabase reads what the database has recorded since the phase began.
-func (r *rig) readDatabase(ctx context.Context, p *phase, from time.Time) error {
-	return r.pool.QueryRow(ctx, phaseSQL, missingFile, from).Scan(&p.daemonWaits, &p.transcodes, &p.events)
+func (h *harness) readDatabase(ctx context.Context, p *phase, from time.Time) error {
+	return h.pool.QueryRow(ctx, phaseSQL, missingFile, from).Scan(&p.daemonWaits, &p.transcodes, &p.events)
 }
 
 // compareStreams compares what streams received with the ids of all events, which are in order.

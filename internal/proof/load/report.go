@@ -79,7 +79,7 @@ func (s summary) isWithin(factor float64) bool {
 	return true
 }
 
-func summarise(phases []phase) (s summary) {
+func summarize(phases []phase) (s summary) {
 	var without, with []phase
 	for _, p := range phases {
 		if p.withClients {

@@ -22,18 +22,18 @@ import (
 const missingFile = "/no-such-file-"
 
 // startWorkload keeps both pipelines busy until ctx is done.
-func (r *rig) startWorkload(ctx context.Context, g *errgroup.Group) {
-	g.Go(func() error { return r.waits.work(ctx) })
-	g.Go(func() error { return submit(ctx, r.otherStore(), r.options.otherRate, "nothing-") })
-	g.Go(func() error { return submit(ctx, r.videoStore(), r.options.daemonRate, r.dir+missingFile) })
-	if !r.options.idle {
+func (h *harness) startWorkload(ctx context.Context, g *errgroup.Group) {
+	g.Go(func() error { return h.waits.work(ctx) })
+	g.Go(func() error { return submit(ctx, h.otherStore(), h.options.otherRate, "nothing-") })
+	g.Go(func() error { return submit(ctx, h.videoStore(), h.options.daemonRate, h.dir+missingFile) })
+	if !h.options.idle {
 		g.Go(func() error {
 			// It takes a few seconds to transcode.
-			clip := filepath.Join(r.dir, "clip.mp4")
+			clip := filepath.Join(h.dir, "clip.mp4")
 			if err := proofkit.MakeClip(ctx, clip, "testsrc2=size=640x360:rate=25", 8*time.Second, true); err != nil {
 				return err
 			}
-			return submitVideos(ctx, r.videoStore(), clip)
+			return submitVideos(ctx, h.videoStore(), clip)
 		})
 	}
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/cuelight/cuelight/internal/childproc"
 )
 
-// SelfCommand returns the command of this program, started again with a variable of the
+// ChildCommand returns the command of this program, started again with a variable of the
 // environment that has the config as JSON. A prefix is the words of a command that starts it.
-func SelfCommand(variable string, config any, prefix ...string) (*exec.Cmd, error) {
+func ChildCommand(variable string, config any, prefix ...string) (*exec.Cmd, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -31,9 +31,9 @@ func SelfCommand(variable string, config any, prefix ...string) (*exec.Cmd, erro
 	return cmd, nil
 }
 
-// RunIfSelf runs a function with its config if [SelfCommand] started this program with the
+// RunIfChild runs a function with its config if [ChildCommand] started this program with the
 // variable, and then ends the program. Its exit code is 1 if the function returns an error.
-func RunIfSelf[C any](variable string, run func(C) error) {
+func RunIfChild[C any](variable string, run func(C) error) {
 	text := os.Getenv(variable)
 	if text == "" {
 		return

@@ -27,7 +27,7 @@ import (
 )
 
 func TestDashboard_InARealBrowser(t *testing.T) {
-	b := browsertest.Need(t)
+	b := browsertest.Require(t)
 	g := store.Video()
 	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
 	st := store.New(pool, g)

@@ -20,14 +20,14 @@ type App struct {
 // config is the first line that a script receives.
 type config struct {
 	URL    string `json:"url"`
-	Do     string `json:"do"`    // "setup", "work", or "submit"
+	Mode   string `json:"do"`    // "setup", "work", or "submit"
 	Slots  int    `json:"slots"` // per stage
 	WorkMS int64  `json:"workMs"`
 }
 
 // Setup installs the packages of the app and lets it create its tables.
 func (a App) Setup(ctx context.Context, url string) error {
-	p, err := a.start(ctx, config{URL: url, Do: "setup"}, harness.Options{})
+	p, err := a.start(ctx, config{URL: url, Mode: "setup"}, harness.Options{})
 	if err == nil {
 		err = p.Stop(ctx)
 	}
@@ -39,13 +39,13 @@ func (a App) Setup(ctx context.Context, url string) error {
 
 // Start starts the app and returns when it is notified of new tasks.
 func (a App) Start(ctx context.Context, url string, o harness.Options) (*Process, error) {
-	c := config{URL: url, Do: "work", Slots: max(1, o.Slots), WorkMS: o.WorkTime.Milliseconds()}
+	c := config{URL: url, Mode: "work", Slots: max(1, o.Slots), WorkMS: o.WorkTime.Milliseconds()}
 	return a.start(ctx, c, o)
 }
 
 // StartSubmitter starts the app in a mode that only submits tasks.
 func (a App) StartSubmitter(ctx context.Context, url string) (*Process, error) {
-	return a.start(ctx, config{URL: url, Do: "submit"}, harness.Options{})
+	return a.start(ctx, config{URL: url, Mode: "submit"}, harness.Options{})
 }
 
 func (a App) start(ctx context.Context, c config, o harness.Options) (*Process, error) {

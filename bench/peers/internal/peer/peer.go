@@ -14,14 +14,14 @@ const ArrivalsTable = `create table arrivals (task bigint primary key, done int 
 
 // SQLSubmitter implements Submit and SubmitAll of harness.Workers with SQL.
 type SQLSubmitter struct {
-	Pool *pgxpool.Pool
-	One  string // submits the task $1
-	Many string // submits $2 tasks from number $1 on
+	Pool         *pgxpool.Pool
+	SubmitSQL    string // submits the task $1
+	SubmitAllSQL string // submits $2 tasks from number $1 on
 }
 
 // Submit submits a task.
 func (s SQLSubmitter) Submit(ctx context.Context, task int64) error {
-	if _, err := s.Pool.Exec(ctx, s.One, task); err != nil {
+	if _, err := s.Pool.Exec(ctx, s.SubmitSQL, task); err != nil {
 		return fmt.Errorf("submit task: %w", err)
 	}
 	return nil
@@ -29,7 +29,7 @@ func (s SQLSubmitter) Submit(ctx context.Context, task int64) error {
 
 // SubmitAll submits tasks with one statement.
 func (s SQLSubmitter) SubmitAll(ctx context.Context, first int64, n int) error {
-	if _, err := s.Pool.Exec(ctx, s.Many, first, n); err != nil {
+	if _, err := s.Pool.Exec(ctx, s.SubmitAllSQL, first, n); err != nil {
 		return fmt.Errorf("submit tasks: %w", err)
 	}
 	return nil

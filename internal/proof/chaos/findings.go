@@ -17,16 +17,16 @@ import (
 // findings are the result of a run.
 type findings struct {
 	summary
-	lost, duplicated, violations []string
-	recoveries                   []recovery
-	exhausted                    int // claims of killed workers that were the last attempt
-	missedWakes                  int // ready stages that only a sweep found
-	playableVideos               int
+	lostTasks, duplicates, violations []string
+	recoveries                        []recovery
+	exhausted                         int // claims of killed workers that were the last attempt
+	missedWakes                       int // ready stages that only a sweep found
+	playableVideos                    int
 }
 
-// judge waits until all tasks are finished, drains the workers, and checks what is there and what
+// check waits until all tasks are finished, drains the workers, and checks what is there and what
 // should not be.
-func (h *harness) judge(ctx context.Context, firstFault time.Time) (f findings, err error) {
+func (h *harness) check(ctx context.Context, firstFault time.Time) (f findings, err error) {
 	if err := h.waitUntilSettled(ctx); err != nil {
 		return f, err
 	}
@@ -42,7 +42,7 @@ func (h *harness) judge(ctx context.Context, firstFault time.Time) (f findings, 
 	if err != nil {
 		return f, err
 	}
-	d.judge(&f)
+	d.check(&f)
 	for _, check := range []func(context.Context, *findings) error{
 		h.checkInvariants, h.checkVideos, h.checkLeftovers,
 	} {
@@ -53,7 +53,7 @@ func (h *harness) judge(ctx context.Context, firstFault time.Time) (f findings, 
 	if h.options.failover != "" {
 		f.violations = append(f.violations, h.submitter.checkFailover()...)
 	}
-	f.Lost, f.Duplicated, f.Violations = len(f.lost), len(f.duplicated), len(f.violations)
+	f.Lost, f.Duplicated, f.Violations = len(f.lostTasks), len(f.duplicates), len(f.violations)
 	return f, nil
 }
 
@@ -140,14 +140,14 @@ func (s *submitter) checkFailover() (violations []string) {
 	return violations
 }
 
-// judge applies every rule that needs more than the tables.
-func (d *runData) judge(f *findings) {
+// check applies every rule that needs more than the tables.
+func (d *runData) check(f *findings) {
 	v := newVerifier(d)
-	f.lost = v.lost()
-	f.duplicated = v.duplicated()
+	f.lostTasks = v.lostTasks()
+	f.duplicates = v.duplicates()
 	for _, rule := range []func() []string{
-		v.claimsWithoutHistory, v.historyWithoutExecution, v.startedTooEarly, v.overlapping,
-		v.wrongEvents, v.deadWithoutCause, v.repeatedEvents,
+		v.claimsWithoutHistory, v.historyWithoutExecution, v.earlyStarts, v.overlappingExecutions,
+		v.wrongReports, v.deadTasksWithoutCause, v.repeatedConnectionEvents,
 	} {
 		f.violations = append(f.violations, rule()...)
 	}

@@ -39,7 +39,7 @@ func databaseMetrics(stages []string) []databaseMetric {
 	stage := labelValues{"stage", stages}
 	status := labelValues{"status", []string{"ready", "scheduled", "retrying", "inprogress", "dead"}}
 	workerState := labelValues{"state", []string{"alive", "draining", "silent"}}
-	webhookState := labelValues{"state", []string{"on", "off"}}
+	webhookState := labelValues{"state", []string{"enabled", "disabled"}}
 	return []databaseMetric{
 		{name: "tasks", labels: []labelValues{stage, status},
 			help: "Tasks by stage and its state: ready to be claimed, scheduled for a later time, retrying at a later " +
@@ -63,7 +63,7 @@ func databaseMetrics(stages []string) []databaseMetric {
 			help: "Age of the oldest outbox row that is not visible yet, because an earlier transaction is still open; " +
 				"0 if there is none."},
 		{name: "outbox_age_seconds", help: "Age of the oldest outbox row; 0 if there is none."},
-		{name: "webhooks", labels: []labelValues{webhookState}, help: "Webhooks by state: on or off."},
+		{name: "webhooks", labels: []labelValues{webhookState}, help: "Webhooks by state: enabled or disabled."},
 		{name: "webhook_pending", help: "Pending deliveries to enabled webhooks. Counted up to 10000 per webhook."},
 		{name: "webhook_oldest_seconds", help: "Age of the oldest pending delivery; 0 if there is none."},
 		{name: "webhook_dead",
@@ -91,7 +91,7 @@ func (m databaseMetric) addDefaults(to map[series]float64) {
 	}
 }
 
-// scan reads the rows of figuresSQL.
+// scan reads the rows of snapshotSQL.
 func (s *snapshot) scan(rows pgx.Rows) error {
 	var row series
 	var value *float64
@@ -104,14 +104,14 @@ func (s *snapshot) scan(rows pgx.Rows) error {
 	return err
 }
 
-// figuresSettings make the planner use the indexes for this statement even without
+// snapshotSettings make the planner use the indexes for this statement even without
 // statistics, and end the statement when the caller no longer waits.
-const figuresSettings = `
+const snapshotSettings = `
 select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
        set_config('plan_cache_mode', 'force_generic_plan', true), set_config('jit', 'off', true),
        set_config('statement_timeout', $1, true)`
 
-// figuresSQL counts with the partial indexes, which contain no finished tasks. Each row
+// snapshotSQL counts with the partial indexes, which contain no finished tasks. Each row
 // is a value of a metric: its name, its labels in the order of databaseMetrics, and the
 // value, which is null if there is nothing to measure.
 //
@@ -119,8 +119,8 @@ select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan'
 // the submission, the scheduled time, the last retry by an operator, and the history of
 // the stage and of those before it. Of more than 200 tasks of one priority the query
 // reads the 200 that are claimed next; of more than 50 priorities, the lowest 50.
-const figuresSQL = `
-/* figures */
+const snapshotSQL = `
+/* snapshot */
 {{- range .Stages}}
 select 'tasks' as metric, '{{.Name}}' as label1, 'ready' as label2,
        case when few.n < {{$.With}} then few.n
@@ -208,8 +208,8 @@ select 'outbox_held_seconds', '', '',
                     then cuelight_event_watermark('{{.Outbox}}_id') end as watermark offset 0) as c
 union all
 select k.metric, k.label, '', k.value
-  from (select count(*) filter (where w.disabled_at is null)::float8 as on,
-               count(*) filter (where w.disabled_at is not null)::float8 as off,
+  from (select count(*) filter (where w.disabled_at is null)::float8 as enabled,
+               count(*) filter (where w.disabled_at is not null)::float8 as disabled,
                sum(p.pending)::float8 as pending, max(p.oldest) as oldest, sum(d.dead)::float8 as dead
           from cuelight_webhooks w
          left join lateral (
@@ -223,5 +223,6 @@ select k.metric, k.label, '', k.value
                         where webhook_id = w.id and status = 'dead'
                         order by id limit {{.With}}) as few) as d on w.disabled_at is null
          where w.pipeline = '{{.Name}}') as w
- cross join lateral (values ('webhooks', 'on', w.on), ('webhooks', 'off', w.off), ('webhook_pending', '', w.pending),
+ cross join lateral (values ('webhooks', 'enabled', w.enabled), ('webhooks', 'disabled', w.disabled),
+                            ('webhook_pending', '', w.pending),
                             ('webhook_oldest_seconds', '', w.oldest), ('webhook_dead', '', w.dead)) as k (metric, label, value)`

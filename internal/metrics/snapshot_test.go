@@ -42,9 +42,9 @@ func readSnapshot(t testing.TB, pool *pgxpool.Pool, g store.Graph) snapshot {
 	return s
 }
 
-// figures returns the values that are not 0, by metric and labels. Times are rounded to
+// snapshotValues returns the values that are not 0, by metric and labels. Times are rounded to
 // minutes.
-func figures(t testing.TB, pool *pgxpool.Pool, g store.Graph) map[string]float64 {
+func snapshotValues(t testing.TB, pool *pgxpool.Pool, g store.Graph) map[string]float64 {
 	t.Helper()
 	values := make(map[string]float64)
 	for s, value := range readSnapshot(t, pool, g).values {
@@ -58,9 +58,9 @@ func figures(t testing.TB, pool *pgxpool.Pool, g store.Graph) map[string]float64
 	return values
 }
 
-func wantFigures(t testing.TB, pool *pgxpool.Pool, g store.Graph, want map[string]float64) {
+func wantSnapshot(t testing.TB, pool *pgxpool.Pool, g store.Graph, want map[string]float64) {
 	t.Helper()
-	if diff := cmp.Diff(want, figures(t, pool, g)); diff != "" {
+	if diff := cmp.Diff(want, snapshotValues(t, pool, g)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -69,15 +69,15 @@ const hour = 3600
 
 const gone = `'00000000-0000-0000-0000-000000000001'`
 
-func TestFigures_AreZeroForAnEmptyDatabase(t *testing.T) {
+func TestSnapshot_AreZeroForAnEmptyDatabase(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
 	pool := newPool(t, g)
-	wantFigures(t, pool, g, map[string]float64{})
+	wantSnapshot(t, pool, g, map[string]float64{})
 	values := readSnapshot(t, pool, g).values
 	for _, s := range []series{
 		{"tasks", [2]string{"publish", "dead"}}, {"oldest_ready_seconds", [2]string{"ingest"}}, {metric: "dead_tasks"},
-		{"stage_paused", [2]string{"ingest"}}, {"workers", [2]string{"silent"}}, {"webhooks", [2]string{"off"}},
+		{"stage_paused", [2]string{"ingest"}}, {"workers", [2]string{"silent"}}, {"webhooks", [2]string{"disabled"}},
 		{metric: "webhook_pending"}, {metric: "outbox_held_seconds"},
 	} {
 		if _, exists := values[s]; !exists {
@@ -89,7 +89,7 @@ func TestFigures_AreZeroForAnEmptyDatabase(t *testing.T) {
 	}
 }
 
-func TestFigures_CountUnfinishedTasksOnly(t *testing.T) {
+func TestSnapshot_CountUnfinishedTasksOnly(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
 	pool := newPool(t, g)
@@ -116,15 +116,15 @@ func TestFigures_CountUnfinishedTasksOnly(t *testing.T) {
 		"stage_paused assemble": 1,
 		"dead_tasks":            2,
 	}
-	wantFigures(t, pool, g, want)
+	wantSnapshot(t, pool, g, want)
 	exec(t, pool, `insert into cuelight_pauses (pipeline) values ('video')`)
 	for _, stage := range g.Stages() {
 		want["stage_paused "+stage] = 1
 	}
-	wantFigures(t, pool, g, want)
+	wantSnapshot(t, pool, g, want)
 }
 
-func TestFigures_BelongToOnePipeline(t *testing.T) {
+func TestSnapshot_BelongToOnePipeline(t *testing.T) {
 	t.Parallel()
 	g, err := store.NewGraph("podcast", store.Node{Name: "fetch"}, store.Node{Name: "mix", Needs: []string{"fetch"}})
 	if err != nil {
@@ -137,13 +137,13 @@ func TestFigures_BelongToOnePipeline(t *testing.T) {
 		`insert into workers (pipeline, host, pid) values ('video', 'v', 1), ('podcast', 'p', 2)`,
 		`insert into podcast_tasks (source, fetch_status) values ('x', 'completed'), ('y', 'pending')`,
 	)
-	wantFigures(t, pool, g, map[string]float64{"tasks fetch ready": 1, "tasks mix ready": 1, "workers alive": 1})
+	wantSnapshot(t, pool, g, map[string]float64{"tasks fetch ready": 1, "tasks mix ready": 1, "workers alive": 1})
 	if _, exists := readSnapshot(t, pool, g).values[series{"worker_heartbeat_age_seconds", [2]string{"p:2"}}]; !exists {
 		t.Error("the worker is missing")
 	}
 }
 
-func TestFigures_OldestReadyCountsFromTheLatestCause(t *testing.T) {
+func TestSnapshot_OldestReadyCountsFromTheLatestCause(t *testing.T) {
 	t.Parallel()
 	attempt := func(stage, outcome, ago, retryIn string) string {
 		retry := "null"
@@ -188,25 +188,25 @@ func TestFigures_OldestReadyCountsFromTheLatestCause(t *testing.T) {
 			g := store.Video()
 			pool := newPool(t, g)
 			exec(t, pool, c.rows...)
-			if got := figures(t, pool, g)["oldest_ready_seconds transcode"]; got != c.want {
+			if got := snapshotValues(t, pool, g)["oldest_ready_seconds transcode"]; got != c.want {
 				t.Errorf("transcode has been ready for %v s, want %v", got, c.want)
 			}
 		})
 	}
 }
 
-func TestFigures_CountALongQueueUpToTheLimit(t *testing.T) {
+func TestSnapshot_CountALongQueueUpToTheLimit(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
 	pool := newPool(t, g)
 	exec(t, pool, `alter table tasks disable trigger user`,
 		fmt.Sprintf(`insert into tasks (source) select 'a' from generate_series(1, %d)`, report.MaxCount+1))
-	if got := figures(t, pool, g)["tasks ingest ready"]; got != report.MaxCount {
+	if got := snapshotValues(t, pool, g)["tasks ingest ready"]; got != report.MaxCount {
 		t.Errorf("%v are ready, want %d", got, report.MaxCount)
 	}
 }
 
-func TestFigures_ListWorkersWithTheirState(t *testing.T) {
+func TestSnapshot_ListWorkersWithTheirState(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
 	pool := newPool(t, g)
@@ -218,13 +218,13 @@ func TestFigures_ListWorkersWithTheirState(t *testing.T) {
 		 ('video', 'd', 4, now() - interval '1 h', now(), null, null),
 		 ('video', 'e', 5, now() - interval '1 h', null, now(), null),
 		 ('video', 'a', 1, now() - interval '2 h', null, null, now())`)
-	wantFigures(t, pool, g, map[string]float64{
+	wantSnapshot(t, pool, g, map[string]float64{
 		"workers silent": 2, "workers draining": 1,
 		"worker_heartbeat_age_seconds a:1": 2 * hour, "worker_heartbeat_age_seconds c:3": hour,
 	})
 }
 
-func TestFigures_MeasureTheSlowestWebhook(t *testing.T) {
+func TestSnapshot_MeasureTheSlowestWebhook(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
 	pool := newPool(t, g)
@@ -233,15 +233,15 @@ func TestFigures_MeasureTheSlowestWebhook(t *testing.T) {
 		`insert into outbox (id, at, type)
 		 values (7, now() - interval '3 h', 'submitted'), (8, now() - interval '2 h', 'submitted'), (9, now(), 'completed')`,
 		`select setval('outbox_id', 9)`)
-	wantFigures(t, pool, g, map[string]float64{"outbox_age_seconds": 3 * hour}) // without a webhook, none is pending
+	wantSnapshot(t, pool, g, map[string]float64{"outbox_age_seconds": 3 * hour}) // without a webhook, none is pending
 	exec(t, pool,
 		hook+`('video', 'http://a', '', 9::bigint << 16 | 65535, null), ('video', 'http://b', '', 7::bigint << 16, null),
 		('video', 'http://off', '', 0, now()), ('other', 'http://c', '', 0, null)`)
 	want := map[string]float64{
 		"outbox_pending": 2, "outbox_oldest_seconds": 2 * hour, "outbox_age_seconds": 3 * hour,
-		"webhooks on": 2, "webhooks off": 1,
+		"webhooks enabled": 2, "webhooks disabled": 1,
 	}
-	wantFigures(t, pool, g, want)
+	wantSnapshot(t, pool, g, want)
 	exec(t, pool, `insert into cuelight_deliveries (webhook_id, event_id, type, payload, status, created_at)
 		select w.id, e.id, 'completed', '', e.status, now() - interval '1 min' * e.minutes
 		  from cuelight_webhooks w,
@@ -249,16 +249,16 @@ func TestFigures_MeasureTheSlowestWebhook(t *testing.T) {
 		               (5, 'suppressed', 20)) as e (id, status, minutes)
 		 where w.pipeline = 'video'`)
 	want["webhook_pending"], want["webhook_oldest_seconds"], want["webhook_dead"] = 4, 40*60, 2
-	wantFigures(t, pool, g, want)
+	wantSnapshot(t, pool, g, want)
 }
 
-func TestFigures_DetectAnOpenTransaction(t *testing.T) {
+func TestSnapshot_DetectAnOpenTransaction(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
 	pool := newPool(t, g)
 	exec(t, pool, `insert into tasks (source) values ('a')`, `update outbox set at = now() - interval '3 h'`)
 	want := map[string]float64{"tasks ingest ready": 1, "outbox_age_seconds": 3 * hour}
-	wantFigures(t, pool, g, want)
+	wantSnapshot(t, pool, g, want)
 	tx, err := pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -267,12 +267,12 @@ func TestFigures_DetectAnOpenTransaction(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), `insert into tasks (source) values ('b')`); err != nil {
 		t.Fatal(err)
 	}
-	wantFigures(t, pool, g, want) // no event follows that of the open transaction
+	wantSnapshot(t, pool, g, want) // no event follows that of the open transaction
 	exec(t, pool, `insert into tasks (source) values ('c')`,
 		`update outbox set at = now() - interval '2 h' where id = (select max(id) from outbox)`)
 	want["tasks ingest ready"], want["outbox_held_seconds"] = 2, 2*hour
-	wantFigures(t, pool, g, want)
-	t.Run("an isolation level that hides it leaves the other figures", func(t *testing.T) {
+	wantSnapshot(t, pool, g, want)
+	t.Run("an isolation level that hides it leaves the other metrics", func(t *testing.T) {
 		o := pool.Config()
 		o.ConnConfig.RuntimeParams["default_transaction_isolation"] = "serializable"
 		strict, err := pgxpool.NewWithConfig(t.Context(), o)
@@ -281,7 +281,7 @@ func TestFigures_DetectAnOpenTransaction(t *testing.T) {
 		}
 		defer strict.Close()
 		delete(want, "outbox_held_seconds")
-		wantFigures(t, strict, g, want)
+		wantSnapshot(t, strict, g, want)
 		if held, exists := readSnapshot(t, strict, g).values[series{metric: "outbox_held_seconds"}]; exists {
 			t.Errorf("the oldest invisible event is %v s old; want no value", held)
 		}
@@ -290,7 +290,7 @@ func TestFigures_DetectAnOpenTransaction(t *testing.T) {
 
 // The duration of the query must not depend on the number of finished tasks, so this
 // test reads its plan, made without good statistics.
-func TestFigures_ReadNoFinishedTasks(t *testing.T) {
+func TestSnapshot_ReadNoFinishedTasks(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
 	pool := newPool(t, g)
@@ -334,10 +334,10 @@ func explain(t testing.TB, pool *pgxpool.Pool, g store.Graph, options string) st
 	t.Helper()
 	var plan []string
 	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(t.Context(), figuresSettings, "60000"); err != nil {
+		if _, err := tx.Exec(t.Context(), snapshotSettings, "60000"); err != nil {
 			return err
 		}
-		rows, err := tx.Query(t.Context(), "explain ("+options+") "+g.SQL(figuresSQL, report.MaxCount))
+		rows, err := tx.Query(t.Context(), "explain ("+options+") "+g.SQL(snapshotSQL, report.MaxCount))
 		if err != nil {
 			return err
 		}
@@ -350,8 +350,8 @@ func explain(t testing.TB, pool *pgxpool.Pool, g store.Graph, options string) st
 	return strings.Join(plan, "\n") + "\n"
 }
 
-// BenchmarkFigures measures the query with a million finished tasks, and with queues.
-func BenchmarkFigures(b *testing.B) {
+// BenchmarkSnapshot measures the query with a million finished tasks, and with queues.
+func BenchmarkSnapshot(b *testing.B) {
 	g := store.Video()
 	pool := newPool(b, g)
 	exec(b, pool, `alter table tasks disable trigger user`)
@@ -380,7 +380,7 @@ func BenchmarkFigures(b *testing.B) {
 	measure("and twenty thousand dead")
 }
 
-func TestFigures_DistinguishScheduledTasksFromRetries(t *testing.T) {
+func TestSnapshot_DistinguishScheduledTasksFromRetries(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
 	pool := newPool(t, g)
@@ -390,7 +390,7 @@ func TestFigures_DistinguishScheduledTasksFromRetries(t *testing.T) {
 		`insert into tasks (source, ready_at, ingest_run_at) values ('released', now(), 'tomorrow')`,
 		`insert into tasks (source, ingest_status, transcode_status, transcode_run_at)
 		 values ('c', 'completed', 'failed', 'tomorrow')`)
-	wantFigures(t, pool, g, map[string]float64{
+	wantSnapshot(t, pool, g, map[string]float64{
 		"tasks ingest scheduled": 3, "tasks ingest retrying": 2, "tasks transcode retrying": 1, "tasks metadata ready": 1,
 	})
 }

@@ -40,8 +40,8 @@ func (v *verifier) wasFrozen(e execution, then time.Time) bool {
 	})
 }
 
-// lookedDead reports whether the server ended the session of the process while that was cut off.
-func (v *verifier) lookedDead(e execution, then time.Time) bool {
+// lostSessionWhileCutOff reports whether the server ended the session of the process while that was cut off.
+func (v *verifier) lostSessionWhileCutOff(e execution, then time.Time) bool {
 	return slices.ContainsFunc(v.faults, func(cutOff fault) bool {
 		return cutOff.is(linkDown, blackHole, dropFromServer, dropToServer, holdTraffic) &&
 			cutOff.worker == v.workerOf(e) && cutOff.overlaps(e.from, then) &&

@@ -13,9 +13,9 @@ import (
 	"github.com/cuelight/cuelight/internal/ctxsleep"
 )
 
-// Notifies counts the notifications per task of a drain. PostgreSQL merges equal ones of one
-// transaction, as it does for every listener.
-func Notifies(tasks int) Scenario {
+// NotificationCount counts the notifications per task of a drain. PostgreSQL merges equal ones
+// of one transaction, as it does for every listener.
+func NotificationCount(tasks int) Scenario {
 	return Scenario{Names: []string{"notifies"}, Measure: func(ctx context.Context, t *Trial) error {
 		if t.System.Channels == nil {
 			return errNotSupported
