@@ -56,7 +56,7 @@ func TestListener_ReconnectsAfterAServerRestart(t *testing.T) {
 
 // The server process of the session is suspended, with the lock. The next session does
 // not wait for it.
-func TestListener_ReplacesASuspendedSession(t *testing.T) {
+func TestListener_ReplacesAFrozenSession(t *testing.T) {
 	t.Parallel()
 	s := pgtest.NewServer(t, pgtest.ServerOptions{})
 	b := listen(t, s.New(pgtest.Schema{}), fastChecks())

@@ -186,10 +186,9 @@ func TestRun_ContinuesAfterADeadDelivery(t *testing.T) {
 	if d := all[1]; d.Status != "delivered" {
 		t.Errorf("the row is %+v", d)
 	}
-	got := seen.text()
-	if got != "submitted failed 418, submitted failed 418, submitted dead 418, completed delivered 200" {
-		t.Errorf("results are %s", got)
-	}
+	// OnDelivery is called after the result is stored.
+	waittest.Equal(t, "the results",
+		"submitted failed 418, submitted failed 418, submitted dead 418, completed delivered 200", seen.text)
 	if s, err := b.Stats(t.Context()); err != nil || s.Dead != 1 || s.Pending != 0 || s.OldestAge != 0 {
 		t.Errorf("stats are %+v, %v", s, err)
 	}
@@ -272,9 +271,7 @@ func TestRun_DisablesAWebhookThatAnswers410(t *testing.T) {
 	if got := b.get(h.ID); !strings.Contains(got.DisabledReason, "410") || got.Pending != 1 {
 		t.Errorf("listed %+v", got)
 	}
-	if got := seen.text(); got != "submitted gone 410" {
-		t.Errorf("results are %s", got)
-	}
+	waittest.Equal(t, "the results", "submitted gone 410", seen.text)
 	if s, err := b.Stats(t.Context()); err != nil || s.Pending != 0 || s.OldestAge != 0 {
 		t.Errorf("deliveries of a disabled webhook count: %+v, %v", s, err)
 	}

@@ -102,7 +102,7 @@ func (b bundle) sweepUntil(condition string, isTrue func(engine.SweepResult) boo
 	})
 }
 
-func TestSweep_EndsTheExchangeOfAStoppedProcess(t *testing.T) {
+func TestSweep_EndsTheExchangeOfAFrozenProcess(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	process, stop := b.interruptible()
