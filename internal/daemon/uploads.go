@@ -96,7 +96,7 @@ func uploadParams(u upload.Upload) (json.RawMessage, error) {
 
 // existingReceipt returns the receipt of an upload whose request id names a task already: that
 // task, if its file has the same bytes, for a client that has lost the first response. Otherwise
-// the error is [upload.ErrRequestTaken].
+// the error is [upload.ErrRequestIDTaken].
 func existingReceipt(ctx context.Context, st *store.Store, id store.ID, u upload.Upload) (upload.Receipt, error) {
 	t, err := st.Get(ctx, id)
 	if err != nil {
