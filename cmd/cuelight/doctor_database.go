@@ -90,7 +90,7 @@ func (d *doctor) checkWorkers(ctx context.Context) []finding {
 	}
 	alive := 0
 	for _, w := range workers {
-		if w.HeartbeatAge < daemon.SilentAfter {
+		if w.HeartbeatAge < daemon.AliveWithin {
 			alive++
 		}
 	}

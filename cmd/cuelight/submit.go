@@ -173,7 +173,7 @@ func (c *cli) warnMissingFiles(subs []store.Submission) {
 func (c *cli) warnNoWorkers(ctx context.Context, st *store.Store) {
 	workers, err := st.Workers(ctx, false)
 	takesAny := func(w store.Worker) bool {
-		return w.HeartbeatAge <= daemon.SilentAfter && !daemon.WorkspaceOf(w).OnlyOwnTasks
+		return w.HeartbeatAge <= daemon.AliveWithin && !daemon.WorkspaceOf(w).OnlyOwnTasks
 	}
 	if err == nil && !slices.ContainsFunc(workers, takesAny) {
 		fmt.Fprintln(c.err, "cuelight: no worker is running on this database; start one with cuelight serve")

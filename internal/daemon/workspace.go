@@ -26,8 +26,8 @@ type Workspace struct {
 	OnlyOwnTasks bool   `json:"only_some_tasks,omitempty"` // the process takes its own tasks only
 }
 
-// SilentAfter is for how long a worker without a heartbeat still counts as alive.
-const SilentAfter = 30 * time.Second
+// AliveWithin is how long a worker counts as alive after its last heartbeat.
+const AliveWithin = 30 * time.Second
 
 // IDFile is the file that holds a directory's random id.
 const IDFile = ".cuelight-id"
@@ -93,7 +93,7 @@ func (w Workspace) checkWorkers(ctx context.Context, st *store.Store, onlyOwnTas
 	}
 	for _, other := range workers {
 		o := WorkspaceOf(other)
-		if o.Data == "" || onlyOwnTasks && o.OnlyOwnTasks || other.HeartbeatAge > SilentAfter {
+		if o.Data == "" || onlyOwnTasks && o.OnlyOwnTasks || other.HeartbeatAge > AliveWithin {
 			continue
 		}
 		kind := ""
