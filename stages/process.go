@@ -163,7 +163,7 @@ func (p *process) register(ctx context.Context) error {
 // deregister records that the worker stopped. The event notifier has ended by now, so
 // readers of events are notified here.
 func (p *process) deregister(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
+	ctx, cancel := context.WithTimeout(ctx, deregisterTimeout)
 	defer cancel()
 	err := p.Backend.DeregisterWorker(ctx, p.worker.get())
 	if err == nil {
