@@ -347,19 +347,17 @@ func TestWorkersPage_ShowsStoppedWorkersOnRequest(t *testing.T) {
 		_, body, _ := s.get("/workers")
 		return !strings.Contains(body, left.String()) && !strings.Contains(body, lost.String())
 	})
-	_, body, _ := s.get("/workers?stopped")
-	all := elements(parse(t, body))
-	for id, want := range map[store.ID]string{left: "stopped", lost: "lost"} {
-		found := false
-		for _, n := range all {
+	isShown := func(id store.ID, state string) bool {
+		_, body, _ := s.get("/workers?stopped")
+		for _, n := range elements(parse(t, body)) {
 			if attr(n, "id") == "w-"+id.String() {
-				found = strings.Contains(text(n), want) && attr(n.Parent, "id") == "stopped"
+				return strings.Contains(text(n), state) && attr(n.Parent, "id") == "stopped"
 			}
 		}
-		if !found {
-			t.Errorf("worker %s is not shown as %s", id, want)
-		}
+		return false
 	}
+	waittest.Until(t, "a worker is shown as stopped", func() bool { return isShown(left, "stopped") })
+	waittest.Until(t, "a worker is shown as lost", func() bool { return isShown(lost, "lost") })
 }
 
 func TestPages_EscapeHostileText(t *testing.T) {
