@@ -66,7 +66,7 @@ func TestEvents_RecordTheLifeOfATask(t *testing.T) {
 			t.Errorf("event of another task, worker or attempt: %+v", e)
 		}
 		if e.Type.FinishesTask() != (e.Type == store.TaskCompleted) {
-			t.Errorf("%s is terminal: %v", e.Type, e.Type.FinishesTask())
+			t.Errorf("%s finishes the task: %v", e.Type, e.Type.FinishesTask())
 		}
 	}
 }
@@ -106,7 +106,7 @@ func TestEvents_FailedAttemptIsNotTerminal(t *testing.T) {
 	}
 	for i, e := range events {
 		if e.Type.FinishesTask() != (i == 5) {
-			t.Errorf("%s is terminal: %v", e.Type, e.Type.FinishesTask())
+			t.Errorf("%s finishes the task: %v", e.Type, e.Type.FinishesTask())
 		}
 	}
 }

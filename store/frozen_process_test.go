@@ -19,7 +19,7 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-// interruptibleConn is a connection of a process that a test can stop while it sends a
+// interruptibleConn is a connection of a process that a test can freeze while it sends a
 // request. The end of the request, the Sync message, is then never sent, and the
 // connection stays open.
 type interruptibleConn struct {
@@ -49,8 +49,8 @@ func (c *interruptibleConn) Close() error {
 }
 
 // interruptible returns the bundle with its own pool of one connection, as of another
-// process. After stop is called, that process stops in the middle of its next request.
-func (b bundle) interruptible() (process bundle, stop func()) {
+// process. After freeze is called, that process freezes in the middle of its next request.
+func (b bundle) interruptible() (process bundle, freeze func()) {
 	b.t.Helper()
 	var interrupted atomic.Bool
 	config := b.pool.Config()
@@ -105,14 +105,14 @@ func (b bundle) sweepUntil(condition string, isTrue func(engine.SweepResult) boo
 func TestSweep_EndsTheExchangeOfAFrozenProcess(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	process, stop := b.interruptible()
+	process, freeze := b.interruptible()
 	w := process.workerWithShortLease()
 	b.submit()
 	process.exchange(w, 1, []engine.Report{completed(process.claim(w, ingest))}) // so that all statements are prepared
 	b.exec("delete from tasks")
 	id := b.submit()
 	c := process.claim(w, ingest)
-	stop()
+	freeze()
 	process.sendPartially(func(ctx context.Context) error {
 		_, err := process.Exchange(ctx, exchangeRequest(w, 1, []engine.Report{completed(c)}))
 		return err
@@ -129,16 +129,16 @@ func TestSweep_EndsTheExchangeOfAFrozenProcess(t *testing.T) {
 	}
 }
 
-func TestSweep_ExpiresAWorkerStoppedInItsHeartbeat(t *testing.T) {
+func TestSweep_ExpiresAWorkerFrozenInItsHeartbeat(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	process, stop := b.interruptible()
+	process, freeze := b.interruptible()
 	w := process.workerWithShortLease()
 	id := b.submit()
 	process.claim(w, ingest)
 	_, err := process.heartbeat(w)
 	must(t, err)
-	stop()
+	freeze()
 	process.sendPartially(func(ctx context.Context) error {
 		_, err := process.Heartbeat(ctx, engine.HeartbeatRequest{Worker: w})
 		return err
@@ -150,13 +150,13 @@ func TestSweep_ExpiresAWorkerStoppedInItsHeartbeat(t *testing.T) {
 	b.sweepUntil("its claim has expired", func(engine.SweepResult) bool { return b.statuses(id)[ingest] == failing })
 }
 
-func TestSweep_ExpiresAWorkerStoppedInItsDeregistration(t *testing.T) {
+func TestSweep_ExpiresAWorkerFrozenInItsDeregistration(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	process, stop := b.interruptible()
+	process, freeze := b.interruptible()
 	must(t, process.DeregisterWorker(t.Context(), process.workerWithShortLease())) // so that all statements are prepared
 	w := process.workerWithShortLease()
-	stop()
+	freeze()
 	process.sendPartially(func(ctx context.Context) error { return process.DeregisterWorker(ctx, w) })
 	later := b.submit()
 	if b.hasEventOf(later) {
@@ -168,12 +168,12 @@ func TestSweep_ExpiresAWorkerStoppedInItsDeregistration(t *testing.T) {
 	}
 }
 
-func TestRegisterWorker_StoppedProcessDelaysNoReader(t *testing.T) {
+func TestRegisterWorker_FrozenProcessDelaysNoReader(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	process, stop := b.interruptible()
+	process, freeze := b.interruptible()
 	process.workerWithShortLease() // so that all statements are prepared
-	stop()
+	freeze()
 	process.sendPartially(func(ctx context.Context) error {
 		_, err := process.RegisterWorker(ctx, store.Worker{Host: "test", PID: 1})
 		return err
@@ -214,11 +214,11 @@ func TestSweep_ReportsATransactionItMayNotEnd(t *testing.T) {
 	b := newBundle(t, pool, g)
 	b.exec(`create role other login`)
 	b.exec(`grant all on all tables in schema public to other; grant all on all sequences in schema public to other`)
-	process, stop := b.interruptible()
+	process, freeze := b.interruptible()
 	w := process.workerWithShortLease()
 	_, err := process.heartbeat(w)
 	must(t, err)
-	stop()
+	freeze()
 	process.sendPartially(func(ctx context.Context) error {
 		_, err := process.Heartbeat(ctx, engine.HeartbeatRequest{Worker: w})
 		return err
@@ -235,7 +235,7 @@ func TestSweep_ReportsATransactionItMayNotEnd(t *testing.T) {
 		func(out engine.SweepResult) bool { return slices.Contains(out.ExpiredWorkers, w) })
 }
 
-// PostgreSQL 17 can limit the time of a transaction, and then ends that of a stopped
+// PostgreSQL 17 can limit the time of a transaction, and then ends that of a frozen
 // process by itself.
 func TestExchange_SetsTransactionTimeout(t *testing.T) {
 	t.Parallel()

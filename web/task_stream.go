@@ -71,8 +71,8 @@ func (s *Server) startFollowing(ctx context.Context, id store.ID, after int64) (
 		Delayed: func() error { return errDelayed },
 	}
 	start.ended, err = start.follower.Start(ctx)
-	if errors.Is(err, errDelayed) {
-		err = nil
+	if errors.Is(err, errDelayed) { // a new client needs a state that is not older than the events found
+		start.follower.State, err = s.opts.Store.Get(ctx, id)
 	}
 	if err == nil && start.follower.State.ID.IsZero() {
 		err = store.ErrNotFound

@@ -84,10 +84,13 @@ func TestTaskStream_WaitsForAnEndThatIsNotVisibleYet(t *testing.T) {
 	if l.resp.StatusCode != http.StatusOK {
 		t.Fatalf("status is %d", l.resp.StatusCode)
 	}
+	fresh := b.openStream("/tasks/"+id.String()+"/events", "")
+	fresh.wantEvents("task")
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	l.wantEvents("cancelled", "end")
+	fresh.wantEvents("cancelled", "end")
 }
 
 func TestTaskStream_ClosesWhenTheTaskIsOverriddenOrDeleted(t *testing.T) {

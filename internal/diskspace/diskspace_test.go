@@ -26,9 +26,9 @@ func TestCheck_KeepsTheReserve(t *testing.T) {
 func TestFullError_SaysWhatHelps(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		err                 diskspace.FullError
-		neverFits, fitsLess bool
-		want                string
+		err                  diskspace.FullError
+		exceedsDisk, hasRoom bool
+		want                 string
 	}{
 		"full":                 {diskspace.FullError{Need: 50, Size: 100, Free: 10}, false, true, "50 B needed, 0 B must stay free, 10 B left"},
 		"within the reserve":   {diskspace.FullError{Need: 50, Size: 100, Free: 10, Reserve: 20}, false, false, "free some space"},
@@ -36,8 +36,8 @@ func TestFullError_SaysWhatHelps(t *testing.T) {
 		"too large a reserve":  {diskspace.FullError{Need: 101, Size: 100, Free: 10, Reserve: 100}, false, false, "free some space"},
 		"larger than its rest": {diskspace.FullError{Need: 61, Size: 100, Free: 90, Reserve: 40}, true, true, "100 B, of which 40 B"},
 	} {
-		if c.err.ExceedsDisk() != c.neverFits || c.err.HasRoomForSmaller() != c.fitsLess || !strings.Contains(c.err.Error(), c.want) {
-			t.Errorf("%s: %v, never fits %t, fits less %t", name, &c.err, c.err.ExceedsDisk(), c.err.HasRoomForSmaller())
+		if c.err.ExceedsDisk() != c.exceedsDisk || c.err.HasRoomForSmaller() != c.hasRoom || !strings.Contains(c.err.Error(), c.want) {
+			t.Errorf("%s: %v, exceeds the disk %t, has room for smaller %t", name, &c.err, c.err.ExceedsDisk(), c.err.HasRoomForSmaller())
 		}
 	}
 }

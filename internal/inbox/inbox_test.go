@@ -307,7 +307,7 @@ func TestRun_ReportsAMissingDirectoryOnceAndRemembersItsFiles(t *testing.T) {
 	}
 }
 
-func TestRun_SubmitsManyFilesInBatchesOldest(t *testing.T) {
+func TestRun_SubmitsManyFilesInBatchesOldestFirst(t *testing.T) {
 	t.Parallel()
 	b := &testInbox{t: t, dir: t.TempDir(), errors: make(chan error, 1)}
 	const n = 1200

@@ -69,7 +69,7 @@ const hour = 3600
 
 const gone = `'00000000-0000-0000-0000-000000000001'`
 
-func TestSnapshot_AreZeroForAnEmptyDatabase(t *testing.T) {
+func TestSnapshot_IsZeroForAnEmptyDatabase(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
 	pool := newPool(t, g)
@@ -89,7 +89,7 @@ func TestSnapshot_AreZeroForAnEmptyDatabase(t *testing.T) {
 	}
 }
 
-func TestSnapshot_CountUnfinishedTasksOnly(t *testing.T) {
+func TestSnapshot_CountsUnfinishedTasksOnly(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
 	pool := newPool(t, g)
@@ -124,7 +124,7 @@ func TestSnapshot_CountUnfinishedTasksOnly(t *testing.T) {
 	wantSnapshot(t, pool, g, want)
 }
 
-func TestSnapshot_BelongToOnePipeline(t *testing.T) {
+func TestSnapshot_BelongsToOnePipeline(t *testing.T) {
 	t.Parallel()
 	g, err := store.NewGraph("podcast", store.Node{Name: "fetch"}, store.Node{Name: "mix", Needs: []string{"fetch"}})
 	if err != nil {
@@ -195,7 +195,7 @@ func TestSnapshot_OldestReadyCountsFromTheLatestCause(t *testing.T) {
 	}
 }
 
-func TestSnapshot_CountALongQueueUpToTheLimit(t *testing.T) {
+func TestSnapshot_CountsALongQueueUpToTheLimit(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
 	pool := newPool(t, g)
@@ -206,7 +206,7 @@ func TestSnapshot_CountALongQueueUpToTheLimit(t *testing.T) {
 	}
 }
 
-func TestSnapshot_ListWorkersWithTheirState(t *testing.T) {
+func TestSnapshot_ListsWorkersWithTheirState(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
 	pool := newPool(t, g)
@@ -224,7 +224,7 @@ func TestSnapshot_ListWorkersWithTheirState(t *testing.T) {
 	})
 }
 
-func TestSnapshot_MeasureTheSlowestWebhook(t *testing.T) {
+func TestSnapshot_MeasuresTheSlowestWebhook(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
 	pool := newPool(t, g)
@@ -252,7 +252,7 @@ func TestSnapshot_MeasureTheSlowestWebhook(t *testing.T) {
 	wantSnapshot(t, pool, g, want)
 }
 
-func TestSnapshot_DetectAnOpenTransaction(t *testing.T) {
+func TestSnapshot_DetectsAnOpenTransaction(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
 	pool := newPool(t, g)
@@ -290,7 +290,7 @@ func TestSnapshot_DetectAnOpenTransaction(t *testing.T) {
 
 // The duration of the query must not depend on the number of finished tasks, so this
 // test reads its plan, made without good statistics.
-func TestSnapshot_ReadNoFinishedTasks(t *testing.T) {
+func TestSnapshot_ReadsNoFinishedTasks(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
 	pool := newPool(t, g)
@@ -380,7 +380,7 @@ func BenchmarkSnapshot(b *testing.B) {
 	measure("and twenty thousand dead")
 }
 
-func TestSnapshot_DistinguishScheduledTasksFromRetries(t *testing.T) {
+func TestSnapshot_DistinguishesScheduledTasksFromRetries(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
 	pool := newPool(t, g)

@@ -104,11 +104,11 @@ func TestCleanUp_DeletesAFileItsTaskNoLongerNeeds(t *testing.T) {
 	cleanUp(-1, 0, broken)
 	cleanUp(upload.TaskEnded, 0, nil)
 	cleanUp(upload.TaskEnded, 0, nil)
-	s.ageTaskEnded(url, 2*time.Hour)
+	s.backdateTaskEnd(url, 2*time.Hour)
 	cleanUp(upload.SourceNeeded, 0, nil) // the task exists again
 	cleanUp(upload.TaskEnded, 0, nil)
 	s.checkFile(u, []byte("abc"))
-	s.ageTaskEnded(url, 2*time.Hour)
+	s.backdateTaskEnd(url, 2*time.Hour)
 	cleanUp(upload.TaskEnded, 1, nil)
 	if left := s.entries(); len(left) > 0 {
 		t.Errorf("remaining: %v", left)
@@ -119,8 +119,8 @@ func TestCleanUp_DeletesAFileItsTaskNoLongerNeeds(t *testing.T) {
 	s.mustSend(http.StatusNotFound, "HEAD", url, nil)
 }
 
-// ageTaskEnded moves the time when the task was found to have ended to the past.
-func (s *testServer) ageTaskEnded(url string, long time.Duration) {
+// backdateTaskEnd moves the time when the task was found to have ended to the past.
+func (s *testServer) backdateTaskEnd(url string, long time.Duration) {
 	s.t.Helper()
 	file := filepath.Join(s.dir, "uploads", filepath.Base(url), "state.json")
 	raw, err := os.ReadFile(file)
