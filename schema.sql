@@ -244,20 +244,25 @@ create index if not exists tasks_by_status on tasks (
 create table if not exists workers (
   id               uuid        primary key default cuelight_id(),
   pipeline         text        not null,
+  name             text        not null,
   host             text        not null,
   pid              integer     not null,
   version          text        not null default '',
   capabilities     jsonb       not null default '{}',
+  metadata         jsonb       not null default '{}',   -- free, for operators
+  principal        text        not null default '',     -- the key that registered a remote worker; else empty
   started_at       timestamptz not null default now(),
   heartbeat_at     timestamptz not null default now(),
   lease            interval    not null default '36 s', -- without a heartbeat for so long, it is lost
-  session          bigint,                              -- key of the advisory lock it holds while connected
+  session          bigint,                              -- key of the advisory lock it holds; 0: disconnected
   process_identity text        not null default '',     -- boot id, process namespace and start time
   registered_in    text,                                -- cuelight_database_id(); differs in a restored dump
   stopped_at       timestamptz,                         -- it deregistered
   lost_at          timestamptz,                         -- its lease expired
   drain_at         timestamptz,                         -- it was asked to finish its work and stop
-  running          jsonb       not null default '[]'    -- attempts in progress, with their progress
+  running          jsonb       not null default '[]',   -- attempts in progress, with their progress
+  constraint workers_name check (char_length(name) between 1 and 100 and name !~ '[[:cntrl:]]'),
+  constraint workers_metadata check (jsonb_typeof(metadata) = 'object' and octet_length(metadata::text) <= 10240)
 );
 
 create index if not exists workers_alive on workers (pipeline) where stopped_at is null and lost_at is null;
@@ -282,10 +287,10 @@ create table if not exists attempts (
 
 create index if not exists attempts_finished on attempts using brin (finished_at);
 
--- The history, with the host of each attempt.
+-- The history, with the worker of each attempt.
 create or replace view history as
   select a.task_id, a.stage, a.attempt, a.outcome, a.started_at, a.finished_at,
-         w.host, w.pid, w.version, a.retry_at, a.error_class, a.error, a.result, a.worker_id, a.token
+         w.name as worker_name, w.host, w.pid, w.version, a.retry_at, a.error_class, a.error, a.result, a.worker_id, a.token
     from attempts a
     left join workers w on w.id = a.worker_id;
 
@@ -344,14 +349,15 @@ create table if not exists cuelight_pauses (
 
 -- API keys. Only the SHA-256 of a key is stored.
 create table if not exists cuelight_keys (
-  id         uuid        primary key default cuelight_id(),
-  name       text        not null,
-  scope      text        not null check (scope in ('read', 'submit', 'admin')),
-  prefix     text        not null unique,  -- its first characters, to look it up
-  digest     bytea       not null,
-  created_at timestamptz not null default now(),
-  used_at    timestamptz,
-  revoked_at timestamptz
+  id          uuid        primary key default cuelight_id(),
+  name        text        not null,
+  scope       text        not null check (scope in ('read', 'submit', 'work', 'admin')),
+  prefix      text        not null unique,  -- its first characters, to look it up
+  digest      bytea       not null,
+  created_at  timestamptz not null default now(),
+  used_at     timestamptz,
+  disabled_at timestamptz,                  -- refused until it is enabled
+  revoked_at  timestamptz                   -- refused for ever
 );
 
 -- Operator actions by command line, API and dashboard.

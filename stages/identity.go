@@ -60,7 +60,7 @@ func (r *Runner) self() store.Worker {
 		host = "unknown"
 	}
 	return store.Worker{
-		Host: host, PID: os.Getpid(), ProcessIdentity: currentProcess().String(),
+		Name: r.Name, Host: host, PID: os.Getpid(), ProcessIdentity: currentProcess().String(),
 		Lease: r.Lease, Version: r.Version, Capabilities: r.Capabilities,
 	}
 }

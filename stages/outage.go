@@ -80,6 +80,7 @@ func (d *dispatcher) registerWhenReachable(ctx context.Context) error {
 		}
 		for _, permanent := range []error{
 			store.ErrNoSchema, store.ErrSchemaOlder, store.ErrSchemaNewer, store.ErrSchemaShape, store.ErrSchemaBroken,
+			store.ErrInvalidWorker,
 		} {
 			if errors.Is(err, permanent) {
 				return backoff.Permanent(err)

@@ -83,6 +83,11 @@ func (r *Runner) prepare() error {
 	case r.Pool == nil && r.Backend == nil:
 		return errors.New("no Pool")
 	}
+	if r.Name != "" {
+		if err := store.CheckWorkerName(r.Name); err != nil {
+			return err
+		}
+	}
 	if r.Backend == nil {
 		r.Backend = newDatabase(r.Pool, r.Pipeline.graph)
 	}

@@ -127,6 +127,10 @@ type Runner struct {
 	// OnlyTasks are the only tasks to work on. Default nil: all.
 	OnlyTasks []store.ID
 
+	// Name is this process's in the list of workers, the history and the events; see
+	// [store.CheckWorkerName]. It need not be unique. Default: the host's name.
+	Name string
+
 	// Version and Capabilities, a JSON object, describe this process in the list of workers.
 	Version      string
 	Capabilities json.RawMessage

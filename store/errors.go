@@ -43,6 +43,8 @@ var (
 	ErrLocked = statement.ErrLocked
 	// ErrWorkerUnknown: the worker is not registered, or was lost.
 	ErrWorkerUnknown = errors.New("worker is not registered")
+	// ErrInvalidWorker: a worker's name, capabilities or metadata cannot be stored.
+	ErrInvalidWorker = errors.New("invalid worker")
 )
 
 // explain adds the act to an error and translates PostgreSQL's.

@@ -90,6 +90,7 @@ type Attempt struct {
 	Outcome    string          `json:"outcome"` // completed, failed, expired, released or cancelled
 	StartedAt  time.Time       `json:"started_at"`
 	FinishedAt time.Time       `json:"finished_at"`
+	WorkerName string          `json:"worker_name"`
 	Host       string          `json:"host"`
 	PID        int             `json:"pid"`
 	RetryAt    *time.Time      `json:"retry_at,omitempty"`
@@ -233,8 +234,9 @@ func (s *Store) find(ctx context.Context, text string, all bool) (ID, error) {
 
 const historySQL = `
 /* task history */
-select task_id, stage, attempt, outcome::text, started_at, finished_at, coalesce(host, ''), coalesce(pid, 0),
-       retry_at, coalesce(error_class, ''), coalesce(error, ''), result, worker_id, token
+select task_id, stage, attempt, outcome::text, started_at, finished_at,
+       coalesce(worker_name, ''), coalesce(host, ''), coalesce(pid, 0), retry_at,
+       coalesce(error_class, ''), coalesce(error, ''), result, worker_id, token
   from {{.Prefix}}history
  where task_id = $1
  order by started_at, finished_at, token`
@@ -246,8 +248,8 @@ func (s *Store) History(ctx context.Context, id ID) ([]Attempt, error) {
 		return nil, s.explain("task history", err)
 	}
 	attempts, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (a Attempt, err error) {
-		err = row.Scan(&a.Task, &a.Stage, &a.Attempt, &a.Outcome, &a.StartedAt, &a.FinishedAt, &a.Host, &a.PID,
-			&a.RetryAt, &a.Class, &a.Error, &a.Result, &a.Worker, &a.Token)
+		err = row.Scan(&a.Task, &a.Stage, &a.Attempt, &a.Outcome, &a.StartedAt, &a.FinishedAt, &a.WorkerName,
+			&a.Host, &a.PID, &a.RetryAt, &a.Class, &a.Error, &a.Result, &a.Worker, &a.Token)
 		return a, err
 	})
 	return attempts, s.explain("task history", err)

@@ -240,11 +240,12 @@ func (d templateData) Alive(worker string) string {
 	return "exists (select from workers\n                    where id = " + worker + " and stopped_at is null and lost_at is null)"
 }
 
-// Connected is the condition that the session of a row of workers is open.
+// Connected is the condition that the session of a row of workers is open. It is false for
+// the key 0, with which engine.DisconnectWorker marks a worker: any role can take that lock.
 func (d templateData) Connected(row string) string {
 	return `exists (
             select from pg_locks l
-             where l.locktype = 'advisory' and l.objsubid = 1 and l.granted
+             where ` + row + `session <> 0 and l.locktype = 'advisory' and l.objsubid = 1 and l.granted
                and l.database = (select oid from pg_database where datname = current_database())
                and (l.classid::bigint << 32 | l.objid::bigint) = ` + row + `session)`
 }

@@ -11,19 +11,27 @@ import (
 
 // Worker is one process that works on a pipeline.
 type Worker struct {
-	ID           ID
-	Pipeline     string
-	Host         string
-	PID          int
-	Version      string
+	ID       ID
+	Pipeline string
+	// Name is for operators, and need not be unique; see [CheckWorkerName]. Default: Host.
+	Name    string
+	Host    string
+	PID     int
+	Version string
+	// Principal is who registered a remote worker, one without a database, such as
+	// "key k3j9x2mq (build server)". It is empty for a worker that uses the database itself.
+	Principal    string
 	Capabilities json.RawMessage
+	// Metadata is a JSON object of up to 10 KiB, as PostgreSQL writes it. Cuelight shows it
+	// and does not use it.
+	Metadata json.RawMessage
 	// Lease is how long it may miss its heartbeats before it is lost. Default
 	// [DefaultLease].
 	Lease time.Duration
 	// ProcessIdentity distinguishes it from other processes of the host with the same PID:
 	// the boot, the process namespace and the start time. Empty where they are not known.
 	ProcessIdentity string
-	Connected       bool // its database session is open
+	Connected       bool // its database session is open, or a remote worker's coordinator holds the contact
 	StartedAt       time.Time
 	HeartbeatAt     time.Time
 	HeartbeatAge    time.Duration // by the database's clock
@@ -31,6 +39,15 @@ type Worker struct {
 	LostAt          *time.Time    // its lease ran out
 	DrainAt         *time.Time    // it was asked to drain
 	Running         []Running
+}
+
+// Kind is local for a worker that uses the database itself, and remote for one that was
+// registered by a coordinator.
+func (w Worker) Kind() string {
+	if w.Principal != "" {
+		return "remote"
+	}
+	return "local"
 }
 
 // State is working, draining, silent (it misses heartbeats), stopped or lost.
@@ -82,8 +99,9 @@ const DefaultLease = 36 * time.Second
 func DisconnectGrace(lease time.Duration) time.Duration { return min(lease/5, 7*time.Second) }
 
 const workerColumns = `
-id, pipeline, host, pid, version, capabilities, extract(epoch from lease)::float8, process_identity,
-       stopped_at is null and lost_at is null and {{.Connected "w."}}, started_at, heartbeat_at,
+id, pipeline, name, host, pid, version, principal, capabilities, metadata, extract(epoch from lease)::float8, process_identity,
+       stopped_at is null and lost_at is null
+         and (principal <> '' and session is null or {{.Connected "w."}}), started_at, heartbeat_at,
        extract(epoch from now() - heartbeat_at)::float8, stopped_at, lost_at, drain_at, running`
 
 const workersSQL = `
@@ -128,8 +146,9 @@ func (s *Store) StoppedWorkers(ctx context.Context, before ID, limit int) ([]Wor
 func scanWorker(row pgx.CollectableRow) (w Worker, err error) {
 	var lease, age float64
 	var running []StoredRunning
-	err = row.Scan(&w.ID, &w.Pipeline, &w.Host, &w.PID, &w.Version, &w.Capabilities, &lease, &w.ProcessIdentity,
-		&w.Connected, &w.StartedAt, &w.HeartbeatAt, &age, &w.StoppedAt, &w.LostAt, &w.DrainAt, &running)
+	err = row.Scan(&w.ID, &w.Pipeline, &w.Name, &w.Host, &w.PID, &w.Version, &w.Principal, &w.Capabilities, &w.Metadata,
+		&lease, &w.ProcessIdentity, &w.Connected, &w.StartedAt, &w.HeartbeatAt, &age, &w.StoppedAt, &w.LostAt, &w.DrainAt,
+		&running)
 	for _, d := range running {
 		w.Running = append(w.Running, Running(d))
 	}

@@ -17,7 +17,7 @@ import (
 // figures of "size"), but the indexes are not.
 const finishedSQL = `
 with worker as (
-  insert into workers (pipeline, host, pid, stopped_at) values ('video', 'bench', 1, now()) returning id
+  insert into workers (pipeline, name, host, pid, stopped_at) values ('video', 'bench', 'bench', 1, now()) returning id
 ), made as (
   select i, now() - interval '1 minute' - ($1::bigint - i) * interval '1 millisecond' as at
     from generate_series(1, $1::bigint) i

@@ -247,7 +247,7 @@ func (g *Guard) findKey(ctx context.Context, prefix string) (Key, Scope, error) 
 // scopeOf is the scope of a valid key, and None for others.
 func scopeOf(key Key) Scope {
 	scope, err := ParseScope(key.Scope)
-	if err != nil || key.RevokedAt != nil {
+	if err != nil || key.RevokedAt != nil || key.DisabledAt != nil {
 		return None
 	}
 	return scope

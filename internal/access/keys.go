@@ -27,7 +27,9 @@ type Key struct {
 	Prefix    string     `json:"prefix"` // its first characters, not secret
 	CreatedAt time.Time  `json:"created_at"`
 	UsedAt    *time.Time `json:"used_at,omitempty"` // to the minute
-	RevokedAt *time.Time `json:"revoked_at,omitempty"`
+	// DisabledAt is when the key was disabled: it is refused until it is enabled again.
+	DisabledAt *time.Time `json:"disabled_at,omitempty"`
+	RevokedAt  *time.Time `json:"revoked_at,omitempty"` // it is refused for ever
 	// Digest is the SHA-256 of the key's whole text.
 	Digest [sha256.Size]byte `json:"-"`
 }
@@ -119,7 +121,7 @@ func (k *KeyStore) CreateKey(ctx context.Context, name, scope string) (key Key, 
 	}
 }
 
-const keyColumns = `id, name, scope, prefix, digest, created_at, used_at, revoked_at`
+const keyColumns = `id, name, scope, prefix, digest, created_at, used_at, disabled_at, revoked_at`
 
 const keysSQL = `
 /* list keys */
@@ -155,7 +157,7 @@ func (k *KeyStore) FindKey(ctx context.Context, prefix string) (Key, error) {
 
 func scanKey(row pgx.CollectableRow) (k Key, err error) {
 	var digest []byte
-	err = row.Scan(&k.ID, &k.Name, &k.Scope, &k.Prefix, &digest, &k.CreatedAt, &k.UsedAt, &k.RevokedAt)
+	err = row.Scan(&k.ID, &k.Name, &k.Scope, &k.Prefix, &digest, &k.CreatedAt, &k.UsedAt, &k.DisabledAt, &k.RevokedAt)
 	if err == nil && len(digest) != len(k.Digest) {
 		err = fmt.Errorf("the digest of key %s has %d bytes", k.ID, len(digest))
 	}

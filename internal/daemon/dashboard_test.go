@@ -71,7 +71,7 @@ func TestDashboardActions_AreAudited(t *testing.T) {
 	old, other := task(t.Context()), task(t.Context())
 	var worker store.ID
 	row := pool.QueryRow(t.Context(),
-		"insert into workers (pipeline, host, pid, version) values ('video', 'h', 1, 'v') returning id")
+		"insert into workers (pipeline, name, host, pid, version) values ('video', 'h', 'h', 1, 'v') returning id")
 	if err := row.Scan(&worker); err != nil {
 		t.Fatal(err)
 	}

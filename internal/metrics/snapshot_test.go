@@ -134,7 +134,7 @@ func TestSnapshot_BelongsToOnePipeline(t *testing.T) {
 	pool := pgtest.New(t, pgtest.SQL(v.SchemaSQL(), v.TriggersSQL(), g.SchemaSQL(), g.TriggersSQL()))
 	exec(t, pool,
 		`insert into tasks (source) values ('a')`,
-		`insert into workers (pipeline, host, pid) values ('video', 'v', 1), ('podcast', 'p', 2)`,
+		`insert into workers (pipeline, name, host, pid) values ('video', 'v', 'v', 1), ('podcast', 'p', 'p', 2)`,
 		`insert into podcast_tasks (source, fetch_status) values ('x', 'completed'), ('y', 'pending')`,
 	)
 	wantSnapshot(t, pool, g, map[string]float64{"tasks fetch ready": 1, "tasks mix ready": 1, "workers alive": 1})
@@ -211,13 +211,13 @@ func TestSnapshot_ListsWorkersWithTheirState(t *testing.T) {
 	g := store.Video()
 	pool := newPool(t, g)
 	exec(t, pool,
-		`insert into workers (pipeline, host, pid, heartbeat_at, stopped_at, lost_at, drain_at) values
-		 ('video', 'a', 1, now() - interval '2 s', null, null, null),
-		 ('video', 'b', 2, now() - interval '3 s', null, null, now()),
-		 ('video', 'c', 3, now() - interval '1 h', null, null, null),
-		 ('video', 'd', 4, now() - interval '1 h', now(), null, null),
-		 ('video', 'e', 5, now() - interval '1 h', null, now(), null),
-		 ('video', 'a', 1, now() - interval '2 h', null, null, now())`)
+		`insert into workers (pipeline, name, host, pid, heartbeat_at, stopped_at, lost_at, drain_at) values
+		 ('video', 'a', 'a', 1, now() - interval '2 s', null, null, null),
+		 ('video', 'b', 'b', 2, now() - interval '3 s', null, null, now()),
+		 ('video', 'c', 'c', 3, now() - interval '1 h', null, null, null),
+		 ('video', 'd', 'd', 4, now() - interval '1 h', now(), null, null),
+		 ('video', 'e', 'e', 5, now() - interval '1 h', null, now(), null),
+		 ('video', 'a', 'a', 1, now() - interval '2 h', null, null, now())`)
 	wantSnapshot(t, pool, g, map[string]float64{
 		"workers silent": 2, "workers draining": 1,
 		"worker_heartbeat_age_seconds a:1": 2 * hour, "worker_heartbeat_age_seconds c:3": hour,

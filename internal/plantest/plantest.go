@@ -44,8 +44,8 @@ func LargeDatabase(t *testing.T) *pgxpool.Conn {
 		 select n::text, 'u' || n, 'r' || n from generate_series(1, 500) as n`,
 		`insert into tasks (source, ingest_status, ingest_attempts, ingest_run_at)
 		 select n::text, 'failed', 1, now() from generate_series(1, 500) as n`,
-		`insert into workers (pipeline, host, pid, stopped_at)
-		 select 'video', 'a', 1, now() from generate_series(1, 20000)`,
+		`insert into workers (pipeline, name, host, pid, stopped_at)
+		 select 'video', 'a', 'a', 1, now() from generate_series(1, 20000)`,
 		`analyze`,
 		`set jit = off; set enable_seqscan = off; set enable_bitmapscan = off;
 		 set plan_cache_mode = force_generic_plan`,

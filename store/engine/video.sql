@@ -801,8 +801,10 @@ select a.token
 with shape as (
   select from cuelight_schema where pipeline = $1 and shape = $8 for key share
 )
-insert into workers (pipeline, host, pid, version, capabilities, lease, process_identity, registered_in)
-select $1, $2, $3, $4, coalesce($5::text::jsonb, '{}'), make_interval(secs => $6), $7, cuelight_database_id() from shape
+insert into workers (pipeline, host, pid, version, capabilities, lease, process_identity, name, principal, metadata,
+                     registered_in)
+select $1, $2, $3, $4, coalesce($5::text::jsonb, '{}'), make_interval(secs => $6), $7, $9, $10,
+       coalesce($11::text::jsonb, '{}'), cuelight_database_id() from shape
 returning id;
 
 /* limits of a transaction */
@@ -817,7 +819,7 @@ select 'worker_started', id, jsonb_build_object('host', host, 'pid', pid, 'versi
   where id = $1;
 
 /* heartbeat */
-select known, draining, overdue, at from cuelight_heartbeat($1, $2::text::jsonb, nullif($3::bigint, 0), $4);
+select known, draining, overdue, at from cuelight_heartbeat($1, $2::text::jsonb, $3, $4);
 
 /* read pauses and expired workers */
 select array(select stage from cuelight_pauses
@@ -832,7 +834,7 @@ select array(select stage from cuelight_pauses
           and w.session is not null
           and not exists (
             select from pg_locks l
-             where l.locktype = 'advisory' and l.objsubid = 1 and l.granted
+             where w.session <> 0 and l.locktype = 'advisory' and l.objsubid = 1 and l.granted
                and l.database = (select oid from pg_database where datname = current_database())
                and (l.classid::bigint << 32 | l.objid::bigint) = w.session))
      and not exists (
@@ -843,6 +845,9 @@ select array(select stage from cuelight_pauses
 
 /* record progress */
 insert into outbox (type, worker_id, data) values ('progress', $1, $2::text::jsonb);
+
+/* disconnect worker */
+update workers set session = 0 where id = $1 and stopped_at is null and lost_at is null;
 
 /* deregister worker */
 with stopped as (
@@ -889,7 +894,7 @@ select w.id, case when (pg_has_role(b.usesysid, 'usage') or pg_has_role('pg_sign
           and w.session is not null
           and not exists (
             select from pg_locks l
-             where l.locktype = 'advisory' and l.objsubid = 1 and l.granted
+             where w.session <> 0 and l.locktype = 'advisory' and l.objsubid = 1 and l.granted
                and l.database = (select oid from pg_database where datname = current_database())
                and (l.classid::bigint << 32 | l.objid::bigint) = w.session))
      and not exists (
@@ -915,7 +920,7 @@ with lost as (
           and w.session is not null
           and not exists (
             select from pg_locks l
-             where l.locktype = 'advisory' and l.objsubid = 1 and l.granted
+             where w.session <> 0 and l.locktype = 'advisory' and l.objsubid = 1 and l.granted
                and l.database = (select oid from pg_database where datname = current_database())
                and (l.classid::bigint << 32 | l.objid::bigint) = w.session))
      and not exists (

@@ -2,12 +2,16 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/cuelight/cuelight/internal/statement"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -18,8 +22,10 @@ const registerSQL = `
 with shape as (
   select from cuelight_schema where pipeline = $1 and shape = $8 for key share
 )
-insert into workers (pipeline, host, pid, version, capabilities, lease, process_identity, registered_in)
-select $1, $2, $3, $4, coalesce($5::text::jsonb, '{}'), make_interval(secs => $6), $7, cuelight_database_id() from shape
+insert into workers (pipeline, host, pid, version, capabilities, lease, process_identity, name, principal, metadata,
+                     registered_in)
+select $1, $2, $3, $4, coalesce($5::text::jsonb, '{}'), make_interval(secs => $6), $7, $9, $10,
+       coalesce($11::text::jsonb, '{}'), cuelight_database_id() from shape
 returning id`
 
 const workerStartedSQL = `
@@ -29,8 +35,9 @@ select 'worker_started', id, jsonb_build_object('host', host, 'pid', pid, 'versi
   where id = $1`
 
 // RegisterWorker adds a worker; only a registered worker may claim. It returns
-// [store.ErrSchemaShape] if the tables are for other stages. Every start of a
-// process registers a new one, so that a restarted host is not taken for the lost one.
+// [store.ErrSchemaShape] if the tables are for other stages, and [store.ErrInvalidWorker]
+// for a name, capabilities or metadata that cannot be stored. Every start of a process
+// registers a new worker, so that a restarted host is not taken for the lost one.
 //
 // The event is written in a second transaction, which has the worker's name: if this
 // process stops in the middle of it, the sweep can end it.
@@ -38,16 +45,23 @@ func (e *Engine) RegisterWorker(ctx context.Context, w store.Worker) (store.ID, 
 	if w.Lease <= 0 {
 		w.Lease = store.DefaultLease
 	}
-	var capabilities *string
-	if len(w.Capabilities) > 0 {
-		text := string(w.Capabilities)
-		capabilities = &text
+	if w.Name == "" {
+		w.Name = store.WorkerNameOf(w.Host)
+	}
+	if err := store.CheckWorkerName(w.Name); err != nil {
+		return store.ID{}, e.explain("register worker", err)
 	}
 	var id store.ID
-	err := e.db.QueryRow(ctx, registerSQL, e.graph.Name(), w.Host, w.PID, w.Version, capabilities,
-		w.Lease.Seconds(), w.ProcessIdentity, e.graph.String()).Scan(&id)
-	if errors.Is(err, pgx.ErrNoRows) {
+	err := e.db.QueryRow(ctx, registerSQL, e.graph.Name(), w.Host, w.PID, w.Version, jsonText(w.Capabilities),
+		w.Lease.Seconds(), w.ProcessIdentity, e.graph.String(), w.Name, w.Principal, jsonText(w.Metadata)).Scan(&id)
+	state, constraint := statement.State(err)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
 		err = store.ErrSchemaShape
+	case constraint == "workers_metadata":
+		err = fmt.Errorf("%w: its metadata are not a JSON object of up to 10 KiB", store.ErrInvalidWorker)
+	case strings.HasPrefix(state, statement.ClassData):
+		err = fmt.Errorf("%w: %w", store.ErrInvalidWorker, err)
 	}
 	if err != nil {
 		return store.ID{}, e.explain("register worker", err)
@@ -56,6 +70,36 @@ func (e *Engine) RegisterWorker(ctx context.Context, w store.Worker) (store.ID, 
 		return store.ID{}, e.explain("register worker", errors.Join(err, e.deregister(ctx, deregisterSilentlySQL, id)))
 	}
 	return id, nil
+}
+
+// jsonText is a parameter for JSON, null where there is none.
+func jsonText(raw json.RawMessage) *string {
+	if len(raw) == 0 {
+		return nil
+	}
+	text := string(raw)
+	return &text
+}
+
+const disconnectSQL = `
+/* disconnect worker */
+update workers set session = 0 where id = $1 and stopped_at is null and lost_at is null`
+
+// DisconnectWorker says that a worker without a session of its own has lost its contact: it
+// is expired after [store.DisconnectGrace] without a heartbeat, and not only after its
+// lease. A heartbeat with Remote undoes it. It returns [store.ErrWorkerUnknown].
+func (e *Engine) DisconnectWorker(ctx context.Context, worker store.ID) error {
+	var found int64
+	err := e.send(ctx, worker, func(batch *pgx.Batch) {
+		batch.Queue(disconnectSQL, worker).Exec(func(tag pgconn.CommandTag) error {
+			found = tag.RowsAffected()
+			return nil
+		})
+	})
+	if err == nil && found == 0 {
+		err = store.ErrWorkerUnknown
+	}
+	return e.explain("disconnect worker", err)
 }
 
 const deregisterSQL = `

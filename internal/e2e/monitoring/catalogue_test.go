@@ -30,7 +30,7 @@ func newCatalogue(t *testing.T) catalogue {
 	t.Helper()
 	g := store.Video()
 	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
-	if _, err := pool.Exec(t.Context(), `insert into workers (pipeline, host, pid) values ('video', 'h', 1)`); err != nil {
+	if _, err := pool.Exec(t.Context(), `insert into workers (pipeline, name, host, pid) values ('video', 'h', 'h', 1)`); err != nil {
 		t.Fatal(err)
 	}
 	m := metrics.New(metrics.Options{

@@ -29,7 +29,7 @@ func setup(t *testing.T) fixture {
 	g := store.Video()
 	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
 	f := fixture{store.New(pool, g), t, pool, store.ID{}}
-	const workerSQL = `insert into workers (pipeline, host, pid) values ('video', 'test', 1) returning id`
+	const workerSQL = `insert into workers (pipeline, name, host, pid) values ('video', 'test', 'test', 1) returning id`
 	err := pool.QueryRow(t.Context(), workerSQL).Scan(&f.worker)
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,167 @@
+package store_test
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
+)
+
+func TestRegisterWorker_StoresNamePrincipalAndMetadata(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, c := range []struct {
+		given, want    store.Worker
+		kind, metadata string
+	}{
+		{store.Worker{Host: "media-1"}, store.Worker{Name: "media-1"}, "local", "{}"},
+		{store.Worker{Host: "media\n1" + strings.Repeat("é", 200)},
+			store.Worker{Name: "media1" + strings.Repeat("é", 94)}, "local", "{}"},
+		{store.Worker{}, store.Worker{Name: "unknown"}, "local", "{}"},
+		{store.Worker{Host: "h", Name: "north 1", Principal: "key k3j9x2mq (build server)", Metadata: raw(`{"rack":7}`)},
+			store.Worker{Name: "north 1", Principal: "key k3j9x2mq (build server)"}, "remote", `{"rack": 7}`},
+	} {
+		id, err := b.RegisterWorker(t.Context(), c.given)
+		must(t, err)
+		all, err := b.Workers(t.Context(), false)
+		must(t, err)
+		w := all[slices.IndexFunc(all, func(w store.Worker) bool { return w.ID == id })]
+		if w.Name != c.want.Name || w.Principal != c.want.Principal || w.Kind() != c.kind || string(w.Metadata) != c.metadata {
+			t.Errorf("%+v is stored as %+v, which is %s", c.given, w, w.Kind())
+		}
+	}
+}
+
+func TestRegisterWorker_RefusesInvalidWorkers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	large := func(size int) json.RawMessage { // as PostgreSQL writes it
+		return raw(`{"a": "` + strings.Repeat("x", size-len(`{"a": ""}`)) + `"}`)
+	}
+	if _, err := b.RegisterWorker(t.Context(), store.Worker{Metadata: large(10 << 10)}); err != nil {
+		t.Errorf("metadata of 10 KiB: %v", err)
+	}
+	for name, w := range map[string]store.Worker{
+		"a name of 101 characters":    {Name: strings.Repeat("é", 101)},
+		"a name with a line break":    {Name: "a\nb"},
+		"a name of spaces":            {Name: "  "},
+		"a name that is not UTF-8":    {Name: "a\xff"},
+		"metadata over 10 KiB":        {Metadata: large(10<<10 + 1)},
+		"metadata that become larger": {Metadata: raw(`{"a":1e10240}`)},
+		"metadata that are a list":    {Metadata: raw(`[]`)},
+		"metadata that are no JSON":   {Metadata: raw(`{`)},
+		"capabilities with NUL":       {Capabilities: raw(`{"a":"\u0000"}`)},
+	} {
+		if _, err := b.RegisterWorker(t.Context(), w); !errors.Is(err, store.ErrInvalidWorker) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if n := b.queryInt("select count(*) from workers"); n != 1 {
+		t.Errorf("%d workers are registered", n)
+	}
+}
+
+func TestHistory_HasTheWorkersName(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w, err := b.RegisterWorker(t.Context(), store.Worker{Name: "north 1", Host: "media-1"})
+	must(t, err)
+	id := b.submit()
+	b.completeAll(w, b.claim(w, ingest))
+	for _, a := range b.history(id) {
+		if a.WorkerName != "north 1" || a.Host != "media-1" {
+			t.Errorf("%s was run by %q on %q", a.Stage, a.WorkerName, a.Host)
+		}
+	}
+}
+
+// remoteWorker registers a worker without a session, which has sent a heartbeat.
+func (b bundle) remoteWorker() (w store.ID, heartbeat func()) {
+	b.t.Helper()
+	w, err := b.RegisterWorker(b.t.Context(), store.Worker{Name: "remote", Principal: "key k3j9x2mq (build server)"})
+	must(b.t, err)
+	heartbeat = func() {
+		b.t.Helper()
+		_, err := b.Heartbeat(b.t.Context(), engine.HeartbeatRequest{Worker: w, Remote: true, Session: 7})
+		must(b.t, err)
+	}
+	heartbeat()
+	return w, heartbeat
+}
+
+func TestSweep_ExpiresARemoteWorkerAfterItsLease(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w, _ := b.remoteWorker()
+	b.setLastHeartbeat(w, "35 s")
+	if lost := b.sweepExpired(nil); len(lost) > 0 {
+		t.Errorf("expired within its lease: %v", lost)
+	}
+	b.setLastHeartbeat(w, "37 s")
+	if lost := b.sweepExpired(nil); !slices.Equal(lost, []store.ID{w}) {
+		t.Errorf("expired workers are %v, want %s", lost, w)
+	}
+}
+
+func TestDisconnectWorker_ExpiresTheWorkerAfterTheGrace(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w, heartbeat := b.remoteWorker()
+	// Somebody else may hold the lock of any key.
+	b.session(0)
+	must(t, b.DisconnectWorker(t.Context(), w))
+	connected := func() bool {
+		t.Helper()
+		all, err := b.Workers(t.Context(), false)
+		if err != nil || len(all) != 1 {
+			t.Fatal(all, err)
+		}
+		return all[0].Connected
+	}
+	b.setLastHeartbeat(w, "6 s")
+	if lost := b.sweepExpired(nil); len(lost) > 0 || connected() {
+		t.Errorf("connected %t, expired within the grace: %v", connected(), lost)
+	}
+	heartbeat()
+	b.setLastHeartbeat(w, "8 s")
+	if lost := b.sweepExpired(nil); len(lost) > 0 || !connected() {
+		t.Errorf("connected %t, expired although a heartbeat followed: %v", connected(), lost)
+	}
+	must(t, b.DisconnectWorker(t.Context(), w))
+	if lost := b.sweepExpired(nil); !slices.Equal(lost, []store.ID{w}) {
+		t.Errorf("expired workers are %v, want %s", lost, w)
+	}
+	if err := b.DisconnectWorker(t.Context(), w); !errors.Is(err, store.ErrWorkerUnknown) {
+		t.Errorf("a lost worker: %v", err)
+	}
+}
+
+// A local worker's key is kept where a heartbeat has none.
+func TestHeartbeat_SetsTheSession(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	for _, c := range []struct {
+		in   engine.HeartbeatRequest
+		want string
+	}{
+		{engine.HeartbeatRequest{}, "none"},
+		{engine.HeartbeatRequest{Session: 7}, "7"},
+		{engine.HeartbeatRequest{}, "7"},
+		{engine.HeartbeatRequest{Remote: true}, "none"},
+		{engine.HeartbeatRequest{Session: 8}, "8"},
+	} {
+		c.in.Worker = w
+		_, err := b.Heartbeat(t.Context(), c.in)
+		must(t, err)
+		var got string
+		must(t, b.pool.QueryRow(t.Context(), "select coalesce(session::text, 'none') from workers").Scan(&got))
+		if got != c.want {
+			t.Errorf("after %+v the session is %s, want %s", c.in, got, c.want)
+		}
+	}
+}
