@@ -209,11 +209,12 @@ func (a *attempt) fail(f *finished, err, cause error) {
 	}
 	f.kind, f.report.Outcome = AttemptFailed, engine.Failed
 	f.err, f.report.Error, f.report.Class = err, err.Error(), class(err)
-	if IsPermanent(err) || a.claim.Attempt >= a.stage.MaxAttempts {
+	retryDelay, again := a.stage.retryDelay(a.claim.Attempt)
+	if IsPermanent(err) || !again {
 		f.kind, f.report.Dead = StageDead, true
 		return
 	}
-	f.report.RetryIn = jitter(a.stage.Backoff.after(a.claim.Attempt))
+	f.report.RetryIn = retryDelay
 	if delay, ok := RetryDelay(err); ok {
 		f.report.RetryIn = delay
 	}

@@ -78,6 +78,9 @@ func (d *dispatcher) registerWhenReachable(ctx context.Context) error {
 		if err == nil {
 			err = d.p.register(ctx)
 		}
+		if IsPermanent(err) {
+			return backoff.Permanent(err)
+		}
 		for _, permanent := range []error{
 			store.ErrNoSchema, store.ErrSchemaOlder, store.ErrSchemaNewer, store.ErrSchemaShape, store.ErrSchemaBroken,
 			store.ErrInvalidWorker,

@@ -2,6 +2,7 @@ package stages
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/cuelight/cuelight/store"
 )
@@ -45,6 +46,12 @@ func (p *Pipeline) WithTablePrefix(prefix string) (*Pipeline, error) {
 
 // Graph returns the pipeline's graph, for [store.New].
 func (p *Pipeline) Graph() store.Graph { return p.graph }
+
+// RetryDelay returns how long a stage, by its number, waits after its attempt failed, 1 for the
+// first, and whether it has another attempt at all.
+func (p *Pipeline) RetryDelay(stage, attempt int) (delay time.Duration, again bool) {
+	return p.stages[stage].retryDelay(attempt)
+}
 
 // Channels lists the NOTIFY channels of a [Runner] of this pipeline: not those of stages
 // that it leaves to other processes.

@@ -78,6 +78,14 @@ func (s Stage) withDefaults() Stage {
 	return s
 }
 
+// retryDelay is [Pipeline.RetryDelay] of one stage.
+func (s *Stage) retryDelay(attempt int) (delay time.Duration, again bool) {
+	if attempt >= s.MaxAttempts {
+		return 0, false
+	}
+	return jitter(s.Backoff.after(attempt)), true
+}
+
 // after is the delay after an attempt, 1 for the first, before it is varied.
 func (b Backoff) after(attempt int) time.Duration {
 	d := b.Base

@@ -55,6 +55,9 @@ const (
 	Unavailable          Kind = "unavailable"
 	UploadsFull          Kind = "uploads-full"
 	DiskFull             Kind = "disk-full"
+	ProtocolVersion      Kind = "protocol-version"
+	WorkerUnknown        Kind = "worker-unknown"
+	ClaimLost            Kind = "claim-lost"
 )
 
 // statusChecksumMismatch is a status code of the tus protocol.
@@ -93,6 +96,9 @@ var kinds = map[Kind]struct {
 	Unavailable:          {http.StatusServiceUnavailable, "Temporarily unavailable"},
 	UploadsFull:          {http.StatusServiceUnavailable, "Other uploads have reserved all the space"},
 	DiskFull:             {http.StatusInsufficientStorage, "The disk is full"},
+	ProtocolVersion:      {http.StatusBadRequest, "This version of the worker protocol is not supported"},
+	WorkerUnknown:        {http.StatusConflict, "The worker is not registered"},
+	ClaimLost:            {http.StatusConflict, "The worker does not hold the claim"},
 }
 
 // Problem is an error as a client sees it.

@@ -1,0 +1,342 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
+)
+
+// clientBackend is a coordinator as the Backend of a Runner.
+type clientBackend struct{ *Client }
+
+// Check compares the pipelines.
+func (b clientBackend) Check(ctx context.Context) error {
+	var theirs pipelineBody
+	if err := b.call(ctx, http.MethodGet, "/pipeline", nil, &theirs); err != nil {
+		return refusedForGood(err)
+	}
+	if theirs.Protocol != ProtocolVersion {
+		return stages.Permanent(fmt.Errorf("%w: it speaks version %d of the worker protocol, and this program version %d",
+			ErrRefused, theirs.Protocol, ProtocolVersion))
+	}
+	var names []string
+	for _, s := range theirs.Stages {
+		names = append(names, s.Name)
+	}
+	if theirs.Pipeline != b.o.Graph.Name() || !slices.Equal(names, b.stages) {
+		return stages.Permanent(fmt.Errorf("%w: it serves the pipeline %s with the stages %v, and this program has %s with %v",
+			ErrRefused, theirs.Pipeline, names, b.o.Graph.Name(), b.stages))
+	}
+	return nil
+}
+
+// refusedForGood marks an error that will not go away.
+func refusedForGood(err error) error {
+	if errors.Is(err, ErrRefused) {
+		return stages.Permanent(fmt.Errorf("%w: %w", ErrRefused, err))
+	}
+	return err
+}
+
+func (b clientBackend) RegisterWorker(ctx context.Context, w store.Worker) (store.ID, error) {
+	var out registerResponse
+	err := b.call(ctx, http.MethodPost, "/register", registerRequest{
+		Protocol: ProtocolVersion, Pipeline: b.o.Graph.Name(), Name: w.Name, Host: w.Host, PID: w.PID,
+		ProcessIdentity: w.ProcessIdentity, Version: w.Version, Lease: w.Lease.Seconds(),
+		Capabilities: w.Capabilities, Metadata: b.o.Metadata,
+	}, &out)
+	if err != nil {
+		return store.ID{}, refusedForGood(err)
+	}
+	b.mu.Lock()
+	b.worker, b.direct = out.Worker, out.Direct
+	b.granted = nil
+	clear(b.claims)
+	clear(b.free)
+	b.mu.Unlock()
+	signal(b.registered)
+	for _, name := range b.stages { // the first exchange tells the coordinator the free slots
+		b.notify(b.o.Graph.Channel(name))
+	}
+	return out.Worker, nil
+}
+
+func (b clientBackend) DeregisterWorker(ctx context.Context, worker store.ID) error {
+	return b.call(ctx, http.MethodPost, "/deregister", workerRequest{worker}, &struct{}{})
+}
+
+func (b clientBackend) ExpireWorkers(ctx context.Context, workers []store.ID) (expired []store.ID, err error) {
+	err = b.call(ctx, http.MethodPost, "/workers/expire", workers, &expired)
+	return expired, err
+}
+
+// Workers lists the live workers with the same key.
+func (b clientBackend) Workers(ctx context.Context, _ bool) (workers []store.Worker, err error) {
+	err = b.call(ctx, http.MethodGet, "/workers", nil, &workers)
+	return workers, err
+}
+
+func (b clientBackend) DrainWorker(ctx context.Context, worker store.ID) error {
+	return b.call(ctx, http.MethodPost, "/drain", workerRequest{worker}, &struct{}{})
+}
+
+// PausedStages returns none: the coordinator claims nothing from paused stages, and its first
+// answer says which are.
+func (b clientBackend) PausedStages(context.Context, string) ([]bool, error) {
+	return make([]bool, len(b.stages)), nil
+}
+
+// Exchange returns claims that the waiting request has brought, and otherwise asks the coordinator.
+func (b clientBackend) Exchange(ctx context.Context, in engine.ExchangeRequest) (engine.ExchangeResult, error) {
+	b.exchanging.Lock()
+	defer b.exchanging.Unlock()
+	out := b.newResult()
+	b.mu.Lock()
+	granted := b.granted
+	b.granted = nil
+	b.sequence++
+	sequence := b.sequence
+	b.mu.Unlock()
+	if len(in.Reports) == 0 && len(granted) > 0 {
+		b.give(in, &out, granted)
+		return out, nil
+	}
+	request := exchangeRequest{Worker: in.Worker, Sequence: sequence, FreeSlots: b.freeSlots(in, granted)}
+	for _, r := range in.Reports {
+		request.Reports = append(request.Reports, newReportBody(r))
+	}
+	var response exchangeResponse
+	if err := b.call(ctx, http.MethodPost, "/exchange", request, &response); err != nil {
+		b.mu.Lock()
+		b.granted = append(granted, b.granted...)
+		b.mu.Unlock()
+		return out, err
+	}
+	claims, err := b.receive(response.Claims)
+	if err != nil {
+		return out, err
+	}
+	b.setControls(response.Control)
+	b.give(in, &out, append(granted, claims...))
+	b.answerReports(in.Reports, response, &out)
+	return out, nil
+}
+
+func (b clientBackend) newResult() engine.ExchangeResult {
+	n := len(b.stages)
+	out := engine.ExchangeResult{
+		Requested: make([]int, n), Granted: make([]int, n), MoreReady: make([]bool, n),
+		LastPosition: make([]engine.Position, n), NewlyReady: make([]bool, n), NextDue: make([]time.Duration, n),
+	}
+	for i := range out.NextDue {
+		out.NextDue[i] = -1 // the coordinator knows
+	}
+	return out
+}
+
+// freeSlots returns the free slots of a request, without those of claims that are on their way.
+func (b clientBackend) freeSlots(in engine.ExchangeRequest, granted []engine.Claim) map[string]int {
+	free := make(map[string]int)
+	for i, n := range in.FreeSlots {
+		if n > 0 {
+			free[b.stages[i]] = n
+		}
+	}
+	for _, claim := range granted {
+		free[b.stages[claim.Stage]]--
+	}
+	return free
+}
+
+// give adds claims to a result.
+func (b clientBackend) give(in engine.ExchangeRequest, out *engine.ExchangeResult, claims []engine.Claim) {
+	out.Claims = claims
+	for _, claim := range claims {
+		out.Granted[claim.Stage]++
+		out.Requested[claim.Stage]++
+	}
+	b.mu.Lock()
+	b.free = b.freeSlots(in, claims)
+	b.mu.Unlock()
+}
+
+// answerReports tells the dispatcher what became of its reports.
+func (b clientBackend) answerReports(reports []engine.Report, response exchangeResponse, out *engine.ExchangeResult) {
+	stale, retry := make(map[store.ID]lostBody), make(map[store.ID]bool)
+	for _, s := range response.Stale {
+		stale[s.Token] = s
+	}
+	for _, token := range response.Retry {
+		retry[token] = true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range reports {
+		if s, ok := stale[r.Token]; ok {
+			out.Stale = append(out.Stale, engine.StaleReport{Report: r, Cancelled: s.Cancelled})
+		}
+		if retry[r.Token] {
+			out.Locked = append(out.Locked, r)
+			continue
+		}
+		delete(b.claims, r.Token)
+	}
+}
+
+func newReportBody(r engine.Report) reportBody {
+	body := reportBody{
+		Token: r.Token, Outcome: r.Outcome, Result: r.Result, Error: r.Error, Class: r.Class, Permanent: r.Dead,
+	}
+	if !r.Dead {
+		in := r.RetryIn.Seconds()
+		body.RetryIn = &in
+	}
+	return body
+}
+
+// Heartbeat sends the worker's claims and their progress. The waiting request is the sign of life
+// of a worker that has none.
+func (b clientBackend) Heartbeat(ctx context.Context, in engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
+	b.mu.Lock()
+	idle := len(in.Claims) == 0 && in.SkipChecks && b.waits
+	controls := b.controls
+	b.mu.Unlock()
+	if idle {
+		return engine.HeartbeatResult{Now: time.Now(), Draining: controls.Drain}, nil
+	}
+	var out heartbeatResponse
+	err := b.call(ctx, http.MethodPost, "/heartbeat", heartbeatRequest{Worker: in.Worker, Running: runningBodies(in)}, &out)
+	if err != nil {
+		return engine.HeartbeatResult{}, err
+	}
+	result := engine.HeartbeatResult{Now: time.Now(), Draining: out.Control.Drain, Paused: make([]bool, len(b.stages))}
+	for i, name := range b.stages {
+		result.Paused[i] = slices.Contains(out.Control.Paused, name)
+	}
+	b.mu.Lock()
+	b.controls = out.Control
+	for _, l := range out.Lost {
+		delete(b.claims, l.Token)
+	}
+	b.mu.Unlock()
+	result.LostClaims = lostClaims(out.Lost)
+	return result, nil
+}
+
+func runningBodies(in engine.HeartbeatRequest) []runningBody {
+	running, progressed := make(map[store.ID]store.Running), make(map[store.ID]bool)
+	for _, r := range in.Running {
+		running[r.Token] = r
+	}
+	for _, r := range in.Progressed {
+		progressed[r.Token] = true
+	}
+	bodies := make([]runningBody, 0, len(in.Claims))
+	for _, claim := range in.Claims {
+		r, started := running[claim.Token]
+		bodies = append(bodies, runningBody{
+			Token: claim.Token, Percent: r.Percent, Speed: r.Speed, ETA: r.ETA, Note: r.Note,
+			Started: started, Progressed: progressed[claim.Token],
+		})
+	}
+	return bodies
+}
+
+func lostClaims(bodies []lostBody) []engine.LostClaim {
+	var lost []engine.LostClaim
+	for _, l := range bodies {
+		lost = append(lost, engine.LostClaim(l))
+	}
+	return lost
+}
+
+// Sweep finds nothing: workers with the database sweep.
+func (b clientBackend) Sweep(context.Context, engine.SweepRequest) (engine.SweepResult, error) {
+	exchange := b.newResult()
+	return engine.SweepResult{MoreReady: exchange.MoreReady, NextDue: exchange.NextDue}, nil
+}
+
+func (b clientBackend) FindRecordedOutcomes(ctx context.Context, reports []engine.Report) (map[store.ID]bool, error) {
+	b.mu.Lock()
+	in := outcomesRequest{Worker: b.worker}
+	b.mu.Unlock()
+	for _, r := range reports {
+		in.Reports = append(in.Reports, reportBody{Token: r.Token, Outcome: r.Outcome})
+		in.Tasks = append(in.Tasks, r.Task)
+	}
+	var out outcomesResponse
+	err := b.call(ctx, http.MethodPost, "/outcomes", in, &out)
+	recorded := make(map[store.ID]bool)
+	for _, token := range out.Recorded {
+		recorded[token] = true
+	}
+	return recorded, err
+}
+
+// FindHeldClaims also forgets claims that were granted and not yet given to the Runner, because
+// it will release those that it does not know.
+func (b clientBackend) FindHeldClaims(ctx context.Context, worker store.ID) ([]engine.Claim, error) {
+	var out heldResponse
+	if err := b.call(ctx, http.MethodPost, "/claims/held", workerRequest{worker}, &out); err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	granted := make(map[store.ID]bool)
+	for _, claim := range b.granted {
+		granted[claim.Token] = true
+	}
+	b.mu.Unlock()
+	claims, err := b.receive(out.Claims)
+	return slices.DeleteFunc(claims, func(c engine.Claim) bool { return granted[c.Token] }), err
+}
+
+func (b clientBackend) FindLostClaims(ctx context.Context, claims []engine.Claim) ([]engine.LostClaim, error) {
+	b.mu.Lock()
+	in := claimsRequest{Worker: b.worker}
+	b.mu.Unlock()
+	for _, claim := range claims {
+		in.Tokens = append(in.Tokens, claim.Token)
+	}
+	var out claimsResponse
+	err := b.call(ctx, http.MethodPost, "/claims/check", in, &out)
+	return lostClaims(out.Lost), err
+}
+
+func (b clientBackend) Result(ctx context.Context, task store.ID, stage string) (json.RawMessage, error) {
+	token, err := b.tokenOf(task)
+	if err != nil {
+		return nil, err
+	}
+	var raw json.RawMessage
+	err = b.call(ctx, http.MethodGet, "/claims/"+token.String()+"/results/"+url.PathEscape(stage), nil, &raw)
+	return raw, err
+}
+
+// tokenOf returns the token of a claim of a task.
+func (b clientBackend) tokenOf(task store.ID) (store.ID, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for token, claim := range b.claims {
+		if claim.Task == task {
+			return token, nil
+		}
+	}
+	return store.ID{}, fmt.Errorf("%w: this worker has no claim of task %s", store.ErrNotFound, task)
+}
+
+// NotifyEvents does nothing: the coordinator notifies the readers.
+func (b clientBackend) NotifyEvents(context.Context) error { return nil }
+
+// PruneEvents does nothing: workers with the database delete old events.
+func (b clientBackend) PruneEvents(context.Context, time.Duration) (more bool, err error) {
+	return false, nil
+}

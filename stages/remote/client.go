@@ -1,0 +1,230 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/problem"
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
+)
+
+// ClientOptions configure a [Client]. URL, Key and Graph must be set.
+type ClientOptions struct {
+	// URL is the address of a Coordinator, http or https, with the path that it is mounted at.
+	URL string
+	// Key is the bearer token of the requests.
+	Key string
+	// Graph is the graph of the worker's pipeline. It must have the coordinator's stages.
+	Graph store.Graph
+	// HTTP sends the requests. Default: a client with connections of its own. It must not have a
+	// Timeout.
+	HTTP *http.Client
+	// Metadata, a JSON object of up to 10 KB, describes the worker for operators.
+	Metadata json.RawMessage
+}
+
+// Client is a worker's side of the protocol. Create it with [NewClient]; one Runner uses it.
+type Client struct {
+	o      ClientOptions
+	stages []string
+	wakes  chan struct{} // has room for one: notified is not empty
+	// registered receives a value after a registration.
+	registered chan struct{}
+	exchanging sync.Mutex // is locked during an exchange of the Runner
+
+	mu       sync.Mutex // guards the rest
+	notified map[string]bool
+	claims   map[store.ID]engine.Claim // by token: those that the coordinator gave to this worker
+	granted  []engine.Claim            // by the waiting request, not yet given to the Runner
+	free     map[string]int            // slots after the last exchange
+	worker   store.ID
+	direct   bool
+	waits    bool // a request waits, as far as is known
+	controls controlsBody
+	sequence int64 // of the last exchange
+}
+
+// ErrRefused says that the coordinator does not accept the key or the worker: trying again does
+// not help.
+var ErrRefused = errors.New("the coordinator refuses this worker")
+
+// NewClient returns a Client. It makes no request.
+func NewClient(o ClientOptions) (*Client, error) {
+	u, err := url.Parse(o.URL)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("address of the coordinator: %w", err)
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return nil, fmt.Errorf("address of the coordinator: %q is not an http or https address such as https://media.example", o.URL)
+	case strings.TrimSpace(o.Key) == "":
+		return nil, errors.New("there is no key")
+	}
+	o.URL = strings.TrimSuffix(o.URL, "/")
+	o.Key = strings.TrimSpace(o.Key)
+	if o.HTTP == nil {
+		o.HTTP = &http.Client{Transport: newTransport()}
+	}
+	return &Client{
+		o: o, stages: o.Graph.Stages(), wakes: make(chan struct{}, 1), registered: make(chan struct{}, 1), notified: make(map[string]bool),
+		claims: make(map[store.ID]engine.Claim), free: make(map[string]int),
+	}, nil
+}
+
+// newTransport returns a transport whose connections end soon after the host at the other end.
+func newTransport() *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.MaxIdleConnsPerHost = 8
+	t.ResponseHeaderTimeout = maxWait + 15*time.Second
+	t.ForceAttemptHTTP2 = false // one connection per request shows the end of either side
+	t.TLSNextProto = nil
+	return t
+}
+
+// Backend returns the Backend of the Runner.
+func (c *Client) Backend() stages.Backend { return clientBackend{c} }
+
+// Wakes returns the Wakes of the Runner.
+func (c *Client) Wakes() stages.WakeSource { return clientWakes{c} }
+
+// responseError is a problem that the coordinator answered with.
+type responseError struct {
+	kind   problem.Kind
+	status int
+	detail string
+}
+
+func (e *responseError) Error() string {
+	if e.detail == "" {
+		return fmt.Sprintf("the coordinator answered with status %d", e.status)
+	}
+	return e.detail
+}
+
+// Is makes the coordinator's errors those of the store.
+func (e *responseError) Is(target error) bool {
+	switch target {
+	case store.ErrWorkerUnknown:
+		return e.kind == problem.WorkerUnknown
+	case store.ErrNotFound:
+		return e.kind == problem.NotFound
+	case ErrRefused:
+		return e.status == http.StatusUnauthorized || e.status == http.StatusForbidden || e.kind == problem.ProtocolVersion ||
+			e.kind == problem.Invalid
+	}
+	return false
+}
+
+// call sends a request with a JSON body, which may be nil, and decodes the answer.
+func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
+	var body io.Reader
+	if in != nil {
+		text, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(text)
+	}
+	response, err := c.send(ctx, method, path, body, nil)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if err := json.NewDecoder(response.Body).Decode(out); err != nil {
+		return fmt.Errorf("%s %s: the answer is not that of a Cuelight coordinator: %w", method, path, err)
+	}
+	_, _ = io.Copy(io.Discard, response.Body) // so that the connection is used again
+	return nil
+}
+
+// send sends a request. An answer with an error status is a *responseError.
+func (c *Client) send(ctx context.Context, method, path string, body io.Reader, header http.Header) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, c.o.URL+path, body)
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range header {
+		r.Header[name] = values
+	}
+	r.Header.Set("Authorization", "Bearer "+c.o.Key)
+	if body != nil && r.Header.Get("Content-Type") == "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	response, err := c.o.HTTP.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode < 300 {
+		return response, nil
+	}
+	defer response.Body.Close()
+	return response, newResponseError(response)
+}
+
+func newResponseError(response *http.Response) error {
+	var p struct{ Type, Detail string }
+	text, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10))
+	_ = json.Unmarshal(text, &p) // another server's answer has no type
+	kind, _ := strings.CutPrefix(p.Type, problem.TypePrefix)
+	return &responseError{kind: problem.Kind(kind), status: response.StatusCode, detail: p.Detail}
+}
+
+// stage returns the number of a stage.
+func (c *Client) stage(name string) (int, error) {
+	i, ok := c.o.Graph.Stage(name)
+	if !ok {
+		return 0, fmt.Errorf("the coordinator names a stage %q that this worker does not have", name)
+	}
+	return i, nil
+}
+
+// receive returns the claims of an answer and remembers them.
+func (c *Client) receive(bodies []claimBody) ([]engine.Claim, error) {
+	claims := make([]engine.Claim, len(bodies))
+	for i, body := range bodies {
+		stage, err := c.stage(body.Stage)
+		if err != nil {
+			return nil, err
+		}
+		claims[i] = body.claim(stage)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, claim := range claims {
+		c.claims[claim.Token] = claim
+	}
+	return claims, nil
+}
+
+// notify wakes the Runner.
+func (c *Client) notify(channels ...string) {
+	c.mu.Lock()
+	for _, channel := range channels {
+		c.notified[channel] = true
+	}
+	c.mu.Unlock()
+	signal(c.wakes)
+}
+
+// setControls records the controls of an answer, and makes the Runner ask for details if they
+// have changed.
+func (c *Client) setControls(controls controlsBody) {
+	c.mu.Lock()
+	changed := controls.ClaimsLost || controls.Drain != c.controls.Drain || !slices.Equal(controls.Paused, c.controls.Paused)
+	c.controls = controls
+	c.mu.Unlock()
+	if changed {
+		c.notify(c.o.Graph.ControlChannel())
+	}
+}

@@ -1,0 +1,206 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cuelight/cuelight/notify"
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
+)
+
+// Options configure a [Coordinator]. Pool, Pipeline and Authenticate must be set.
+type Options struct {
+	Pool     *pgxpool.Pool
+	Pipeline *stages.Pipeline
+
+	// Authenticate returns the name under which a request's worker is registered, such as that
+	// of its key. Workers of other names cannot use its claims. An error is answered with 401.
+	Authenticate func(r *http.Request) (principal string, err error)
+
+	// Wakes reports notifications of the pipeline's stages and its control channel. Default: a
+	// notify.Listener on Pool, which Run runs.
+	Wakes stages.WakeSource
+
+	// Files has the files of claims. Default: none, for stages that need none.
+	Files Files
+
+	// IsDirect reports whether a request came without a proxy, so that the end of its connection
+	// means the end of the worker's process or network. Default: it has none of the headers
+	// Forwarded, X-Forwarded-For and Via.
+	IsDirect func(r *http.Request) bool
+
+	// OnError is called when the database fails outside of a request. It must not block.
+	OnError func(error)
+}
+
+// Coordinator serves remote workers. It is an http.Handler, of the paths below the one that it
+// is mounted at. Create it with [NewCoordinator]; Run must run while it serves.
+type Coordinator struct {
+	o      Options
+	graph  store.Graph
+	stages []string
+	engine *engine.Engine
+	store  *store.Store
+	mux    *http.ServeMux
+
+	listener *notify.Listener // nil if the wakes are the caller's
+	grantNow chan struct{}    // handlers → Run: a worker waits, or a stage may have ready tasks
+	checkNow chan struct{}    // Run → renewal: operators or other workers changed something
+	checks   checks           // of files
+	context  context.Context  // of the checks; done when Run ends
+	cancel   context.CancelFunc
+
+	mu      sync.Mutex // guards the rest
+	workers map[store.ID]*worker
+	waiting []*worker // in the order in which they began to wait
+	queues  []stageQueue
+	pauses  []store.Pause
+	renewed time.Time // when the database last took the heartbeats
+	// pausesKnown says that pauses were read; nothing is claimed before.
+	pausesKnown bool
+	closing     bool // Run is ending
+}
+
+// stageQueue is what the coordinator knows about the ready tasks of a stage.
+type stageQueue struct {
+	ready   bool // there may be ready tasks
+	wakes   int  // counts what set ready
+	promote bool // tasks that waited for a time may be due
+	nextDue time.Time
+	short   int       // claims in a row that got nothing although tasks are ready: their rows are locked
+	retryAt time.Time // no claim before, because of short
+}
+
+// NewCoordinator returns a Coordinator. It does not use the database.
+func NewCoordinator(o Options) *Coordinator {
+	graph := o.Pipeline.Graph()
+	c := &Coordinator{
+		o: o, graph: graph, stages: graph.Stages(), engine: engine.New(o.Pool, graph), store: store.New(o.Pool, graph),
+		grantNow: make(chan struct{}, 1), checkNow: make(chan struct{}, 1),
+		workers: make(map[store.ID]*worker), queues: make([]stageQueue, len(graph.Stages())), renewed: time.Now(),
+	}
+	if c.o.Wakes == nil {
+		c.listener = notify.New(o.Pool, notify.Options{Channels: c.channels()})
+		c.o.Wakes = c.listener
+	}
+	if c.o.IsDirect == nil {
+		c.o.IsDirect = hasNoProxyHeader
+	}
+	if c.o.OnError == nil {
+		c.o.OnError = func(error) {}
+	}
+	for i := range c.queues {
+		c.queues[i].ready, c.queues[i].promote = true, true // what was ready before
+	}
+	c.context, c.cancel = context.WithCancel(context.Background())
+	c.mux = c.newMux()
+	return c
+}
+
+func (c *Coordinator) channels() []string {
+	channels := []string{c.graph.ControlChannel()}
+	for _, name := range c.stages {
+		channels = append(channels, c.graph.Channel(name))
+	}
+	return channels
+}
+
+func hasNoProxyHeader(r *http.Request) bool {
+	return !slices.ContainsFunc([]string{"Forwarded", "X-Forwarded-For", "Via"},
+		func(name string) bool { return r.Header.Get(name) != "" })
+}
+
+// scanInterval is how often stages are claimed from without a notification, while a worker waits.
+const scanInterval = 15 * time.Second
+
+// Run claims for waiting workers and renews the leases of all, until ctx is done. Then it
+// answers the waiting requests, so that the workers go to another coordinator.
+func (c *Coordinator) Run(ctx context.Context) error {
+	var all sync.WaitGroup
+	defer all.Wait()
+	if c.listener != nil {
+		all.Go(func() {
+			if err := c.listener.Run(ctx); err != nil && ctx.Err() == nil {
+				c.o.OnError(err)
+			}
+		})
+	}
+	signal(c.checkNow) // pauses may have changed before the first notification
+	all.Go(func() { c.runRenewal(ctx) })
+	defer c.checks.wait()
+	defer c.cancel()
+	defer c.close()
+	scan := time.NewTicker(scanInterval)
+	defer scan.Stop()
+	for {
+		timer := time.NewTimer(time.Until(c.grantReady(ctx)))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-c.o.Wakes.C():
+			c.handleWakes(c.o.Wakes.Take())
+		case <-scan.C:
+			c.markReady()
+		case <-c.grantNow:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+func (c *Coordinator) handleWakes(channels []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, name := range c.stages {
+		if slices.Contains(channels, c.graph.Channel(name)) {
+			c.queues[i].wake()
+		}
+	}
+	if slices.Contains(channels, c.graph.ControlChannel()) {
+		signal(c.checkNow)
+	}
+}
+
+func (q *stageQueue) wake() {
+	q.ready, q.short, q.retryAt = true, 0, time.Time{}
+	q.wakes++
+}
+
+// markReady makes every stage be claimed from, in case a notification was lost.
+func (c *Coordinator) markReady() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.queues {
+		c.queues[i].wake()
+		c.queues[i].promote = true
+	}
+}
+
+// close answers all waiting requests and refuses new ones.
+func (c *Coordinator) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closing = true
+	for _, w := range slices.Clone(c.waiting) {
+		c.answer(w, waitResult{err: errClosing})
+	}
+}
+
+var errClosing = errors.New("this coordinator is stopping")
+
+// signal sends a value into c, which has room for one, unless it has one.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,294 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/problem"
+	"github.com/cuelight/cuelight/internal/redact"
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
+)
+
+// maxWait is the longest time for which a request waits.
+const maxWait = 30 * time.Second
+
+// maxNote is the size limit of a progress note, maxResult that of a result, in bytes.
+const (
+	maxNote   = 200
+	maxResult = 16 << 20
+)
+
+// exchange applies reports and claims. Without anything to tell, it waits.
+func (c *Coordinator) exchange(ctx context.Context, r request, in exchangeRequest) (out exchangeResponse, err error) {
+	wait := time.Duration(0)
+	if text := r.URL.Query().Get("wait"); text != "" {
+		if wait, err = time.ParseDuration(text); err != nil || wait < 0 {
+			return out, problem.New(problem.InvalidRequest, "wait must be a duration, such as 30s")
+		}
+	}
+	w, err := c.findWorker(ctx, in.Worker, r.principal)
+	if err != nil {
+		return out, err
+	}
+	free := make([]int, len(c.stages))
+	for name, n := range in.FreeSlots {
+		stage, ok := c.graph.Stage(name)
+		if !ok {
+			return out, unknownStage(name)
+		}
+		free[stage] = min(max(n, 0), 1000)
+	}
+	c.mu.Lock()
+	if in.Sequence != 0 && in.Sequence < w.sequence {
+		free = w.free
+	}
+	w.sequence = max(w.sequence, in.Sequence)
+	c.mu.Unlock()
+	out.Claims = []claimBody{}
+	if err := c.exchangeNow(ctx, w, in.Reports, free, &out); err != nil {
+		return out, err
+	}
+	if len(in.Reports) == 0 && len(out.Claims) == 0 && wait > 0 {
+		claims, err := c.waitForClaims(ctx, w, min(wait, maxWait), c.o.IsDirect(r.Request))
+		if err != nil {
+			return out, err
+		}
+		out.Claims = c.claimBodies(claims)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w.controls = c.controlsOf(w)
+	out.Control = w.controls
+	return out, nil
+}
+
+// exchangeNow applies reports, and claims from stages that may have ready tasks.
+func (c *Coordinator) exchangeNow(ctx context.Context, w *worker, bodies []reportBody, free []int, out *exchangeResponse) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	reports, err := c.reports(ctx, w, bodies, out)
+	if err == nil {
+		err = c.readPauses(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return c.withTurn(ctx, w, func() error {
+		c.mu.Lock()
+		claimFrom, any := c.claimable(w, free)
+		if c.closing {
+			claimFrom, any = make([]bool, len(free)), false
+		}
+		if !any && len(reports) == 0 {
+			w.free = free
+			c.mu.Unlock()
+			return nil
+		}
+		c.mu.Unlock()
+		result, err := c.claimFor(ctx, w, reports, free, claimFrom)
+		if err != nil {
+			return err
+		}
+		c.recordAnswers(w, reports, result, out)
+		signal(c.grantNow) // more may be ready
+		if len(reports)+len(result.Claims) > 0 {
+			_ = c.engine.NotifyEvents(ctx) // readers also poll
+		}
+		return nil
+	})
+}
+
+// recordAnswers adds the database's answer to reports to the response.
+func (c *Coordinator) recordAnswers(w *worker, reports []engine.Report, result engine.ExchangeResult, out *exchangeResponse) {
+	out.Claims = c.claimBodies(result.Claims)
+	retried := make(map[store.ID]bool)
+	for _, r := range result.Locked {
+		out.Retry = append(out.Retry, r.Token)
+		retried[r.Token] = true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range result.Stale {
+		out.Stale = append(out.Stale, lostBody{r.Token, r.Cancelled})
+		w.rememberLost(r.Token, r.Cancelled)
+	}
+	for _, r := range reports {
+		if !retried[r.Token] {
+			c.checks.forget(r.Token)
+		}
+	}
+}
+
+// reports turns what a worker says into reports of its own claims.
+func (c *Coordinator) reports(ctx context.Context, w *worker, bodies []reportBody, out *exchangeResponse) ([]engine.Report, error) {
+	var reports []engine.Report
+	for _, body := range bodies {
+		claim, held, err := c.claim(ctx, w, body.Token)
+		if err != nil {
+			return nil, err
+		}
+		if !held {
+			out.Stale = append(out.Stale, lostBody{body.Token, c.isCancelled(w, body.Token)})
+			continue
+		}
+		report, err := c.report(ctx, w, claim, body)
+		if errors.Is(err, errNotChecked) {
+			out.Retry = append(out.Retry, body.Token)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		reports = append(reports, report)
+	}
+	return reports, nil
+}
+
+// report is the report of one claim. The files of a completed stage are checked first.
+func (c *Coordinator) report(ctx context.Context, w *worker, claim engine.Claim, body reportBody) (engine.Report, error) {
+	report := engine.Report{Task: claim.Task, Stage: claim.Stage, Token: claim.Token, Outcome: body.Outcome}
+	switch body.Outcome {
+	case engine.Completed:
+		result, err := c.checkOutput(ctx, claim, body.Result)
+		var refused *RefusedError
+		switch {
+		case errors.As(err, &refused):
+			return c.failed(report, claim, reportBody{Error: "the result was refused: " + refused.Reason, Class: "refused"}), nil
+		case err != nil:
+			return report, err
+		}
+		if err := checkResult(result); err != nil {
+			return c.failed(report, claim, reportBody{Error: "store result: " + err.Error(), Class: "permanent", Permanent: true}), nil
+		}
+		report.Result = result
+		return report, nil
+	case engine.Failed:
+		return c.failed(report, claim, body), nil
+	case engine.Released:
+		report.Error, report.Class = redact.Text(body.Error, claim.Source), body.Class
+		if body.RetryIn != nil {
+			report.RetryIn = seconds(*body.RetryIn)
+		}
+		return report, nil
+	}
+	return report, problem.New(problem.Invalid, "unknown outcome %q; allowed: completed, failed, released", body.Outcome)
+}
+
+// failed is the report of a failed attempt.
+func (c *Coordinator) failed(report engine.Report, claim engine.Claim, body reportBody) engine.Report {
+	report.Outcome = engine.Failed
+	report.Error, report.Class = redact.Text(body.Error, claim.Source), body.Class
+	if report.Class == "" {
+		report.Class = "error"
+	}
+	delay, again := c.o.Pipeline.RetryDelay(claim.Stage, claim.Attempt)
+	if body.Permanent || !again {
+		report.Dead = true
+		return report
+	}
+	report.RetryIn = delay
+	if body.RetryIn != nil {
+		report.RetryIn = seconds(*body.RetryIn)
+	}
+	return report
+}
+
+func checkResult(result json.RawMessage) error {
+	switch {
+	case len(result) > maxResult:
+		return errors.New("it has more than 16 MiB")
+	case len(result) > 0 && !json.Valid(result):
+		return errors.New("it is not JSON")
+	case strings.Contains(string(result), `\u0000`):
+		return errors.New(`it contains \u0000`)
+	}
+	return nil
+}
+
+// waitForClaims waits until the coordinator has claims for the worker, or its controls change.
+func (c *Coordinator) waitForClaims(ctx context.Context, w *worker, wait time.Duration, direct bool) ([]engine.Claim, error) {
+	result := make(chan waitResult, 1)
+	c.mu.Lock()
+	if c.closing {
+		c.mu.Unlock()
+		return nil, errClosing
+	}
+	c.answer(w, waitResult{}) // an older request of the worker
+	w.wait = result
+	c.waiting = append(c.waiting, w)
+	c.updateControls(w, nil)
+	c.mu.Unlock()
+	signal(c.grantNow)
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case r := <-result:
+		return r.claims, r.err
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	if w.wait == result {
+		c.answer(w, waitResult{})
+	}
+	w.heard = time.Now()
+	isEnd := ctx.Err() != nil && !c.closing && w.wait == nil
+	c.mu.Unlock()
+	r := <-result // it has been answered
+	if isEnd && direct {
+		c.disconnect(w)
+	}
+	return r.claims, r.err
+}
+
+// disconnect records that the connection of a worker has ended: it has store.DisconnectGrace to
+// come back.
+func (c *Coordinator) disconnect(w *worker) {
+	c.mu.Lock()
+	w.gone = true
+	c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), renewTimeout)
+	defer cancel()
+	if err := c.engine.DisconnectWorker(ctx, w.id); err != nil {
+		c.o.OnError(err)
+	}
+}
+
+// endClaim reports the outcome of one claim, for workers that use no exchanges.
+func (c *Coordinator) endClaim(outcome engine.Outcome) func(context.Context, request, reportBody) (struct{}, error) {
+	return func(ctx context.Context, r request, body reportBody) (struct{}, error) {
+		w, claim, err := c.requestClaim(ctx, r)
+		if err != nil {
+			return struct{}{}, err
+		}
+		body.Token, body.Outcome = claim.Token, outcome
+		var out exchangeResponse
+		if err := c.exchangeNow(ctx, w, []reportBody{body}, make([]int, len(c.stages)), &out); err != nil {
+			return struct{}{}, err
+		}
+		switch {
+		case len(out.Stale) > 0:
+			return struct{}{}, problem.New(problem.ClaimLost, "the claim %s was lost; nothing was recorded", claim.Token)
+		case len(out.Retry) > 0:
+			return struct{}{}, problem.New(problem.Unavailable, "the task's row is locked, or its files are being checked; send it again").
+				After(time.Second)
+		}
+		return struct{}{}, nil
+	}
+}
+
+// cleanNote returns a note that the database can store.
+func cleanNote(note, source string) string {
+	note = strings.ReplaceAll(strings.ToValidUTF8(redact.Text(note, source), "\uFFFD"), "\x00", "\uFFFD")
+	if len(note) > maxNote {
+		note = strings.ToValidUTF8(note[:maxNote], "")
+	}
+	return note
+}
+
+var _ http.Handler = (*Coordinator)(nil)

@@ -1,0 +1,230 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/problem"
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
+)
+
+// Files gives remote workers the files of their claims, and receives theirs. Names are
+// slash-separated paths from the worker, so an implementation must expect any.
+type Files interface {
+	// OpenInput opens a file that the claim may read. Any other name is fs.ErrNotExist.
+	OpenInput(ctx context.Context, c engine.Claim, name string) (io.ReadSeekCloser, error)
+
+	// OutputSize returns how many bytes of an output have been received, 0 for none. A name that
+	// the claim may not write is a *RefusedError.
+	OutputSize(ctx context.Context, c engine.Claim, name string) (int64, error)
+
+	// WriteOutput appends to an output of total bytes, whose size was at. When it is complete, its
+	// SHA-256 (hexadecimal) must be sum, if that is not empty; otherwise it is removed.
+	WriteOutput(ctx context.Context, c engine.Claim, name string, at, total int64, sum string, from io.Reader) error
+
+	// Accept checks the outputs of an attempt that says it has completed, and returns its result,
+	// which may differ from the worker's. A *RefusedError makes the attempt fail; after other
+	// errors it is called again. It may be called again after it has succeeded.
+	Accept(ctx context.Context, c engine.Claim, result json.RawMessage) (json.RawMessage, error)
+}
+
+// RefusedError says why a file or a result of a worker is not accepted.
+type RefusedError struct{ Reason string }
+
+func (e *RefusedError) Error() string { return e.Reason }
+
+// checks are the checks of files in progress, and their results, by the claim's token.
+type checks struct {
+	mu      sync.Mutex // guards byToken
+	byToken map[store.ID]*check
+	running sync.WaitGroup
+}
+
+// check is one call of Accept. The fields are set before done is closed.
+type check struct {
+	done   chan struct{}
+	result json.RawMessage
+	err    error
+}
+
+// errNotChecked says that the check of an attempt's files goes on.
+var errNotChecked = errors.New("the files are being checked")
+
+// checkPatience is how long a request waits for the check of its files. Then the worker sends the
+// report again.
+const checkPatience = 2 * time.Second
+
+func (c *checks) wait() { c.running.Wait() }
+
+func (c *checks) forget(token store.ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.byToken, token)
+}
+
+// checkOutput checks the files of a claim. It returns errNotChecked while that goes on.
+func (c *Coordinator) checkOutput(ctx context.Context, claim engine.Claim, result json.RawMessage) (json.RawMessage, error) {
+	if c.o.Files == nil {
+		return result, nil
+	}
+	one := c.startCheck(claim, result)
+	timer := time.NewTimer(checkPatience)
+	defer timer.Stop()
+	select {
+	case <-one.done:
+	case <-timer.C:
+		return nil, errNotChecked
+	case <-ctx.Done():
+		return nil, errNotChecked
+	}
+	var refused *RefusedError
+	if one.err != nil && !errors.As(one.err, &refused) {
+		c.o.OnError(one.err)
+		c.checks.forget(claim.Token)
+		return nil, errNotChecked
+	}
+	return one.result, one.err
+}
+
+func (c *Coordinator) startCheck(claim engine.Claim, result json.RawMessage) *check {
+	c.checks.mu.Lock()
+	defer c.checks.mu.Unlock()
+	if one := c.checks.byToken[claim.Token]; one != nil {
+		return one
+	}
+	if c.checks.byToken == nil {
+		c.checks.byToken = make(map[store.ID]*check)
+	}
+	one := &check{done: make(chan struct{})}
+	c.checks.byToken[claim.Token] = one
+	c.checks.running.Go(func() {
+		defer close(one.done)
+		one.result, one.err = c.o.Files.Accept(c.context, claim, result)
+	})
+	return one
+}
+
+// serveInput serves a file that a claim may read, also by ranges.
+func (c *Coordinator) serveInput(w http.ResponseWriter, r *http.Request) {
+	claim, err := c.fileClaim(r)
+	var content io.ReadSeekCloser
+	if err == nil {
+		content, err = c.o.Files.OpenInput(r.Context(), claim, r.PathValue("name"))
+	}
+	if err != nil {
+		c.writeFileError(w, r, err)
+		return
+	}
+	defer content.Close()
+	h := w.Header()
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Cache-Control", "private, no-store")
+	// A file of a claim never changes, so its name is its version.
+	h.Set("ETag", strconv.Quote(claim.Task.String()+"/"+r.PathValue("name")))
+	http.ServeContent(&slowWriter{w, http.NewResponseController(w)}, r, "", time.Time{}, content)
+}
+
+// fileClaim returns the claim of a request for a file.
+func (c *Coordinator) fileClaim(r *http.Request) (engine.Claim, error) {
+	principal, err := c.authenticate(r)
+	if err != nil {
+		return engine.Claim{}, err
+	}
+	if c.o.Files == nil {
+		return engine.Claim{}, problem.New(problem.NotFound, "this pipeline has no files")
+	}
+	_, claim, err := c.requestClaim(r.Context(), request{r, principal})
+	return claim, err
+}
+
+// pieceTimeout is how long a piece of a file may take on its way.
+const pieceTimeout = time.Minute
+
+// slowWriter lets a response take long while each piece makes progress.
+type slowWriter struct {
+	http.ResponseWriter
+	control *http.ResponseController
+}
+
+func (w *slowWriter) Write(b []byte) (int, error) {
+	_ = w.control.SetWriteDeadline(time.Now().Add(pieceTimeout))
+	return w.ResponseWriter.Write(b)
+}
+
+// serveOutput appends to an output. HEAD returns how much of it there is.
+func (c *Coordinator) serveOutput(w http.ResponseWriter, r *http.Request) {
+	claim, err := c.fileClaim(r)
+	name := r.PathValue("name")
+	var size int64
+	if err == nil {
+		size, err = c.o.Files.OutputSize(r.Context(), claim, name)
+	}
+	if err == nil && r.Method == http.MethodPut {
+		size, err = c.receive(w, r, claim, name, size)
+	}
+	if err != nil {
+		w.Header().Set("Upload-Offset", strconv.FormatInt(size, 10))
+		c.writeFileError(w, r, err)
+		return
+	}
+	w.Header().Set("Upload-Offset", strconv.FormatInt(size, 10))
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// maxPiece is the largest body of one PUT, in bytes.
+const maxPiece = 8 << 20
+
+func (c *Coordinator) receive(w http.ResponseWriter, r *http.Request, claim engine.Claim, name string, size int64) (int64, error) {
+	first, last, total, err := parseContentRange(r.Header.Get("Content-Range"))
+	switch {
+	case err != nil || r.ContentLength != last-first+1:
+		return size, problem.New(problem.InvalidRequest, "Content-Range must be bytes FIRST-LAST/TOTAL and match Content-Length")
+	case r.ContentLength > maxPiece:
+		return size, problem.New(problem.TooLarge, "a request may have up to %d bytes", maxPiece)
+	case first != size:
+		return size, problem.New(problem.UploadOffset, "the file has %d bytes, and the request begins at %d", size, first)
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(pieceTimeout))
+	sum := r.Header.Get("Content-SHA256")
+	if err := c.o.Files.WriteOutput(r.Context(), claim, name, first, total, sum, io.LimitReader(r.Body, r.ContentLength)); err != nil {
+		return size, err
+	}
+	return last + 1, nil
+}
+
+// parseContentRange parses "bytes FIRST-LAST/TOTAL". An empty file is "bytes 0--1/0".
+func parseContentRange(text string) (first, last, total int64, err error) {
+	rest, ok := strings.CutPrefix(text, "bytes ")
+	positions, totalText, ok2 := strings.Cut(rest, "/")
+	firstText, lastText, ok3 := strings.Cut(positions, "-")
+	if !ok || !ok2 || !ok3 {
+		return 0, 0, 0, errors.New("invalid Content-Range")
+	}
+	first, err1 := strconv.ParseInt(firstText, 10, 64)
+	last, err2 := strconv.ParseInt(lastText, 10, 64)
+	total, err3 := strconv.ParseInt(totalText, 10, 64)
+	if err := errors.Join(err1, err2, err3); err != nil || first < 0 || last < first-1 || last >= max(total, 0) && total > 0 {
+		return 0, 0, 0, errors.New("invalid Content-Range")
+	}
+	return first, last, total, nil
+}
+
+func (c *Coordinator) writeFileError(w http.ResponseWriter, r *http.Request, err error) {
+	var refused *RefusedError
+	switch {
+	case errors.As(err, &refused):
+		err = problem.New(problem.Invalid, "%s", refused.Reason)
+	case errors.Is(err, fs.ErrNotExist):
+		err = problem.New(problem.NotFound, "the claim has no such file")
+	}
+	c.writeError(w, r, err)
+}

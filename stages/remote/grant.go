@@ -1,0 +1,163 @@
+package remote
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
+)
+
+// maxShortClaims is how often in a row a stage is claimed from without getting what is ready.
+const maxShortClaims = 12
+
+// grantTimeout is that of a claim for a waiting worker.
+const grantTimeout = 30 * time.Second
+
+// grantReady claims for waiting workers, the longest waiting first, until no stage has both ready
+// tasks and a waiting worker. It returns when to try again.
+func (c *Coordinator) grantReady(ctx context.Context) (next time.Time) {
+	for ctx.Err() == nil {
+		w, free, claimFrom := c.nextGrant()
+		if w == nil {
+			break
+		}
+		within, cancel := context.WithTimeout(ctx, grantTimeout)
+		out, err := c.claimFor(within, w, nil, free, claimFrom)
+		cancel()
+		<-w.exchanging
+		c.mu.Lock()
+		if err == nil && len(out.Claims) > 0 {
+			c.answer(w, waitResult{claims: out.Claims})
+		}
+		c.mu.Unlock()
+		if err != nil {
+			c.o.OnError(err)
+			return time.Now().Add(time.Second)
+		}
+	}
+	return c.nextTime()
+}
+
+// nextGrant chooses a waiting worker for which a stage may have ready tasks, and takes its turn
+// of exchanging.
+func (c *Coordinator) nextGrant() (w *worker, free []int, claimFrom []bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, w := range c.waiting {
+		claimFrom, any := c.claimable(w, w.free)
+		if !any {
+			continue
+		}
+		select {
+		case w.exchanging <- struct{}{}:
+			return w, slices.Clone(w.free), claimFrom
+		default: // its own exchange claims
+		}
+	}
+	return nil, nil, nil
+}
+
+// claimable returns the stages to claim from for a worker with free slots.
+func (c *Coordinator) claimable(w *worker, free []int) (claimFrom []bool, any bool) {
+	now := time.Now()
+	paused := c.pausedStages(w.host)
+	claimFrom = make([]bool, len(c.queues))
+	for i := range c.queues {
+		q := &c.queues[i]
+		if !q.nextDue.IsZero() && !now.Before(q.nextDue) {
+			q.wake()
+			q.promote, q.nextDue = true, time.Time{}
+		}
+		claimFrom[i] = free[i] > 0 && !paused[i] && !w.draining && q.ready && !now.Before(q.retryAt)
+		any = any || claimFrom[i]
+	}
+	return claimFrom, any
+}
+
+// pausedStages says, by stage, whether workers of a host claim nothing.
+func (c *Coordinator) pausedStages(host string) []bool {
+	paused := make([]bool, len(c.stages))
+	for _, p := range c.pauses {
+		for i, name := range c.stages {
+			paused[i] = paused[i] || (p.Host == "" || p.Host == host) && (p.Stage == "" || p.Stage == name)
+		}
+	}
+	return paused
+}
+
+// claimFor exchanges reports and free slots of a worker, whose turn of exchanging the caller has.
+func (c *Coordinator) claimFor(
+	ctx context.Context, w *worker, reports []engine.Report, free []int, claimFrom []bool,
+) (engine.ExchangeResult, error) {
+	in := engine.ExchangeRequest{
+		Worker: w.id, Reports: reports, FreeSlots: free, ClaimFrom: claimFrom,
+		PromoteDue: make([]bool, len(free)), After: make([]engine.Position, len(free)), Aged: make([][]store.ID, len(free)),
+	}
+	wakes := make([]int, len(free))
+	c.mu.Lock()
+	for i := range c.queues {
+		wakes[i], in.PromoteDue[i] = c.queues[i].wakes, claimFrom[i] && c.queues[i].promote
+	}
+	c.mu.Unlock()
+	out, err := c.engine.Exchange(ctx, in)
+	if err != nil {
+		return out, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.queues {
+		c.queues[i].update(in, out, i, wakes[i])
+	}
+	w.update(reports, free, out)
+	return out, nil
+}
+
+// update records what an exchange found out about a stage. wakes is their count before it.
+func (q *stageQueue) update(in engine.ExchangeRequest, out engine.ExchangeResult, stage, wakes int) {
+	if out.NewlyReady[stage] {
+		q.wake()
+	}
+	if !in.ClaimFrom[stage] {
+		q.ready = q.ready || out.MoreReady[stage]
+		return
+	}
+	q.promote, q.nextDue = false, time.Time{}
+	if wait := out.NextDue[stage]; wait >= 0 {
+		q.nextDue = time.Now().Add(max(wait, 4*time.Millisecond))
+	}
+	if !out.MoreReady[stage] {
+		q.ready = q.wakes != wakes
+		q.short, q.retryAt = 0, time.Time{}
+		return
+	}
+	q.ready = true
+	if out.Granted[stage] >= out.Requested[stage] {
+		q.short, q.retryAt = 0, time.Time{}
+		return
+	}
+	if q.short++; q.short > maxShortClaims {
+		q.ready, q.short, q.retryAt = false, 0, time.Time{}
+		return
+	}
+	q.retryAt = time.Now().Add(time.Millisecond << min(q.short, 7))
+}
+
+// nextTime is when a stage may have ready tasks without a notification.
+func (c *Coordinator) nextTime() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	next := time.Now().Add(scanInterval)
+	if len(c.waiting) == 0 {
+		return next
+	}
+	for _, q := range c.queues {
+		for _, at := range []time.Time{q.nextDue, q.retryAt} {
+			if !at.IsZero() && at.Before(next) {
+				next = at
+			}
+		}
+	}
+	return next
+}

@@ -1,0 +1,429 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/problem"
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
+)
+
+// requestTimeout is that of a request to the database. It is longer than the waits for locks in it.
+const requestTimeout = 25 * time.Second
+
+// maxRequest is the size limit of a request's JSON, in bytes: results have up to 16 MiB.
+const maxRequest = 20 << 20
+
+// ServeHTTP serves the protocol.
+func (c *Coordinator) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.mux.ServeHTTP(w, r) }
+
+func (c *Coordinator) newMux() *http.ServeMux {
+	m := http.NewServeMux()
+	m.Handle("GET /pipeline", handle(c, c.pipeline))
+	m.Handle("POST /register", handle(c, c.register))
+	m.Handle("POST /deregister", handle(c, forWorker(c, c.deregister)))
+	m.Handle("POST /drain", handle(c, forWorker(c, c.drain)))
+	m.Handle("POST /exchange", handle(c, c.exchange))
+	m.Handle("POST /heartbeat", handle(c, c.heartbeat))
+	m.Handle("POST /claims/check", handle(c, c.checkClaims))
+	m.Handle("POST /claims/held", handle(c, forWorker(c, c.heldClaims)))
+	m.Handle("POST /outcomes", handle(c, c.outcomes))
+	m.Handle("GET /workers", handle(c, c.ownWorkers))
+	m.Handle("POST /workers/expire", handle(c, c.expireWorkers))
+	m.Handle("GET /claims/{token}/results/{stage}", handle(c, c.result))
+	m.Handle("POST /claims/{token}/complete", handle(c, c.endClaim(engine.Completed)))
+	m.Handle("POST /claims/{token}/fail", handle(c, c.endClaim(engine.Failed)))
+	m.Handle("POST /claims/{token}/release", handle(c, c.endClaim(engine.Released)))
+	m.HandleFunc("GET /claims/{token}/input/{name...}", c.serveInput)
+	m.HandleFunc("HEAD /claims/{token}/output/{name...}", c.serveOutput)
+	m.HandleFunc("PUT /claims/{token}/output/{name...}", c.serveOutput)
+	m.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		problem.New(problem.NotFound, "unknown path of the worker API; docs/workers.md lists all").Write(w, r)
+	})
+	return m
+}
+
+// request is a request of an authenticated worker.
+type request struct {
+	*http.Request
+	principal string
+}
+
+// handle authenticates, decodes the body, if the method has one, and writes the response as JSON.
+func handle[In, Out any](c *Coordinator, do func(ctx context.Context, r request, in In) (Out, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		principal, err := c.authenticate(r)
+		var in In
+		if err == nil && r.Method == http.MethodPost {
+			err = decode(w, r, &in)
+		}
+		var out Out
+		if err == nil {
+			out, err = do(r.Context(), request{r, principal}, in)
+		}
+		if err != nil {
+			c.writeError(w, r, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Cache-Control", "no-store")
+		_ = json.NewEncoder(w).Encode(out) // an error is the client's
+	})
+}
+
+func (c *Coordinator) authenticate(r *http.Request) (string, error) {
+	principal, err := c.o.Authenticate(r)
+	if err == nil && principal == "" {
+		err = errors.New("credentials are needed")
+	}
+	if err != nil {
+		return "", problem.New(problem.Unauthenticated, "%v", err)
+	}
+	return principal, nil
+}
+
+// decode reads a body. It ignores members that it does not know: those of newer workers.
+func decode(w http.ResponseWriter, r *http.Request, v any) error {
+	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(v)
+	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return problem.New(problem.TooLarge, "the body is larger than %d bytes, the limit", large.Limit)
+	}
+	if err != nil {
+		return problem.New(problem.InvalidRequest, "the body is invalid: %v", err)
+	}
+	// The body is complete, and the answer may take long.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	return nil
+}
+
+func (c *Coordinator) writeError(w http.ResponseWriter, r *http.Request, err error) {
+	p, ok := errors.AsType[*problem.Problem](err)
+	switch {
+	case ok:
+	case errors.Is(err, store.ErrWorkerUnknown):
+		p = problem.New(problem.WorkerUnknown, "the worker is not registered, or was lost; register again")
+	case errors.Is(err, errClosing):
+		p = problem.New(problem.Unavailable, "%v; use another, or try again", err).After(time.Second)
+	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrNoStage):
+		p = problem.New(problem.NotFound, "%v", err)
+	case errors.Is(err, store.ErrLocked):
+		p = problem.New(problem.Unavailable, "another transaction has locked the tables; try again").After(time.Second)
+	case r.Context().Err() != nil:
+		p = problem.New(problem.Unavailable, "the request has ended")
+	default:
+		c.o.OnError(err)
+		p = problem.New(problem.Unavailable, "the database is not available; try again later").After(time.Second)
+	}
+	p.Write(w, r)
+}
+
+// forWorker finds the worker of a request whose body names nothing else.
+func forWorker[Out any](
+	c *Coordinator, do func(ctx context.Context, w *worker) (Out, error),
+) func(ctx context.Context, r request, in workerRequest) (Out, error) {
+	return func(ctx context.Context, r request, in workerRequest) (out Out, err error) {
+		w, err := c.findWorker(ctx, in.Worker, r.principal)
+		if err != nil {
+			return out, err
+		}
+		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+		return do(ctx, w)
+	}
+}
+
+func (c *Coordinator) pipeline(context.Context, request, struct{}) (pipelineBody, error) {
+	body := pipelineBody{Protocol: ProtocolVersion, Pipeline: c.graph.Name()}
+	for i, name := range c.stages {
+		s := stageBody{Name: name, Needs: []string{}}
+		for _, need := range c.graph.Needs(i) {
+			s.Needs = append(s.Needs, c.stages[need])
+		}
+		body.Stages = append(body.Stages, s)
+	}
+	return body, nil
+}
+
+func (c *Coordinator) register(ctx context.Context, r request, in registerRequest) (registerResponse, error) {
+	switch {
+	case in.Protocol != ProtocolVersion:
+		return registerResponse{}, problem.New(problem.ProtocolVersion,
+			"this coordinator speaks version %d of the worker protocol, and the worker version %d; update the older of the two",
+			ProtocolVersion, in.Protocol)
+	case in.Pipeline != c.graph.Name():
+		return registerResponse{}, problem.New(problem.Invalid, "this coordinator serves the pipeline %q, not %q", c.graph.Name(), in.Pipeline)
+	}
+	row := store.Worker{
+		Name: in.Name, Host: cmp.Or(in.Host, "unknown"), PID: in.PID, ProcessIdentity: in.ProcessIdentity, Version: in.Version,
+		Lease: cmp.Or(max(seconds(in.Lease), 0), store.DefaultLease), Capabilities: in.Capabilities, Metadata: in.Metadata,
+		Principal: r.principal,
+	}
+	if row.Lease < time.Second {
+		return registerResponse{}, problem.New(problem.Invalid, "lease_s must be at least 1")
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	id, err := c.engine.RegisterWorker(ctx, row)
+	if store.IsRejected(err) {
+		return registerResponse{}, problem.New(problem.Invalid, "%v", err)
+	}
+	if err != nil {
+		return registerResponse{}, err
+	}
+	row.ID = id
+	c.mu.Lock()
+	c.workers[id] = c.newWorker(row)
+	c.mu.Unlock()
+	return registerResponse{
+		Protocol: ProtocolVersion, Worker: id, Lease: row.Lease.Seconds(),
+		Heartbeat: min(row.Lease/18, 2*time.Second).Seconds(), Direct: c.o.IsDirect(r.Request),
+	}, nil
+}
+
+// deregister releases what the worker still holds: claims that it never got to know.
+func (c *Coordinator) deregister(ctx context.Context, w *worker) (struct{}, error) {
+	held, err := c.engine.FindHeldClaims(ctx, w.id)
+	if err == nil && len(held) > 0 {
+		reports := make([]engine.Report, len(held))
+		for i, claim := range held {
+			reports[i] = engine.Report{
+				Task: claim.Task, Stage: claim.Stage, Token: claim.Token, Outcome: engine.Released,
+				Class: "interrupted", Error: "the worker stopped",
+			}
+		}
+		err = c.withTurn(ctx, w, func() error {
+			_, err := c.claimFor(ctx, w, reports, make([]int, len(c.stages)), make([]bool, len(c.stages)))
+			return err
+		})
+	}
+	if err == nil {
+		err = c.engine.DeregisterWorker(ctx, w.id)
+	}
+	if err != nil {
+		return struct{}{}, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answer(w, waitResult{err: store.ErrWorkerUnknown})
+	delete(c.workers, w.id)
+	signal(c.grantNow)
+	return struct{}{}, nil
+}
+
+func (c *Coordinator) drain(ctx context.Context, w *worker) (struct{}, error) {
+	return struct{}{}, c.store.DrainWorker(ctx, w.id)
+}
+
+// withTurn calls do while no other exchange of the worker is in progress.
+func (c *Coordinator) withTurn(ctx context.Context, w *worker, do func() error) error {
+	select {
+	case w.exchanging <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-w.exchanging }()
+	return do()
+}
+
+func (c *Coordinator) heartbeat(ctx context.Context, r request, in heartbeatRequest) (out heartbeatResponse, err error) {
+	w, err := c.findWorker(ctx, in.Worker, r.principal)
+	if err != nil {
+		return out, err
+	}
+	out.Lost = []lostBody{}
+	var running, progressed []store.Running
+	for _, a := range in.Running {
+		claim, held, err := c.claim(ctx, w, a.Token)
+		if err != nil {
+			return out, err
+		}
+		if !held {
+			out.Lost = append(out.Lost, lostBody{a.Token, c.isCancelled(w, a.Token)})
+			continue
+		}
+		if !a.Started {
+			continue
+		}
+		description := a.running(claim, c.stages[claim.Stage])
+		running = append(running, description)
+		if a.Progressed {
+			progressed = append(progressed, description)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if since := time.Since(c.renewed); since > maxUnrenewed && time.Since(w.since) > maxUnrenewed {
+		return out, problem.New(problem.Unavailable, "the database has not answered for %s", since.Round(time.Second)).After(time.Second)
+	}
+	w.started = w.started || len(running) != len(w.running)
+	w.running = running
+	if progressed != nil {
+		w.progressed = progressed
+	}
+	w.hasLost = false
+	w.controls = c.controlsOf(w)
+	out.Control = w.controls
+	return out, nil
+}
+
+func (c *Coordinator) isCancelled(w *worker, token store.ID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return w.lost[token]
+}
+
+// checkClaims asks the database which claims a worker has lost.
+func (c *Coordinator) checkClaims(ctx context.Context, r request, in claimsRequest) (out claimsResponse, err error) {
+	w, err := c.findWorker(ctx, in.Worker, r.principal)
+	if err != nil {
+		return out, err
+	}
+	out.Lost = []lostBody{}
+	var claims []engine.Claim
+	for _, token := range in.Tokens {
+		claim, held, err := c.claim(ctx, w, token)
+		if err != nil {
+			return out, err
+		}
+		if !held {
+			out.Lost = append(out.Lost, lostBody{token, c.isCancelled(w, token)})
+			continue
+		}
+		claims = append(claims, claim)
+	}
+	lost, err := c.engine.FindLostClaims(ctx, claims)
+	for _, l := range lost {
+		out.Lost = append(out.Lost, lostBody(l))
+	}
+	return out, err
+}
+
+func (c *Coordinator) heldClaims(ctx context.Context, w *worker) (heldResponse, error) {
+	held, err := c.engine.FindHeldClaims(ctx, w.id)
+	return heldResponse{c.claimBodies(held)}, err
+}
+
+func (c *Coordinator) claimBodies(claims []engine.Claim) []claimBody {
+	bodies := make([]claimBody, len(claims))
+	for i, claim := range claims {
+		bodies[i] = newClaimBody(claim, c.stages[claim.Stage])
+	}
+	return bodies
+}
+
+// outcomes says which reports the history contains, after an exchange without an answer.
+func (c *Coordinator) outcomes(ctx context.Context, r request, in outcomesRequest) (out outcomesResponse, err error) {
+	if _, err := c.findWorker(ctx, in.Worker, r.principal); err != nil {
+		return out, err
+	}
+	if len(in.Tasks) != len(in.Reports) {
+		return out, problem.New(problem.Invalid, "tasks must have one element for each of reports")
+	}
+	reports := make([]engine.Report, len(in.Reports))
+	for i, report := range in.Reports {
+		reports[i] = engine.Report{Task: in.Tasks[i], Token: report.Token, Outcome: report.Outcome}
+	}
+	recorded, err := c.engine.FindRecordedOutcomes(ctx, reports)
+	out.Recorded = []store.ID{}
+	for token := range recorded {
+		out.Recorded = append(out.Recorded, token)
+	}
+	return out, err
+}
+
+// ownWorkers lists the live workers of the principal, so that a restarted one finds out which of
+// them were processes of its host that have ended.
+func (c *Coordinator) ownWorkers(ctx context.Context, r request, _ struct{}) ([]store.Worker, error) {
+	all, err := c.store.Workers(ctx, false)
+	own := slices.DeleteFunc(all, func(w store.Worker) bool { return w.Principal != r.principal })
+	return own, err
+}
+
+func (c *Coordinator) expireWorkers(ctx context.Context, r request, in []store.ID) ([]store.ID, error) {
+	own, err := c.ownWorkers(ctx, r, struct{}{})
+	if err != nil {
+		return nil, err
+	}
+	expired, err := c.engine.ExpireWorkers(ctx, slices.DeleteFunc(in, func(id store.ID) bool {
+		return !slices.ContainsFunc(own, func(w store.Worker) bool { return w.ID == id })
+	}))
+	if expired == nil {
+		expired = []store.ID{}
+	}
+	return expired, err
+}
+
+// result returns the result of a stage that the claim's stage needs, directly or not.
+func (c *Coordinator) result(ctx context.Context, r request, _ struct{}) (json.RawMessage, error) {
+	_, claim, err := c.requestClaim(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	name := r.PathValue("stage")
+	stage, ok := c.graph.Stage(name)
+	if !ok || stage != claim.Stage && !slices.Contains(c.graph.Upstream(claim.Stage), stage) {
+		return nil, problem.New(problem.NotFound, "stage %s does not need a stage %q", c.stages[claim.Stage], name)
+	}
+	raw, err := c.store.Result(ctx, claim.Task, name)
+	if err == nil && raw == nil {
+		raw = json.RawMessage("null")
+	}
+	return raw, err
+}
+
+// requestClaim returns the claim whose token is in the path, and its worker.
+func (c *Coordinator) requestClaim(ctx context.Context, r request) (*worker, engine.Claim, error) {
+	token, err := store.ParseID(r.PathValue("token"))
+	if err != nil {
+		return nil, engine.Claim{}, problem.New(problem.NotFound, "%v", err)
+	}
+	if w, claim := c.findClaim(r.principal, token); w != nil {
+		return w, claim, nil
+	}
+	// Another coordinator may have made it.
+	own, err := c.ownWorkers(ctx, r, struct{}{})
+	if err != nil {
+		return nil, engine.Claim{}, err
+	}
+	for _, row := range own {
+		w, err := c.findWorker(ctx, row.ID, r.principal)
+		if err != nil {
+			return nil, engine.Claim{}, err
+		}
+		if claim, held, err := c.claim(ctx, w, token); held || err != nil {
+			return w, claim, err
+		}
+	}
+	return nil, engine.Claim{}, problem.New(problem.ClaimLost, "no worker of this key has the claim %s", token)
+}
+
+func (c *Coordinator) findClaim(principal string, token store.ID) (*worker, engine.Claim) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, w := range c.workers {
+		if claim, held := w.claims[token]; held && w.principal == principal {
+			w.heard, w.gone = time.Now(), false
+			return w, claim
+		}
+	}
+	return nil, engine.Claim{}
+}
+
+func (a runningBody) running(claim engine.Claim, stage string) store.Running {
+	return store.Running{
+		Task: claim.Task, Stage: stage, Token: claim.Token, Attempt: claim.Attempt,
+		Percent: min(max(a.Percent, -1), 100), Speed: max(a.Speed, 0), ETA: seconds(a.ETA).Seconds(), Note: cleanNote(a.Note, claim.Source),
+	}
+}
+
+// unknownStage is the answer to a request that names a stage which the pipeline does not have.
+func unknownStage(name string) error {
+	return problem.New(problem.Invalid, "%v", fmt.Errorf("%w: %q", store.ErrNoStage, name))
+}

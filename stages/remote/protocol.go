@@ -1,0 +1,160 @@
+package remote
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
+)
+
+// ProtocolVersion is the version of the protocol. A coordinator refuses workers of others.
+const ProtocolVersion = 1
+
+// The bodies of requests and responses. Durations are in seconds; stages have their names.
+type (
+	pipelineBody struct {
+		Protocol int         `json:"protocol"`
+		Pipeline string      `json:"pipeline"`
+		Stages   []stageBody `json:"stages"`
+	}
+	stageBody struct {
+		Name  string   `json:"name"`
+		Needs []string `json:"needs"`
+	}
+
+	registerRequest struct {
+		Protocol        int             `json:"protocol"`
+		Pipeline        string          `json:"pipeline"`
+		Name            string          `json:"name"`
+		Host            string          `json:"host"`
+		PID             int             `json:"pid"`
+		ProcessIdentity string          `json:"process_identity"`
+		Version         string          `json:"version"`
+		Lease           float64         `json:"lease_s"`
+		Capabilities    json.RawMessage `json:"capabilities,omitempty"`
+		Metadata        json.RawMessage `json:"metadata,omitempty"`
+	}
+	registerResponse struct {
+		Protocol  int      `json:"protocol"`
+		Worker    store.ID `json:"worker_id"`
+		Lease     float64  `json:"lease_s"`
+		Heartbeat float64  `json:"heartbeat_s"`
+		// Direct says that the coordinator sees the end of the worker's connections itself.
+		Direct bool `json:"direct"`
+	}
+
+	exchangeRequest struct {
+		Worker store.ID `json:"worker_id"`
+		// Sequence increases with every request, so that the slots of one that was overtaken by another
+		// are ignored. Default 0: the latest to arrive counts.
+		Sequence  int64          `json:"sequence,omitempty"`
+		Reports   []reportBody   `json:"reports,omitempty"`
+		FreeSlots map[string]int `json:"free_slots"`
+	}
+	exchangeResponse struct {
+		Claims []claimBody `json:"claims"`
+		// Stale are tokens of reports that changed nothing because the claim was lost; Retry those
+		// of reports that must be sent again, because the row is locked or the files are being checked.
+		Stale   []lostBody   `json:"stale,omitempty"`
+		Retry   []store.ID   `json:"retry,omitempty"`
+		Control controlsBody `json:"controls"`
+	}
+	reportBody struct {
+		Token   store.ID        `json:"token"`
+		Outcome engine.Outcome  `json:"outcome"`
+		Result  json.RawMessage `json:"result,omitempty"`
+		Error   string          `json:"error,omitempty"`
+		Class   string          `json:"error_class,omitempty"`
+		// Permanent: no other attempt can succeed. RetryIn: default the stage's backoff.
+		Permanent bool     `json:"permanent,omitempty"`
+		RetryIn   *float64 `json:"retry_in_s,omitempty"`
+	}
+	claimBody struct {
+		Task        store.ID        `json:"task_id"`
+		Stage       string          `json:"stage"`
+		Token       store.ID        `json:"token"`
+		Attempt     int             `json:"attempt"`
+		Priority    int16           `json:"priority"`
+		Source      string          `json:"source"`
+		Params      json.RawMessage `json:"params"`
+		UserID      string          `json:"user_id,omitempty"`
+		Traceparent string          `json:"traceparent,omitempty"`
+		Waited      float64         `json:"waited_s"`
+	}
+	lostBody struct {
+		Token     store.ID `json:"token"`
+		Cancelled bool     `json:"cancelled"`
+	}
+
+	// controlsBody is what operators want of the worker, in every answer.
+	controlsBody struct {
+		Paused []string `json:"paused"` // stages of which nothing is claimed
+		Drain  bool     `json:"drain"`  // finish the attempts, claim nothing more, and stop
+		// ClaimsLost says that the worker has lost claims; the answer to a heartbeat names them.
+		ClaimsLost bool `json:"claims_lost,omitempty"`
+	}
+
+	heartbeatRequest struct {
+		Worker  store.ID      `json:"worker_id"`
+		Running []runningBody `json:"running"` // all claims of the worker, also those not started
+	}
+	runningBody struct {
+		Token   store.ID `json:"token"`
+		Percent float64  `json:"percent"` // negative: not known
+		Speed   float64  `json:"speed,omitempty"`
+		ETA     float64  `json:"eta_s,omitempty"`
+		Note    string   `json:"note,omitempty"`
+		// Started is false for a claim that waits for a slot. Progressed: since the last heartbeat.
+		Started    bool `json:"started"`
+		Progressed bool `json:"progressed,omitempty"`
+	}
+	heartbeatResponse struct {
+		Lost    []lostBody   `json:"lost"`
+		Control controlsBody `json:"controls"`
+	}
+
+	workerRequest struct {
+		Worker store.ID `json:"worker_id"`
+	}
+	claimsRequest struct {
+		Worker store.ID   `json:"worker_id"`
+		Tokens []store.ID `json:"tokens"`
+	}
+	claimsResponse struct {
+		Lost []lostBody `json:"lost"`
+	}
+	heldResponse struct {
+		Claims []claimBody `json:"claims"`
+	}
+	outcomesRequest struct {
+		Worker  store.ID     `json:"worker_id"`
+		Reports []reportBody `json:"reports"`
+		Tasks   []store.ID   `json:"tasks"` // of the reports
+	}
+	outcomesResponse struct {
+		Recorded []store.ID `json:"recorded"`
+	}
+)
+
+func newClaimBody(c engine.Claim, stage string) claimBody {
+	return claimBody{
+		Task: c.Task, Stage: stage, Token: c.Token, Attempt: c.Attempt, Priority: c.Priority, Source: c.Source,
+		Params: c.Params, UserID: c.UserID, Traceparent: c.Traceparent, Waited: c.Waited.Seconds(),
+	}
+}
+
+func (c claimBody) claim(stage int) engine.Claim {
+	return engine.Claim{
+		Task: c.Task, Stage: stage, Token: c.Token, Attempt: c.Attempt, Priority: c.Priority, Source: c.Source,
+		Params: c.Params, UserID: c.UserID, Traceparent: c.Traceparent, Waited: seconds(c.Waited),
+	}
+}
+
+// seconds returns a duration of up to a year; others, and NaN, are zero.
+func seconds(s float64) time.Duration {
+	if !(s > 0 && s < 366*24*3600) {
+		return 0
+	}
+	return time.Duration(s * float64(time.Second))
+}

@@ -1,0 +1,161 @@
+package remote
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
+)
+
+const (
+	// renewInterval is the time between two statements that renew the leases of all workers.
+	renewInterval = 2 * time.Second
+	// idleRenewals: while no worker has a claim, one in so many is sent.
+	idleRenewals = 3
+	// heardWithin is how long a worker with claims counts as alive after a request.
+	heardWithin = 5 * time.Second
+	// forgetAfter is how long a worker that is not heard of is remembered.
+	forgetAfter = 10 * time.Minute
+	// renewTimeout is that of one statement. A worker whose lease was not renewed for
+	// maxUnrenewed gets an error instead of an answer to its heartbeat.
+	renewTimeout = 3 * time.Second
+	maxUnrenewed = 10 * time.Second
+)
+
+// runRenewal renews the leases of the workers and checks their claims, every renewInterval and
+// when something was changed.
+func (c *Coordinator) runRenewal(ctx context.Context) {
+	tick := time.NewTicker(renewInterval)
+	defer tick.Stop()
+	failed := false
+	for n := 0; ; n++ {
+		now := false
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-c.checkNow:
+			now = true
+		}
+		in, holdsClaims := c.heartbeats()
+		if !now && (len(in.Workers) == 0 || !holdsClaims && n%idleRenewals != 0) {
+			continue
+		}
+		within, cancel := context.WithTimeout(ctx, renewTimeout)
+		err := c.renew(within, in)
+		cancel()
+		if err != nil && !failed && ctx.Err() == nil {
+			c.o.OnError(err)
+		}
+		failed = err != nil
+	}
+}
+
+// heartbeats lists the workers that are alive, and their claims.
+func (c *Coordinator) heartbeats() (in engine.RemoteHeartbeat, holdsClaims bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, w := range c.workers {
+		if w.wait == nil && time.Since(w.heard) > forgetAfter {
+			delete(c.workers, id) // if it comes back, it is read from the database
+			continue
+		}
+		waits := w.wait != nil && len(w.claims) == 0
+		if w.gone || !waits && time.Since(w.heard) > heardWithin {
+			continue
+		}
+		r := engine.RemoteWorker{Worker: w.id, Progressed: w.progressed}
+		if w.started || w.progressed != nil {
+			r.Running = slices.Clone(w.running)
+			if r.Running == nil {
+				r.Running = []store.Running{}
+			}
+		}
+		w.progressed, w.started = nil, false
+		in.Workers = append(in.Workers, r)
+		for _, claim := range w.claims {
+			in.Claims = append(in.Claims, claim)
+		}
+	}
+	return in, len(in.Claims) > 0
+}
+
+func (c *Coordinator) renew(ctx context.Context, in engine.RemoteHeartbeat) error {
+	sent := time.Now()
+	out, err := c.engine.HeartbeatRemote(ctx, in)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.renewed, c.pauses, c.pausesKnown = sent, out.Pauses, true
+	cancelled := make(map[store.ID]bool)
+	for _, l := range out.LostClaims {
+		cancelled[l.Token] = l.Cancelled
+	}
+	for _, r := range in.Workers {
+		w := c.workers[r.Worker]
+		if w == nil {
+			continue
+		}
+		draining, known := out.Draining[w.id]
+		if !known {
+			c.answer(w, waitResult{err: store.ErrWorkerUnknown})
+			delete(c.workers, w.id)
+			continue
+		}
+		w.draining = draining
+		c.updateControls(w, cancelled)
+	}
+	signal(c.grantNow) // a pause may have ended
+	return nil
+}
+
+// readPauses reads, once, which stages are paused. Later the renewal does.
+func (c *Coordinator) readPauses(ctx context.Context) error {
+	c.mu.Lock()
+	known := c.pausesKnown
+	c.mu.Unlock()
+	if known {
+		return nil
+	}
+	pauses, err := c.store.Pauses(ctx)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.pausesKnown {
+		c.pauses, c.pausesKnown = pauses, true
+	}
+	return nil
+}
+
+// updateControls answers the waiting request of a worker whose claims or controls changed. The
+// lock is held.
+func (c *Coordinator) updateControls(w *worker, cancelled map[store.ID]bool) {
+	for token := range w.claims {
+		if isCancelled, lost := cancelled[token]; lost {
+			delete(w.claims, token)
+			w.rememberLost(token, isCancelled)
+			w.hasLost = true
+		}
+	}
+	if !reflect.DeepEqual(w.controls, c.controlsOf(w)) {
+		c.answer(w, waitResult{})
+	}
+}
+
+// controlsOf returns what operators want of a worker. The lock is held.
+func (c *Coordinator) controlsOf(w *worker) controlsBody {
+	body := controlsBody{Paused: []string{}, Drain: w.draining, ClaimsLost: w.hasLost}
+	for i, paused := range c.pausedStages(w.host) {
+		if paused {
+			body.Paused = append(body.Paused, c.stages[i])
+		}
+	}
+	return body
+}

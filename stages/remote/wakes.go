@@ -1,0 +1,118 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptrace"
+	"slices"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/ctxsleep"
+)
+
+// clientWakes is the waiting request as the WakeSource of a Runner.
+type clientWakes struct{ *Client }
+
+func (w clientWakes) C() <-chan struct{} { return w.wakes }
+
+func (w clientWakes) Take() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	channels := slices.Collect(maps.Keys(w.notified))
+	clear(w.notified)
+	return channels
+}
+
+// Connected reports whether a request waits, so that the coordinator can bring claims.
+func (w clientWakes) Connected() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.waits
+}
+
+// Session returns whether a request waits; its end shows the coordinator that this process died.
+func (w clientWakes) Session() (key int64, held bool) { return 1, w.Connected() }
+
+// Direct reports whether the coordinator sees the end of this process's connections. If not, it
+// does not expire this worker before its lease, either.
+func (w clientWakes) Direct() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.direct
+}
+
+// retryDelay is the longest pause between two tries to reach the coordinator.
+const retryDelay = 2 * time.Second
+
+// Run keeps a request waiting at the coordinator, until ctx is done. It returns an error if the
+// coordinator refuses this worker.
+func (w clientWakes) Run(ctx context.Context) error {
+	delay := 50 * time.Millisecond
+	for ctx.Err() == nil {
+		err := w.waitOnce(ctx)
+		w.setWaits(err == nil && ctx.Err() == nil)
+		switch {
+		case err == nil:
+			delay = 50 * time.Millisecond
+			continue
+		case errors.Is(err, ErrRefused):
+			return refusedForGood(err)
+		}
+		_ = ctxsleep.For(ctx, time.Duration(float64(delay)*(0.8+0.4*rand.Float64())))
+		delay = min(2*delay, retryDelay)
+	}
+	return nil
+}
+
+// waitOnce sends one request that waits, and handles its answer.
+func (w clientWakes) waitOnce(ctx context.Context) error {
+	in := w.newExchange()
+	if in.Worker.IsZero() {
+		select { // until the worker is registered
+		case <-w.registered:
+		case <-ctx.Done():
+		}
+		return nil
+	}
+	trace := &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) { w.setWaits(i.Err == nil) }}
+	var out exchangeResponse
+	path := "/exchange?wait=" + maxWait.String()
+	if err := w.call(httptrace.WithClientTrace(ctx, trace), http.MethodPost, path, in, &out); err != nil {
+		return err
+	}
+	claims, err := w.receive(out.Claims)
+	if err != nil {
+		return err
+	}
+	w.setControls(out.Control)
+	w.mu.Lock()
+	w.granted = append(w.granted, claims...)
+	for _, claim := range claims {
+		w.free[w.stages[claim.Stage]]--
+	}
+	w.mu.Unlock()
+	for _, claim := range claims {
+		w.notify(w.o.Graph.Channel(w.stages[claim.Stage]))
+	}
+	return nil
+}
+
+// newExchange returns a request with the slots that are free after the last exchange. It waits
+// for an exchange in progress, which changes them.
+func (w clientWakes) newExchange() exchangeRequest {
+	w.exchanging.Lock()
+	defer w.exchanging.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sequence++
+	return exchangeRequest{Worker: w.worker, Sequence: w.sequence, FreeSlots: maps.Clone(w.free)}
+}
+
+func (w clientWakes) setWaits(waits bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waits = waits
+}

@@ -1,0 +1,171 @@
+package remote
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
+)
+
+// worker is a remote worker as this coordinator knows it. The lock of the Coordinator guards its
+// fields from claims on; the others never change.
+type worker struct {
+	id         store.ID
+	principal  string
+	host       string
+	exchanging chan struct{} // has a value during an exchange: a worker has one at a time
+	since      time.Time     // when this coordinator got to know it
+
+	claims   map[store.ID]engine.Claim // by token
+	lost     map[store.ID]bool         // tokens of lost claims: whether they were cancelled
+	free     []int                     // slots after the last exchange, by stage
+	sequence int64                     // the highest of its exchanges
+	draining bool
+	hasLost  bool            // claims, since the last heartbeat
+	controls controlsBody    // as last sent
+	wait     chan waitResult // of the request that waits; nil for none. Has room for one
+
+	heard      time.Time // when the last request arrived
+	gone       bool      // its connection has ended since
+	running    []store.Running
+	progressed []store.Running // since the last renewal
+	started    bool            // running has changed since the last renewal
+}
+
+// waitResult ends a waiting request: with claims, with an error, or because the controls changed.
+type waitResult struct {
+	claims []engine.Claim
+	err    error
+}
+
+// update records an exchange. The lock is held.
+func (w *worker) update(reports []engine.Report, free []int, out engine.ExchangeResult) {
+	locked := make(map[store.ID]bool)
+	for _, r := range out.Locked {
+		locked[r.Token] = true
+	}
+	for _, r := range reports {
+		if !locked[r.Token] {
+			delete(w.claims, r.Token)
+			w.running = slices.DeleteFunc(w.running, func(a store.Running) bool { return a.Token == r.Token })
+			w.started = true
+		}
+	}
+	w.free = slices.Clone(free)
+	for _, claim := range out.Claims {
+		w.claims[claim.Token] = claim
+		w.free[claim.Stage] = max(w.free[claim.Stage]-1, 0)
+	}
+}
+
+// answer ends the request that waits for a worker, if there is one. The lock is held.
+func (c *Coordinator) answer(w *worker, r waitResult) {
+	if w.wait == nil {
+		return
+	}
+	w.wait <- r // has room
+	w.wait = nil
+	c.waiting = slices.DeleteFunc(c.waiting, func(other *worker) bool { return other == w })
+}
+
+// findWorker returns the registered worker of a request. A worker that another coordinator
+// registered is read from the database.
+func (c *Coordinator) findWorker(ctx context.Context, id store.ID, principal string) (*worker, error) {
+	c.mu.Lock()
+	w := c.workers[id]
+	if w != nil {
+		w.heard, w.gone = time.Now(), false
+	}
+	c.mu.Unlock()
+	if w == nil {
+		all, err := c.store.Workers(ctx, false)
+		if err != nil {
+			return nil, err
+		}
+		i := slices.IndexFunc(all, func(other store.Worker) bool { return other.ID == id })
+		if i < 0 {
+			return nil, store.ErrWorkerUnknown
+		}
+		if w, err = c.adopt(ctx, all[i]); err != nil {
+			return nil, err
+		}
+	}
+	if w.principal != principal {
+		return nil, store.ErrWorkerUnknown
+	}
+	return w, nil
+}
+
+// adopt adds a worker that is registered in the database, with its claims.
+func (c *Coordinator) adopt(ctx context.Context, row store.Worker) (*worker, error) {
+	held, err := c.engine.FindHeldClaims(ctx, row.ID)
+	if err != nil {
+		return nil, err
+	}
+	w := c.newWorker(row)
+	for _, claim := range held {
+		w.claims[claim.Token] = claim
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if other := c.workers[row.ID]; other != nil {
+		return other, nil
+	}
+	c.workers[row.ID] = w
+	return w, nil
+}
+
+func (c *Coordinator) newWorker(row store.Worker) *worker {
+	return &worker{
+		id: row.ID, principal: row.Principal, host: row.Host, exchanging: make(chan struct{}, 1),
+		claims: make(map[store.ID]engine.Claim), lost: make(map[store.ID]bool),
+		free: make([]int, len(c.stages)), since: time.Now(), heard: time.Now(), draining: row.DrainAt != nil,
+	}
+}
+
+// claim returns a claim of a worker by its token. Claims that it made elsewhere are read from
+// the database.
+func (c *Coordinator) claim(ctx context.Context, w *worker, token store.ID) (claim engine.Claim, held bool, err error) {
+	c.mu.Lock()
+	claim, held = w.claims[token]
+	_, lost := w.lost[token]
+	c.mu.Unlock()
+	if held || lost {
+		return claim, held, nil
+	}
+	if err := c.readClaims(ctx, w); err != nil {
+		return engine.Claim{}, false, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if claim, held = w.claims[token]; !held {
+		w.rememberLost(token, false)
+	}
+	return claim, held, nil
+}
+
+// maxLost bounds the memory of a worker that sends tokens of its own making.
+const maxLost = 1000
+
+func (w *worker) rememberLost(token store.ID, cancelled bool) {
+	if len(w.lost) >= maxLost {
+		clear(w.lost)
+	}
+	w.lost[token] = cancelled
+}
+
+// readClaims reads the claims that a worker holds.
+func (c *Coordinator) readClaims(ctx context.Context, w *worker) error {
+	held, err := c.engine.FindHeldClaims(ctx, w.id)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, claim := range held {
+		w.claims[claim.Token] = claim
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+package video
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"sync"
+
+	"github.com/cuelight/cuelight/internal/diskspace"
+	"github.com/cuelight/cuelight/internal/flock"
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
+)
+
+// Transfer copies the files of a claim from and to the coordinator. A remote.Client is one.
+type Transfer interface {
+	Download(ctx context.Context, token store.ID, name, file string, progress func(done int64)) (sum string, size int64, err error)
+	Upload(ctx context.Context, token store.ID, name, file string, sent func(n int64)) error
+}
+
+// RemoteStages returns the stages of a worker that does not share the directories. It works on
+// the named stages, of [RemoteStageNames], and leaves the others to other workers. Config.DataDir
+// is scratch space of this process: a source is there while an attempt needs it.
+func RemoteStages(c Config, t Transfer, names []string) []stages.Stage {
+	scratch := &scratch{config: c.withCache(), transfer: t, users: make(map[store.ID]int)}
+	all := Stages(scratch.config)
+	for i := range all {
+		all[i].Work = scratch.work(all[i].Work)
+		leave := true
+		for _, name := range names {
+			leave = leave && name != all[i].Name
+		}
+		if leave {
+			all[i].Slots = -1
+		}
+	}
+	return all
+}
+
+// RemoteStageNames are the stages that a worker without the directories can work on.
+func RemoteStageNames() []string { return []string{transcodeStage, metadataStage} }
+
+// scratch is the directory in which a remote worker has the files of its attempts.
+type scratch struct {
+	config   Config
+	transfer Transfer
+
+	mu    sync.Mutex // guards users
+	users map[store.ID]int
+}
+
+// work downloads the source before a stage, and uploads what it made afterwards.
+func (s *scratch) work(do stages.Work) stages.Work {
+	return func(ctx context.Context, job *stages.Job) (any, error) {
+		defer s.use(job.Task)()
+		in, err := stages.Result[Ingest](ctx, job, ingestStage)
+		if err == nil {
+			err = s.download(ctx, job, in)
+		}
+		if err != nil {
+			return nil, classify(ctx, err, job.Attempt)
+		}
+		result, err := do(ctx, job)
+		if err != nil {
+			return nil, err
+		}
+		dir, err := resultDir(result)
+		if err == nil {
+			err = s.upload(ctx, job, dir)
+		}
+		if err != nil {
+			return nil, classify(ctx, err, job.Attempt)
+		}
+		return result, nil
+	}
+}
+
+// resultDir is the directory of a result, relative to the task's.
+func resultDir(result any) (string, error) {
+	switch r := result.(type) {
+	case Transcode:
+		return r.Dir, nil
+	case Metadata:
+		return r.Dir, nil
+	}
+	return "", fmt.Errorf("a stage with the result %T cannot run on a remote worker", result)
+}
+
+// use keeps the files of a task until the returned function was called as often as use.
+func (s *scratch) use(task store.ID) (done func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.users[task]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.users[task]--; s.users[task] == 0 {
+			delete(s.users, task)
+			_ = os.RemoveAll(s.config.TaskDir(task)) // the next start removes the rest
+		}
+	}
+}
+
+// download makes the source present at the path that it has where ingest ran.
+func (s *scratch) download(ctx context.Context, job *stages.Job, in Ingest) error {
+	taskDir, err := s.config.makeTaskDir(job.Task)
+	if err != nil {
+		return err
+	}
+	if d, ok := parseDirName(path.Dir(filepath.ToSlash(in.File))); !ok || d.stage != ingestStage || d.unfinished {
+		return fmt.Errorf("%q is not the source of a task", in.File)
+	}
+	file := filepath.Join(taskDir, filepath.FromSlash(in.File))
+	if err := os.MkdirAll(filepath.Dir(file), privateMode); err != nil {
+		return fmt.Errorf("create directory of source: %w", err)
+	}
+	// Two stages of a task may need it at once.
+	lock, err := os.Open(filepath.Dir(file))
+	if err != nil {
+		return fmt.Errorf("open directory of source: %w", err)
+	}
+	defer flock.Unlock(lock)
+	if err := flock.Lock(ctx, lock, flock.Exclusive); err != nil {
+		return err
+	}
+	if _, err := os.Stat(file); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := diskspace.Check(taskDir, in.Bytes, s.config.reserve()); err != nil {
+		return err
+	}
+	return s.downloadSource(ctx, job, in, file)
+}
+
+func (s *scratch) downloadSource(ctx context.Context, job *stages.Job, in Ingest, file string) error {
+	part := file + ".part"
+	sum, size, err := s.transfer.Download(ctx, job.Token, filepath.ToSlash(in.File), part, func(done int64) {
+		job.Progress(stages.Progress{Percent: -1, Note: fmt.Sprintf("downloading %.1f MiB", float64(done)/(1<<20))})
+	})
+	if err == nil && (size != in.Bytes || sum != in.SHA256) {
+		err = fmt.Errorf("the source has %d bytes with the SHA-256 %s; ingest had %d with %s", size, sum, in.Bytes, in.SHA256)
+	}
+	if err != nil {
+		_ = os.Remove(part)
+		return err
+	}
+	if err := os.Rename(part, file); err != nil {
+		return fmt.Errorf("finish source: %w", err)
+	}
+	return nil
+}
+
+// upload sends the files of a result.
+func (s *scratch) upload(ctx context.Context, job *stages.Job, dir string) error {
+	root := filepath.Join(s.config.TaskDir(job.Task), dir)
+	_, bytes, err := measureTree(root, func() {})
+	if err != nil {
+		return err
+	}
+	done := int64(0)
+	return filepath.WalkDir(root, func(file string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(root, file)
+		if err != nil {
+			return err
+		}
+		return s.transfer.Upload(ctx, job.Token, filepath.ToSlash(name), file, func(n int64) {
+			done += n
+			job.Progress(stages.Progress{
+				Percent: 99, Note: fmt.Sprintf("uploading %.1f of %.1f MiB", float64(done)/(1<<20), float64(bytes)/(1<<20)),
+			})
+		})
+	})
+}

@@ -1,0 +1,97 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// remoteHeartbeatSQL renews the leases of workers that have no session of their own. It skips
+// rows that are locked; their workers count as registered.
+const remoteHeartbeatSQL = `
+/* heartbeat of remote workers */
+with renewed as (
+  update workers w
+     set heartbeat_at = clock_timestamp(), session = null, running = coalesce(r.running::jsonb, w.running)
+    from unnest($1::uuid[], $2::text[]) as r (id, running)
+   where w.id = r.id
+     and w.id in (select id from workers
+                   where id = any($1::uuid[]) and stopped_at is null and lost_at is null
+                     for no key update skip locked)
+)
+select id, drain_at is not null from workers
+ where id = any($1::uuid[]) and stopped_at is null and lost_at is null`
+
+const asynchronousCommitSQL = `
+/* commit asynchronously: the next heartbeat replaces one that a crash lost */
+select set_config('synchronous_commit', 'off', true)`
+
+const pausesOfPipelineSQL = `
+/* read pauses */
+select stage, host from cuelight_pauses where pipeline = $1`
+
+// RemoteWorker is a worker without a database connection, for [Engine.HeartbeatRemote].
+type RemoteWorker struct {
+	Worker store.ID
+	// Running replaces what is stored; nil leaves it. Progressed is for the events.
+	Running, Progressed []store.Running
+}
+
+// RemoteHeartbeat is what a coordinator says about the workers that it heard from.
+type RemoteHeartbeat struct {
+	Workers []RemoteWorker
+	Claims  []Claim // of all of them, to check
+}
+
+// RemoteHeartbeatResult is the database's answer.
+type RemoteHeartbeatResult struct {
+	// Draining has the registered workers. A worker that is not in it is unknown, stopped or lost.
+	Draining   map[store.ID]bool
+	LostClaims []LostClaim
+	Pauses     []store.Pause // with Stage and Host alone
+}
+
+// HeartbeatRemote renews the leases of all workers of a coordinator in one transaction. These
+// workers have no session in the database: only their leases count, until
+// [Engine.DisconnectWorker].
+func (e *Engine) HeartbeatRemote(ctx context.Context, in RemoteHeartbeat) (RemoteHeartbeatResult, error) {
+	ids, running := make([]store.ID, len(in.Workers)), make([]*string, len(in.Workers))
+	for i, w := range in.Workers {
+		ids[i] = w.Worker
+		if text, ok := marshalRunning(w.Running); ok {
+			running[i] = &text
+		} else if w.Running != nil {
+			none := "[]"
+			running[i] = &none
+		}
+	}
+	out := RemoteHeartbeatResult{Draining: make(map[store.ID]bool, len(ids))}
+	err := e.send(ctx, store.ID{}, func(batch *pgx.Batch) {
+		batch.Queue(asynchronousCommitSQL)
+		batch.Queue(remoteHeartbeatSQL, ids, running).Query(func(rows pgx.Rows) error {
+			var id store.ID
+			var draining bool
+			_, err := pgx.ForEachRow(rows, []any{&id, &draining}, func() error {
+				out.Draining[id] = draining
+				return nil
+			})
+			return err
+		})
+		if len(in.Claims) > 0 {
+			e.queueFindLost(batch, in.Claims, &out.LostClaims)
+		}
+		batch.Queue(pausesOfPipelineSQL, e.graph.Name()).Query(collect(&out.Pauses,
+			func(row pgx.CollectableRow) (p store.Pause, err error) {
+				err = row.Scan(&p.Stage, &p.Host)
+				return p, err
+			}))
+		for _, w := range in.Workers {
+			if text, ok := marshalRunning(w.Progressed); ok {
+				batch.Queue(e.sql.progress, w.Worker, text)
+			}
+		}
+	})
+	return out, e.explain("heartbeat of remote workers", err)
+}
