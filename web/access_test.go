@@ -37,8 +37,9 @@ func needed(route string) string {
 func TestRoutes_RequireTheirScope(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	rank := map[string]int{"": 0, "read": 1, "submit": 2, "admin": 3}
-	keys := map[string]string{"": "-", "read": b.key("read"), "submit": b.key("submit")}
+	// A key of the scope work is refused like a request without a key, but with 403.
+	rank := map[string]int{"": 0, "work": 0, "read": 1, "submit": 2, "admin": 3}
+	keys := map[string]string{"": "-", "work": b.key("work"), "read": b.key("read"), "submit": b.key("submit")}
 	for _, route := range web.Routes(b.server) {
 		method, path, _ := strings.Cut(route, " ")
 		if path == "/login" {

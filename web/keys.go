@@ -36,6 +36,14 @@ func (s *Server) revokeKey(_ http.ResponseWriter, r *http.Request) (jsonResponse
 	return okResponse(s.actions().RevokeKey(r.Context(), pathID(r)))
 }
 
+func (s *Server) disableKey(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {
+	return okResponse(s.actions().DisableKey(r.Context(), pathID(r)))
+}
+
+func (s *Server) enableKey(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {
+	return okResponse(s.actions().EnableKey(r.Context(), pathID(r)))
+}
+
 func (s *Server) listAudit(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {
 	p := parsedQuery(r)
 	after, limit := p.eventID("after"), p.limit()

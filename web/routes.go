@@ -52,6 +52,8 @@ func (s *Server) coreRoutes() []route {
 		jsonRoute("GET", apiPath+"/keys", admin, s.listKeys),
 		jsonRoute("POST", apiPath+"/keys", admin, s.createKey),
 		jsonRoute("DELETE", apiPath+"/keys/{id}", admin, s.revokeKey),
+		jsonRoute("POST", apiPath+"/keys/{id}/disable", admin, withoutBody(s.disableKey)),
+		jsonRoute("POST", apiPath+"/keys/{id}/enable", admin, withoutBody(s.enableKey)),
 		jsonRoute("GET", apiPath+"/audit", admin, s.listAudit, "after", "limit"),
 	}
 }

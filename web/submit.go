@@ -85,7 +85,7 @@ func CheckSource(who access.Principal, source string) error {
 		}
 		return nil
 	case ok && strings.EqualFold(scheme, "file"), strings.HasPrefix(source, "/"):
-		if who.Scope < access.Admin {
+		if !who.Scope.Allows(access.Admin) {
 			return fmt.Errorf("%w: files of the server require the scope admin; upload the file, or use an http or https URL",
 				access.ErrForbidden)
 		}

@@ -12,7 +12,7 @@ import (
 
 // visibleTask returns a task as the principal may see it.
 func visibleTask(ctx context.Context, t store.Task) store.Task {
-	if access.PrincipalOf(ctx).Scope < access.Admin {
+	if !access.PrincipalOf(ctx).Scope.Allows(access.Admin) {
 		t.Source = redact.Source(t.Source)
 	}
 	return t
@@ -28,7 +28,7 @@ func (s *Server) listTasks(_ http.ResponseWriter, r *http.Request) (jsonResponse
 	if err != nil {
 		return jsonResponse{}, err
 	}
-	f.After, f.Limit, f.PublicSourceOnly = after, limit, access.PrincipalOf(r.Context()).Scope < access.Admin
+	f.After, f.Limit, f.PublicSourceOnly = after, limit, !access.PrincipalOf(r.Context()).Scope.Allows(access.Admin)
 	tasks, next, err := report.Search(r.Context(), s.opts.Store, store.ListQuery{Filter: f})
 	if err != nil {
 		return jsonResponse{}, err
@@ -46,7 +46,7 @@ func (s *Server) listTasks(_ http.ResponseWriter, r *http.Request) (jsonResponse
 
 func (s *Server) getTask(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {
 	d, err := report.Task(r.Context(), s.opts.Store, pathID(r))
-	if access.PrincipalOf(r.Context()).Scope < access.Admin {
+	if !access.PrincipalOf(r.Context()).Scope.Allows(access.Admin) {
 		for i := range d.History {
 			a := &d.History[i]
 			a.Error, a.Result = redact.Text(a.Error, d.Source), redact.JSON(a.Result, d.Source)

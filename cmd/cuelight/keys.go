@@ -10,6 +10,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/dbconn"
+	"github.com/cuelight/cuelight/internal/ops"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
 )
@@ -17,13 +18,15 @@ import (
 func (c *cli) keysCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "keys",
-		Short: "Create, list and revoke API keys",
+		Short: "Create, list, disable and revoke API keys",
 		Long: `Keys authenticate programs that use the HTTP API of cuelight serve --listen. The
-scope of a key is read, submit (which includes read) or admin. A key is shown only
-once, when it is created: the database stores its SHA-256.`,
+scope of a key is read, submit (which includes read), work (for a worker without a
+database, and for nothing else) or admin. A key is shown only once, when it is
+created: the database stores its SHA-256.`,
 	}
 	c.onlySubcommands(cmd)
-	cmd.AddCommand(c.keysCreateCommand(), c.keysListCommand(), c.keysRevokeCommand())
+	cmd.AddCommand(c.keysCreateCommand(), c.keysListCommand(),
+		c.keyChangeCommand(disableKey), c.keyChangeCommand(enableKey), c.keyChangeCommand(revokeKey))
 	return cmd
 }
 
@@ -33,11 +36,11 @@ func (c *cli) keysCreateCommand() *cobra.Command {
 		Short: "Create an API key and print it",
 		Args:  exactlyOne("NAME"),
 	}
-	scope := cmd.Flags().String("scope", access.Submit.String(), "scope of the key: read, submit or admin")
+	scope := cmd.Flags().String("scope", access.Submit.String(), "scope of the key: "+access.Scopes)
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if _, err := access.ParseScope(*scope); err != nil {
-			return invalidFlag("scope", *scope, "read, submit or admin")
+			return invalidFlag("scope", *scope, access.Scopes)
 		}
 		return c.withDaemonDatabase(cmd.Context(), func(db *dbconn.Database) error {
 			key, text, err := c.actions(db).CreateKey(cmd.Context(), args[0], *scope)
@@ -83,33 +86,59 @@ func keyRow(k access.Key) []string {
 		return age(*t) + " ago"
 	}
 	state := "valid"
-	if k.RevokedAt != nil {
+	switch {
+	case k.RevokedAt != nil:
 		state = "revoked " + ago(k.RevokedAt)
+	case k.DisabledAt != nil:
+		state = "disabled " + ago(k.DisabledAt)
 	}
 	return []string{
 		shortID(k.ID), "cue_" + k.Prefix, k.Scope, usererr.Printable(k.Name), ago(&k.CreatedAt), ago(k.UsedAt), state,
 	}
 }
 
-func (c *cli) keysRevokeCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "revoke KEY",
-		Short: "Revoke an API key for ever",
-		Long:  `Revoke revokes the key with the given id, end of an id, or beginning of the key.`,
-		Args:  exactlyOne("KEY"),
+// keyChange is a command that changes one key.
+type keyChange struct {
+	verb, short, long string
+	done              string
+	do                func(ops.Actions, context.Context, store.ID) (access.Key, error)
+}
+
+const keyArgument = "KEY is the id of a key, the end of one, or the beginning of the key."
+
+var (
+	disableKey = keyChange{
+		"disable", "Refuse an API key until it is enabled",
+		`Disable refuses a key from now on, until cuelight keys enable. Workers that have
+registered with it are drained. ` + keyArgument,
+		"disabled", ops.Actions.DisableKey,
 	}
+	enableKey = keyChange{
+		"enable", "Accept a disabled API key again", "Enable accepts a disabled key again. " + keyArgument,
+		"enabled", ops.Actions.EnableKey,
+	}
+	revokeKey = keyChange{
+		"revoke", "Revoke an API key for ever",
+		`Revoke refuses a key from now on, for ever. Workers that have registered with it are
+drained. ` + keyArgument,
+		"revoked", ops.Actions.RevokeKey,
+	}
+)
+
+func (c *cli) keyChangeCommand(k keyChange) *cobra.Command {
+	cmd := &cobra.Command{Use: k.verb + " KEY", Short: k.short, Long: k.long, Args: exactlyOne("KEY")}
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ctx := cmd.Context()
 		return c.withExistingDatabase(ctx, func(db *dbconn.Database) error {
 			key, err := findKey(ctx, db.Store, args[0])
 			if err == nil {
-				key, err = c.actions(db).RevokeKey(ctx, key.ID)
+				key, err = k.do(c.actions(db), ctx, key.ID)
 			}
 			if err != nil {
 				return err
 			}
-			return c.print(key, "%s: revoked", usererr.Printable(key.Name))
+			return c.print(key, "%s: %s", usererr.Printable(key.Name), k.done)
 		})
 	}
 	return cmd

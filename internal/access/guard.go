@@ -7,14 +7,12 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/cuelight/cuelight/store"
 )
@@ -270,15 +268,7 @@ func (g *Guard) secretOf(subject string) credential {
 const keyNamePrefix = "key "
 
 func keyCredential(key Key, scope Scope) credential {
-	// Names are shown on terminals, and older versions accepted unprintable characters.
-	name := strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, key.Name)
-	principal := Principal{Name: fmt.Sprintf("%s%s (%s)", keyNamePrefix, key.Prefix, name), Scope: scope}
-	return credential{principal, key.Prefix, key.Digest}
+	return credential{Principal{Name: key.PrincipalName(), Scope: scope}, key.Prefix, key.Digest}
 }
 
 // isLocalHost reports whether a Host header is a name of this host that another site cannot

@@ -117,6 +117,9 @@ func TestIdentify_FindsThePrincipalOfCredentials(t *testing.T) {
 	revoked := k.add("revokedr", "admin")
 	now := time.Now()
 	k.change("revokedr", func(k *access.Key) { k.RevokedAt = &now })
+	disabled := k.add("disabled", "admin")
+	k.change("disabled", func(k *access.Key) { k.DisabledAt = &now })
+	working := k.add("workwork", "work")
 	unknownScope := k.add("oddoddod", "root")
 	for _, c := range []struct {
 		bearer string
@@ -128,7 +131,9 @@ func TestIdentify_FindsThePrincipalOfCredentials(t *testing.T) {
 		{reading, access.Principal{Name: "key readread (n read)", Scope: access.Read}, nil},
 		{submitting, access.Principal{Name: "key submitsu (n submit)", Scope: access.Submit}, nil},
 		{administrating, access.Principal{Name: "key adminadm (n admin)", Scope: access.Admin}, nil},
+		{working, access.Principal{Name: "key workwork (n work)", Scope: access.Work}, nil},
 		{revoked, access.Principal{}, access.ErrInvalidCredentials},
+		{disabled, access.Principal{}, access.ErrInvalidCredentials},
 		{unknownScope, access.Principal{}, access.ErrInvalidCredentials},
 		{strings.Replace(reading, "AAA", "AAB", 1), access.Principal{}, access.ErrInvalidCredentials},
 		{strings.Replace(reading, "readread", "aaaaaaaa", 1), access.Principal{}, access.ErrInvalidCredentials},
@@ -155,6 +160,35 @@ func TestIdentify_FindsThePrincipalOfCredentials(t *testing.T) {
 	wrong.AddCookie(c)
 	if _, err := g.Authenticate(wrong); !errors.Is(err, access.ErrInvalidCredentials) {
 		t.Errorf("a wrong token with a session: %v", err)
+	}
+}
+
+func TestScopes_AllowWhatTheyInclude(t *testing.T) {
+	t.Parallel()
+	const none, work, read, submit, admin = access.None, access.Work, access.Read, access.Submit, access.Admin
+	allowed := map[access.Scope][]access.Scope{
+		none: {none}, work: {none, work}, read: {none, read}, submit: {none, read, submit},
+		admin: {none, work, read, submit, admin},
+	}
+	for scope, want := range allowed {
+		for need := range allowed {
+			if scope.Allows(need) != slices.Contains(want, need) {
+				t.Errorf("%s allows %s: %t", scope, need, scope.Allows(need))
+			}
+		}
+		if parsed, err := access.ParseScope(scope.String()); (err == nil) != (scope != none) || parsed != scope {
+			t.Errorf("%s is parsed as %s, %v", scope, parsed, err)
+		}
+	}
+}
+
+func TestLogin_RefusesAKeyOfTheScopeWork(t *testing.T) {
+	t.Parallel()
+	o, k := options(t)
+	w := httptest.NewRecorder()
+	_, err := guard(t, o).Login(w, request(""), k.add("workwork", "work"))
+	if !errors.Is(err, access.ErrForbidden) || len(w.Result().Cookies()) > 0 {
+		t.Errorf("%v, cookies %v", err, w.Result().Cookies())
 	}
 }
 

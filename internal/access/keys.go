@@ -23,7 +23,7 @@ import (
 type Key struct {
 	ID        store.ID   `json:"id"`
 	Name      string     `json:"name"`
-	Scope     string     `json:"scope"`  // read, submit or admin
+	Scope     string     `json:"scope"`  // read, submit, work or admin
 	Prefix    string     `json:"prefix"` // its first characters, not secret
 	CreatedAt time.Time  `json:"created_at"`
 	UsedAt    *time.Time `json:"used_at,omitempty"` // to the minute
@@ -179,6 +179,18 @@ func (k *KeyStore) UseKey(ctx context.Context, key store.ID) error {
 	return statement.Wrap(k.db, "use key", err)
 }
 
+// PrincipalName is the name of the key's principal, such as "key k3j9x2mq (build server)".
+func (k Key) PrincipalName() string {
+	// Names are shown on terminals, and older versions accepted unprintable characters.
+	name := strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, k.Name)
+	return fmt.Sprintf("%s%s (%s)", keyNamePrefix, k.Prefix, name)
+}
+
 const revokeKeySQL = `
 /* revoke key */
 update cuelight_keys set revoked_at = coalesce(revoked_at, now()) where id = $1
@@ -187,13 +199,50 @@ returning ` + keyColumns
 // RevokeKey revokes a key for good, and returns it. Revoking twice changes nothing. It
 // returns [store.ErrNotFound].
 func (k *KeyStore) RevokeKey(ctx context.Context, key store.ID) (Key, error) {
-	rows, err := k.db.Query(ctx, revokeKeySQL, key)
+	return k.change(ctx, "revoke key", revokeKeySQL, key)
+}
+
+// A revoked key stays as it is.
+const disableKeySQL = `
+/* disable key */
+update cuelight_keys set disabled_at = case when revoked_at is null then coalesce(disabled_at, now()) else disabled_at end
+ where id = $1
+returning ` + keyColumns
+
+// DisableKey makes a key invalid until [KeyStore.EnableKey], and returns it. Disabling twice
+// changes nothing. It returns [store.ErrNotFound], and [ErrInvalidKey] for a revoked key.
+func (k *KeyStore) DisableKey(ctx context.Context, key store.ID) (Key, error) {
+	return k.changeUnrevoked(ctx, "disable key", disableKeySQL, key)
+}
+
+const enableKeySQL = `
+/* enable key */
+update cuelight_keys set disabled_at = case when revoked_at is not null then disabled_at end where id = $1
+returning ` + keyColumns
+
+// EnableKey makes a disabled key valid again, and returns it. Enabling twice changes
+// nothing. It returns [store.ErrNotFound], and [ErrInvalidKey] for a revoked key.
+func (k *KeyStore) EnableKey(ctx context.Context, key store.ID) (Key, error) {
+	return k.changeUnrevoked(ctx, "enable key", enableKeySQL, key)
+}
+
+func (k *KeyStore) changeUnrevoked(ctx context.Context, act, sql string, key store.ID) (Key, error) {
+	changed, err := k.change(ctx, act, sql, key)
+	if err == nil && changed.RevokedAt != nil {
+		return Key{}, fmt.Errorf("%s: %w: it is revoked for ever; create another", act, ErrInvalidKey)
+	}
+	return changed, err
+}
+
+// change runs a statement that changes a key and returns it.
+func (k *KeyStore) change(ctx context.Context, act, sql string, key store.ID) (Key, error) {
+	rows, err := k.db.Query(ctx, sql, key)
 	if err != nil {
-		return Key{}, statement.Wrap(k.db, "revoke key", err)
+		return Key{}, statement.Wrap(k.db, act, err)
 	}
 	found, err := pgx.CollectExactlyOneRow(rows, scanKey)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = store.ErrNotFound
 	}
-	return found, statement.Wrap(k.db, "revoke key", err)
+	return found, statement.Wrap(k.db, act, err)
 }

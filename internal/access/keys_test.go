@@ -1,6 +1,7 @@
 package access_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"strings"
@@ -87,6 +88,44 @@ func TestRevokeKey_KeepsTheFirstTime(t *testing.T) {
 	}
 	if _, err := b.RevokeKey(t.Context(), store.ID{1}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("an unknown key: %v", err)
+	}
+}
+
+func TestDisableKey_LastsUntilTheKeyIsEnabled(t *testing.T) {
+	t.Parallel()
+	b := newKeyFixture(t)
+	k, _, err := b.CreateKey(t.Context(), "x", access.Work.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := b.DisableKey(t.Context(), k.ID)
+	if err != nil || first.DisabledAt == nil {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	second, err := b.DisableKey(t.Context(), k.ID)
+	if err != nil || !second.DisabledAt.Equal(*first.DisabledAt) {
+		t.Errorf("disabled at %v, then at %v, %v", first.DisabledAt, second.DisabledAt, err)
+	}
+	for range 2 {
+		if enabled, err := b.EnableKey(t.Context(), k.ID); err != nil || enabled.DisabledAt != nil {
+			t.Errorf("enabled: %+v, %v", enabled, err)
+		}
+	}
+	if _, err := b.RevokeKey(t.Context(), k.ID); err != nil {
+		t.Fatal(err)
+	}
+	for act, change := range map[string]func(context.Context, store.ID) (access.Key, error){
+		"disable": b.DisableKey, "enable": b.EnableKey,
+	} {
+		if _, err := change(t.Context(), k.ID); !errors.Is(err, access.ErrInvalidKey) {
+			t.Errorf("%s a revoked key: %v", act, err)
+		}
+		if _, err := change(t.Context(), store.ID{1}); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%s an unknown key: %v", act, err)
+		}
+	}
+	if k, err := b.FindKey(t.Context(), k.Prefix); err != nil || k.DisabledAt != nil || k.RevokedAt == nil {
+		t.Errorf("the revoked key is %+v, %v", k, err)
 	}
 }
 

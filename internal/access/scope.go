@@ -7,13 +7,17 @@ import (
 	"strings"
 )
 
-// Scope is what a principal may do. Each scope includes the lower ones.
+// Scope is what a principal may do. Admin includes all others, and Submit includes Read.
+// Work stands beside these two: it neither includes them nor is included. [Scope.Allows]
+// compares scopes.
 type Scope int
 
 // The scopes. The zero Scope is that of requests without valid credentials.
 const (
 	// None allows nothing.
 	None Scope = iota
+	// Work allows using the API for workers, and nothing else.
+	Work
 	// Read allows reading everything except keys, webhooks and the audit log.
 	Read
 	// Submit also allows adding tasks, and uploading files for them.
@@ -22,19 +26,24 @@ const (
 	Admin
 )
 
+// Scopes are the names of all scopes that a key may have, for messages.
+const Scopes = "read, submit, work or admin"
+
 // ParseScope is the inverse of [Scope.String].
 func ParseScope(s string) (Scope, error) {
-	for _, scope := range []Scope{Read, Submit, Admin} {
+	for _, scope := range []Scope{Read, Submit, Work, Admin} {
 		if scope.String() == s {
 			return scope, nil
 		}
 	}
-	return None, fmt.Errorf("unknown scope %q; allowed: read, submit, admin", s)
+	return None, fmt.Errorf("unknown scope %q; allowed: %s", s, Scopes)
 }
 
 // String is the name of the scope, as in the database.
 func (s Scope) String() string {
 	switch s {
+	case Work:
+		return "work"
 	case Read:
 		return "read"
 	case Submit:
@@ -43,6 +52,14 @@ func (s Scope) String() string {
 		return "admin"
 	}
 	return "none"
+}
+
+// Allows reports whether a principal with this scope may do what needs another.
+func (s Scope) Allows(need Scope) bool {
+	if s == Work || need == Work {
+		return need == None || s == need || s == Admin
+	}
+	return s >= need
 }
 
 // Principal is the author of a request.
@@ -78,7 +95,7 @@ var (
 	ErrNoCredentials = errors.New("credentials are needed")
 	// ErrInvalidCredentials means that the credentials are not valid.
 	ErrInvalidCredentials = errors.New("credentials are not valid")
-	// ErrForbidden means that the principal has too low a scope.
+	// ErrForbidden means that the principal's scope does not allow it.
 	ErrForbidden = errors.New("not allowed")
 	// ErrHostName means that, without authentication, the request used another host name:
 	// a site could point its own name to this host.
@@ -104,7 +121,7 @@ func PrincipalOf(ctx context.Context) Principal {
 func Check(ctx context.Context, need Scope) error {
 	id, _ := ctx.Value(contextKey{}).(identity)
 	switch {
-	case id.principal.Scope >= need:
+	case id.principal.Scope.Allows(need):
 		return nil
 	case id.principal.Scope > None:
 		return fmt.Errorf("%w: this needs the scope %s, and %s has %s",

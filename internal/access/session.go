@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -136,7 +137,7 @@ func (g *Guard) credentialOf(ctx context.Context, subject string) (credential, e
 }
 
 // Login starts a session for a secret or an API key and sets its cookie. Its errors are
-// [ErrInvalidCredentials], a [*TooManyFailuresError], or an error of the database. Without
+// [ErrInvalidCredentials], [ErrForbidden] for a key that may only work, a [*TooManyFailuresError], or an error of the database. Without
 // authentication there are no sessions, and Login accepts everything.
 func (g *Guard) Login(w http.ResponseWriter, r *http.Request, text string) (Principal, error) {
 	if g.o.NoAuth {
@@ -145,6 +146,9 @@ func (g *Guard) Login(w http.ResponseWriter, r *http.Request, text string) (Prin
 	ctx, cancel := context.WithTimeout(r.Context(), lookupTimeout)
 	defer cancel()
 	c, err := g.verify(ctx, r, strings.TrimSpace(text))
+	if err == nil && !c.principal.Scope.Allows(Read) {
+		err = fmt.Errorf("%w: %s is for a worker; log in with a key of another scope", ErrForbidden, c.principal.Name)
+	}
 	if err != nil {
 		return Principal{}, err
 	}

@@ -28,7 +28,7 @@ func (s *services) newDashboard() (*ui.UI, error) {
 		Subscribe: func(keep func(store.Event) bool) ui.Subscription { return s.feed.Subscribe(eventfeed.Now, keep) },
 		Viewer: func(ctx context.Context) ui.Viewer {
 			p := access.PrincipalOf(ctx)
-			return ui.Viewer{Name: p.Name, Submit: p.Scope >= access.Submit, Operate: p.Scope >= access.Admin}
+			return ui.Viewer{Name: p.Name, Submit: p.Scope.Allows(access.Submit), Operate: p.Scope.Allows(access.Admin)}
 		},
 		OnError: func(page string, err error) {
 			d.Log.Warn("page cannot be shown", zap.String("page", page), zap.Error(err))

@@ -176,24 +176,6 @@ func (a Actions) DrainWorker(ctx context.Context, worker store.ID) error {
 	})
 }
 
-// CreateKey creates an API key and returns it with its text, which is not stored.
-func (a Actions) CreateKey(ctx context.Context, name, scope string) (key access.Key, text string, err error) {
-	err = a.perform(ctx, access.Admin, "key_create", func(in *store.Store, _ string) (string, details, error) {
-		key, text, err = access.NewKeyStore(in.DB()).CreateKey(ctx, name, scope)
-		return key.Prefix, details{"name": name, "scope": scope}, err
-	})
-	return key, text, err
-}
-
-// RevokeKey revokes an API key.
-func (a Actions) RevokeKey(ctx context.Context, id store.ID) (key access.Key, err error) {
-	err = a.perform(ctx, access.Admin, "key_revoke", func(in *store.Store, _ string) (string, details, error) {
-		key, err = access.NewKeyStore(in.DB()).RevokeKey(ctx, id)
-		return key.Prefix, details{"name": key.Name}, err
-	})
-	return key, err
-}
-
 // errNothingDone makes perform commit without an entry.
 var errNothingDone = errors.New("nothing done")
 
