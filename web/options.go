@@ -43,6 +43,9 @@ type Options struct {
 
 	// Uploads serves /api/v1/uploads and everything below, see [UploadsPath]. Default: no uploads.
 	Uploads http.Handler
+	// Workers serves the API for remote workers, /api/v1/worker and everything below; its paths do not include that.
+	// Default: no remote workers.
+	Workers http.Handler
 	// Dashboard serves everything that no other route does, with paths that do not include BasePath. Its GET /login
 	// has a form that posts the field secret, and next for the page to open afterwards. After a failure, /login has
 	// the query failed=wrong, or failed=limited and wait= with a number of seconds. Its /assets/ and POST /theme need

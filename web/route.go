@@ -29,7 +29,10 @@ func rawRoute(method, path string, scope access.Scope, h http.HandlerFunc) route
 	return route{method: method, path: path, scope: scope, serveHTTP: h}
 }
 
-const apiPath = "/api/v1"
+const (
+	apiPath    = "/api/v1"
+	workerPath = apiPath + "/worker"
+)
 
 // handlerTimeout is how long a handler may take that only uses the database.
 const handlerTimeout = 30 * time.Second

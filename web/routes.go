@@ -8,6 +8,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/problem"
+	"github.com/cuelight/cuelight/stages/remote"
 )
 
 // buildRoutes lists the routes that the options enable.
@@ -25,6 +26,12 @@ func (s *Server) buildRoutes() []route {
 	}
 	if s.opts.Webhooks != nil {
 		routes = append(routes, s.webhookRoutes()...)
+	}
+	if s.opts.Workers != nil {
+		workers := http.StripPrefix(s.opts.BasePath+workerPath, s.opts.Workers)
+		for _, r := range remote.Routes() {
+			routes = append(routes, rawRoute(r.Method, workerPath+r.Path, access.Work, workers.ServeHTTP))
+		}
 	}
 	return append(routes, s.optionalRoutes()...)
 }

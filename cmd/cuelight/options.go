@@ -54,44 +54,58 @@ const (
 	minMemory   = 256 << 20 // a small video needs it
 )
 
+// newWorkOptions returns options with the defaults that their flags do not set.
+func newWorkOptions() *workOptions { return &workOptions{maxDownload: 100 << 30, reserve: 1 << 30} }
+
 func (c *cli) workFlags(cmd *cobra.Command) *workOptions {
-	o := &workOptions{maxDownload: 100 << 30, reserve: 1 << 30}
+	o := newWorkOptions()
 	f := cmd.Flags()
 	f.StringVar(&c.NotifyURL, "notify-url", "",
 		"address of the same database for notifications, if --database-url leads to a pooler in transaction mode")
 	c.machineFlags(f, o)
-	f.StringVar(&o.preset, "preset", "veryfast", "speed of libx264 against file size, ultrafast to veryslow")
-	f.IntVar(&o.crf, "crf", 23, "quality (CRF) within each rendition's maximum bitrate, 1 (best) to 51")
-	f.IntVar(&o.threads, "threads", 0, "threads of each decoder, filter and encoder; 0 lets ffmpeg choose")
-	f.IntVar(&o.nice, "nice", 10, "CPU priority of ffmpeg, 19 (lowest) to 0 (normal)")
-	f.DurationVar(&o.stall, "stall", 2*time.Minute,
-		"how long ffmpeg may make no progress before it is stopped and the stage retried; 0 for ever")
+	o.transcodeFlags(f)
 	f.StringToIntVar(&o.slots, "slots", nil,
-		"concurrent tasks of each stage (default ingest=4,transcode=1,metadata=2,assemble=2,publish=2)")
+		"concurrent tasks of each stage; 0 leaves it to other workers (default ingest=4,transcode=1,metadata=2,assemble=2,publish=2)")
 	f.Lookup("slots").DefValue = "" // the text has the default
 	f.Var(&o.allow, "allow-network",
 		"network that is not public and may be downloaded from, such as 10.0.0.0/8; repeatable")
 	f.Var(&o.maxDownload, "max-download", "largest download")
-	f.DurationVar(&o.maxDuration, "max-duration", media.DefaultMaxDuration, "longest video that is accepted, up to 168h")
-	f.Float64Var(&o.timeFactor, "time-factor", media.DefaultTimeFactor,
-		"timeout of ffmpeg: half an hour and this many seconds for each second of video")
 	f.DurationVar(&o.downloadTimeout, "download-timeout", 12*time.Hour, "timeout of a download in one attempt")
-	f.Var(&o.reserve, "reserve", "disk space to keep free; 0 for none")
 	f.DurationVar(&o.keepOld, "keep-old", 24*time.Hour,
 		"how long a replaced version is kept for viewers who are playing it")
 	f.BoolVar(&o.linkSources, "link-sources", false,
 		"hard-link local sources instead of copying them; only if they are never modified")
-	f.DurationVar(&o.grace, "grace", 30*time.Second, "how long running stages may continue after the first signal")
 	f.DurationVar(&o.lease, "lease", store.DefaultLease,
 		"how long this process may lose contact with the database before other workers take its tasks")
 	bindEnvironment(f)
 	return o
 }
 
+// transcodeFlags adds the flags of work with ffmpeg, wherever the files are.
+func (o *workOptions) transcodeFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.preset, "preset", "veryfast", "speed of libx264 against file size, ultrafast to veryslow")
+	f.IntVar(&o.crf, "crf", 23, "quality (CRF) within each rendition's maximum bitrate, 1 (best) to 51")
+	f.IntVar(&o.threads, "threads", 0, "threads of each decoder, filter and encoder; 0 lets ffmpeg choose")
+	f.IntVar(&o.nice, "nice", 10, "CPU priority of ffmpeg, 19 (lowest) to 0 (normal)")
+	f.DurationVar(&o.stall, "stall", 2*time.Minute,
+		"how long ffmpeg may make no progress before it is stopped and the stage retried; 0 for ever")
+	f.DurationVar(&o.maxDuration, "max-duration", media.DefaultMaxDuration, "longest video that is accepted, up to 168h")
+	f.Float64Var(&o.timeFactor, "time-factor", media.DefaultTimeFactor,
+		"timeout of ffmpeg: half an hour and this many seconds for each second of video")
+	f.Var(&o.reserve, "reserve", "disk space to keep free; 0 for none")
+	f.DurationVar(&o.grace, "grace", 30*time.Second, "how long running stages may continue after the first signal")
+}
+
 // machineFlags adds the flags that `cuelight doctor` checks: the directory of published
 // videos, ffmpeg and its sandbox.
 func (c *cli) machineFlags(f *pflag.FlagSet, o *workOptions) {
 	f.StringVar(&c.PublishDir, "publish-dir", "", "directory for published videos (default DATA-DIR/published)")
+	o.toolFlags(f)
+	bindEnvironment(f)
+}
+
+// toolFlags adds the flags of ffmpeg and its sandbox.
+func (o *workOptions) toolFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.ffmpeg, "ffmpeg", "ffmpeg", "ffmpeg program")
 	f.StringVar(&o.ffprobe, "ffprobe", "ffprobe", "ffprobe program")
 	f.Var(&o.maxMemory, "max-memory",
@@ -103,7 +117,6 @@ func (c *cli) machineFlags(f *pflag.FlagSet, o *workOptions) {
 		"user name or id for ffmpeg if cuelight runs as root")
 	f.StringSliceVar(&o.mediaReadable, "media-readable", nil,
 		"file or directory that a sandboxed ffmpeg may read and execute besides the system's; repeatable")
-	bindEnvironment(f)
 }
 
 // config checks the flags and returns the configuration of the stages.
@@ -195,10 +208,10 @@ func (o *workOptions) setSlots(s *video.Slots) error {
 			return usererr.Usagef("--slots: unknown stage %s; allowed: %s",
 				usererr.Printable(stage), strings.Join(store.Video().Stages(), ", "))
 		}
-		if n < 1 || n > 1000 {
-			return usererr.Usagef("--slots %s=%d: it must be 1 to 1000", stage, n)
+		if n < 0 || n > 1000 {
+			return usererr.Usagef("--slots %s=%d: it must be 0 to 1000", stage, n)
 		}
-		*field = n
+		*field = cmp.Or(n, -1) // for a stage, 0 is the default and a negative number is none
 	}
 	return nil
 }

@@ -79,7 +79,7 @@ func (c *cli) rootCommand() *cobra.Command {
 			root.AddCommand(cmd)
 		}
 	}
-	add(groupWork, c.runCommand(), c.serveCommand())
+	add(groupWork, c.runCommand(), c.serveCommand(), c.workCommand())
 	add(groupTasks, c.submitCommand(), c.listCommand(), c.showCommand(), c.watchCommand(),
 		c.retryCommand(), c.cancelCommand())
 	add(groupWorkers, c.workersCommand(), c.pauseCommand(), c.resumeCommand(), c.drainCommand(),

@@ -79,15 +79,24 @@ func (c *cli) prepareWork(o *workOptions) (video.Config, error) {
 	if err != nil {
 		return config, err
 	}
-	if err := o.checkTools(); err != nil {
+	if err := o.prepareTools(config); err != nil {
 		return config, err
 	}
-	if config.Tools.Sandbox != media.SandboxOff {
-		if err := sandbox.HideProcess(); err != nil {
-			return config, fmt.Errorf("protect this process from being read by others: %w", err)
-		}
-	}
 	return config, dbconn.MakeDirectories(data, published)
+}
+
+// prepareTools checks ffmpeg, and protects this process from it.
+func (o *workOptions) prepareTools(config video.Config) error {
+	if err := o.checkTools(); err != nil {
+		return err
+	}
+	if config.Tools.Sandbox == media.SandboxOff {
+		return nil
+	}
+	if err := sandbox.HideProcess(); err != nil {
+		return fmt.Errorf("protect this process from being read by others: %w", err)
+	}
+	return nil
 }
 
 func (c *cli) runOn(

@@ -22,6 +22,7 @@ import (
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/internal/webhook"
 	"github.com/cuelight/cuelight/notify"
+	"github.com/cuelight/cuelight/stages/remote"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/web"
 	"github.com/cuelight/cuelight/web/ui"
@@ -47,12 +48,15 @@ type services struct {
 	feed      *eventfeed.Feed
 	feedWakes *notify.Wakes
 	uploads   *upload.Uploads
+
+	coordinator      *remote.Coordinator // of remote workers
+	coordinatorWakes *notify.Wakes
 }
 
 // newServices prepares the services. Their run, or an error of this, frees what they hold.
 func (d *Daemon) newServices(ctx context.Context) (*services, error) {
 	s := &services{
-		d: d, webhookWakes: notify.NewWakes(), feedWakes: notify.NewWakes(),
+		d: d, webhookWakes: notify.NewWakes(), feedWakes: notify.NewWakes(), coordinatorWakes: notify.NewWakes(),
 		workStarted: make(chan struct{}), failed: make(chan error, 1),
 	}
 	graph := d.DB.Store.Graph()
@@ -111,6 +115,9 @@ func (s *services) listen(ctx context.Context) (err error) {
 	if s.uploads, err = upload.New(d.uploadOptions(guard)); err != nil {
 		return err
 	}
+	if err := s.newCoordinator(); err != nil {
+		return err
+	}
 	if s.dashboard, err = s.newDashboard(); err == nil {
 		s.server, err = web.New(s.webOptions(guard))
 	}
@@ -145,6 +152,7 @@ func (s *services) webOptions(guard *access.Guard) web.Options {
 	o := d.HTTP.webOptions()
 	o.MaxRequestsPerPrincipal = max(int(reads.Pool.Config().MaxConns)/2, 1)
 	o.Store, o.Guard, o.Webhooks = reads.Store, guard, webhook.New(hooks)
+	o.Workers = s.coordinator
 	o.Dashboard, o.Published, o.Uploads, o.Metrics = s.dashboard, d.Config.PublishDir, s.uploads, s.metrics.Handler()
 	o.Subscribe = func(after int64, keep func(store.Event) bool) web.Subscription { return s.feed.Subscribe(after, keep) }
 	o.Wrap, o.Abort = d.tracer.Handler, d.Engine.Abort
@@ -173,7 +181,7 @@ func (s *services) wakes() []*notify.Wakes {
 	if s.server == nil {
 		return []*notify.Wakes{s.webhookWakes}
 	}
-	return []*notify.Wakes{s.webhookWakes, s.feedWakes}
+	return []*notify.Wakes{s.webhookWakes, s.feedWakes, s.coordinatorWakes}
 }
 
 // run runs the services until ctx is done, whatever becomes of the web server.
@@ -197,6 +205,13 @@ func (s *services) run(ctx context.Context) {
 	all.Go(func() { _ = s.feed.Run(ctx) })
 	all.Go(func() { _ = s.dashboard.Run(ctx) })
 	all.Go(func() { s.maintainUploads(ctx) })
+	all.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-s.workStarted:
+			_ = s.coordinator.Run(ctx) // returns only what ctx says
+		}
+	})
 	s.d.Log.Info("serving HTTP", zap.String("address", s.d.HTTP.url(s.listener)))
 	if err := s.server.Serve(ctx, s.listener); err != nil {
 		s.failed <- &usererr.Error{Text: "the web server ended: " + usererr.FirstLine(err.Error())}

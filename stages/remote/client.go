@@ -74,7 +74,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 	o.URL = strings.TrimSuffix(o.URL, "/")
 	o.Key = strings.TrimSpace(o.Key)
 	if o.HTTP == nil {
-		o.HTTP = &http.Client{Transport: newTransport()}
+		o.HTTP = &http.Client{Transport: NewTransport()}
 	}
 	return &Client{
 		o: o, stages: o.Graph.Stages(), wakes: make(chan struct{}, 1), registered: make(chan struct{}, 1), notified: make(map[string]bool),
@@ -82,8 +82,8 @@ func NewClient(o ClientOptions) (*Client, error) {
 	}, nil
 }
 
-// newTransport returns a transport whose connections end soon after the host at the other end.
-func newTransport() *http.Transport {
+// NewTransport returns a transport whose connections end soon after the host at the other end.
+func NewTransport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConnsPerHost = 8
 	t.ResponseHeaderTimeout = maxWait + 15*time.Second

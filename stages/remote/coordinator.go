@@ -37,7 +37,7 @@ type Options struct {
 	// Forwarded, X-Forwarded-For and Via.
 	IsDirect func(r *http.Request) bool
 
-	// OnError is called when the database fails outside of a request. It must not block.
+	// OnError is called when the database fails, and with nil when it works again. It must not block.
 	OnError func(error)
 }
 

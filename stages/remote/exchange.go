@@ -43,14 +43,8 @@ func (c *Coordinator) exchange(ctx context.Context, r request, in exchangeReques
 		}
 		free[stage] = min(max(n, 0), 1000)
 	}
-	c.mu.Lock()
-	if in.Sequence != 0 && in.Sequence < w.sequence {
-		free = w.free
-	}
-	w.sequence = max(w.sequence, in.Sequence)
-	c.mu.Unlock()
 	out.Claims = []claimBody{}
-	if err := c.exchangeNow(ctx, w, in.Reports, free, &out); err != nil {
+	if err := c.exchangeNow(ctx, w, in.Reports, slots{free, in.Sequence}, &out); err != nil {
 		return out, err
 	}
 	if len(in.Reports) == 0 && len(out.Claims) == 0 && wait > 0 {
@@ -67,8 +61,14 @@ func (c *Coordinator) exchange(ctx context.Context, r request, in exchangeReques
 	return out, nil
 }
 
+// slots are the free slots of a request, by stage, and its sequence.
+type slots struct {
+	free     []int
+	sequence int64
+}
+
 // exchangeNow applies reports, and claims from stages that may have ready tasks.
-func (c *Coordinator) exchangeNow(ctx context.Context, w *worker, bodies []reportBody, free []int, out *exchangeResponse) error {
+func (c *Coordinator) exchangeNow(ctx context.Context, w *worker, bodies []reportBody, s slots, out *exchangeResponse) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	reports, err := c.reports(ctx, w, bodies, out)
@@ -80,6 +80,11 @@ func (c *Coordinator) exchangeNow(ctx context.Context, w *worker, bodies []repor
 	}
 	return c.withTurn(ctx, w, func() error {
 		c.mu.Lock()
+		free := s.free
+		if s.sequence != 0 && s.sequence < w.sequence {
+			free = w.free // of a later request, which has overtaken this one
+		}
+		w.sequence = max(w.sequence, s.sequence)
 		claimFrom, any := c.claimable(w, free)
 		if c.closing {
 			claimFrom, any = make([]bool, len(free)), false
@@ -268,7 +273,7 @@ func (c *Coordinator) endClaim(outcome engine.Outcome) func(context.Context, req
 		}
 		body.Token, body.Outcome = claim.Token, outcome
 		var out exchangeResponse
-		if err := c.exchangeNow(ctx, w, []reportBody{body}, make([]int, len(c.stages)), &out); err != nil {
+		if err := c.exchangeNow(ctx, w, []reportBody{body}, slots{free: make([]int, len(c.stages))}, &out); err != nil {
 			return struct{}{}, err
 		}
 		switch {

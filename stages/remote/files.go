@@ -118,7 +118,7 @@ func (c *Coordinator) serveInput(w http.ResponseWriter, r *http.Request) {
 	claim, err := c.fileClaim(r)
 	var content io.ReadSeekCloser
 	if err == nil {
-		content, err = c.o.Files.OpenInput(r.Context(), claim, r.PathValue("name"))
+		content, err = c.o.Files.OpenInput(r.Context(), claim, r.PathValue("path"))
 	}
 	if err != nil {
 		c.writeFileError(w, r, err)
@@ -129,7 +129,7 @@ func (c *Coordinator) serveInput(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Cache-Control", "private, no-store")
 	// A file of a claim never changes, so its name is its version.
-	h.Set("ETag", strconv.Quote(claim.Task.String()+"/"+r.PathValue("name")))
+	h.Set("ETag", strconv.Quote(claim.Task.String()+"/"+r.PathValue("path")))
 	http.ServeContent(&slowWriter{w, http.NewResponseController(w)}, r, "", time.Time{}, content)
 }
 
@@ -163,7 +163,7 @@ func (w *slowWriter) Write(b []byte) (int, error) {
 // serveOutput appends to an output. HEAD returns how much of it there is.
 func (c *Coordinator) serveOutput(w http.ResponseWriter, r *http.Request) {
 	claim, err := c.fileClaim(r)
-	name := r.PathValue("name")
+	name := r.PathValue("path")
 	var size int64
 	if err == nil {
 		size, err = c.o.Files.OutputSize(r.Context(), claim, name)

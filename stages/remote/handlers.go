@@ -24,26 +24,53 @@ const maxRequest = 20 << 20
 // ServeHTTP serves the protocol.
 func (c *Coordinator) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.mux.ServeHTTP(w, r) }
 
+// Route is one operation of the protocol; its path is relative to that of the Coordinator.
+type Route struct{ Method, Path string }
+
+// Routes lists the operations of the protocol.
+func Routes() []Route {
+	var routes []Route
+	for _, r := range (&Coordinator{}).routes() {
+		routes = append(routes, r.Route)
+	}
+	return routes
+}
+
+// route is a Route with its handler.
+type route struct {
+	Route
+	handler http.Handler
+}
+
+func (c *Coordinator) routes() []route {
+	input, output := http.HandlerFunc(c.serveInput), http.HandlerFunc(c.serveOutput)
+	return []route{
+		{Route{"GET", "/pipeline"}, handle(c, c.pipeline)},
+		{Route{"POST", "/register"}, handle(c, c.register)},
+		{Route{"POST", "/deregister"}, handle(c, forWorker(c, c.deregister))},
+		{Route{"POST", "/drain"}, handle(c, forWorker(c, c.drain))},
+		{Route{"POST", "/exchange"}, handle(c, c.exchange)},
+		{Route{"POST", "/heartbeat"}, handle(c, c.heartbeat)},
+		{Route{"POST", "/outcomes"}, handle(c, c.outcomes)},
+		{Route{"GET", "/workers"}, handle(c, c.ownWorkers)},
+		{Route{"POST", "/workers/expire"}, handle(c, c.expireWorkers)},
+		{Route{"POST", "/claims/check"}, handle(c, c.checkClaims)},
+		{Route{"POST", "/claims/held"}, handle(c, forWorker(c, c.heldClaims))},
+		{Route{"GET", "/claims/{token}/results/{stage}"}, handle(c, c.result)},
+		{Route{"POST", "/claims/{token}/complete"}, handle(c, c.endClaim(engine.Completed))},
+		{Route{"POST", "/claims/{token}/fail"}, handle(c, c.endClaim(engine.Failed))},
+		{Route{"POST", "/claims/{token}/release"}, handle(c, c.endClaim(engine.Released))},
+		{Route{"GET", "/claims/{token}/input/{path...}"}, input},
+		{Route{"HEAD", "/claims/{token}/output/{path...}"}, output},
+		{Route{"PUT", "/claims/{token}/output/{path...}"}, output},
+	}
+}
+
 func (c *Coordinator) newMux() *http.ServeMux {
 	m := http.NewServeMux()
-	m.Handle("GET /pipeline", handle(c, c.pipeline))
-	m.Handle("POST /register", handle(c, c.register))
-	m.Handle("POST /deregister", handle(c, forWorker(c, c.deregister)))
-	m.Handle("POST /drain", handle(c, forWorker(c, c.drain)))
-	m.Handle("POST /exchange", handle(c, c.exchange))
-	m.Handle("POST /heartbeat", handle(c, c.heartbeat))
-	m.Handle("POST /claims/check", handle(c, c.checkClaims))
-	m.Handle("POST /claims/held", handle(c, forWorker(c, c.heldClaims)))
-	m.Handle("POST /outcomes", handle(c, c.outcomes))
-	m.Handle("GET /workers", handle(c, c.ownWorkers))
-	m.Handle("POST /workers/expire", handle(c, c.expireWorkers))
-	m.Handle("GET /claims/{token}/results/{stage}", handle(c, c.result))
-	m.Handle("POST /claims/{token}/complete", handle(c, c.endClaim(engine.Completed)))
-	m.Handle("POST /claims/{token}/fail", handle(c, c.endClaim(engine.Failed)))
-	m.Handle("POST /claims/{token}/release", handle(c, c.endClaim(engine.Released)))
-	m.HandleFunc("GET /claims/{token}/input/{name...}", c.serveInput)
-	m.HandleFunc("HEAD /claims/{token}/output/{name...}", c.serveOutput)
-	m.HandleFunc("PUT /claims/{token}/output/{name...}", c.serveOutput)
+	for _, r := range c.routes() {
+		m.Handle(r.Method+" "+r.Path, r.handler)
+	}
 	m.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		problem.New(problem.NotFound, "unknown path of the worker API; docs/workers.md lists all").Write(w, r)
 	})

@@ -47,7 +47,7 @@ func (c *Coordinator) runRenewal(ctx context.Context) {
 		within, cancel := context.WithTimeout(ctx, renewTimeout)
 		err := c.renew(within, in)
 		cancel()
-		if err != nil && !failed && ctx.Err() == nil {
+		if (err != nil || failed) && ctx.Err() == nil {
 			c.o.OnError(err)
 		}
 		failed = err != nil

@@ -1,0 +1,27 @@
+package daemon
+
+import (
+	"net/http"
+
+	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/stages/remote"
+	"github.com/cuelight/cuelight/stages/video"
+)
+
+// newCoordinator prepares what remote workers talk to. It has the pool of the work, because
+// exchanges and heartbeats must not wait for slow reads.
+func (s *services) newCoordinator() error {
+	d := s.d
+	pipeline, err := video.Pipeline(d.Engine.Stages...)
+	if err != nil {
+		return err
+	}
+	s.coordinator = remote.NewCoordinator(remote.Options{
+		Pool: d.DB.Pool, Pipeline: pipeline, Wakes: s.coordinatorWakes,
+		// The server has checked the scope.
+		Authenticate: func(r *http.Request) (string, error) { return access.PrincipalOf(r.Context()).Name, nil },
+		Files:        video.NewRemoteFiles(d.Config, d.DB.Store.Result),
+		OnError:      failureLogger(d.Log, "remote workers cannot be served", "remote workers are served again"),
+	})
+	return nil
+}
