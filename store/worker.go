@@ -50,7 +50,9 @@ func (w Worker) Kind() string {
 	return "local"
 }
 
-// State is working, draining, silent (it misses heartbeats), stopped or lost.
+// State is the worker's state when its row was read: busy (it runs attempts), idle (it runs
+// none), draining (it finishes its attempts and stops), silent (it misses heartbeats, and
+// may soon be lost), stopped (it deregistered), or lost (it was expired).
 func (w Worker) State() string {
 	switch {
 	case w.LostAt != nil:
@@ -61,8 +63,10 @@ func (w Worker) State() string {
 		return "silent"
 	case w.DrainAt != nil:
 		return "draining"
+	case len(w.Running) > 0:
+		return "busy"
 	}
-	return "working"
+	return "idle"
 }
 
 // Running is an attempt in progress, as its worker last reported it. Its JSON does not

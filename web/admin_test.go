@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
 )
@@ -25,24 +27,33 @@ func TestWorkers_AreListedAndDrained(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id, err := engine.New(b.pool, b.Graph()).RegisterWorker(t.Context(), store.Worker{
-		Host: "studio", PID: 7, Version: "v1",
+		Name: "north 1", Host: "studio", PID: 7, Version: "v1", Metadata: []byte(`{"rack":7}`),
+		Principal: "key k3j9x2mq (build server)",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out struct {
 		Workers []struct {
-			ID      store.ID `json:"worker_id"`
-			Host    string
-			PID     int
-			DrainAt *string `json:"drain_at"`
-			Lease   float64 `json:"lease_s"`
+			ID                           store.ID `json:"worker_id"`
+			Host                         string
+			PID                          int
+			DrainAt                      *string `json:"drain_at"`
+			Lease                        float64 `json:"lease_s"`
+			Connected                    bool
+			Name, Kind, Principal, State string
+			Metadata                     struct{ Rack int }
 		}
 	}
 	b.get(api+"/workers").wantStatus(200, &out)
 	if len(out.Workers) != 1 || out.Workers[0].ID != id || out.Workers[0].Host != "studio" ||
 		out.Workers[0].Lease != 36 || out.Workers[0].DrainAt != nil {
 		t.Errorf("%+v", out)
+	}
+	w := out.Workers[0]
+	if got := fmt.Sprint(w.Name, ", ", w.Kind, ", ", w.Principal, ", ", w.State, ", ", w.Metadata.Rack, ", ", w.Connected); got !=
+		"north 1, remote, key k3j9x2mq (build server), idle, 7, true" {
+		t.Errorf("the worker is %s", got)
 	}
 	b.post(api+"/workers/"+id.String()+"/drain", nil).wantStatus(http.StatusNoContent, nil)
 	if b.get(api+"/workers").wantStatus(200, &out); out.Workers[0].DrainAt == nil {
@@ -182,7 +193,11 @@ func TestKeys_WorkUntilRevoked(t *testing.T) {
 	b.do(call{
 		method: "POST", path: api + "/tasks", body: `{"source":"https://example.com/a"}`, as: made.Key,
 	}).wantStatus(201, &got)
-	list := b.get(api+"/keys").wantStatus(200, nil)
+	var listed struct{ Keys []report.Key }
+	list := b.get(api+"/keys").wantStatus(200, &listed)
+	if len(listed.Keys) != 1 || listed.Keys[0].State != "valid" {
+		t.Errorf("keys are %s", list.body)
+	}
 	if strings.Contains(string(list.body), made.Key) || !strings.Contains(string(list.body), made.Prefix) ||
 		!strings.Contains(string(list.body), "used_at") {
 		t.Errorf("keys are %s", list.body)
@@ -222,6 +237,48 @@ func TestKeys_AreRefusedWhileDisabled(t *testing.T) {
 	if got := b.auditActions(); !slices.Equal(got[:3], want) {
 		t.Errorf("audit is %v, want %v", got, want)
 	}
+}
+
+func TestKeys_OfWorkersHaveTheStateOfTheNewest(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	key, _, err := access.NewKeyStore(b.pool).CreateKey(t.Context(), "north", "work")
+	must(t, err)
+	path := api + "/keys/" + key.ID.String()
+	want := func(state, worker string) {
+		t.Helper()
+		var out struct{ Keys []report.Key }
+		b.get(api+"/keys").wantStatus(200, &out)
+		if k := out.Keys[0]; k.State != state || k.WorkerName != worker || (k.WorkerID != nil) != (worker != "") {
+			t.Errorf("the key is %+v, want %s of %q", k, state, worker)
+		}
+	}
+	want("offline", "")
+	e := engine.New(b.pool, b.Graph())
+	var newest store.ID
+	for _, name := range []string{"first", "second"} {
+		newest, err = e.RegisterWorker(t.Context(), store.Worker{Name: name, Principal: key.PrincipalName()})
+		must(t, err)
+		_, err = e.RegisterWorker(t.Context(), store.Worker{Name: "local " + name})
+		must(t, err)
+	}
+	want("idle", "second")
+	_, err = e.Heartbeat(t.Context(), engine.HeartbeatRequest{
+		Worker: newest, Remote: true, Running: []store.Running{{Stage: "ingest"}},
+	})
+	must(t, err)
+	want("busy", "second")
+	must(t, b.DrainWorker(t.Context(), newest))
+	want("draining", "second")
+	b.exec("update workers set heartbeat_at = now() - interval '8 s' where id = $1", newest)
+	want("silent", "second")
+	_, err = e.ExpireWorkers(t.Context(), []store.ID{newest})
+	must(t, err)
+	want("idle", "first")
+	b.post(path+"/disable", nil).wantStatus(200, nil)
+	want("disabled", "")
+	b.do(call{method: "DELETE", path: path}).wantStatus(200, nil)
+	want("revoked", "")
 }
 
 // A worker of another pipeline may have registered with the same key.

@@ -5,11 +5,12 @@ import (
 	"net/http"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 )
 
 func (s *Server) listKeys(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {
-	keys, err := access.NewKeyStore(s.opts.Store.DB()).Keys(r.Context())
+	keys, err := report.New(s.opts.Store.DB(), s.opts.Store.Graph()).Keys(r.Context())
 	return listResponse("keys", keys, err)
 }
 

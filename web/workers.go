@@ -12,10 +12,14 @@ import (
 // workerBody is a worker as JSON.
 type workerBody struct {
 	ID           store.ID        `json:"worker_id"`
+	Name         string          `json:"name"`
+	Kind         string          `json:"kind"` // local or remote
+	Principal    string          `json:"principal,omitempty"`
 	Host         string          `json:"host"`
 	PID          int             `json:"pid"`
 	Version      string          `json:"version"`
 	Capabilities json.RawMessage `json:"capabilities"`
+	Metadata     json.RawMessage `json:"metadata"`
 	State        string          `json:"state"`
 	Connected    bool            `json:"connected"`
 	StartedAt    time.Time       `json:"started_at"`
@@ -29,14 +33,15 @@ type workerBody struct {
 
 func newWorkerBody(w store.Worker) workerBody {
 	return workerBody{
-		ID: w.ID, Host: w.Host, PID: w.PID, Version: w.Version, Capabilities: w.Capabilities,
+		ID: w.ID, Name: w.Name, Kind: w.Kind(), Principal: w.Principal, Host: w.Host, PID: w.PID, Version: w.Version,
+		Capabilities: w.Capabilities, Metadata: w.Metadata,
 		State: w.State(), Connected: w.Connected, StartedAt: w.StartedAt,
 		HeartbeatAge: w.HeartbeatAge.Seconds(), Lease: w.Lease.Seconds(),
 		DrainAt: w.DrainAt, StoppedAt: w.StoppedAt, LostAt: w.LostAt, Running: append([]store.Running{}, w.Running...),
 	}
 }
 
-// listWorkers lists all working workers and, with all=true, a page of those that stopped or were lost.
+// listWorkers lists all live workers and, with all=true, a page of those that stopped or were lost.
 func (s *Server) listWorkers(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {
 	p := parsedQuery(r)
 	all, after, limit := p.flag("all"), p.id("after"), p.limit()
@@ -45,7 +50,7 @@ func (s *Server) listWorkers(_ http.ResponseWriter, r *http.Request) (jsonRespon
 		return jsonResponse{}, p.err
 	case !all && (p.text("after") != "" || p.text("limit") != ""):
 		return jsonResponse{}, problem.New(problem.InvalidRequest,
-			"after and limit require all=true: working workers are not listed by pages")
+			"after and limit require all=true: live workers are not listed by pages")
 	}
 	var workers, stopped []store.Worker
 	var err error

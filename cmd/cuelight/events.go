@@ -103,6 +103,7 @@ func eventDetail(e store.Event) string {
 		Error string    `json:"error"`
 		RunAt time.Time `json:"run_at"`
 		By    store.ID  `json:"overridden_by"`
+		Name  string    `json:"name"`
 		Host  string    `json:"host"`
 		PID   int       `json:"pid"`
 	}
@@ -120,7 +121,7 @@ func eventDetail(e store.Event) string {
 	case store.TaskOverridden:
 		return "by " + shortID(d.By)
 	case store.WorkerStarted, store.WorkerStopped, store.WorkerLost:
-		return fmt.Sprintf("process %d on %s", d.PID, d.Host)
+		return workerText(d.Name, d.Host, d.PID)
 	}
 	line, _, _ := strings.Cut(d.Error, "\n")
 	return line

@@ -11,6 +11,7 @@ import (
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/ops"
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
 )
@@ -63,12 +64,14 @@ func (c *cli) keysListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List API keys (secrets are not shown)",
-		Args:  noArguments,
+		Long: `List lists API keys without their secrets. The state of a key of the scope work is
+that of the newest worker that registered with it, or offline without a live one.`,
+		Args: noArguments,
 	}
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return c.withExistingDatabase(cmd.Context(), func(db *dbconn.Database) error {
-			keys, err := access.NewKeyStore(db.Store.DB()).Keys(cmd.Context())
+			keys, err := report.New(db.Store.DB(), db.Store.Graph()).Keys(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -78,19 +81,21 @@ func (c *cli) keysListCommand() *cobra.Command {
 	return cmd
 }
 
-func keyRow(k access.Key) []string {
+func keyRow(k report.Key) []string {
 	ago := func(t *time.Time) string {
 		if t == nil {
 			return "never"
 		}
 		return age(*t) + " ago"
 	}
-	state := "valid"
+	state := k.State
 	switch {
 	case k.RevokedAt != nil:
-		state = "revoked " + ago(k.RevokedAt)
+		state += " " + ago(k.RevokedAt)
 	case k.DisabledAt != nil:
-		state = "disabled " + ago(k.DisabledAt)
+		state += " " + ago(k.DisabledAt)
+	case k.WorkerName != "":
+		state += ", " + usererr.Printable(k.WorkerName)
 	}
 	return []string{
 		shortID(k.ID), "cue_" + k.Prefix, k.Scope, usererr.Printable(k.Name), ago(&k.CreatedAt), ago(k.UsedAt), state,

@@ -186,6 +186,6 @@ func (c *cli) drainOne(ctx context.Context, db *dbconn.Database, word string) er
 		return err
 	}
 	return c.print(map[string]any{"worker_id": w.ID, "running": len(w.Running)},
-		"%s, process %d on %s: finishes %s and stops",
-		w.ID, w.PID, usererr.Printable(w.Host), console.Plural(len(w.Running), "stage"))
+		"%s, %s: finishes %s and stops",
+		w.ID, workerText(w.Name, w.Host, w.PID), console.Plural(len(w.Running), "stage"))
 }

@@ -117,7 +117,7 @@ func (c *cli) runOn(
 	// Other tasks are left to a daemon: it retries for longer, and still runs when this
 	// command has ended.
 	engine.OnlyTasks, engine.Stages = tasks, tracer.Stages(engine.Stages)
-	engine.Grace, engine.Lease, engine.Version = o.grace, o.lease, programVersion()
+	engine.Grace, engine.Lease, engine.Name, engine.Version = o.grace, o.lease, o.name, programVersion()
 	return newOneShot(c, db, inputs, quiet).run(ctx, engine)
 }
 

@@ -90,7 +90,7 @@ func (c *cli) runDaemon(
 		DB: db, Config: config, HTTP: o.http.HTTPOptions, Inbox: watched, Log: daemon.NewLog(c.err), Env: c.Env,
 		Engine: &daemon.Engine{
 			Grace: o.grace, Lease: o.lease, AgeAfter: o.ageAfter, KeepEvents: o.keepEvents,
-			Version: programVersion(), Abort: c.sig.Abort,
+			Name: o.name, Version: programVersion(), Abort: c.sig.Abort,
 		},
 	})
 	if err != nil {

@@ -129,8 +129,9 @@ func (c *cli) writeHistory(history []store.Attempt) error {
 	var b strings.Builder
 	b.WriteString("\n")
 	for _, a := range history {
-		fmt.Fprintf(&b, "%s  %s, attempt %d: %s after %s on %s (process %d)\n", a.StartedAt.Local().Format(time.DateTime),
-			a.Stage, a.Attempt, a.Outcome, console.Duration(a.FinishedAt.Sub(a.StartedAt)), usererr.Printable(a.Host), a.PID)
+		fmt.Fprintf(&b, "%s  %s, attempt %d: %s after %s on %s\n", a.StartedAt.Local().Format(time.DateTime),
+			a.Stage, a.Attempt, a.Outcome, console.Duration(a.FinishedAt.Sub(a.StartedAt)),
+			workerText(a.WorkerName, a.Host, a.PID))
 		for line := range strings.Lines(a.Error) {
 			fmt.Fprintf(&b, "    %s\n", usererr.Printable(strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\t", "  ")))
 		}

@@ -48,11 +48,11 @@ second one stops at once.`
 // remoteWorkOptions are the flags of cuelight work.
 type remoteWorkOptions struct {
 	*workOptions
-	server, keyFile, caFile, name string
-	scratch                       string
-	stages                        []string
-	labels                        []string
-	slots                         int
+	server, keyFile, caFile string
+	scratch                 string
+	stages                  []string
+	labels                  []string
+	slots                   int
 }
 
 func (c *cli) workCommand() *cobra.Command {

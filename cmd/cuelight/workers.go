@@ -20,8 +20,9 @@ func (c *cli) workersCommand() *cobra.Command {
 		Use:   "workers",
 		Short: "List worker processes and what they run",
 		Long: `Workers lists the worker processes on all hosts, and the stages that each of them is
-running. A worker sends a heartbeat every two seconds; one that has missed three is
-silent. It is lost, and other workers take its tasks, at once if its connection has
+running. A busy worker runs something, an idle one waits for tasks. A remote worker
+has no database; another process speaks for it. A worker sends a heartbeat every two
+seconds; one that has missed three is silent. It is lost, and other workers take its tasks, at once if its connection has
 ended too, otherwise when its lease expires (--lease of serve).`,
 		Args: noArguments,
 	}
@@ -39,15 +40,19 @@ ended too, otherwise when its lease expires (--lease of serve).`,
 // workerJSON is a worker in JSON.
 type workerJSON struct {
 	ID           store.ID        `json:"worker_id"`
+	Name         string          `json:"name"`
+	Kind         string          `json:"kind"`                // local or remote
+	Principal    string          `json:"principal,omitempty"` // who registered a remote worker
+	State        string          `json:"state"`               // busy, idle, draining, silent, stopped or lost
 	Host         string          `json:"host"`
 	PID          int             `json:"pid"`
 	Version      string          `json:"version"`
-	State        string          `json:"state"` // working, draining, silent, stopped or lost
 	StartedAt    time.Time       `json:"started_at"`
 	HeartbeatAge float64         `json:"heartbeat_age_s"`
 	Lease        float64         `json:"lease_s"`
 	Connected    bool            `json:"connected"` // its session is open
 	Capabilities json.RawMessage `json:"capabilities"`
+	Metadata     json.RawMessage `json:"metadata"`
 	Running      []store.Running `json:"running"`
 }
 
@@ -59,12 +64,21 @@ func (c *cli) listWorkers(ctx context.Context, db *dbconn.Database, all bool) er
 	var shown []workerJSON
 	for _, w := range workers {
 		shown = append(shown, workerJSON{
-			ID: w.ID, Host: w.Host, PID: w.PID, Version: w.Version, State: w.State(), StartedAt: w.StartedAt,
+			ID: w.ID, Name: w.Name, Kind: w.Kind(), Principal: w.Principal, State: w.State(),
+			Host: w.Host, PID: w.PID, Version: w.Version, StartedAt: w.StartedAt,
 			HeartbeatAge: w.HeartbeatAge.Seconds(), Lease: w.Lease.Seconds(), Connected: w.Connected,
-			Capabilities: w.Capabilities, Running: w.Running,
+			Capabilities: w.Capabilities, Metadata: w.Metadata, Running: w.Running,
 		})
 	}
-	return printList(c, shown, "workers", "WORKER HOST PROCESS VERSION STATE HEARTBEAT RUNNING", workerRow)
+	return printList(c, shown, "workers", "WORKER NAME KIND STATE HOST PROCESS VERSION HEARTBEAT RUNNING", workerRow)
+}
+
+// workerText is a worker in a sentence. By default its name is its host's.
+func workerText(name, host string, pid int) string {
+	if name == "" || name == host {
+		return fmt.Sprintf("%s (process %d)", usererr.Printable(host), pid)
+	}
+	return fmt.Sprintf("%s (%s, process %d)", usererr.Printable(name), usererr.Printable(host), pid)
 }
 
 func workerRow(w workerJSON) []string {
@@ -73,7 +87,8 @@ func workerRow(w workerJSON) []string {
 		running = append(running, strings.TrimSpace(r.Stage+" "+shortID(r.Task)+" "+progressRow(r, "").String()))
 	}
 	return []string{
-		shortID(w.ID), usererr.Printable(w.Host), fmt.Sprint(w.PID), usererr.Printable(w.Version), w.State,
+		shortID(w.ID), usererr.Printable(w.Name), w.Kind, w.State,
+		usererr.Printable(w.Host), fmt.Sprint(w.PID), usererr.Printable(w.Version),
 		console.Duration(seconds(w.HeartbeatAge)) + " ago", strings.Join(running, "; "),
 	}
 }

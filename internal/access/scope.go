@@ -8,8 +8,7 @@ import (
 )
 
 // Scope is what a principal may do. Admin includes all others, and Submit includes Read.
-// Work stands beside these two: it neither includes them nor is included. [Scope.Allows]
-// compares scopes.
+// Work includes neither, and neither includes Work. [Scope.Allows] compares scopes.
 type Scope int
 
 // The scopes. The zero Scope is that of requests without valid credentials.

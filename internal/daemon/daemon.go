@@ -65,6 +65,9 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	if err := o.DB.OpenReadPool(ctx); err != nil {
 		return nil, err
 	}
+	if o.Engine.Name != "" {
+		o.Log = o.Log.With(zap.String("worker_name", o.Engine.Name))
+	}
 	var err error
 	if o.Engine.Workspace, err = identifyWorkspace(o.Config); err != nil {
 		return nil, err

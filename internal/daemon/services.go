@@ -209,8 +209,8 @@ func (s *services) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-s.workStarted:
-			_ = s.coordinator.Run(ctx) // returns only what ctx says
 		}
+		_ = s.coordinator.Run(ctx) // returns only what ctx says
 	})
 	s.d.Log.Info("serving HTTP", zap.String("address", s.d.HTTP.url(s.listener)))
 	if err := s.server.Serve(ctx, s.listener); err != nil {

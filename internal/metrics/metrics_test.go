@@ -349,7 +349,7 @@ func TestHandler_ExportsProcessAndDatabase(t *testing.T) {
 	for _, line := range []string{
 		`cuelight_build_info{goversion="`, `version="1.2.3"} 1`, `cuelight_database_up 1`,
 		`cuelight_tasks{stage="ingest",status="ready"} 1`,
-		`cuelight_workers{state="alive"} 1`, `cuelight_workers{state="silent"} 0`,
+		`cuelight_workers{state="idle"} 1`, `cuelight_workers{state="silent"} 0`,
 		`cuelight_worker_heartbeat_age_seconds{worker="h:1"} `,
 		`cuelight_pool_connections_max `, `cuelight_disk_free_bytes{dir="`, `go_goroutines `, `process_start_time_seconds `,
 	} {

@@ -73,5 +73,5 @@ func TestObserve_EventsOfARunnerAddUp(t *testing.T) {
 		want(t, m, 0, "worker_slots", "stage", stage, "state", "busy")
 		want(t, m, 0, "tasks", "stage", stage, "status", "ready")
 	}
-	want(t, m, 0, "workers", "state", "alive")
+	want(t, m, 0, "workers", "state", "idle")
 }

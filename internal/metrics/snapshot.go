@@ -38,7 +38,7 @@ type labelValues struct {
 func databaseMetrics(stages []string) []databaseMetric {
 	stage := labelValues{"stage", stages}
 	status := labelValues{"status", []string{"ready", "scheduled", "retrying", "inprogress", "dead"}}
-	workerState := labelValues{"state", []string{"alive", "draining", "silent"}}
+	workerState := labelValues{"state", []string{"busy", "idle", "draining", "silent"}}
 	webhookState := labelValues{"state", []string{"enabled", "disabled"}}
 	return []databaseMetric{
 		{name: "tasks", labels: []labelValues{stage, status},
@@ -52,9 +52,9 @@ func databaseMetrics(stages []string) []databaseMetric {
 		{name: "dead_tasks",
 			help: "Tasks with a dead stage; nothing happens to them until an operator retries them. Counted up to 10000."},
 		{name: "workers", labels: []labelValues{workerState},
-			help: "Worker processes by state: alive, draining, or silent for longer than their lease."},
+			help: "Worker processes by state: busy, idle, draining, or silent because they miss heartbeats."},
 		{name: "worker_heartbeat_age_seconds", labels: []labelValues{{name: "worker"}},
-			help: "Time since the last heartbeat of each worker (host:pid) that has not expired."},
+			help: "Time since the last heartbeat of each worker (name:pid) that has not expired."},
 		{name: "outbox_pending",
 			help: "Outbox rows that the slowest enabled webhook has not processed. Counted up to 10000."},
 		{name: "outbox_oldest_seconds",
@@ -180,10 +180,11 @@ select 'stage_paused', s.name, '', 1
 union all
 select k.metric, k.label, '', sum(k.value)
   from (select distinct on (worker) worker, age, state
-          from (select host || ':' || pid as worker, extract(epoch from now() - heartbeat_at) as age,
-                       case when now() - heartbeat_at > lease then 'silent'
+          from (select name || ':' || pid as worker, extract(epoch from now() - heartbeat_at) as age,
+                       case when now() - heartbeat_at > {{.DisconnectGrace ""}} then 'silent'
                             when drain_at is not null then 'draining'
-                            else 'alive' end as state
+                            when running <> '[]' then 'busy'
+                            else 'idle' end as state
                   from workers where pipeline = '{{.Name}}' and stopped_at is null and lost_at is null) as w
          order by worker, age desc) as each
  cross join lateral (values ('worker_heartbeat_age_seconds', worker, age), ('workers', state, 1)) as k (metric, label, value)

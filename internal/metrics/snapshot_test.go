@@ -84,7 +84,7 @@ func TestSnapshot_IsZeroForAnEmptyDatabase(t *testing.T) {
 			t.Errorf("%v is missing", s)
 		}
 	}
-	if n := 5*5 + 5 + 5 + 1 + 3 + 4 + 2 + 3; len(values) != n {
+	if n := 5*5 + 5 + 5 + 1 + 4 + 4 + 2 + 3; len(values) != n {
 		t.Errorf("there are %d values, want %d", len(values), n)
 	}
 }
@@ -137,7 +137,7 @@ func TestSnapshot_BelongsToOnePipeline(t *testing.T) {
 		`insert into workers (pipeline, name, host, pid) values ('video', 'v', 'v', 1), ('podcast', 'p', 'p', 2)`,
 		`insert into podcast_tasks (source, fetch_status) values ('x', 'completed'), ('y', 'pending')`,
 	)
-	wantSnapshot(t, pool, g, map[string]float64{"tasks fetch ready": 1, "tasks mix ready": 1, "workers alive": 1})
+	wantSnapshot(t, pool, g, map[string]float64{"tasks fetch ready": 1, "tasks mix ready": 1, "workers idle": 1})
 	if _, exists := readSnapshot(t, pool, g).values[series{"worker_heartbeat_age_seconds", [2]string{"p:2"}}]; !exists {
 		t.Error("the worker is missing")
 	}
@@ -211,15 +211,16 @@ func TestSnapshot_ListsWorkersWithTheirState(t *testing.T) {
 	g := store.Video()
 	pool := newPool(t, g)
 	exec(t, pool,
-		`insert into workers (pipeline, name, host, pid, heartbeat_at, stopped_at, lost_at, drain_at) values
-		 ('video', 'a', 'a', 1, now() - interval '2 s', null, null, null),
-		 ('video', 'b', 'b', 2, now() - interval '3 s', null, null, now()),
-		 ('video', 'c', 'c', 3, now() - interval '1 h', null, null, null),
-		 ('video', 'd', 'd', 4, now() - interval '1 h', now(), null, null),
-		 ('video', 'e', 'e', 5, now() - interval '1 h', null, now(), null),
-		 ('video', 'a', 'a', 1, now() - interval '2 h', null, null, now())`)
+		`insert into workers (pipeline, name, host, pid, heartbeat_at, stopped_at, lost_at, drain_at, running) values
+		 ('video', 'a', 'a', 1, now() - interval '2 s', null, null, null, '[]'),
+		 ('video', 'b', 'b', 2, now() - interval '3 s', null, null, now(), '[{}]'),
+		 ('video', 'c', 'c', 3, now() - interval '1 h', null, null, null, '[]'),
+		 ('video', 'd', 'd', 4, now() - interval '1 h', now(), null, null, '[]'),
+		 ('video', 'e', 'e', 5, now() - interval '1 h', null, now(), null, '[]'),
+		 ('video', 'a', 'a', 1, now() - interval '2 h', null, null, now(), '[]'),
+		 ('video', 'north 1', 'f', 6, now(), null, null, null, '[{}]'), ('video', 'g', 'g', 7, now(), null, null, null, '[]')`)
 	wantSnapshot(t, pool, g, map[string]float64{
-		"workers silent": 2, "workers draining": 1,
+		"workers silent": 2, "workers draining": 1, "workers busy": 1, "workers idle": 1,
 		"worker_heartbeat_age_seconds a:1": 2 * hour, "worker_heartbeat_age_seconds c:3": hour,
 	})
 }

@@ -88,7 +88,7 @@ with lost as (
                                  or {{end}}t.{{.Name}}_locked_by = w.id
                                     and t.{{.Name}}_locked_at > now() - {{$.DisconnectGrace "w."}}{{end}}))
             for no key update skip locked)
-  returning id, host, pid
+  returning id, name, host, pid
 ), recorded as (` + workerLostSQL + `)
 select id from lost`
 

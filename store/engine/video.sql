@@ -815,7 +815,7 @@ select set_config('lock_timeout', $1, true),
 
 /* record that a worker started */
 insert into outbox (type, worker_id, data)
-select 'worker_started', id, jsonb_build_object('host', host, 'pid', pid, 'version', version) from workers
+select 'worker_started', id, jsonb_build_object('name', name, 'host', host, 'pid', pid, 'version', version) from workers
   where id = $1;
 
 /* heartbeat */
@@ -852,10 +852,10 @@ update workers set session = 0 where id = $1 and stopped_at is null and lost_at 
 /* deregister worker */
 with stopped as (
   update workers set stopped_at = now(), running = '[]' where id = $1 and stopped_at is null
-  returning id, host, pid
+  returning id, name, host, pid
 )
 insert into outbox (type, worker_id, data)
-select 'worker_stopped', id, jsonb_build_object('host', host, 'pid', pid) from stopped;
+select 'worker_stopped', id, jsonb_build_object('name', name, 'host', host, 'pid', pid) from stopped;
 
 /* deregister worker without an event */
 update workers set stopped_at = now(), running = '[]' where id = $1 and stopped_at is null;
@@ -866,10 +866,10 @@ with lost as (
    where id in (select id from workers
                  where id = any($1::uuid[]) and stopped_at is null and lost_at is null
                    for no key update skip locked)
-  returning id, host, pid
+  returning id, name, host, pid
 ), recorded as (
   insert into outbox (type, worker_id, data)
-  select 'worker_lost', id, jsonb_build_object('host', host, 'pid', pid) from lost
+  select 'worker_lost', id, jsonb_build_object('name', name, 'host', host, 'pid', pid) from lost
 )
 select id from lost;
 
@@ -947,10 +947,10 @@ with lost as (
                                  or t.publish_locked_by = w.id
                                     and t.publish_locked_at > now() - least(w.lease / 5, interval '7 s')))
             for no key update skip locked)
-  returning id, host, pid
+  returning id, name, host, pid
 ), recorded as (
   insert into outbox (type, worker_id, data)
-  select 'worker_lost', id, jsonb_build_object('host', host, 'pid', pid) from lost
+  select 'worker_lost', id, jsonb_build_object('name', name, 'host', host, 'pid', pid) from lost
 )
 select id from lost;
 

@@ -31,7 +31,7 @@ returning id`
 const workerStartedSQL = `
 /* record that a worker started */
 insert into {{.Outbox}} (type, worker_id, data)
-select 'worker_started', id, jsonb_build_object('host', host, 'pid', pid, 'version', version) from workers
+select 'worker_started', id, jsonb_build_object('name', name, 'host', host, 'pid', pid, 'version', version) from workers
   where id = $1`
 
 // RegisterWorker adds a worker; only a registered worker may claim. It returns
@@ -106,10 +106,10 @@ const deregisterSQL = `
 /* deregister worker */
 with stopped as (
   update workers set stopped_at = now(), running = '[]' where id = $1 and stopped_at is null
-  returning id, host, pid
+  returning id, name, host, pid
 )
 insert into {{.Outbox}} (type, worker_id, data)
-select 'worker_stopped', id, jsonb_build_object('host', host, 'pid', pid) from stopped`
+select 'worker_stopped', id, jsonb_build_object('name', name, 'host', host, 'pid', pid) from stopped`
 
 const deregisterSilentlySQL = `
 /* deregister worker without an event */
@@ -142,13 +142,13 @@ with lost as (
    where id in (select id from workers
                  where id = any($1::uuid[]) and stopped_at is null and lost_at is null
                    for no key update skip locked)
-  returning id, host, pid
+  returning id, name, host, pid
 ), recorded as (` + workerLostSQL + `)
 select id from lost`
 
 const workerLostSQL = `
   insert into {{.Outbox}} (type, worker_id, data)
-  select 'worker_lost', id, jsonb_build_object('host', host, 'pid', pid) from lost
+  select 'worker_lost', id, jsonb_build_object('name', name, 'host', host, 'pid', pid) from lost
 `
 
 // ExpireWorkers marks workers as lost whose processes have certainly ended, whatever their
