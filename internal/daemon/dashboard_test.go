@@ -77,6 +77,10 @@ func TestDashboardActions_AreAudited(t *testing.T) {
 	}
 	pause := store.Pause{Stage: "transcode", Host: "h"}
 	var made store.ID
+	key, _, err := access.NewKeyStore(pool).CreateKey(t.Context(), "north", "work")
+	if err != nil {
+		t.Fatal(err)
+	}
 	type entry struct{ action, target, detail string }
 	acts := []struct {
 		method string
@@ -84,7 +88,7 @@ func TestDashboardActions_AreAudited(t *testing.T) {
 		want   func() entry
 	}{
 		{"Submit", func(ctx context.Context) error {
-			receipts, err := o.Submit(ctx, store.Submission{Source: "https://u:p@example.org/a.mp4?token=abc"})
+			receipts, err := o.Submit(ctx, store.Submission{Source: "https://u:p@example.org/a.mp4?token=sesame"})
 			if err == nil {
 				made = receipts[0].ID
 			}
@@ -105,13 +109,17 @@ func TestDashboardActions_AreAudited(t *testing.T) {
 		{"Retry", func(ctx context.Context) error { return o.Retry(ctx, other, "ingest") },
 			func() entry { return entry{"retry", other.String(), `{"from": "ingest"}`} }},
 		{"RetryDead", func(ctx context.Context) error {
-			_, err := o.RetryDead(ctx, report.DeadFilter{Stage: "ingest", Source: "token=abc"}, store.RetryAllOptions{})
+			_, err := o.RetryDead(ctx, report.DeadFilter{Stage: "ingest", Source: "token=sesame"}, store.RetryAllOptions{})
 			return err
 		}, func() entry { return entry{action: "retry_dead", detail: "…"} }},
 		{"Pause", func(ctx context.Context) error { return o.Pause(ctx, pause) },
 			func() entry { return entry{"pause", "stage transcode on host h", `{}`} }},
 		{"Resume", func(ctx context.Context) error { return o.Resume(ctx, pause) },
 			func() entry { return entry{"resume", "stage transcode on host h", `{}`} }},
+		{"DisableKey", func(ctx context.Context) error { _, err := o.DisableKey(ctx, key.ID); return err },
+			func() entry { return entry{"key_disable", key.Prefix, `{"name": "north"}`} }},
+		{"EnableKey", func(ctx context.Context) error { _, err := o.EnableKey(ctx, key.ID); return err },
+			func() entry { return entry{"key_enable", key.Prefix, `{"name": "north"}`} }},
 		{"DrainWorker", func(ctx context.Context) error { return o.DrainWorker(ctx, worker) },
 			func() entry { return entry{"drain", worker.String(), `{}`} }},
 	}
@@ -146,7 +154,7 @@ func TestDashboardActions_AreAudited(t *testing.T) {
 		if e.Actor != "admin" || e.Action != want.action || e.Target != want.target || !sameDetail(t, e.Detail, want.detail) {
 			t.Errorf("%s left %+v, %s; want %+v", a.method, e, e.Detail, want)
 		}
-		if text := string(e.Detail); strings.Contains(text, "abc") {
+		if text := string(e.Detail); strings.Contains(text, "sesame") {
 			t.Errorf("%s left a secret: %s", a.method, text)
 		}
 	}

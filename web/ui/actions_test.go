@@ -49,6 +49,8 @@ func TestActions_RedirectToAPageWithTheResult(t *testing.T) {
 			"/workers/" + s.seeded.Workers[0].String() + "/drain", url.Values{"back": {"/workers"}},
 			"The worker stops when its running attempts have finished.",
 		},
+		{"/keys/" + s.seeded.Keys[1].ID.String() + "/disable", url.Values{"back": {"/workers"}}, "Disabled: south."},
+		{"/keys/" + s.seeded.Keys[1].ID.String() + "/enable", url.Values{"back": {"/workers"}}, "Enabled: south."},
 		{"/dead/retry", url.Values{"task": {s.seeded.Dead.String()}, "back": {"/dead"}}, "Retrying 1 video."},
 		{"/dead/retry", url.Values{"all": {"1"}, "stage": {"transcode"}, "back": {"/dead"}}, "Retrying 2 videos."},
 	} {
@@ -150,6 +152,7 @@ func TestReadOnlyViewer_SeesNoButtonsAndIsForbidden(t *testing.T) {
 		for _, path := range []string{
 			video + "/cancel", video + "/retry", video + "/override", "/dead/retry", "/pause", "/resume",
 			"/workers/" + s.seeded.Workers[0].String() + "/drain", "/add",
+			"/keys/" + s.seeded.Keys[0].ID.String() + "/disable", "/keys/" + s.seeded.Keys[2].ID.String() + "/enable",
 		} {
 			if status, _, _ := s.get(path); status != http.StatusForbidden {
 				t.Errorf("%s: GET %s: status %d", name, path, status)

@@ -136,7 +136,7 @@ func (l pipelineLayout) bars(t store.Task, stage int, history []store.Attempt, c
 		g.bars = append(g.bars, bar{
 			Kind: a.Outcome, from: a.StartedAt, to: a.FinishedAt,
 			Title: fmt.Sprintf("%s, attempt %d: %s after %s on %s", a.Stage, a.Attempt, a.Outcome,
-				formatDuration(a.FinishedAt.Sub(a.StartedAt)), printable(a.Host)),
+				formatDuration(a.FinishedAt.Sub(a.StartedAt)), workerText(a.WorkerName, a.Host)),
 		})
 		// The time of a retry of a dead or cancelled stage is not known.
 		if last = nil; a.RetryAt != nil || a.Outcome == "released" {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 
+	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/store"
@@ -91,6 +92,7 @@ func (s *testSite) pages() []string {
 		video + "/retry", video + "/cancel", video + "/override", "/dead/retry", "/dead/retry?selected=1", "/pause",
 		"/pause?stage=ingest", "/resume?host=a",
 		"/workers/" + s.seeded.Workers[0].String() + "/drain", "/add", "/nowhere",
+		"/keys/" + s.seeded.Keys[0].ID.String() + "/disable", "/keys/" + s.seeded.Keys[2].ID.String() + "/enable",
 	}
 }
 
@@ -301,12 +303,14 @@ func TestPages_ShowTheSeededData(t *testing.T) {
 		"/videos/" + s.seeded.Retrying.String(): {
 			"av_interleaved_write_frame(): Input/output error", "cuelight retry " + s.seeded.Retrying.String(),
 			"attempt 2", "b-wait", "b-failed", "<li>transcode: waited to retry for 20 s</li>",
-			"<li>transcode, attempt 1: failed after 21 s on media-",
+			"<li>transcode, attempt 1: failed after 21 s on ",
 		},
 		"/videos/" + s.seeded.Replaced.String():    {"Replaced by", s.seeded.Replacement.String()},
 		"/videos/" + s.seeded.Replacement.String(): {"Replaces", s.seeded.Replaced.String()},
 		"/workers": {
-			"media-1.example.org", "process 4200", "Symphony No. 9", "keynote.mp4", "h264_nvenc",
+			"media-1.example.org", "process 4200", "Symphony No. 9", "keynote.mp4", "h264_nvenc", "busy",
+			"<b>north 1</b>", "process 4201 on media-2.example.org", "registered by key " + s.seeded.Keys[0].Prefix + " (north)",
+			"encoders libx264 h264_nvenc, labels gpu north", "cue_" + s.seeded.Keys[1].Prefix,
 		},
 		"/dead": {
 			"4 dead tasks", "ffmpeg ended with exit code N: …: No space left on device", "no_space", "flight-1.mov",
@@ -327,6 +331,43 @@ func TestPages_ShowTheSeededData(t *testing.T) {
 	status, _, header := s.get("/?q=" + s.seeded.Dead.String())
 	if status != 200 || header.Get("Location") != "" {
 		t.Errorf("a search for an id: status %d", status)
+	}
+}
+
+func TestWorkersPage_ShowsTheStatesOfWorkKeysToOperators(t *testing.T) {
+	t.Parallel()
+	s := newTestSite(t, nil)
+	keys := access.NewKeyStore(s.st.DB())
+	for _, scope := range []string{"read", "work"} {
+		k, _, err := keys.CreateKey(t.Context(), "unlisted "+scope, scope)
+		if err == nil && scope == "work" {
+			_, err = keys.RevokeKey(t.Context(), k.ID)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, body, _ := s.get("/workers")
+	rows := make(map[string]string)
+	for _, n := range elements(parse(t, body)) {
+		if n.Data == "tr" && strings.HasPrefix(attr(n, "id"), "k-") {
+			rows[strings.TrimPrefix(attr(n, "id"), "k-")] = text(n)
+		}
+	}
+	if len(rows) != 3 || strings.Contains(body, "unlisted") {
+		t.Errorf("%d keys are shown", len(rows))
+	}
+	for i, want := range []string{"busy north 1", "offline", "disabled"} {
+		row := rows[s.seeded.Keys[i].ID.String()]
+		for word := range strings.FieldsSeq(want) {
+			if !strings.Contains(row, word) {
+				t.Errorf("the row of key %d is %q, without %s", i, row, word)
+			}
+		}
+	}
+	reader := newTestSite(t, func(o *ui.Options) { o.Viewer = func(context.Context) ui.Viewer { return ui.Viewer{} } })
+	if _, body, _ := reader.get("/workers"); strings.Contains(body, "cue_") {
+		t.Error("the page shows keys to a reader")
 	}
 }
 

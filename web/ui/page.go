@@ -47,6 +47,7 @@ func (u *UI) parseTemplates() (map[string]*template.Template, error) {
 		"duration": formatDuration, "count": count, "int": formatInt, "approx": approximate,
 		"printable": printable, "shortID": shortID, "iso": iso, "absolute": absolute, "short": short, "icon": icon,
 		"capabilities":  capabilitiesText,
+		"workerText":    workerText,
 		"word":          func(s store.Status) string { return statusWords[s] },
 		"stages":        func() []string { return u.layout.stages },
 		"stageStatuses": func() []store.Status { return stageStatuses },

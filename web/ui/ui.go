@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/readcache"
 	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
@@ -24,6 +25,7 @@ type Reader interface {
 	Workers(ctx context.Context, all bool) ([]store.Worker, error)
 	StoppedWorkers(ctx context.Context, before store.ID, limit int) ([]store.Worker, error)
 	Pauses(ctx context.Context) ([]store.Pause, error)
+	Keys(ctx context.Context) ([]report.Key, error)
 	DeadGroups(ctx context.Context, f report.DeadFilter, limit int) (report.DeadGroups, error)
 	DeadStages(ctx context.Context, f report.DeadFilter, after store.ID, limit int) ([]report.DeadStage, store.ID, error)
 	CountDead(ctx context.Context, f report.DeadFilter) (n int, more bool, err error)
@@ -38,7 +40,7 @@ func NewReader(st *store.Store) Reader {
 	}{st, report.New(st.DB(), st.Graph())}
 }
 
-// Actions changes tasks, pauses and workers for a viewer, who is in the context. The
+// Actions changes tasks, pauses, workers and keys for a viewer, who is in the context. The
 // actions of package ops are some. Pages show the errors; they explain those of package
 // store and [ErrForbidden].
 type Actions interface {
@@ -50,6 +52,8 @@ type Actions interface {
 	Pause(ctx context.Context, p store.Pause) error
 	Resume(ctx context.Context, p store.Pause) error
 	DrainWorker(ctx context.Context, worker store.ID) error
+	DisableKey(ctx context.Context, key store.ID) (access.Key, error)
+	EnableKey(ctx context.Context, key store.ID) (access.Key, error)
 }
 
 // ErrForbidden is wrapped by errors of [Actions] that a viewer lacks a permission. The
@@ -187,6 +191,8 @@ func (u *UI) registerRoutes() {
 		"/pause":                {mayOperate, confirmPause, doPause},
 		"/resume":               {mayOperate, confirmResume, doResume},
 		"/workers/{id}/drain":   {mayOperate, confirmDrain, doDrain},
+		"/keys/{id}/disable":    {mayOperate, confirmDisableKey, doDisableKey},
+		"/keys/{id}/enable":     {mayOperate, confirmEnableKey, doEnableKey},
 	} {
 		m.HandleFunc("GET "+path, u.serveConfirmation(a))
 		m.HandleFunc("POST "+path, u.serveAction(a))

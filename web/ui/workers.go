@@ -69,6 +69,11 @@ func (u *UI) loadWorkers(ctx context.Context, k viewKey) (screen, error) {
 	if len(o.Workers) == 0 {
 		r.add("no-workers", "workers", "no-workers", nil)
 	}
+	if k.canOperate {
+		if err := u.addWorkKeys(ctx, r); err != nil {
+			return screen{}, err
+		}
+	}
 	if k.values().Has("stopped") {
 		if err := u.addStoppedWorkers(ctx, r); err != nil {
 			return screen{}, err
@@ -96,7 +101,7 @@ func (u *UI) worker(ctx context.Context, w store.Worker, c current) worker {
 	case out.IsHostPaused, c.isPaused("", ""):
 		out.State, out.Word = "paused", "paused"
 	case len(w.Running) > 0:
-		out.State, out.Word = "inprogress", "working"
+		out.State, out.Word = "inprogress", "busy"
 	default:
 		out.State, out.Word = "completed", "idle"
 	}
@@ -158,6 +163,14 @@ func (u *UI) titleOf(ctx context.Context, id store.ID) string {
 	return c.titles[id]
 }
 
+// workerText is a worker in a sentence: its name, and its host unless that has the same.
+func workerText(name, host string) string {
+	if name == "" || name == host {
+		return printable(host)
+	}
+	return printable(name + " (" + host + ")")
+}
+
 // capabilitiesText lists the capabilities of a worker. It omits the ids by which
 // workers compare their directories.
 func capabilitiesText(raw json.RawMessage) string {
@@ -171,6 +184,10 @@ func capabilitiesText(raw json.RawMessage) string {
 			continue
 		}
 		switch v := all[name].(type) {
+		case []any: // labels, encoders
+			if len(v) > 0 {
+				words = append(words, strings.TrimSuffix(fmt.Sprintln(append([]any{name}, v...)...), "\n"))
+			}
 		case bool:
 			if v {
 				words = append(words, name)

@@ -7,6 +7,19 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
+func TestCapabilities_AreListedWithoutIDs(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]string{
+		`{"cores": 16, "h264_nvenc": true, "off": false, "data_id": "x"}`: "cores 16, h264_nvenc",
+		`{"labels": ["gpu", "north\u001b"], "encoders": []}`:              "labels gpu north\ufffd",
+		`[1]`: "",
+	} {
+		if got := capabilitiesText([]byte(raw)); got != want {
+			t.Errorf("%s is shown as %q, want %q", raw, got, want)
+		}
+	}
+}
+
 func TestWorker_IsPausedWithItsHostAndWithEverything(t *testing.T) {
 	t.Parallel()
 	w := store.Worker{Host: "media-1", Connected: true, Lease: time.Minute}

@@ -10,13 +10,15 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/store"
 )
 
 // Seeded has the ids of the seeded tasks and workers. Each field is one task in that state.
 type Seeded struct {
 	Published, Running, Retrying, Dead, Waiting, Replaced, Replacement, Cancelled store.ID
-	Workers                                                                       []store.ID
+	Workers                                                                       []store.ID   // a local and a remote one
+	Keys                                                                          []access.Key // busy, offline, disabled
 	All                                                                           []store.ID
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
 )
@@ -80,16 +81,21 @@ func Seed(t testing.TB, pool *pgxpool.Pool) Seeded {
 	t.Helper()
 	s := &seeder{t: t, pool: pool, now: time.Now().Truncate(ms), running: make(map[store.ID][]store.Running)}
 	e := engine.New(pool, store.Video())
-	for i, host := range []string{"media-1.example.org", "media-2.example.org"} {
-		id, err := e.RegisterWorker(context.Background(), store.Worker{
-			Host: host, PID: 4200 + i, Version: "v0.6.0", Capabilities: []byte(`{"cores": 16, "h264_nvenc": true}`)})
+	out := Seeded{Keys: s.keys()}
+	for i, w := range []store.Worker{
+		{Host: "media-1.example.org", Capabilities: []byte(`{"cores": 16, "h264_nvenc": true}`)},
+		{Host: "media-2.example.org", Name: "north 1", Principal: out.Keys[0].PrincipalName(),
+			Capabilities: []byte(`{"cores": 8, "labels": ["gpu", "north"], "encoders": ["libx264", "h264_nvenc"]}`)},
+	} {
+		w.PID, w.Version = 4200+i, "v0.6.0"
+		id, err := e.RegisterWorker(context.Background(), w)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.workers = append(s.workers, id)
 	}
 	s.exec(`alter table tasks disable trigger user`)
-	out := s.videos()
+	s.videos(&out)
 	s.exec(`alter table tasks enable trigger user`)
 	for worker, running := range s.running {
 		_, err := e.Heartbeat(context.Background(), engine.HeartbeatRequest{Worker: worker, Running: running})
@@ -102,7 +108,24 @@ func Seed(t testing.TB, pool *pgxpool.Pool) Seeded {
 	return out
 }
 
-func (s *seeder) videos() (out Seeded) {
+// keys makes three keys of the scope work: one in use, one offline, and a disabled one.
+func (s *seeder) keys() (keys []access.Key) {
+	all := access.NewKeyStore(s.pool)
+	for _, name := range []string{"north", "south", "east"} {
+		key, _, err := all.CreateKey(context.Background(), name, access.Work.String())
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		keys = append(keys, key)
+	}
+	if _, err := all.DisableKey(context.Background(), keys[2].ID); err != nil {
+		s.t.Fatal(err)
+	}
+	s.exec(`update cuelight_keys set used_at = now() - interval '20 s' where id = $1`, keys[0].ID)
+	return keys
+}
+
+func (s *seeder) videos(out *Seeded) {
 	for i := range 40 { // enough for a second page
 		name := fmt.Sprintf("lecture-%02d.mp4", 40-i)
 		out.All = append(out.All, s.add(video{
@@ -110,7 +133,7 @@ func (s *seeder) videos() (out Seeded) {
 			stages: completedStages(name, 40+float64(i*7%31)),
 		}))
 	}
-	s.addFailed(&out)
+	s.addFailed(out)
 	out.Replacement = s.add(video{
 		source: "/srv/films/Interview – second cut.mov", user: "newsroom", age: 9 * time.Minute,
 		stages: completedStages("Interview – second cut.mov", 95),
@@ -123,9 +146,8 @@ func (s *seeder) videos() (out Seeded) {
 		source: "/srv/films/holiday in norway.mp4", age: 6 * time.Minute,
 		stages: completedStages("holiday in norway.mp4", 74),
 	})
-	s.addUnfinished(&out)
+	s.addUnfinished(out)
 	out.All = append(out.All, out.Published, out.Replaced, out.Replacement)
-	return out
 }
 
 // addFailed adds dead and cancelled videos.
