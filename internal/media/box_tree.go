@@ -1,0 +1,85 @@
+package media
+
+import (
+	"fmt"
+	"io"
+	"slices"
+)
+
+// boxTree lists, for each box that contains others, which ones it may contain. ""
+// is the file. All other boxes are leaves.
+type boxTree map[string][]string
+
+// initBoxes are the boxes of an initialization segment, segmentBoxes those of a
+// segment, as ffmpeg writes them. Boxes that could name other files, carry
+// scripts, or change the decoder within the track are not among them.
+var (
+	initBoxes = boxTree{
+		"":     {"ftyp", "moov"},
+		"moov": {"mvhd", "trak", "mvex", "udta"},
+		"trak": {"tkhd", "edts", "mdia"},
+		"edts": {"elst"},
+		"mdia": {"mdhd", "hdlr", "minf"},
+		"minf": {"vmhd", "smhd", "dinf", "stbl"},
+		"dinf": {"dref"},
+		"stbl": {"stsd", "stts", "stsc", "stsz", "stco", "sgpd"},
+		"stsd": {"avc1", "mp4a"},
+		"avc1": {"avcC", "colr", "pasp", "btrt", "fiel"},
+		"mp4a": {"esds", "btrt"},
+		"mvex": {"trex"},
+	}
+	segmentBoxes = boxTree{
+		"":     {"styp", "free", "moof", "mdat"},
+		"moof": {"mfhd", "traf"},
+		"traf": {"tfhd", "tfdt", "trun"},
+	}
+)
+
+// fieldBytes is how many bytes of fields a box has between its header and the
+// boxes it contains.
+var fieldBytes = map[string]int64{"stsd": 8, "avc1": 78, "mp4a": 28}
+
+const (
+	// maxBoxesInFile limits the boxes of a file, of which a merged segment has
+	// some dozens; maxIndexBytes limits every box but the media data.
+	maxBoxesInFile = 1 << 10
+	maxIndexBytes  = 256 << 10
+)
+
+// check walks the boxes of a file. It allocates nothing that depends on the
+// file, so it comes before a parser that does.
+func (b boxTree) check(f io.ReaderAt, size int64) error {
+	left := maxBoxesInFile
+	return b.checkRange(f, "", 0, size, &left)
+}
+
+func (b boxTree) checkRange(f io.ReaderAt, parent string, offset, end int64, left *int) error {
+	for offset < end {
+		kind, length, err := readBox(f, offset)
+		*left--
+		switch {
+		case err != nil || length < 8 || length > end-offset:
+			return fmt.Errorf("its boxes do not fit into the file")
+		case !slices.Contains(b[parent], kind):
+			return fmt.Errorf("it has a box that no %s needs", describeParent(parent))
+		case kind != "mdat" && length > maxIndexBytes:
+			return fmt.Errorf("its box %s is too large", kind)
+		case *left < 0:
+			return fmt.Errorf("it has more than %d boxes", maxBoxesInFile)
+		}
+		if _, isParent := b[kind]; isParent {
+			if err := b.checkRange(f, kind, min(offset+8+fieldBytes[kind], offset+length), offset+length, left); err != nil {
+				return err
+			}
+		}
+		offset += length
+	}
+	return nil
+}
+
+func describeParent(parent string) string {
+	if parent == "" {
+		return "such file"
+	}
+	return parent
+}

@@ -1,0 +1,225 @@
+package media
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	// maxInitBytes is far above an initialization segment's size, which is about
+	// a kilobyte.
+	maxInitBytes = 64 << 10
+	// segmentOverhead is room for a segment's index, of 16 bytes per frame, and
+	// for what the encoder exceeds its rate by in very small pictures.
+	segmentOverhead = 64 << 10
+	// rateSlack is how far an encoder may exceed the rung's bitrate.
+	rateSlack = 2.0
+)
+
+// ExpectedFile reports whether a worker may deliver a file of this name for this
+// ladder: "720p/init.mp4" or "720p/seg-00012.m4s". Names are relative and
+// slash-separated. Playlists, manifests and storyboards are not expected,
+// because the coordinator makes them from the delivered segments.
+func ExpectedFile(info *Info, rungs []Rung, name string) bool {
+	return slices.Contains(renditionDirs(info, rungs), path.Dir(name)) && fileLimit(info, rungs, name) > 0
+}
+
+// MaxFileBytes is the size limit of a delivered file, and 0 for a name that is not
+// an [ExpectedFile].
+func MaxFileBytes(info *Info, rungs []Rung, name string) int64 {
+	if !ExpectedFile(info, rungs, name) {
+		return 0
+	}
+	return fileLimit(info, rungs, name)
+}
+
+// MaxTotalBytes is the size limit of all files that a worker may deliver for this
+// ladder: twice its highest bitrates over the duration, and some room for each file.
+func MaxTotalBytes(info *Info, rungs []Rung) int64 {
+	total := int64(0)
+	for _, j := range allJobs(info, rungs) {
+		total += bytesAt(j.rung, planTiming(info).maxSeconds) + maxInitBytes + int64(maxSegments(info))*segmentOverhead
+	}
+	return total
+}
+
+// bytesAt is the limit for so many seconds of a rendition. An encoder may fill its
+// buffer, of two seconds, in addition.
+func bytesAt(r Rung, seconds float64) int64 {
+	return int64(rateSlack * float64(r.VideoBitrate+r.AudioBitrate) / 8 * (seconds + 2))
+}
+
+// maxSegments is the highest number of segments. ffmpeg starts one at the first
+// keyframe after each multiple of their target duration.
+func maxSegments(info *Info) int { return int(planTiming(info).maxSeconds/segmentSeconds) + 2 }
+
+func allJobs(info *Info, rungs []Rung) []renditionJob {
+	video, audio := renditionJobs(info, rungs)
+	if info.Video == nil {
+		video = nil
+	}
+	return slices.Concat(video, audio)
+}
+
+func renditionDirs(info *Info, rungs []Rung) []string {
+	var dirs []string
+	for _, j := range allJobs(info, rungs) {
+		dirs = append(dirs, j.dir)
+	}
+	return dirs
+}
+
+// fileLimit is the size limit of a file in a rendition's directory, and 0 for a name
+// that none has.
+func fileLimit(info *Info, rungs []Rung, name string) int64 {
+	dir, file := path.Split(name)
+	if file == initName {
+		return maxInitBytes
+	}
+	if n := segmentNumber(file); n < 0 || n >= maxSegments(info) {
+		return 0
+	}
+	for _, j := range allJobs(info, rungs) {
+		if j.dir+"/" == dir {
+			// A segment ends at the first keyframe after six seconds; the last may
+			// have half a second more. Keyframes are two seconds apart.
+			return bytesAt(j.rung, segmentSeconds+2*keyframeSeconds) + segmentOverhead
+		}
+	}
+	return 0
+}
+
+// segmentNumber is the number in a segment's name, or -1 for another name.
+func segmentNumber(file string) int {
+	digits := strings.TrimSuffix(strings.TrimPrefix(file, "seg-"), ".m4s")
+	n, err := strconv.ParseUint(digits, 10, 31)
+	if err != nil || fmt.Sprintf(segmentPattern, n) != file {
+		return -1
+	}
+	return int(n)
+}
+
+// delivery is what a worker delivered: the number of segments of each rendition
+// directory.
+type delivery map[string]int
+
+// readDelivery lists the directory of a worker's files. It follows no links, and
+// refuses every entry that the ladder does not have.
+func readDelivery(dir string, info *Info, rungs []Rung) (delivery, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	dirs := renditionDirs(info, rungs)
+	inits, last, found := map[string]bool{}, map[string]int{}, delivery{}
+	err = fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || name == "." {
+			return err
+		}
+		if entry.IsDir() {
+			if !slices.Contains(dirs, name) {
+				return refuse("", "there is a directory that the ladder does not have")
+			}
+			return nil
+		}
+		if err := checkDelivered(entry, name, info, rungs); err != nil {
+			return err
+		}
+		folder, file := path.Split(name)
+		folder = strings.TrimSuffix(folder, "/")
+		if file == initName {
+			inits[folder] = true
+			return nil
+		}
+		found[folder]++
+		last[folder] = max(last[folder], segmentNumber(file))
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, folder := range dirs {
+		switch n := found[folder]; {
+		case n == 0 && !inits[folder]:
+		case n == 0:
+			return nil, refuse(folder, "it has no segments")
+		case !inits[folder]:
+			return nil, refuse(folder, "its initialization segment is missing")
+		case last[folder] != n-1:
+			return nil, refuse(folder, "a segment is missing: there are %d, but the last has number %d", n, last[folder])
+		}
+	}
+	return found, nil
+}
+
+// checkDelivered checks the name, type and size of a delivered file.
+func checkDelivered(entry fs.DirEntry, name string, info *Info, rungs []Rung) error {
+	limit := MaxFileBytes(info, rungs, name)
+	if limit == 0 {
+		return refuse("", "there is a file that the ladder does not have")
+	}
+	st, err := entry.Info()
+	if err != nil {
+		return err
+	}
+	folder, file := path.Split(name)
+	folder = strings.TrimSuffix(folder, "/")
+	switch {
+	case !st.Mode().IsRegular() || st.Mode()&(fs.ModeSetuid|fs.ModeSetgid) != 0:
+		return refuse(folder, "%s is not a plain file", file)
+	case st.Size() == 0:
+		return refuse(folder, "%s is empty", file)
+	case st.Size() > limit:
+		return refuse(folder, "%s has %d bytes; the limit is %d", file, st.Size(), limit)
+	}
+	return nil
+}
+
+// RefusedError says that the files which a worker delivered are not a sound
+// transcode of the source. All other errors of [Tools.CheckUntrusted] are about this
+// host, and say nothing about the worker. Match it with [errors.As].
+type RefusedError struct {
+	// Rendition is the name of the wrong rendition; empty if all are wrong.
+	Rendition string
+	// Reason is a sentence without a full stop. It has no text of the worker.
+	Reason string
+}
+
+// Error returns one sentence for the history of the task.
+func (e *RefusedError) Error() string {
+	if e.Rendition == "" {
+		return "refused the worker's output: " + e.Reason
+	}
+	return "refused the worker's output: rendition " + e.Rendition + ": " + e.Reason
+}
+
+func refuse(rendition, format string, args ...any) *RefusedError {
+	return &RefusedError{Rendition: rendition, Reason: fmt.Sprintf(format, args...)}
+}
+
+// refuseContent refuses a rendition for an error that its content caused, and
+// returns errors of the file system as they are. The text is reduced to plain
+// characters, because the parser may quote names of boxes.
+func refuseContent(rendition string, err error) error {
+	if _, isHost := errors.AsType[*fs.PathError](err); isHost || err == nil {
+		return err
+	}
+	if refused, ok := errors.AsType[*RefusedError](err); ok {
+		return refused
+	}
+	const maxBytes = 200
+	text := strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' || strings.ContainsRune("<>&\"'`\\/", r) {
+			return '?'
+		}
+		return r
+	}, err.Error())
+	return refuse(rendition, "%s", text[:min(len(text), maxBytes)])
+}

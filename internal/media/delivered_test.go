@@ -1,0 +1,171 @@
+package media
+
+import (
+	"bytes"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func ladderOfAMinute() (*Info, []Rung) {
+	info := &Info{
+		Duration: 60, Video: &Video{Width: 640, Height: 360, FPS: 25, Frames: 1500, Duration: 60},
+		Audio: []Audio{{Index: 1, Duration: 60}, {Index: 2, Duration: 60}},
+	}
+	return info, Ladder(info)
+}
+
+func TestExpectedFile_AllowsOnlyNamesOfTheLadder(t *testing.T) {
+	t.Parallel()
+	info, rungs := ladderOfAMinute()
+	for _, name := range []string{
+		"360p/init.mp4", "240p/seg-00000.m4s", "360p/seg-00009.m4s", "audio/init.mp4", "audio-2/seg-00003.m4s",
+	} {
+		if !ExpectedFile(info, rungs, name) || MaxFileBytes(info, rungs, name) <= 0 {
+			t.Errorf("%q is not expected", name)
+		}
+	}
+	for _, name := range []string{
+		"", ".", "..", "/", "init.mp4", "../360p/init.mp4", "/360p/init.mp4", "360p/../360p/init.mp4", "360p//init.mp4",
+		"./360p/init.mp4", "360p/./init.mp4", "360p/init.mp4/", "360p/sub/init.mp4", `360p\init.mp4`, "360p/init.mp4\x00",
+		"360p/init.mp4\n", "\t360p/init.mp4", "360P/init.mp4", "720p/init.mp4", "audio-3/init.mp4", "audio-1/init.mp4",
+		"360p/index.m3u8", "360p/seg-00000.m4s.tmp", "360p/.seg-00000.m4s", "360p/seg-0.m4s", "360p/seg-000000.m4s",
+		"360p/seg-+0001.m4s", "360p/seg--0001.m4s", "360p/seg-00100.m4s", "360p/seg-99999.m4s", "360p/seg-0x001.m4s",
+		"360p/seg-99999999999999999999.m4s", "360p/seg-00001.M4S", "360p/seg-٠٠٠٠١.m4s", "CON/init.mp4", "360p/NUL",
+		"storyboard/storyboard.vtt", "storyboard/storyboard-001.jpg", "master.m3u8", "decoded.tap",
+		strings.Repeat("a/", 10000), strings.Repeat("a", 1<<20),
+	} {
+		if ExpectedFile(info, rungs, name) || MaxFileBytes(info, rungs, name) != 0 {
+			t.Errorf("%.40q is expected", name)
+		}
+	}
+}
+
+func TestMaxTotalBytes_BoundsTheNamesAndTheBytes(t *testing.T) {
+	t.Parallel()
+	info, rungs := ladderOfAMinute()
+	// 1.2 Mbit/s of video and two streams of audio, doubled, and a megabyte for each rendition.
+	if got := MaxTotalBytes(info, rungs); got < 20<<20 || got > 40<<20 {
+		t.Errorf("the limit is %d bytes", got)
+	}
+	allowed := 0
+	for n := range 100_000 {
+		if ExpectedFile(info, rungs, "360p/"+strings.Replace("seg-00000.m4s", "00000", pad5(n), 1)) {
+			allowed++
+		}
+	}
+	if allowed < 10 || allowed > 13 {
+		t.Errorf("%d segments are allowed for a minute", allowed)
+	}
+	info.Duration = maxDuration
+	if got := MaxTotalBytes(info, rungs); got <= 0 || got > 1<<40 {
+		t.Errorf("the limit of a week is %d bytes", got)
+	}
+}
+
+func pad5(n int) string {
+	digits := strings.Repeat("0", 5) + strconv.Itoa(n)
+	return digits[len(digits)-5:]
+}
+
+func TestReadDelivery_RefusesWhatIsNotAPlainExpectedFile(t *testing.T) {
+	t.Parallel()
+	info, rungs := ladderOfAMinute()
+	tests := map[string]func(dir string) error{
+		"a link to a file":      func(dir string) error { return os.Symlink("/etc/passwd", filepath.Join(dir, "360p/seg-00001.m4s")) },
+		"a link to a directory": func(dir string) error { return os.Symlink("360p", filepath.Join(dir, "240p")) },
+		"a link that is broken": func(dir string) error { return os.Symlink("nowhere", filepath.Join(dir, "360p/seg-00001.m4s")) },
+		"a FIFO":                func(dir string) error { return syscall.Mkfifo(filepath.Join(dir, "360p/seg-00001.m4s"), 0o600) },
+		"a device": func(dir string) error {
+			err := syscall.Mknod(filepath.Join(dir, "360p/seg-00001.m4s"), syscall.S_IFCHR|0o600, 1<<8|3)
+			if errors.Is(err, syscall.EPERM) {
+				return os.Symlink("/dev/null", filepath.Join(dir, "360p/seg-00001.m4s"))
+			}
+			return err
+		},
+		"a directory for a file": func(dir string) error { return os.Mkdir(filepath.Join(dir, "360p/seg-00001.m4s"), 0o755) },
+		"an extra rendition":     func(dir string) error { return os.Mkdir(filepath.Join(dir, "720p"), 0o755) },
+		"an extra file":          func(dir string) error { return os.WriteFile(filepath.Join(dir, "360p/x.html"), []byte("x"), 0o600) },
+		"a playlist": func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "360p/index.m3u8"), []byte("#EXTM3U\nhttp://127.0.0.1/a\n"), 0o600)
+		},
+		"an empty file":     func(dir string) error { return os.WriteFile(filepath.Join(dir, "360p/seg-00001.m4s"), nil, 0o600) },
+		"a file too large":  func(dir string) error { return os.Truncate(filepath.Join(dir, "360p/seg-00000.m4s"), 1<<30) },
+		"a missing segment": func(dir string) error { return os.WriteFile(filepath.Join(dir, "360p/seg-00002.m4s"), []byte("x"), 0o600) },
+		"a missing header":  func(dir string) error { return os.Remove(filepath.Join(dir, "360p/init.mp4")) },
+		"no segments":       func(dir string) error { return os.Remove(filepath.Join(dir, "360p/seg-00000.m4s")) },
+	}
+	for name, spoil := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if err := errors.Join(os.Mkdir(filepath.Join(dir, "360p"), 0o755),
+				os.WriteFile(filepath.Join(dir, "360p/init.mp4"), []byte("x"), 0o600),
+				os.WriteFile(filepath.Join(dir, "360p/seg-00000.m4s"), []byte("x"), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := readDelivery(dir, info, rungs); err != nil || got["360p"] != 1 {
+				t.Fatalf("the sound delivery gives %v, %v", got, err)
+			}
+			if err := spoil(dir); err != nil {
+				t.Fatal(err)
+			}
+			_, err := readDelivery(dir, info, rungs)
+			if refused := (*RefusedError)(nil); !errors.As(err, &refused) {
+				t.Errorf("error %v; want a refusal", err)
+			}
+		})
+	}
+}
+
+func TestReadDelivery_DoesNotBlameTheWorkerForTheHost(t *testing.T) {
+	t.Parallel()
+	info, rungs := ladderOfAMinute()
+	_, err := readDelivery(filepath.Join(t.TempDir(), "gone"), info, rungs)
+	if refused := (*RefusedError)(nil); err == nil || errors.As(err, &refused) {
+		t.Errorf("error %v; want one about the host", err)
+	}
+}
+
+func FuzzExpectedFile(f *testing.F) {
+	f.Add("360p/seg-00001.m4s")
+	f.Add("audio-2/init.mp4")
+	f.Add("../../etc/passwd")
+	f.Fuzz(func(t *testing.T, name string) {
+		info, rungs := ladderOfAMinute()
+		if ExpectedFile(info, rungs, name) && (!filepath.IsLocal(name) || filepath.Clean(name) != name ||
+			strings.Count(name, "/") != 1 || len(name) > 30) {
+			t.Errorf("%q is expected", name)
+		}
+	})
+}
+
+func FuzzBoxTree(f *testing.F) {
+	f.Add(newBox("moof", string(newBox("mfhd", "12345678"))+string(newBox("traf", ""))), true)
+	f.Add([]byte("\x00\x00\x00\x01mdat\x7f\xff\xff\xff\xff\xff\xff\xff"), true)
+	f.Add(newBox("moov", string(newBox("trak", string(newBox("mdia", "\x00\x00"))))), false)
+	f.Fuzz(func(t *testing.T, b []byte, isSegment bool) {
+		tree := initBoxes
+		if isSegment {
+			tree = segmentBoxes
+		}
+		if tree.check(bytes.NewReader(b), int64(len(b))) != nil {
+			return
+		}
+		// What the walk accepts must be safe to parse.
+		file := filepath.Join(t.TempDir(), "x.mp4")
+		if err := os.WriteFile(file, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var s renditionFiles
+		_, _ = s.readInit(file)
+		if g, err := readSegment(file, nil); err == nil && (g.frames < 0 || g.frames > math.MaxInt32) {
+			t.Errorf("%d frames", g.frames)
+		}
+	})
+}
