@@ -27,16 +27,27 @@ const (
 // slash-separated. Playlists, manifests and storyboards are not expected,
 // because the coordinator makes them from the delivered segments.
 func ExpectedFile(info *Info, rungs []Rung, name string) bool {
-	return slices.Contains(renditionDirs(info, rungs), path.Dir(name)) && fileLimit(info, rungs, name) > 0
+	return MaxFileBytes(info, rungs, name) > 0
 }
 
 // MaxFileBytes is the size limit of a delivered file, and 0 for a name that is not
 // an [ExpectedFile].
 func MaxFileBytes(info *Info, rungs []Rung, name string) int64 {
-	if !ExpectedFile(info, rungs, name) {
+	dir, file, _ := strings.Cut(name, "/") // not package path, which would clean the name
+	jobs := allJobs(info, rungs)
+	i := slices.IndexFunc(jobs, func(j renditionJob) bool { return j.dir == dir && isPlainName(dir) })
+	n := segmentNumber(file)
+	switch {
+	case i < 0:
+		return 0
+	case file == initName:
+		return maxInitBytes
+	case n < 0 || n >= maxSegments(info):
 		return 0
 	}
-	return fileLimit(info, rungs, name)
+	// A segment ends at the first keyframe after six seconds; the last may have half
+	// a second more. Keyframes are two seconds apart.
+	return bytesAt(jobs[i].rung, segmentSeconds+2*keyframeSeconds) + segmentOverhead
 }
 
 // MaxTotalBytes is the size limit of all files that a worker may deliver for this
@@ -73,26 +84,6 @@ func renditionDirs(info *Info, rungs []Rung) []string {
 		dirs = append(dirs, j.dir)
 	}
 	return dirs
-}
-
-// fileLimit is the size limit of a file in a rendition's directory, and 0 for a name
-// that none has.
-func fileLimit(info *Info, rungs []Rung, name string) int64 {
-	dir, file := path.Split(name)
-	if file == initName {
-		return maxInitBytes
-	}
-	if n := segmentNumber(file); n < 0 || n >= maxSegments(info) {
-		return 0
-	}
-	for _, j := range allJobs(info, rungs) {
-		if j.dir+"/" == dir {
-			// A segment ends at the first keyframe after six seconds; the last may
-			// have half a second more. Keyframes are two seconds apart.
-			return bytesAt(j.rung, segmentSeconds+2*keyframeSeconds) + segmentOverhead
-		}
-	}
-	return 0
 }
 
 // segmentNumber is the number in a segment's name, or -1 for another name.
