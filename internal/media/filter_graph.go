@@ -38,6 +38,17 @@ func videoGraph(info *Info, rungs []Rung, t timing, c capabilities) string {
 	return b.String()
 }
 
+// countGraph is videoGraph for counting frames: its outputs are [decoded] and [shown].
+func countGraph(v *Video, t timing, c capabilities) string {
+	chain := []string{"null"}
+	if v.Interlaced {
+		chain = append(chain, deinterlacer(v, c, v.framesPerDecoded() == 2))
+	}
+	chain = append(append(chain, t.filters()...), t.repeatFilters()...)
+	return fmt.Sprintf("[0:%d]%s,split=2[decoded][source];[source]%s[shown]", v.Index, uniformFrames(v),
+		strings.Join(chain, ","))
+}
+
 // uniformFrames converts frames to the declared size and to the pixel format of
 // the first frame, which the later filters require. Other frames pass unchanged.
 func uniformFrames(v *Video) string {

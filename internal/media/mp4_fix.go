@@ -27,26 +27,28 @@ const (
 // the picture by its B-frames and the audio by the encoder delay, which puts
 // them visibly out of sync.
 func fixInit(file string, editStart int64) error {
-	return rewriteMP4(file, func(parsed *mp4.File) (encoder, error) {
-		if parsed.Init == nil || parsed.Init.Moov == nil || parsed.Init.Moov.Trak == nil {
-			return nil, fmt.Errorf("it has no track")
+	return rewriteMP4(file, func(parsed *mp4.File) (encoder, error) { return presentFrom(parsed, editStart) })
+}
+
+func presentFrom(parsed *mp4.File, editStart int64) (encoder, error) {
+	if parsed.Init == nil || parsed.Init.Moov == nil || parsed.Init.Moov.Trak == nil {
+		return nil, fmt.Errorf("it has no track")
+	}
+	trak := parsed.Init.Moov.Trak
+	children := trak.Children[:0:0]
+	for _, box := range trak.Children {
+		if box.Type() == "edts" {
+			continue
 		}
-		trak := parsed.Init.Moov.Trak
-		children := trak.Children[:0:0]
-		for _, box := range trak.Children {
-			if box.Type() == "edts" {
-				continue
-			}
-			children = append(children, box)
-			if box.Type() == "tkhd" {
-				children = append(children, editList(editStart))
-			}
+		children = append(children, box)
+		if box.Type() == "tkhd" {
+			children = append(children, editList(editStart))
 		}
-		trak.Children = children
-		parsed.Init.Ftyp = mp4.NewFtyp("iso6", 0, []string{"iso6", "cmfc", "mp41"})
-		parsed.Init.Children[0] = parsed.Init.Ftyp
-		return parsed.Init, nil
-	})
+	}
+	trak.Children = children
+	parsed.Init.Ftyp = mp4.NewFtyp("iso6", 0, []string{"iso6", "cmfc", "mp41"})
+	parsed.Init.Children[0] = parsed.Init.Ftyp
+	return parsed.Init, nil
 }
 
 // encoder is an initialization segment or a media segment.

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/Eyevinn/mp4ff/mp4"
 )
@@ -41,6 +42,9 @@ type segment struct {
 	bytes                 int64
 	startsWithKeyframe    bool
 	lastDuration          int64 // of the last frame
+	maxStep               int64 // longest time between two frames of the segment
+	// times are the presentation times in order. Only readSegment sets them.
+	times []int64
 }
 
 func (s *renditionFiles) seconds(ticks int64) float64 { return float64(ticks) / float64(s.timescale) }
@@ -128,22 +132,31 @@ func (t Tools) inspect(ctx context.Context, dir, playlist string) (*renditionFil
 	if err != nil {
 		return nil, err
 	}
-	renditionDir := filepath.Dir(filepath.Join(dir, filepath.FromSlash(playlist)))
-	s := &renditionFiles{target: p.target, init: p.init, bytes: size}
-	trex, err := s.readInit(filepath.Join(renditionDir, p.init))
+	s, err := t.readListed(ctx, filepath.Dir(filepath.Join(dir, filepath.FromSlash(playlist))), p)
 	if err != nil {
-		return nil, fmt.Errorf("initialization segment of %s: %w", playlist, err)
+		return nil, fmt.Errorf("%s: %w", playlist, err)
+	}
+	s.bytes += size
+	return s, nil
+}
+
+// readListed reads the files that a playlist names, in its directory.
+func (t Tools) readListed(ctx context.Context, dir string, p *playlist) (*renditionFiles, error) {
+	s := &renditionFiles{target: p.target, init: p.init}
+	trex, err := s.readInit(filepath.Join(dir, p.init))
+	if err != nil {
+		return nil, fmt.Errorf("initialization segment: %w", err)
 	}
 	for _, entry := range p.segments {
 		if err := ctx.Err(); err != nil {
 			return nil, context.Cause(ctx)
 		}
 		t.step()
-		g, err := readSegment(filepath.Join(renditionDir, entry.name), trex)
+		g, err := readSegment(filepath.Join(dir, entry.name), trex)
 		if err != nil {
-			return nil, fmt.Errorf("segment %s of %s: %w", entry.name, playlist, err)
+			return nil, fmt.Errorf("segment %s: %w", entry.name, err)
 		}
-		g.name, g.listedSeconds = entry.name, entry.duration
+		g.name, g.listedSeconds, g.times = entry.name, entry.duration, nil
 		s.segments = append(s.segments, g)
 		s.frames += g.frames
 		s.bytes += g.bytes
@@ -241,6 +254,10 @@ func readSegment(file string, trex *mp4.TrexBox) (segment, error) {
 	if g.frames == 0 {
 		return segment{}, errEmptyRendition
 	}
+	slices.Sort(g.times)
+	for i, pts := range g.times[1:] {
+		g.maxStep = max(g.maxStep, pts-g.times[i])
+	}
 	return g, nil
 }
 
@@ -269,6 +286,7 @@ func (g *segment) add(frag *mp4.Fragment, trex *mp4.TrexBox) error {
 			}
 			g.firstPTS = min(g.firstPTS, dts+int64(sample.CompositionTimeOffset))
 			g.lastPTS = max(g.lastPTS, dts+int64(sample.CompositionTimeOffset))
+			g.times = append(g.times, dts+int64(sample.CompositionTimeOffset))
 			g.frames++
 			g.lastDuration = int64(sample.Dur)
 			dts += g.lastDuration

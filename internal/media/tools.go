@@ -62,9 +62,10 @@ type Tools struct {
 	// overlap, and none follows the method's return.
 	Step func(n int64)
 
-	steps         *int64        // steps of the current call
-	probeDecoders decoderSet    // set while a source is probed
-	minTimeLimit  time.Duration // replaces the constant in tests
+	steps         *int64           // steps of the current call
+	probeDecoders decoderSet       // set while a source is probed
+	minTimeLimit  time.Duration    // replaces the constant in tests
+	compared      func(comparison) // for tests that measure comparisons
 }
 
 // DefaultMaxDuration is longer than most events and recordings, and as much as

@@ -76,6 +76,9 @@ func (t Tools) transcode(
 	return result, nil
 }
 
+// approximateColours warns of HDR without the zscale filter.
+const approximateColours = "the colours of the HDR source are approximate, because this ffmpeg has no zscale filter"
+
 func createRenditionDirs(dir string, jobs []renditionJob) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -128,7 +131,7 @@ func (t Tools) collect(
 			return nil, err
 		}
 		if info.Video.HDR != "" && !c.zscale {
-			o.warn("the colours of the HDR source are approximate, because this ffmpeg has no zscale filter")
+			o.warn(approximateColours)
 		}
 	}
 	o.warnOfDamage(out.errors)
@@ -157,11 +160,15 @@ func (t Tools) collect(
 
 // removeRendition removes the rendition of audio that cannot be decoded.
 func (o *Output) removeRendition(dir string, j renditionJob) error {
-	o.warn("the audio stream %d could not be decoded and is left out", j.audio.Index)
+	o.warnOfMissing(j)
 	if err := os.RemoveAll(filepath.Join(dir, j.dir)); err != nil {
 		return fmt.Errorf("remove empty rendition: %w", err)
 	}
 	return nil
+}
+
+func (o *Output) warnOfMissing(j renditionJob) {
+	o.warn("the audio stream %d could not be decoded and is left out", j.audio.Index)
 }
 
 func (o *Output) summarize() {
@@ -230,16 +237,22 @@ func (t Tools) finishRendition(
 	if s, err = t.inspect(ctx, dir, playlist); err != nil {
 		return Rendition{}, err
 	}
+	return describeRendition(s, j, info, plan), nil
+}
+
+// describeRendition describes what was measured from a rendition's files.
+func describeRendition(s *renditionFiles, j renditionJob, info *Info, plan timing) Rendition {
 	r := Rendition{
-		Name: j.dir, Playlist: playlist, Init: init, Codecs: s.codecs, Width: s.width, Height: s.height, Frames: s.frames,
-		Duration: s.duration(), Segments: len(s.segments), Bytes: s.bytes, Channels: s.channels, SampleRate: s.sampleRate,
+		Name: j.dir, Playlist: path.Join(j.dir, playlistName), Init: path.Join(j.dir, s.init), Codecs: s.codecs,
+		Width: s.width, Height: s.height, Frames: s.frames, Duration: s.duration(), Segments: len(s.segments),
+		Bytes: s.bytes, Channels: s.channels, SampleRate: s.sampleRate,
 	}
 	r.PeakBandwidth, r.AverageBandwidth = bandwidth(s)
 	if j.audio != nil {
 		r.Duration -= s.seconds(encoderDelay)
 		r.Group, r.Source, r.Language, r.Title = j.rung.Name, j.audio.Index, j.audio.Language, j.audio.Title
-		return r, nil
+		return r
 	}
 	r.Source, r.FrameRate = info.Video.Index, s.frameRate(plan.firstFrameHold())
-	return r, nil
+	return r
 }

@@ -1,0 +1,241 @@
+package media
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+const (
+	// smallSide is the longest side of the small pictures, in pixels.
+	smallSide = 96
+	// soundRate is samples per second of the compared sound.
+	soundRate = 8000
+)
+
+// sampleRun is one ffmpeg that decodes a moment of the source, of its renditions, or
+// of both, into raw files in work.
+type sampleRun struct {
+	u       *untrustedCheck
+	m       moment
+	work    string
+	args    []string // inputs
+	graphs  []string // one per decoded stream, so that none waits for another
+	outputs []string
+	inputs  int
+}
+
+func (r *sampleRun) addInput(options []string, file string) int {
+	r.args = append(append(r.args, options...), "-i", "file:"+file)
+	r.inputs++
+	return r.inputs - 1
+}
+
+func (r *sampleRun) addOutput(label, file string) {
+	r.outputs = append(r.outputs, "-map", label)
+	r.outputs = append(r.outputs, fpsModeArgs("passthrough", r.u.found)...)
+	r.outputs = append(r.outputs, "-f", "rawvideo", "file:"+file)
+}
+
+func (r *sampleRun) addSound(label, file string) {
+	r.outputs = append(r.outputs, "-map", label, "-f", "s16le", "file:"+file)
+}
+
+// twoPictures selects the pictures that are shown at 0 and gap seconds later.
+func (m moment) twoPictures() string {
+	return fmt.Sprintf("fps=fps=%.9f:start_time=0:round=up:eof_action=pass,tpad=stop_mode=clone:stop=2,trim=end_frame=2",
+		1/m.gap)
+}
+
+// smallPictures scales to the size at which pictures are compared.
+func (u *untrustedCheck) smallPictures() string {
+	w, h := u.smallSize()
+	return fmt.Sprintf("scale=w=%d:h=%d:flags=area,format=yuv444p", w, h)
+}
+
+func (u *untrustedCheck) smallSize() (w, h int) {
+	top := u.video[0].rung
+	scale := smallSide / float64(max(top.Width, top.Height))
+	return max(2, int(float64(top.Width)*scale)), max(2, int(float64(top.Height)*scale))
+}
+
+// addSource decodes the source. Seeking is cheap, but some containers end up
+// elsewhere; without it, everything from the start is decoded.
+func (r *sampleRun) addSource(seek bool) {
+	u := r.u
+	at := r.m.at
+	if len(u.video) > 0 {
+		at = max(at, u.plan.lead+afterFrame) // the first frame is shown from the start
+	}
+	at += u.plan.offset
+	options := append([]string{
+		"-protocol_whitelist", "file", "-format_whitelist", demuxers, "-max_pixels", strconv.Itoa(maxPixels),
+	}, u.sourceOptions()...)
+	shift := at
+	if from := at - u.seekMargin(); seek && from > 0 {
+		// Frames before the time are kept: one of them may still be shown.
+		options = append(options, "-noaccurate_seek", "-ss", formatSeconds(from))
+		shift = at - from
+	}
+	n := r.addInput(options, u.source)
+	if len(u.video) > 0 {
+		r.addSourcePicture(n, shift)
+	}
+	for i, a := range u.audio {
+		if a.audio.Start-u.info.Start+a.audio.Duration < r.m.at+soundSeconds+2*soundLead {
+			continue // ffmpeg would read the rest of the source for it
+		}
+		r.graphs = append(r.graphs, fmt.Sprintf("[%d:%d]asetpts=PTS-%.6f/TB,%s,atrim=end=%.3f[wantsound%d]", n, a.audio.Index,
+			shift, soundFilters(a.audio), soundSeconds+2*soundLead, i))
+		r.addSound(fmt.Sprintf("[wantsound%d]", i), fmt.Sprintf("want-%d.pcm", i))
+	}
+}
+
+// seekMargin is how much earlier to begin in containers without an index, where
+// ffmpeg finds a time but not the keyframe before it.
+func (u *untrustedCheck) seekMargin() float64 {
+	v := u.info.Video
+	if v == nil || !hasTimestampJumps(u.info.Container) {
+		return 0
+	}
+	return 2 * v.Duration / float64(max(v.Keyframes, 1))
+}
+
+// addSourcePicture scales the source's pictures like Transcode, and once more to the
+// next lower size and back, which shows the detail that only this size can have.
+func (r *sampleRun) addSourcePicture(n int, shift float64) {
+	u, v := r.u, r.u.info.Video
+	chain := []string{uniformFrames(v)}
+	if v.Interlaced {
+		chain = append(chain, deinterlacer(v, u.found, v.framesPerDecoded() == 2))
+	}
+	chain = append(chain, fmt.Sprintf("setpts=PTS-%.6f/TB", shift), r.m.twoPictures())
+	chain = append(chain, orientationFilters(v)...)
+	chain = append(chain, colourFilters(v, u.video[0].rung, u.found)...)
+	var b strings.Builder
+	fmt.Fprintf(&b, "[%d:%d]%s,split=%d[wantin]", n, v.Index, strings.Join(chain, ","), len(u.video)+1)
+	for i := range u.video {
+		fmt.Fprintf(&b, "[in%d]", i)
+	}
+	fmt.Fprintf(&b, ";[wantin]%s[want]", u.smallPictures())
+	r.addOutput("[want]", "want.yuv")
+	for i, d := range u.video {
+		w, h := u.lowerSize(i)
+		fmt.Fprintf(&b, ";[in%d]trim=end_frame=1,scale=w=%d:h=%d:flags=bicubic,split[full%d][down%d]", i, d.rung.Width,
+			d.rung.Height, i, i)
+		fmt.Fprintf(&b, ";[full%d]%s[want%d]", i, lumaPlane, i)
+		fmt.Fprintf(&b, ";[down%d]scale=w=%d:h=%d:flags=bicubic,scale=w=%d:h=%d:flags=bicubic,%s[soft%d]", i, w, h,
+			d.rung.Width, d.rung.Height, lumaPlane, i)
+		r.addOutput(fmt.Sprintf("[want%d]", i), fmt.Sprintf("want-%d.y", i))
+		r.addOutput(fmt.Sprintf("[soft%d]", i), fmt.Sprintf("soft-%d.y", i))
+	}
+	r.graphs = append(r.graphs, b.String())
+}
+
+const lumaPlane = "format=yuv420p,extractplanes=y,format=gray"
+
+// lowerSize is the size of the next lower rung, or what it would be.
+func (u *untrustedCheck) lowerSize(i int) (w, h int) {
+	if i+1 < len(u.video) {
+		return u.video[i+1].rung.Width, u.video[i+1].rung.Height
+	}
+	r := u.video[i].rung
+	return even(float64(r.Width) * 2 / 3), even(float64(r.Height) * 2 / 3)
+}
+
+// soundFilters convert sound to one channel, as Transcode converts it to two.
+func soundFilters(a *Audio) string {
+	filter := "atrim=start=0,"
+	if a.Layout == "" && a.Channels > 2 {
+		filter += "pan=stereo|c0=c0|c1=c1,"
+	}
+	return filter + fmt.Sprintf("aresample=%d:async=1:first_pts=0:rematrix_maxval=1,"+
+		"aformat=sample_fmts=fltp:channel_layouts=stereo,%s", sampleRate, oneChannel)
+}
+
+var oneChannel = fmt.Sprintf("pan=mono|c0=0.5*c0+0.5*c1,aresample=%d,aformat=sample_fmts=s16", soundRate)
+
+// addRenditions decodes the renditions, from copies of the segments in work.
+func (r *sampleRun) addRenditions() error {
+	u := r.u
+	for i, d := range u.video {
+		file := fmt.Sprintf("%d.mp4", i)
+		if err := d.copySegments(u.dir, filepath.Join(r.work, file), r.m.segment, 1); err != nil {
+			return err
+		}
+		n := r.addInput(r.renditionOptions(d, r.m.segment, r.m.at, "h264"), file)
+		r.graphs = append(r.graphs, fmt.Sprintf("[%d:v]%s,split[gotfull%d][gotin%d];[gotfull%d]trim=end_frame=1,%s[gotfirst%d];"+
+			"[gotin%d]%s[got%d]", n, r.m.twoPictures(), i, i, i, lumaPlane, i, i, u.smallPictures(), i))
+		r.addOutput(fmt.Sprintf("[gotfirst%d]", i), fmt.Sprintf("got-%d.y", i))
+		r.addOutput(fmt.Sprintf("[got%d]", i), fmt.Sprintf("got-%d.yuv", i))
+	}
+	for i, d := range u.audio {
+		at, k := r.m.at+soundLead, 0
+		for k+1 < len(d.files.segments) && d.files.shownAt(d.files.segments[k+1].firstPTS) <= at {
+			k++
+		}
+		file := fmt.Sprintf("sound-%d.mp4", i)
+		if err := d.copySegments(u.dir, filepath.Join(r.work, file), k, 2); err != nil {
+			return err
+		}
+		n := r.addInput(r.renditionOptions(d, k, at, "aac"), file)
+		r.graphs = append(r.graphs, fmt.Sprintf("[%d:a]%s,atrim=end=%.3f[gotsound%d]", n, oneChannel, soundSeconds, i))
+		r.addSound(fmt.Sprintf("[gotsound%d]", i), fmt.Sprintf("got-%d.pcm", i))
+	}
+	return nil
+}
+
+// renditionOptions are those of a copy that begins with segment k.
+func (r *sampleRun) renditionOptions(d deliveredRendition, k int, at float64, codec string) []string {
+	options := []string{"-protocol_whitelist", "file", "-f", "mov", "-codec_whitelist", codec}
+	if d.audio == nil {
+		options = append(options, "-noaccurate_seek")
+	}
+	if from := at - d.files.shownAt(d.files.segments[k].firstPTS); from > 0 {
+		options = append(options, "-ss", formatSeconds(from))
+	}
+	return options
+}
+
+// copySegments writes the initialization segment and n segments from k on into one
+// file, which ffmpeg may read without access to the delivered ones.
+func (d deliveredRendition) copySegments(dir, to string, k, n int) (err error) {
+	reader := &renditionReader{dir: filepath.Join(dir, d.dir), names: []string{initName}}
+	for _, g := range d.files.segments[k:min(k+n, len(d.files.segments))] {
+		reader.names = append(reader.names, g.name)
+	}
+	defer reader.Close()
+	f, err := os.Create(to)
+	if err != nil {
+		return spaceError(err)
+	}
+	if _, err := io.Copy(f, reader); err != nil {
+		f.Close()
+		return spaceError(err)
+	}
+	return spaceError(f.Close())
+}
+
+// run decodes. It returns only host errors; files that are missing or short show the
+// others.
+func (r *sampleRun) run(ctx context.Context) error {
+	tools := r.u.tools
+	tools.Threads = 1 // the pictures are few; threads would cost more than they save
+	args := tools.ffmpegArgs()
+	if !r.u.found.fpsMode {
+		args = append(args, "-vsync", "passthrough")
+	}
+	args = append(args, r.args...)
+	for _, g := range r.graphs {
+		args = append(args, "-filter_complex", g)
+	}
+	args = append(args, r.outputs...)
+	cmd := command{tool: "ffmpeg", purpose: "compare", args: args, dir: r.work, source: r.u.source, noProgress: true}
+	_, err := tools.run(ctx, cmd)
+	_, err = exitBySource(err)
+	return err
+}

@@ -1,0 +1,298 @@
+package media
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// countSlack is the share of the frames by which packets and frames may differ
+// before the source is decoded to count them.
+const countSlack = 0.01
+
+// CheckUntrusted decides whether the files in dir, which a worker delivered, are a
+// sound transcode of the source, and describes them. It believes nothing but what it
+// measures: it writes the playlists and the head of each initialization segment
+// itself, counts frames and seconds, and compares pictures and sound with the source
+// at random times. dir must have only files that [ExpectedFile] allows; nobody else
+// may write to it meanwhile. The Output has no storyboard.
+//
+// claimed is the worker's own Output, or nil. Of it, only two hints are used: that
+// the source is damaged, which is then measured by decoding the source once more,
+// and that the colours of an HDR source are approximate.
+//
+// A [*RefusedError] means that the files are wrong, a [*RejectedError] that the
+// source is. All other errors are about this host or this attempt. Without damage,
+// the check costs at most three percent of the encoder's processor time for sources
+// of a minute or more.
+func (t Tools) CheckUntrusted(
+	ctx context.Context, src string, info *Info, rungs []Rung, dir string, claimed *Output,
+) (*Output, error) {
+	ctx, cancel := t.withTimeLimit(ctx, info.Duration)
+	defer cancel()
+	source, err := filepath.Abs(src)
+	if err != nil {
+		return nil, err
+	}
+	if claimed == nil {
+		claimed = &Output{}
+	}
+	u := &untrustedCheck{
+		tools: t.withStepCounter(), source: source, info: info, dir: dir, claimed: claimed, plan: planTiming(info),
+		out: &Output{Video: []Rendition{}, Audio: []Rendition{}, Warnings: []string{}},
+	}
+	if err := u.run(ctx, rungs); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx) // the end of the context caused it
+		}
+		return nil, fmt.Errorf("check delivered files: %w", err)
+	}
+	return u.out, nil
+}
+
+// untrustedCheck is one run of CheckUntrusted.
+type untrustedCheck struct {
+	tools       Tools
+	source, dir string
+	info        *Info
+	claimed     *Output
+	plan        timing
+	found       capabilities
+	video       []deliveredRendition
+	audio       []deliveredRendition
+	out         *Output
+}
+
+// deliveredRendition is one rendition and its files.
+type deliveredRendition struct {
+	renditionJob
+	files *renditionFiles
+}
+
+func (u *untrustedCheck) run(ctx context.Context, rungs []Rung) error {
+	delivered, err := readDelivery(u.dir, u.info, rungs)
+	if err != nil {
+		return err
+	}
+	if u.found, err = u.tools.capabilities(ctx, false, false); err != nil {
+		return err
+	}
+	for _, j := range allJobs(u.info, rungs) {
+		if err := u.addRendition(ctx, j, delivered[j.dir]); err != nil {
+			return err
+		}
+	}
+	if len(u.video)+len(u.audio) == 0 {
+		return refuse("", "there are no renditions")
+	}
+	if err := u.countFrames(ctx); err != nil {
+		return err
+	}
+	u.out.summarize()
+	if err := u.tools.Check(ctx, u.info, u.dir, u.out); errors.Is(err, ErrMismatch) {
+		return refuseContent("", err)
+	} else if err != nil {
+		return err
+	}
+	return u.compareWithSource(ctx)
+}
+
+// addRendition reads a delivered rendition and writes its playlist.
+func (u *untrustedCheck) addRendition(ctx context.Context, j renditionJob, segments int) error {
+	if segments == 0 && j.audio != nil {
+		return u.acceptMissing(ctx, j)
+	}
+	if segments == 0 {
+		return refuse(j.dir, "it is missing")
+	}
+	folder := filepath.Join(u.dir, j.dir)
+	if err := checkInit(filepath.Join(folder, initName), j, u.maxLevel(j)); err != nil {
+		return refuseContent(j.dir, err)
+	}
+	p := &playlist{init: initName}
+	for n := range segments {
+		name := fmt.Sprintf(segmentPattern, n)
+		if err := checkTree(filepath.Join(folder, name), segmentBoxes); err != nil {
+			return refuseContent(j.dir, fmt.Errorf("segment %d: %w", n, err))
+		}
+		p.segments = append(p.segments, playlistEntry{name: name})
+	}
+	s, err := u.tools.readListed(ctx, folder, p)
+	if err != nil {
+		return refuseContent(j.dir, err)
+	}
+	editStart := s.segments[0].firstPTS
+	if j.audio != nil {
+		editStart += encoderDelay
+	}
+	if last := s.segments[segments-1]; segments > 1 && s.seconds(last.length) < minTailSeconds {
+		return refuse(j.dir, "its last segment is shorter than %.1f s", minTailSeconds)
+	}
+	if err := cleanInit(filepath.Join(folder, initName), editStart); err != nil {
+		return refuseContent(j.dir, err)
+	}
+	if err := writeFile(filepath.Join(folder, playlistName), []byte(s.playlist())); err != nil {
+		return err
+	}
+	if s, err = u.tools.inspect(ctx, u.dir, j.dir+"/"+playlistName); err != nil {
+		return refuseContent(j.dir, err)
+	}
+	return u.describe(deliveredRendition{j, s})
+}
+
+func (u *untrustedCheck) describe(r deliveredRendition) error {
+	d := describeRendition(r.files, r.renditionJob, u.info, u.plan)
+	if r.audio != nil {
+		u.audio, u.out.Audio = append(u.audio, r), append(u.out.Audio, d)
+		return nil
+	}
+	if rate := d.FrameRate; math.IsNaN(rate) || rate <= 0 || rate > maxRateWithSlack*1.05 {
+		return refuse(r.dir, "it has %.3g frames a second", rate)
+	}
+	u.video, u.out.Video = append(u.video, r), append(u.out.Video, d)
+	return nil
+}
+
+// acceptMissing allows an audio rendition to be missing if this host cannot decode
+// its stream either.
+func (u *untrustedCheck) acceptMissing(ctx context.Context, j renditionJob) error {
+	frames := newFrameListReader()
+	args := u.tools.ffmpegArgs("-max_error_rate", "1")
+	args = append(args, input(u.source, probedInputOptions(u.info, u.found.decoders)...)...)
+	args = append(args, "-map", fmt.Sprintf("0:%d", j.audio.Index), "-f", "framecrc", "-")
+	cmd := command{tool: "ffmpeg", purpose: "missing audio", args: args, source: u.source, stdout: frames}
+	_, err := u.tools.run(ctx, cmd)
+	if _, err := exitBySource(err); err != nil {
+		return err
+	}
+	if frames.frames > 0 {
+		return refuse(j.dir, "it is missing")
+	}
+	u.out.warnOfMissing(j)
+	return nil
+}
+
+// countFrames compares the number and times of the delivered frames with the
+// packets that ingest counted. If they differ, or if the worker found damage, it
+// decodes the source to count the frames.
+func (u *untrustedCheck) countFrames(ctx context.Context) error {
+	if len(u.video) == 0 {
+		if u.claimed.DecodeErrors > 0 {
+			u.out.DecodeErrors = 1 // allows for gaps in damaged sound
+		}
+		return nil
+	}
+	o, v := u.out, u.info.Video
+	o.Constant, o.Expected = u.plan.repeatedFrames > 0, u.out.Video[0].Frames
+	if v.HDR != "" && (!u.found.zscale || slices.Contains(u.claimed.Warnings, approximateColours)) {
+		o.warn(approximateColours)
+	}
+	o.DecodedEnd = v.Start - u.info.Start + v.Duration
+	if u.claimed.DecodeErrors > 0 || !u.isCountPlausible() {
+		return u.measureSource(ctx)
+	}
+	o.Decoded = v.decodableFrames()
+	if !o.Constant && !u.plan.dropsFrames {
+		o.Decoded = (o.Expected + v.framesPerDecoded() - 1) / v.framesPerDecoded()
+	}
+	o.Distinct = o.Decoded
+	return nil
+}
+
+// isCountPlausible reports whether the frames are as many as the packets say.
+func (u *untrustedCheck) isCountPlausible() bool {
+	v, frames := u.info.Video, u.out.Expected
+	packets := v.framesPerDecoded() * v.decodableFrames()
+	slack := int64(2 + countSlack*float64(packets))
+	length := u.video[0].files.duration()
+	switch {
+	case u.plan.dropsFrames && u.out.Constant:
+		return false
+	case u.plan.dropsFrames:
+		// After a kept frame, one is dropped only within a sixtieth of a second.
+		longest := v.MaxGap + 1/maxRateWithSlack + 0.002
+		return u.video[0].files.longestStep() <= longest && float64(frames) <= maxRateWithSlack*length+2
+	case u.out.Constant:
+		return frames >= packets-2 && frames <= packets+int64(u.plan.repeatedFrames)+2
+	}
+	isLong := math.Abs(length-u.out.DecodedEnd) <= durationTolerance(u.info, u.out)
+	return isLong && frames >= packets-slack && frames <= packets+slack
+}
+
+// longestStep is the longest time between two frames, in seconds.
+func (s *renditionFiles) longestStep() float64 {
+	longest := int64(0)
+	for i, g := range s.segments {
+		longest = max(longest, g.maxStep)
+		if i > 0 {
+			longest = max(longest, g.firstPTS-s.segments[i-1].lastPTS)
+		}
+	}
+	return s.seconds(longest)
+}
+
+// damagedSlack is the share of the frames by which two decoders may differ after
+// errors in the source.
+const damagedSlack = 0.05
+
+// measureSource decodes the source as Transcode does, without encoding it, and
+// compares the number of frames.
+func (u *untrustedCheck) measureSource(ctx context.Context) error {
+	work, err := os.MkdirTemp(u.dir, ".count-")
+	if err != nil {
+		return spaceError(err)
+	}
+	defer os.RemoveAll(work)
+	v, o, delivered := u.info.Video, u.out, u.out.Expected
+	args := u.tools.ffmpegArgs("-max_error_rate", "1")
+	if !u.found.fpsMode {
+		args = append(args, "-vsync", "vfr")
+	}
+	args = append(args, input(u.source, append(u.sourceOptions(), "-reinit_filter:v", "0")...)...)
+	args = append(args, "-filter_complex", countGraph(v, u.plan, u.found))
+	args = append(args, frameListArgs("[decoded]", "passthrough", decodedFrames, u.plan, u.found)...)
+	args = append(args, frameListArgs("[shown]", "vfr", encodedFrames, u.plan, u.found)...)
+	cmd := command{tool: "ffmpeg", purpose: "count frames", args: args, dir: work, source: u.source}
+	out, err := u.tools.run(ctx, cmd)
+	if _, err := exitBySource(err); err != nil {
+		return err
+	}
+	if err := o.readFrameLists(work, u.info, u.plan, out); err != nil {
+		return out.preferDiskError(err)
+	}
+	o.DecodeErrors = out.errors
+	o.warnOfDamage(out.errors)
+	slack := int64(1)
+	if out.errors > 0 {
+		slack = int64(3 + damagedSlack*float64(o.Expected))
+	}
+	if want := o.Expected; delivered < want-slack || delivered > want+slack {
+		return refuse("", "it has %d frames, but the source gives %d", delivered, want)
+	}
+	o.Expected = delivered
+	return nil
+}
+
+// sourceOptions are the options for decoding the source's picture.
+func (u *untrustedCheck) sourceOptions() []string {
+	options := append([]string{"-noautorotate"}, probedInputOptions(u.info, u.found.decoders)...)
+	if u.info.Video == nil {
+		return options
+	}
+	return append(options, alphaDecoder(u.info.Video, u.found)...)
+}
+
+// maxLevel is the highest H.264 level, times ten, that the ladder asks for.
+func (u *untrustedCheck) maxLevel(j renditionJob) int {
+	if j.audio != nil {
+		return 0
+	}
+	level := h264LevelFor(j.rung.Width, j.rung.Height, maxDecodeRate(u.info.Video, u.plan), j.rung.VideoBitrate)
+	var whole, tenth int
+	_, _ = fmt.Sscanf(level, "%d.%d", &whole, &tenth)
+	return 10*whole + tenth
+}
