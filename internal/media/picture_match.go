@@ -69,11 +69,24 @@ func detail(got, sharp, soft []byte) (share, level float64) {
 
 // soundMatch is the correlation of sound, at the offset within want that fits best.
 func soundMatch(want, got []float64) float64 {
-	best := 0.0
-	for shift := 0; shift+len(got) <= len(want); shift++ {
-		best = max(best, correlation(want[shift:shift+len(got)], got))
+	best, energy, gotEnergy := 0.0, 0.0, 0.0
+	for i, g := range got {
+		energy += want[i] * want[i]
+		gotEnergy += g * g
 	}
-	return best
+	for shift := 0; ; shift++ {
+		dot := 0.0
+		for i, w := range want[shift : shift+len(got)] {
+			dot += w * got[i]
+		}
+		if energy > 0 && gotEnergy > 0 {
+			best = max(best, dot/math.Sqrt(energy*gotEnergy))
+		}
+		if shift+len(got) == len(want) {
+			return best
+		}
+		energy += want[shift+len(got)]*want[shift+len(got)] - want[shift]*want[shift]
+	}
 }
 
 func difference(a, b []byte) []float64 {

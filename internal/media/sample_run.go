@@ -46,9 +46,9 @@ func (r *sampleRun) addSound(label, file string) {
 }
 
 // twoPictures selects the pictures that are shown at 0 and gap seconds later.
-func (m moment) twoPictures() string {
+func twoPictures(gap float64) string {
 	return fmt.Sprintf("fps=fps=%.9f:start_time=0:round=up:eof_action=pass,tpad=stop_mode=clone:stop=2,trim=end_frame=2",
-		1/m.gap)
+		1/gap)
 }
 
 // smallPictures scales to the size at which pictures are compared.
@@ -67,9 +67,9 @@ func (u *untrustedCheck) smallSize() (w, h int) {
 // elsewhere; without it, everything from the start is decoded.
 func (r *sampleRun) addSource(seek bool) {
 	u := r.u
-	at := r.m.at
-	if len(u.video) > 0 {
-		at = max(at, u.plan.lead+afterFrame) // the first frame is shown from the start
+	at, gap := r.m.at, r.m.gap
+	if first := u.plan.lead + afterFrame; len(u.video) > 0 && at < first {
+		at, gap = first, max(at+gap-first, afterFrame) // the first frame is shown from the start
 	}
 	at += u.plan.offset
 	options := append([]string{
@@ -83,7 +83,7 @@ func (r *sampleRun) addSource(seek bool) {
 	}
 	n := r.addInput(options, u.source)
 	if len(u.video) > 0 {
-		r.addSourcePicture(n, shift)
+		r.addSourcePicture(n, shift, gap)
 	}
 	for i, a := range u.audio {
 		if a.audio.Start-u.info.Start+a.audio.Duration < r.m.at+soundSeconds+2*soundLead {
@@ -107,13 +107,13 @@ func (u *untrustedCheck) seekMargin() float64 {
 
 // addSourcePicture scales the source's pictures like Transcode, and once more to the
 // next lower size and back, which shows the detail that only this size can have.
-func (r *sampleRun) addSourcePicture(n int, shift float64) {
+func (r *sampleRun) addSourcePicture(n int, shift, gap float64) {
 	u, v := r.u, r.u.info.Video
 	chain := []string{uniformFrames(v)}
 	if v.Interlaced {
 		chain = append(chain, deinterlacer(v, u.found, v.framesPerDecoded() == 2))
 	}
-	chain = append(chain, fmt.Sprintf("setpts=PTS-%.6f/TB", shift), r.m.twoPictures())
+	chain = append(chain, fmt.Sprintf("setpts=PTS-%.6f/TB", shift), twoPictures(gap))
 	chain = append(chain, orientationFilters(v)...)
 	chain = append(chain, colourFilters(v, u.video[0].rung, u.found)...)
 	var b strings.Builder
@@ -169,7 +169,7 @@ func (r *sampleRun) addRenditions() error {
 		}
 		n := r.addInput(r.renditionOptions(d, r.m.segment, r.m.at, "h264"), file)
 		r.graphs = append(r.graphs, fmt.Sprintf("[%d:v]%s,split[gotfull%d][gotin%d];[gotfull%d]trim=end_frame=1,%s[gotfirst%d];"+
-			"[gotin%d]%s[got%d]", n, r.m.twoPictures(), i, i, i, lumaPlane, i, i, u.smallPictures(), i))
+			"[gotin%d]%s[got%d]", n, twoPictures(r.m.gap), i, i, i, lumaPlane, i, i, u.smallPictures(), i))
 		r.addOutput(fmt.Sprintf("[gotfirst%d]", i), fmt.Sprintf("got-%d.y", i))
 		r.addOutput(fmt.Sprintf("[got%d]", i), fmt.Sprintf("got-%d.yuv", i))
 	}

@@ -28,6 +28,7 @@ func TestTranscode_CompletesEveryKindOfSource(t *testing.T) {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
 			r := publish(t, makeClip(t, k.file, k.args))
+			r.wantAccepted(t)
 			if got := names(Ladder(r.info)); got != k.rungs {
 				t.Errorf("rungs %s; want %s", got, k.rungs)
 			}
