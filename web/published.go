@@ -6,33 +6,14 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
-	"path"
 	"slices"
 	"strings"
 	"syscall"
 
+	"github.com/cuelight/cuelight/internal/contenttype"
 	"github.com/cuelight/cuelight/internal/problem"
 	"github.com/cuelight/cuelight/store"
 )
-
-// mediaTypes are the types of files that pipelines publish. Browsers must not interpret other files.
-var mediaTypes = map[string]string{
-	".m3u8": "application/vnd.apple.mpegurl",
-	".mpd":  "application/dash+xml",
-	".mp4":  "video/mp4",
-	".m4s":  "video/iso.segment",
-	".m4a":  "audio/mp4",
-	".m4v":  "video/mp4",
-	".ts":   "video/mp2t",
-	".webm": "video/webm",
-	".vtt":  "text/vtt; charset=utf-8",
-	".jpg":  "image/jpeg",
-	".jpeg": "image/jpeg",
-	".png":  "image/png",
-	".webp": "image/webp",
-	".json": "application/json",
-	".txt":  "text/plain; charset=utf-8",
-}
 
 var errNoFile = problem.New(problem.NotFound, "the published file does not exist")
 
@@ -45,11 +26,8 @@ func (s *Server) servePublished(w http.ResponseWriter, r *http.Request) {
 	}
 	defer f.Close()
 	h := w.Header()
-	mediaType, ok := mediaTypes[strings.ToLower(path.Ext(r.PathValue("path")))]
-	if !ok {
-		mediaType = "application/octet-stream"
-	}
-	h.Set("Content-Type", mediaType)
+	// Browsers must not interpret files of other types.
+	h.Set("Content-Type", contenttype.Of(r.PathValue("path")))
 	h.Set("Etag", fmt.Sprintf(`"%x-%x"`, info.Size(), info.ModTime().UnixNano()))
 	// Only the browser may cache a file, not a proxy. The directory of a generation never changes; the files above
 	// it, which refer to the newest generation, do.
