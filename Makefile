@@ -102,7 +102,7 @@ fmt-check:
 # embed Cuelight compile on Windows.
 .PHONY: vet
 vet:
-	@for module in . bench internal/e2e; do \
+	@for module in . bench internal/e2e internal/storage/s3test/server; do \
 		$(build_env) $(GO) vet -C $$module ./... && \
 		GOOS=darwin $(build_env) $(GO) vet -C $$module ./... || exit 1; \
 	done
@@ -111,7 +111,7 @@ vet:
 # Besides the defaults: every package and exported name has a comment.
 .PHONY: staticcheck
 staticcheck:
-	@for module in . bench internal/e2e; do \
+	@for module in . bench internal/e2e internal/storage/s3test/server; do \
 		( cd $$module && $(tool) staticcheck -checks=inherit,ST1000,ST1020,ST1021,ST1022 ./... ) || exit 1; \
 	done
 
