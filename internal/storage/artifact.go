@@ -171,6 +171,7 @@ func (b *Bucket) parts(ctx context.Context, u upload) (map[int]minio.ObjectPart,
 			return nil, err
 		}
 		for _, p := range page.ObjectParts {
+			p.ETag = strings.Trim(p.ETag, `"`)
 			found[p.PartNumber] = p
 		}
 		if !page.IsTruncated || page.NextPartNumberMarker <= marker {

@@ -89,7 +89,7 @@ func (b *Bucket) explain(ctx context.Context, err error) error {
 	switch {
 	case isConflict(answer):
 		return fmt.Errorf("%w: %w", ErrConflict, err)
-	case answer.StatusCode == http.StatusNotFound:
+	case isMissing(err):
 		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
 	}
 	return fmt.Errorf("%s: %w", answer.Code, err)
@@ -102,7 +102,7 @@ func isConflict(answer minio.ErrorResponse) bool {
 // kinds are those of the codes that services answer with.
 var kinds = map[string]Kind{
 	"NoSuchBucket": NoBucket, "InvalidBucketName": NoBucket,
-	"InvalidAccessKeyId": Credentials, "SignatureDoesNotMatch": Credentials, "InvalidClientTokenId": Credentials,
+	"InvalidAccessKeyId": Credentials, "XAdminUserNotFound": Credentials, "SignatureDoesNotMatch": Credentials, "InvalidClientTokenId": Credentials,
 	"ExpiredToken": Expired, "ExpiredTokenException": Expired, "InvalidToken": Expired, "TokenRefreshRequired": Expired,
 	"AccessDenied": Denied, "AllAccessDisabled": Denied, "AccountProblem": Denied, "InvalidObjectState": Denied,
 	"RequestTimeTooSkewed": Clock, "RequestExpired": Clock,

@@ -47,8 +47,7 @@ func (b *Bucket) GetArtifact(ctx context.Context, name, dir string, only []strin
 
 // isMissing reports whether the object, and not its bucket, does not exist.
 func isMissing(err error) bool {
-	answer, ok := errors.AsType[minio.ErrorResponse](err)
-	return ok && answer.StatusCode == 404 && answer.Code != "NoSuchBucket"
+	return hasCode(err, minio.NoSuchKey)
 }
 
 func (b *Bucket) getArtifact(ctx context.Context, name, dir string, only []string, progress Progress) (m Manifest, err error) {

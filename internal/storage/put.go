@@ -97,6 +97,7 @@ type put struct {
 // files uploads the files and sets their hashes: first the small ones, concurrently, then the
 // large ones, of which each has concurrent parts.
 func (p *put) files(ctx context.Context, files []File) error {
+	// Requests in flight end, after an error, but no further one begins.
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(p.b.options.Connections)
 	var large []*File
@@ -105,7 +106,12 @@ func (p *put) files(ctx context.Context, files []File) error {
 			large = append(large, &files[i])
 			continue
 		}
-		group.Go(func() error { return p.small(groupCtx, &files[i]) })
+		group.Go(func() error {
+			if err := groupCtx.Err(); err != nil {
+				return err
+			}
+			return p.small(ctx, &files[i])
+		})
 	}
 	if err := group.Wait(); err != nil || len(large) == 0 {
 		return err
@@ -139,9 +145,6 @@ func (p *put) open(f *File) (*os.File, error) {
 }
 
 func (p *put) small(ctx context.Context, f *File) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	file, err := p.open(f)
 	if err != nil {
 		return err

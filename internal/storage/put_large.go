@@ -77,7 +77,8 @@ func (p *put) sendParts(
 	err := p.eachPart(groupCtx, f, func(number int, content []byte) error {
 		group.Go(func() error {
 			defer func() { buffers <- content[:cap(content)] }()
-			part, err := p.sendPart(groupCtx, u, number, content, have[number])
+			// Not groupCtx: an error on one connection must not waste the parts on the others.
+			part, err := p.sendPart(ctx, u, number, content, have[number])
 			parts[number-1] = part
 			return err
 		})

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 )
 
 // Fault is something that goes wrong with a request.
@@ -25,17 +24,16 @@ const (
 	Truncate    Fault = "truncated answer" // half of the answer's body arrives
 	ServerError Fault = "500"
 	SlowDown    Fault = "503 SlowDown"
-	Delay       Fault = "delay" // by Proxy.DelayBy
-	Full        Fault = "full"  // a quota that is used up
+	NoAnswer    Fault = "no answer" // the server does it, the client waits until it gives up
+	Full        Fault = "full"      // a quota that is used up
 )
 
 // Faults lists the faults after which a repeated operation must succeed.
-var Faults = []Fault{CutBefore, CutRequest, CutAfter, Truncate, ServerError, SlowDown, Delay}
+var Faults = []Fault{CutBefore, CutRequest, CutAfter, Truncate, ServerError, SlowDown, NoAnswer}
 
 // Proxy passes requests to a server, except for the faulty ones.
 type Proxy struct {
 	Endpoint string // URL
-	DelayBy  time.Duration
 	// Before and After, if not nil, are called around every request.
 	Before, After func(number int, r *http.Request)
 	// Fault decides on the fault of a request, counted from 1 since Reset; "" for none.
@@ -47,6 +45,7 @@ type Proxy struct {
 	number   int
 	sent     atomic.Int64 // bytes of bodies of requests
 	received atomic.Int64 // bytes of bodies of answers
+	active   sync.WaitGroup
 }
 
 // NewProxy starts a proxy that ends with the test. Its fields must be set before the first request.
@@ -81,10 +80,15 @@ func (p *Proxy) Reset() (requests int) {
 	return requests
 }
 
+// Wait waits for requests whose client has given up.
+func (p *Proxy) Wait() { p.active.Wait() }
+
 // Bytes returns the bytes of bodies since Reset, as far as the proxy has seen them.
 func (p *Proxy) Bytes() (sent, received int64) { return p.sent.Load(), p.received.Load() }
 
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.active.Add(1)
+	defer p.active.Done()
 	p.mu.Lock()
 	p.number++
 	number := p.number
@@ -135,13 +139,10 @@ func (p *Proxy) serve(w *countedWriter, r *http.Request, fault Fault) {
 		refuse(w, r, http.StatusServiceUnavailable, "SlowDown")
 	case Full:
 		refuse(w, r, http.StatusForbidden, "QuotaExceeded")
-	case Delay:
-		select {
-		case <-time.After(p.DelayBy):
-			p.reverse.ServeHTTP(w, r)
-		case <-r.Context().Done():
-			panic(http.ErrAbortHandler)
-		}
+	case NoAnswer:
+		p.reverse.ServeHTTP(httptest.NewRecorder(), r)
+		<-r.Context().Done()
+		panic(http.ErrAbortHandler)
 	default:
 		p.reverse.ServeHTTP(w, r)
 	}

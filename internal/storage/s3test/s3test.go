@@ -133,6 +133,8 @@ func (s *Server) transport(t testing.TB) *http.Transport {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The server waits for open connections when it ends.
+	t.Cleanup(transport.CloseIdleConnections)
 	if s.options.TLS {
 		text, err := os.ReadFile(s.CAFile)
 		if err != nil {
