@@ -37,6 +37,9 @@ type Options struct {
 	// Forwarded, X-Forwarded-For and Via.
 	IsDirect func(r *http.Request) bool
 
+	// OnRefused is called when the result of a worker is refused. It must not block.
+	OnRefused func(worker store.ID, principal, reason string)
+
 	// OnError is called when the database fails, and with nil when it works again. It must not block.
 	OnError func(error)
 }
@@ -93,6 +96,9 @@ func NewCoordinator(o Options) *Coordinator {
 	}
 	if c.o.IsDirect == nil {
 		c.o.IsDirect = hasNoProxyHeader
+	}
+	if c.o.OnRefused == nil {
+		c.o.OnRefused = func(store.ID, string, string) {}
 	}
 	if c.o.OnError == nil {
 		c.o.OnError = func(error) {}

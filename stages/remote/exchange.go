@@ -17,6 +17,9 @@ import (
 // maxWait is the longest time for which a request waits.
 const maxWait = 30 * time.Second
 
+// ClassRefused is the error class, in the history, of an attempt whose result was refused.
+const ClassRefused = "refused"
+
 // maxNote is the size limit of a progress note, maxResult that of a result, in bytes.
 const (
 	maxNote   = 200
@@ -162,8 +165,11 @@ func (c *Coordinator) report(ctx context.Context, w *worker, claim engine.Claim,
 		result, err := c.checkOutput(ctx, claim, body.Result)
 		var refused *RefusedError
 		switch {
+		case errors.As(err, &refused) && refused.IsTask:
+			return c.failed(report, claim, reportBody{Error: refused.Reason, Class: "permanent", Permanent: true}), nil
 		case errors.As(err, &refused):
-			return c.failed(report, claim, reportBody{Error: "the result was refused: " + refused.Reason, Class: "refused"}), nil
+			c.o.OnRefused(w.id, w.principal, refused.Reason)
+			return c.failed(report, claim, reportBody{Error: "the result was refused: " + refused.Reason, Class: ClassRefused}), nil
 		case err != nil:
 			return report, err
 		}

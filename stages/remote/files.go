@@ -38,7 +38,11 @@ type Files interface {
 }
 
 // RefusedError says why a file or a result of a worker is not accepted.
-type RefusedError struct{ Reason string }
+type RefusedError struct {
+	Reason string
+	// IsTask says that the reason is the task and not the worker: no attempt can succeed.
+	IsTask bool
+}
 
 func (e *RefusedError) Error() string { return e.Reason }
 

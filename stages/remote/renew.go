@@ -13,7 +13,7 @@ import (
 const (
 	// renewInterval is the time between two statements that renew the leases of all workers.
 	renewInterval = 2 * time.Second
-	// idleRenewals: while no worker has a claim, one in so many is sent.
+	// idleRenewals: without anything urgent, one in so many is sent.
 	idleRenewals = 3
 	// heardWithin is how long a worker with claims counts as alive after a request.
 	heardWithin = 5 * time.Second
@@ -40,8 +40,8 @@ func (c *Coordinator) runRenewal(ctx context.Context) {
 		case <-c.checkNow:
 			now = true
 		}
-		in, holdsClaims := c.heartbeats()
-		if !now && (len(in.Workers) == 0 || !holdsClaims && n%idleRenewals != 0) {
+		in, urgent := c.heartbeats()
+		if !now && (len(in.Workers) == 0 || !urgent && n%idleRenewals != 0) {
 			continue
 		}
 		within, cancel := context.WithTimeout(ctx, renewTimeout)
@@ -54,8 +54,9 @@ func (c *Coordinator) runRenewal(ctx context.Context) {
 	}
 }
 
-// heartbeats lists the workers that are alive, and their claims.
-func (c *Coordinator) heartbeats() (in engine.RemoteHeartbeat, holdsClaims bool) {
+// heartbeats lists the workers that are alive, and their claims. It is urgent if there are claims,
+// or if attempts have ended.
+func (c *Coordinator) heartbeats() (in engine.RemoteHeartbeat, urgent bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, w := range c.workers {
@@ -69,6 +70,7 @@ func (c *Coordinator) heartbeats() (in engine.RemoteHeartbeat, holdsClaims bool)
 		}
 		r := engine.RemoteWorker{Worker: w.id, Progressed: w.progressed}
 		if w.started || w.progressed != nil {
+			urgent = true
 			r.Running = slices.Clone(w.running)
 			if r.Running == nil {
 				r.Running = []store.Running{}
@@ -80,7 +82,7 @@ func (c *Coordinator) heartbeats() (in engine.RemoteHeartbeat, holdsClaims bool)
 			in.Claims = append(in.Claims, claim)
 		}
 	}
-	return in, len(in.Claims) > 0
+	return in, urgent || len(in.Claims) > 0
 }
 
 func (c *Coordinator) renew(ctx context.Context, in engine.RemoteHeartbeat) error {

@@ -8,12 +8,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"image/jpeg"
 	"io"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 
@@ -42,9 +42,9 @@ type RemoteFiles struct {
 
 // remoteOutput counts what a claim has written.
 type remoteOutput struct {
-	mu    sync.Mutex // one write at a time
-	files int
-	bytes int64
+	mu        sync.Mutex // guards the rest, and the files: one write at a time
+	bytes     int64
+	accepting bool // nothing more is written
 }
 
 // NewRemoteFiles returns the files of a Config. results reads the result of a stage, as
@@ -107,22 +107,27 @@ func (f *RemoteFiles) OpenInput(ctx context.Context, c engine.Claim, name string
 	return os.Open(file)
 }
 
-// outputName matches the names that transcode and metadata give to their files: in the directory
-// itself, or in one below it.
-var outputName = regexp.MustCompile(`^([a-z0-9][a-z0-9_-]{0,63}/)?[a-z0-9][a-z0-9_.-]{0,63}$`)
+// maxPosterBytes is far above a poster's size.
+const maxPosterBytes = 16 << 20
 
-// maxOutputFiles is the largest number of files of one attempt: a week of segments in ten renditions.
-const maxOutputFiles = 1_100_000
-
-// checkOutputName refuses names that the stage does not make.
-func checkOutputName(stage, name string) error {
-	switch {
-	case !outputName.MatchString(name) || strings.HasSuffix(name, ".tmp"):
-		return refused("%q is not the name of a file of stage %s", name, stage)
-	case stage == metadataStage && name != posterFile && name != metadataFile:
-		return refused("%q is not the name of a file of stage %s", name, stage)
+// sizeLimit is how many bytes a file of a stage may have. It refuses names that the stage does
+// not deliver. Playlists, storyboards and metadata.json are made here.
+func (f *RemoteFiles) sizeLimit(ctx context.Context, c engine.Claim, stage, name string) (file, total int64, err error) {
+	if stage == metadataStage {
+		if name != posterFile {
+			return 0, 0, refused("stage %s delivers no file with the name %.100q", stage, name)
+		}
+		return maxPosterBytes, maxPosterBytes, nil
 	}
-	return nil
+	in, err := f.ingest(ctx, c.Task)
+	if err != nil {
+		return 0, 0, err
+	}
+	rungs := media.Ladder(in.Info)
+	if file = media.MaxFileBytes(in.Info, rungs, name); file == 0 {
+		return 0, 0, refused("stage %s delivers no file with the name %.100q", stage, name)
+	}
+	return file, media.MaxTotalBytes(in.Info, rungs), nil
 }
 
 // receiving returns the directory in which a claim's files arrive. Its name follows from the
@@ -142,10 +147,10 @@ func (f *RemoteFiles) receiving(c engine.Claim, stage string) (*workdir, error) 
 }
 
 // OutputSize returns how much of a file has arrived.
-func (f *RemoteFiles) OutputSize(_ context.Context, c engine.Claim, name string) (int64, error) {
+func (f *RemoteFiles) OutputSize(ctx context.Context, c engine.Claim, name string) (int64, error) {
 	stage, err := stageName(c)
 	if err == nil {
-		err = checkOutputName(stage, name)
+		_, _, err = f.sizeLimit(ctx, c, stage, name)
 	}
 	if err != nil {
 		return 0, err
@@ -171,9 +176,10 @@ func (f *RemoteFiles) WriteOutput(
 	ctx context.Context, c engine.Claim, name string, at, total int64, sum string, from io.Reader,
 ) error {
 	stage, err := stageName(c)
-	if err == nil {
-		err = checkOutputName(stage, name)
+	if err != nil {
+		return err
 	}
+	fileLimit, totalLimit, err := f.sizeLimit(ctx, c, stage, name)
 	if err != nil {
 		return err
 	}
@@ -187,14 +193,13 @@ func (f *RemoteFiles) WriteOutput(
 	}
 	out.mu.Lock()
 	defer out.mu.Unlock()
-	limit, err := f.outputLimit(ctx, c, stage)
 	switch {
-	case err != nil:
-		return err
-	case out.bytes-at+total > limit:
-		return refused("the files of stage %s may have %d bytes in all", stage, limit)
-	case at == 0 && out.files >= maxOutputFiles:
-		return refused("the files of stage %s may be %d", stage, maxOutputFiles)
+	case out.accepting:
+		return refused("the files of this claim are complete and are being checked")
+	case total > fileLimit:
+		return refused("%s may have %d bytes, not %d", name, fileLimit, total)
+	case out.bytes-at+total > totalLimit:
+		return refused("the files of stage %s may have %d bytes in all", stage, totalLimit)
 	}
 	if err := diskspace.Check(w.parent, total-at, f.config.reserve()); err != nil {
 		return err
@@ -212,27 +217,13 @@ func (f *RemoteFiles) output(w *workdir, c engine.Claim) (*remoteOutput, error) 
 	if err := os.Mkdir(w.path, w.mode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("create working directory: %w", err)
 	}
-	files, bytes, err := measureTree(w.path, func() {})
+	_, bytes, err := measureTree(w.path, func() {})
 	if err != nil {
 		return nil, err
 	}
-	out := &remoteOutput{files: files, bytes: bytes}
+	out := &remoteOutput{bytes: bytes}
 	f.outputs[c.Token] = out
 	return out, nil
-}
-
-// outputLimit is how many bytes a stage may write: twice what its ladder allows, for containers
-// and pictures.
-func (f *RemoteFiles) outputLimit(ctx context.Context, c engine.Claim, stage string) (int64, error) {
-	const pictures = 256 << 20
-	if stage == metadataStage {
-		return pictures, nil
-	}
-	in, err := f.ingest(ctx, c.Task)
-	if err != nil {
-		return 0, err
-	}
-	return 2*estimateSize(in.Info, media.Ladder(in.Info)) + pictures, nil
 }
 
 // append writes a piece of a file. The file is complete only if its SHA-256 is right.
@@ -257,14 +248,9 @@ func (f *RemoteFiles) append(w *workdir, out *remoteOutput, name string, at, tot
 	}
 	n, err := io.Copy(file, from)
 	out.bytes += n
-	if at == 0 {
-		out.files++
-	}
 	if err == nil && at+n == total && sum != "" {
-		err = checkSum(file, sum)
-		if err != nil {
+		if err = checkSum(file, sum); err != nil {
 			out.bytes -= total
-			out.files--
 			err = errors.Join(err, root.Remove(filepath.FromSlash(name)))
 		}
 	}
@@ -299,7 +285,14 @@ func (f *RemoteFiles) Accept(ctx context.Context, c engine.Claim, result json.Ra
 	if err != nil {
 		return nil, err
 	}
-	if err := f.findAccepted(w); err != nil {
+	out, err := f.output(w, c)
+	if err != nil {
+		return nil, err
+	}
+	out.mu.Lock()
+	out.accepting = true
+	out.mu.Unlock()
+	if err := f.reopenAccepted(w); err != nil {
 		return nil, err
 	}
 	var accepted any
@@ -308,31 +301,31 @@ func (f *RemoteFiles) Accept(ctx context.Context, c engine.Claim, result json.Ra
 	} else {
 		accepted, err = f.acceptMetadata(ctx, w, in, result)
 	}
-	if err != nil {
+	if _, isRefused := errors.AsType[*remote.RefusedError](err); err != nil && !isRefused {
 		return nil, err
 	}
 	f.mu.Lock()
 	delete(f.outputs, c.Token)
 	f.mu.Unlock()
+	if err != nil {
+		_ = os.RemoveAll(w.path) // a Cleaner removes the rest
+		return nil, err
+	}
 	return json.Marshal(accepted)
 }
 
-// findAccepted finds the directory of an earlier Accept, whose answer was lost.
-func (f *RemoteFiles) findAccepted(w *workdir) error {
+// reopenAccepted takes back the result of an earlier Accept whose outcome was not recorded, so
+// that it is checked again: what the check found out is not stored.
+func (f *RemoteFiles) reopenAccepted(w *workdir) error {
 	names, err := dirNames(w.parent, w.stage)
 	if err != nil {
 		return err
 	}
 	for _, d := range names {
 		if d.random == w.random && !d.unfinished {
-			w.dirName, w.path = d, filepath.Join(w.parent, d.String())
-			return nil
+			_ = os.RemoveAll(w.path) // made just now
+			return os.Rename(filepath.Join(w.parent, d.String()), w.path)
 		}
-	}
-	if _, err := os.Stat(w.path); errors.Is(err, fs.ErrNotExist) {
-		return refused("no file has arrived")
-	} else if err != nil {
-		return err
 	}
 	return nil
 }
@@ -340,53 +333,100 @@ func (f *RemoteFiles) findAccepted(w *workdir) error {
 func (f *RemoteFiles) acceptTranscode(ctx context.Context, w *workdir, in Ingest, result json.RawMessage) (Transcode, error) {
 	tr := Transcode{Rungs: media.Ladder(in.Info)}
 	var claimed Transcode
-	if err := json.Unmarshal(result, &claimed); err != nil || claimed.Output == nil {
+	if err := json.Unmarshal(result, &claimed); err != nil {
 		return tr, refused("the result of stage %s is invalid", transcodeStage)
 	}
-	tr.Output, tr.Warnings = claimed.Output, claimed.Output.Warnings
-	job := &stages.Job{}
-	err := f.config.tools(job, -1, "checking").Check(ctx, in.Info, w.path, tr.Output)
-	switch {
-	case errors.Is(err, media.ErrMismatch) && !isHostError(err):
-		return tr, refused("%v", err)
-	case err != nil:
+	source, err := in.source(w.parent)
+	if err == nil {
+		err = removeUnexpected(w.path, in.Info, tr.Rungs)
+	}
+	if err != nil {
 		return tr, err
 	}
-	tr.Dir, err = f.finish(ctx, w, job)
+	tr.Output, err = f.config.Tools.CheckUntrusted(ctx, source, in.Info, tr.Rungs, w.path, claimed.Output)
+	if err != nil {
+		return tr, refusal(err)
+	}
+	tr.Warnings = tr.Output.Warnings
+	tr.Dir, err = f.finish(ctx, w)
 	return tr, err
 }
 
+// refusal turns what the check of a worker's files found wrong into a remote.RefusedError.
+func refusal(err error) error {
+	if wrong, ok := errors.AsType[*media.RefusedError](err); ok {
+		return refused("%v", wrong)
+	}
+	if rejected, ok := errors.AsType[*media.RejectedError](err); ok {
+		return &remote.RefusedError{Reason: rejected.Error(), IsTask: true}
+	}
+	return err
+}
+
+// removeUnexpected removes the playlists that an earlier check has written.
+func removeUnexpected(dir string, info *media.Info, rungs []media.Rung) error {
+	return filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		name, err := filepath.Rel(dir, file)
+		if err != nil || media.ExpectedFile(info, rungs, filepath.ToSlash(name)) {
+			return err
+		}
+		return os.Remove(file)
+	})
+}
+
+// acceptMetadata describes the source as ingest measured it. Of the worker it takes the poster.
 func (f *RemoteFiles) acceptMetadata(ctx context.Context, w *workdir, in Ingest, result json.RawMessage) (Metadata, error) {
 	var claimed Metadata
 	if err := json.Unmarshal(result, &claimed); err != nil {
 		return Metadata{}, refused("the result of stage %s is invalid", metadataStage)
 	}
-	md := Metadata{Description: Description{Info: in.Info, Warnings: claimed.Warnings}}
-	if claimed.Poster != "" {
+	md := Metadata{Description: Description{Info: in.Info}}
+	switch err := checkPoster(filepath.Join(w.path, posterFile), in.Info); {
+	case err == nil:
 		md.Poster = posterFile
-		if info, err := os.Lstat(filepath.Join(w.path, posterFile)); err != nil || !info.Mode().IsRegular() {
-			return md, refused("the poster has not arrived")
+	case errors.Is(err, fs.ErrNotExist):
+		if in.Info.Video != nil {
+			md.Warnings = []string{"there is no poster"}
 		}
+	default:
+		return md, err
 	}
-	if w.unfinished {
-		if err := os.Remove(filepath.Join(w.path, metadataFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return md, err
-		}
-		if err := md.write(w.path); err != nil {
-			return md, err
-		}
+	if err := os.Remove(filepath.Join(w.path, metadataFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return md, err
 	}
-	var err error
-	md.Dir, err = f.finish(ctx, w, &stages.Job{})
+	err := md.write(w.path)
+	if err == nil {
+		md.Dir, err = f.finish(ctx, w)
+	}
 	return md, err
 }
 
-// finish gives a checked directory its final name.
-func (f *RemoteFiles) finish(ctx context.Context, w *workdir, job *stages.Job) (string, error) {
-	if !w.unfinished {
-		return w.String(), nil
+// checkPoster refuses a file that is not a picture in JPEG form, no larger than the video.
+func checkPoster(file string, info *media.Info) error {
+	in, err := os.Open(file)
+	if err != nil {
+		return err
 	}
-	if err := w.sync(ctx, job); err != nil {
+	defer in.Close()
+	head, err := jpeg.DecodeConfig(in)
+	if err != nil {
+		return refused("the poster is not a picture in JPEG form")
+	}
+	if info.Video == nil || head.Width > maxPosterSize || head.Height > maxPosterSize {
+		return refused("the poster has %d by %d pixels", head.Width, head.Height)
+	}
+	return nil
+}
+
+// maxPosterSize is the most pixels that a poster has in either direction.
+const maxPosterSize = 8192
+
+// finish gives a checked directory its final name.
+func (f *RemoteFiles) finish(ctx context.Context, w *workdir) (string, error) {
+	if err := w.sync(ctx, &stages.Job{}); err != nil {
 		return "", err
 	}
 	lock, err := lockDir(ctx, w.parent)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/diskspace"
 	"github.com/cuelight/cuelight/internal/flock"
+	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 )
@@ -70,7 +71,7 @@ func (s *scratch) work(do stages.Work) stages.Work {
 		}
 		dir, err := resultDir(result)
 		if err == nil {
-			err = s.upload(ctx, job, dir)
+			err = s.upload(ctx, job, in, dir)
 		}
 		if err != nil {
 			return nil, classify(ctx, err, job.Attempt)
@@ -154,23 +155,23 @@ func (s *scratch) downloadSource(ctx context.Context, job *stages.Job, in Ingest
 	return nil
 }
 
-// upload sends the files of a result.
-func (s *scratch) upload(ctx context.Context, job *stages.Job, dir string) error {
+// upload sends the files of a result that the coordinator does not make itself.
+func (s *scratch) upload(ctx context.Context, job *stages.Job, in Ingest, dir string) error {
 	root := filepath.Join(s.config.TaskDir(job.Task), dir)
 	_, bytes, err := measureTree(root, func() {})
 	if err != nil {
 		return err
 	}
-	done := int64(0)
+	done, rungs := int64(0), media.Ladder(in.Info)
 	return filepath.WalkDir(root, func(file string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
 		name, err := filepath.Rel(root, file)
-		if err != nil {
+		if name = filepath.ToSlash(name); err != nil || name != posterFile && !media.ExpectedFile(in.Info, rungs, name) {
 			return err
 		}
-		return s.transfer.Upload(ctx, job.Token, filepath.ToSlash(name), file, func(n int64) {
+		return s.transfer.Upload(ctx, job.Token, name, file, func(n int64) {
 			done += n
 			job.Progress(stages.Progress{
 				Percent: 99, Note: fmt.Sprintf("uploading %.1f of %.1f MiB", float64(done)/(1<<20), float64(bytes)/(1<<20)),
