@@ -1,6 +1,7 @@
 package stages_test
 
 import (
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -55,5 +57,22 @@ func TestRunner_ExpiresItsDeadPredecessorsAtStart(t *testing.T) {
 	}
 	if f.workerQueries != 1 {
 		t.Errorf("the Runner queried the workers %d times, want once", f.workerQueries)
+	}
+}
+
+func TestRunner_RegistersWithItsName(t *testing.T) {
+	var registered store.Worker
+	f := &fakeBackend{register: func(w store.Worker) { registered = w }}
+	synctest.Test(t, func(t *testing.T) {
+		_, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Name = "north 1" })
+		time.Sleep(time.Second)
+		stop()
+	})
+	if registered.Name != "north 1" || registered.Host == "" {
+		t.Errorf("registered as %+v", registered)
+	}
+	err := stages.Runner{Pipeline: pipeline(t, noop, "one"), Backend: f, Name: "a\nb"}.Run(t.Context())
+	if !errors.Is(err, store.ErrInvalidWorker) {
+		t.Errorf("a name with a line break: %v", err)
 	}
 }

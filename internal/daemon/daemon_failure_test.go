@@ -29,7 +29,7 @@ func TestDaemon_EndsWhenTheWebServerFails(t *testing.T) {
 	d, err := New(t.Context(), Options{
 		DB: db, Config: config, Inbox: inbox.Options{}, Log: zap.New(core),
 		HTTP:   HTTPOptions{Listen: "127.0.0.1:0", ConnectionsPerAddress: 10, MaxUpload: 1 << 20},
-		Engine: &Engine{Version: "test"},
+		Engine: &Engine{Name: "north 1", Version: "test"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -46,10 +46,16 @@ func TestDaemon_EndsWhenTheWebServerFails(t *testing.T) {
 	if logs.FilterMessage("stopping: the web server has ended").Len() != 1 {
 		t.Errorf("the daemon logged %v", logs.All())
 	}
-	var workers int
-	row := pool.QueryRow(t.Context(), "select count(*) from workers where stopped_at is null")
-	if err := row.Scan(&workers); err != nil || workers != 0 {
-		t.Errorf("%d workers are registered, %v", workers, err)
+	for _, line := range logs.All() {
+		if line.ContextMap()["worker_name"] != "north 1" {
+			t.Errorf("a line without the worker's name: %+v", line)
+		}
+	}
+	var name string
+	var running int
+	row := pool.QueryRow(t.Context(), "select min(name), count(*) filter (where stopped_at is null) from workers")
+	if err := row.Scan(&name, &running); err != nil || name != "north 1" || running != 0 {
+		t.Errorf("%q is registered, and %d workers run, %v", name, running, err)
 	}
 	if err := db.Close(); err != nil {
 		t.Error(err)
