@@ -217,7 +217,7 @@ func TestEvents_RecordWorkersAndTheirClaims(t *testing.T) {
 		t.Errorf("the progress event is %+v", e)
 	}
 	for i, worker := range map[int]store.ID{1: stopped, 2: lost} {
-		if e := events[i]; e.Worker != worker || string(e.Data) != `{"pid": 1, "host": "test"}` {
+		if e := events[i]; e.Worker != worker || string(e.Data) != `{"pid": 1, "host": "test", "name": "test"}` {
 			t.Errorf("%s is of worker %s, with the data %s", e.Type, e.Worker, e.Data)
 		}
 	}

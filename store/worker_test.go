@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
@@ -163,5 +164,53 @@ func TestHeartbeat_SetsTheSession(t *testing.T) {
 		if got != c.want {
 			t.Errorf("after %+v the session is %s, want %s", c.in, got, c.want)
 		}
+	}
+}
+
+func TestWorker_HasOneState(t *testing.T) {
+	t.Parallel()
+	now, busy := time.Now(), []store.Running{{Stage: "ingest"}}
+	for want, workers := range map[string][]store.Worker{
+		"busy":     {{Running: busy}},
+		"idle":     {{}, {HeartbeatAge: 7 * time.Second}},
+		"draining": {{DrainAt: &now}, {DrainAt: &now, Running: busy}},
+		"silent":   {{HeartbeatAge: 8 * time.Second, Running: busy, DrainAt: &now}},
+		"stopped":  {{StoppedAt: &now, DrainAt: &now, HeartbeatAge: time.Hour}},
+		"lost":     {{LostAt: &now, HeartbeatAge: time.Hour}, {LostAt: &now, StoppedAt: &now}},
+	} {
+		for _, w := range workers {
+			w.Lease = store.DefaultLease
+			if got := w.State(); got != want {
+				t.Errorf("%+v is %s, want %s", w, got, want)
+			}
+		}
+	}
+}
+
+func TestWorkerEvents_HaveTheName(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, end := range []func(store.ID) error{
+		func(w store.ID) error { return b.DeregisterWorker(t.Context(), w) },
+		func(w store.ID) error { _, err := b.ExpireWorkers(t.Context(), []store.ID{w}); return err },
+		func(w store.ID) error { b.setLastHeartbeat(w, "1 hour"); b.sweepExpired(nil); return nil },
+	} {
+		w, err := b.RegisterWorker(t.Context(), store.Worker{Name: "north 1", Host: "media-1", PID: 7})
+		must(t, err)
+		must(t, end(w))
+	}
+	events, err := b.Events(t.Context(), store.EventQuery{})
+	must(t, err)
+	var types []string
+	for _, e := range events {
+		types = append(types, strings.TrimPrefix(string(e.Type), "worker_"))
+		var data struct{ Name, Host string }
+		must(t, json.Unmarshal(e.Data, &data))
+		if data.Name != "north 1" || data.Host != "media-1" {
+			t.Errorf("%s has %s", e.Type, e.Data)
+		}
+	}
+	if got := strings.Join(types, " "); got != "started stopped started lost started lost" {
+		t.Errorf("events are %s", got)
 	}
 }

@@ -121,7 +121,7 @@ func (c *cli) resumeOne(ctx context.Context, db *dbconn.Database, p store.Pause)
 func addPauseFlags(cmd *cobra.Command, p *store.Pause) {
 	f := cmd.Flags()
 	f.StringVar(&p.Stage, "stage", "", "only this stage")
-	f.StringVar(&p.Host, "host", "", "only this host, by its name in cuelight workers")
+	f.StringVar(&p.Host, "host", "", "only this host, as the column HOST of cuelight workers has it")
 	completeWith(cmd, "stage", store.Video().Stages())
 }
 
