@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 const (
@@ -101,7 +102,8 @@ func segmentNumber(file string) int {
 type delivery map[string]int
 
 // readDelivery lists the directory of a worker's files. It follows no links, and
-// refuses every entry that the ladder does not have.
+// refuses every entry that the ladder does not have. It removes the files of an earlier
+// check that was interrupted: no worker may deliver these names.
 func readDelivery(dir string, info *Info, rungs []Rung) (delivery, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -109,6 +111,9 @@ func readDelivery(dir string, info *Info, rungs []Rung) (delivery, error) {
 	}
 	defer root.Close()
 	dirs := renditionDirs(info, rungs)
+	if err := removeOwnFiles(root, dirs); err != nil {
+		return nil, err
+	}
 	inits, last, found := map[string]bool{}, map[string]int{}, delivery{}
 	err = fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || name == "." {
@@ -148,6 +153,29 @@ func readDelivery(dir string, info *Info, rungs []Rung) (delivery, error) {
 		}
 	}
 	return found, nil
+}
+
+// removeOwnFiles removes playlists and temporary files.
+func removeOwnFiles(root *os.Root, dirs []string) error {
+	for _, folder := range append([]string{"."}, dirs...) {
+		entries, err := fs.ReadDir(root.FS(), folder)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil // it is not a directory, which readDelivery refuses
+		}
+		for _, entry := range entries {
+			name := entry.Name()
+			if name[0] != '.' && (name != playlistName || folder == ".") {
+				continue
+			}
+			if err := root.RemoveAll(path.Join(folder, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // checkDelivered checks the name, type and size of a delivered file.
@@ -199,7 +227,9 @@ func refuse(rendition, format string, args ...any) *RefusedError {
 // returns errors of the file system as they are. The text is reduced to plain
 // characters, because the parser may quote names of boxes.
 func refuseContent(rendition string, err error) error {
-	if _, isHost := errors.AsType[*fs.PathError](err); isHost || err == nil {
+	_, isPath := errors.AsType[*fs.PathError](err)
+	_, isErrno := errors.AsType[syscall.Errno](err)
+	if isPath || isErrno || err == nil {
 		return err
 	}
 	if refused, ok := errors.AsType[*RefusedError](err); ok {

@@ -86,11 +86,8 @@ func TestReadDelivery_RefusesWhatIsNotAPlainExpectedFile(t *testing.T) {
 		"a directory for a file": func(dir string) error { return os.Mkdir(filepath.Join(dir, "360p/seg-00001.m4s"), 0o755) },
 		"an extra rendition":     func(dir string) error { return os.Mkdir(filepath.Join(dir, "720p"), 0o755) },
 		"an extra file":          func(dir string) error { return os.WriteFile(filepath.Join(dir, "360p/x.html"), []byte("x"), 0o600) },
-		"a playlist": func(dir string) error {
-			return os.WriteFile(filepath.Join(dir, "360p/index.m3u8"), []byte("#EXTM3U\nhttp://127.0.0.1/a\n"), 0o600)
-		},
-		"an empty file":    func(dir string) error { return os.WriteFile(filepath.Join(dir, "360p/seg-00001.m4s"), nil, 0o600) },
-		"a file too large": func(dir string) error { return os.Truncate(filepath.Join(dir, "360p/seg-00000.m4s"), 1<<30) },
+		"an empty file":          func(dir string) error { return os.WriteFile(filepath.Join(dir, "360p/seg-00001.m4s"), nil, 0o600) },
+		"a file too large":       func(dir string) error { return os.Truncate(filepath.Join(dir, "360p/seg-00000.m4s"), 1<<30) },
 		"a missing segment": func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, "360p/seg-00002.m4s"), []byte("x"), 0o600)
 		},

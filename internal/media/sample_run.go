@@ -191,7 +191,9 @@ func (r *sampleRun) addRenditions() error {
 
 // renditionOptions are those of a copy that begins with segment k.
 func (r *sampleRun) renditionOptions(d deliveredRendition, k int, at float64, codec string) []string {
-	options := []string{"-protocol_whitelist", "file", "-f", "mov", "-codec_whitelist", codec}
+	options := []string{
+		"-protocol_whitelist", "file", "-f", "mov", "-codec_whitelist", codec, "-max_pixels", strconv.Itoa(maxEncodedPixels),
+	}
 	if d.audio == nil {
 		options = append(options, "-noaccurate_seek")
 	}

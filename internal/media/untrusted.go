@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 )
@@ -182,7 +181,7 @@ func (u *untrustedCheck) acceptMissing(ctx context.Context, j renditionJob) erro
 func (u *untrustedCheck) countFrames(ctx context.Context) error {
 	if len(u.video) == 0 {
 		if u.claimed.DecodeErrors > 0 {
-			u.out.DecodeErrors = 1 // allows for gaps in damaged sound
+			return u.measureSource(ctx)
 		}
 		return nil
 	}
@@ -233,48 +232,6 @@ func (s *renditionFiles) longestStep() float64 {
 		}
 	}
 	return s.seconds(longest)
-}
-
-// damagedSlack is the share of the frames by which two decoders may differ after
-// errors in the source.
-const damagedSlack = 0.05
-
-// measureSource decodes the source as Transcode does, without encoding it, and
-// compares the number of frames.
-func (u *untrustedCheck) measureSource(ctx context.Context) error {
-	work, err := os.MkdirTemp(u.dir, ".count-")
-	if err != nil {
-		return spaceError(err)
-	}
-	defer os.RemoveAll(work)
-	v, o, delivered := u.info.Video, u.out, u.out.Expected
-	args := u.tools.ffmpegArgs("-max_error_rate", "1")
-	if !u.found.fpsMode {
-		args = append(args, "-vsync", "vfr")
-	}
-	args = append(args, input(u.source, append(u.sourceOptions(), "-reinit_filter:v", "0")...)...)
-	args = append(args, "-filter_complex", countGraph(v, u.plan, u.found))
-	args = append(args, frameListArgs("[decoded]", "passthrough", decodedFrames, u.plan, u.found)...)
-	args = append(args, frameListArgs("[shown]", "vfr", encodedFrames, u.plan, u.found)...)
-	cmd := command{tool: "ffmpeg", purpose: "count frames", args: args, dir: work, source: u.source}
-	out, err := u.tools.run(ctx, cmd)
-	if _, err := exitBySource(err); err != nil {
-		return err
-	}
-	if err := o.readFrameLists(work, u.info, u.plan, out); err != nil {
-		return out.preferDiskError(err)
-	}
-	o.DecodeErrors = out.errors
-	o.warnOfDamage(out.errors)
-	slack := int64(1)
-	if out.errors > 0 {
-		slack = int64(3 + damagedSlack*float64(o.Expected))
-	}
-	if want := o.Expected; delivered < want-slack || delivered > want+slack {
-		return refuse("", "it has %d frames, but the source gives %d", delivered, want)
-	}
-	o.Expected = delivered
-	return nil
 }
 
 // sourceOptions are the options for decoding the source's picture.
