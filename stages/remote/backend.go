@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"slices"
 	"time"
@@ -49,6 +50,10 @@ func refusedForGood(err error) error {
 
 func (b clientBackend) RegisterWorker(ctx context.Context, w store.Worker) (store.ID, error) {
 	var out registerResponse
+	var own string // this end of the connection
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
+		own = i.Conn.LocalAddr().String()
+	}})
 	err := b.call(ctx, http.MethodPost, "/register", registerRequest{
 		Protocol: ProtocolVersion, Pipeline: b.o.Graph.Name(), Name: w.Name, Host: w.Host, PID: w.PID,
 		ProcessIdentity: w.ProcessIdentity, Version: w.Version, Lease: w.Lease.Seconds(),
@@ -58,7 +63,7 @@ func (b clientBackend) RegisterWorker(ctx context.Context, w store.Worker) (stor
 		return store.ID{}, refusedForGood(err)
 	}
 	b.mu.Lock()
-	b.worker, b.direct = out.Worker, out.Direct
+	b.worker, b.direct = out.Worker, out.Direct && out.Peer == own
 	b.granted = nil
 	clear(b.claims)
 	clear(b.free)

@@ -40,8 +40,10 @@ type (
 		Worker    store.ID `json:"worker_id"`
 		Lease     float64  `json:"lease_s"`
 		Heartbeat float64  `json:"heartbeat_s"`
-		// Direct says that the coordinator sees the end of the worker's connections itself.
-		Direct bool `json:"direct"`
+		// Direct says that no HTTP proxy has passed the request on. Peer is the address and port from
+		// which it came: if they are the worker's own, no other proxy has, either.
+		Direct bool   `json:"direct"`
+		Peer   string `json:"peer"`
 	}
 
 	exchangeRequest struct {

@@ -36,8 +36,8 @@ func (w clientWakes) Connected() bool {
 // Session returns whether a request waits; its end shows the coordinator that this process died.
 func (w clientWakes) Session() (key int64, held bool) { return 1, w.Connected() }
 
-// Direct reports whether the coordinator sees the end of this process's connections. If not, it
-// does not expire this worker before its lease, either.
+// Direct reports whether connections lead to the coordinator itself, so that a refused one means
+// that it is down and has not seen them end.
 func (w clientWakes) Direct() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,0 +1,159 @@
+package remote_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/stages/remote"
+	"github.com/cuelight/cuelight/store"
+)
+
+// link is a TCP proxy that can be cut.
+type link struct {
+	url    string
+	target string
+	l      net.Listener
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool
+	down  bool
+	all   sync.WaitGroup
+}
+
+func newLink(t testing.TB, target string) *link {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &link{url: "http://" + l.Addr().String(), target: strings.TrimPrefix(target, "http://"), l: l, conns: make(map[net.Conn]bool)}
+	k.all.Go(k.accept)
+	t.Cleanup(func() {
+		l.Close()
+		k.setDown(true)
+		k.all.Wait()
+	})
+	return k
+}
+
+func (k *link) accept() {
+	for {
+		in, err := k.l.Accept()
+		if err != nil {
+			return
+		}
+		out, err := net.Dial("tcp", k.target)
+		if err != nil || !k.add(in, out) {
+			in.Close()
+			if err == nil {
+				out.Close()
+			}
+			continue
+		}
+		for _, c := range [][2]net.Conn{{in, out}, {out, in}} {
+			k.all.Go(func() {
+				_, _ = io.Copy(c[0], c[1])
+				in.Close()
+				out.Close()
+			})
+		}
+	}
+}
+
+func (k *link) add(conns ...net.Conn) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, c := range conns {
+		k.conns[c] = true
+	}
+	return !k.down
+}
+
+// setDown ends all connections, and refuses new ones until the link is up again.
+func (k *link) setDown(down bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.down = down
+	if down {
+		for c := range k.conns {
+			c.Close()
+		}
+		clear(k.conns)
+	}
+}
+
+func TestRemoteWorker_StopsItsWorkBeforeOthersTakeIt(t *testing.T) {
+	t.Parallel()
+	type attempt struct {
+		number int
+		at     time.Time
+	}
+	started, ended := make(chan attempt, 2), make(chan attempt, 2)
+	s := setup(t, stages.Stage{Name: "first", Work: func(ctx context.Context, job *stages.Job) (any, error) {
+		started <- attempt{job.Attempt, time.Now()}
+		if job.Attempt > 1 {
+			return nil, nil
+		}
+		<-ctx.Done()
+		ended <- attempt{job.Attempt, time.Now()}
+		if !errors.Is(context.Cause(ctx), stages.ErrLeaseLost) {
+			t.Errorf("the attempt ended because of %v", context.Cause(ctx))
+		}
+		return nil, ctx.Err()
+	}})
+	s.supervise()
+	k := newLink(t, s.url)
+	lost := s.work(func(o *remote.ClientOptions, _ *stages.Runner) { o.URL = k.url })
+	task := s.submit("a source")
+	<-started
+	other := s.work(func(o *remote.ClientOptions, _ *stages.Runner) { o.Key = "key-2" })
+	cut := time.Now()
+	k.setDown(true)
+	end, second := <-ended, <-started
+	if second.at.Before(end.at) {
+		t.Errorf("the second attempt started %s before the first ended", end.at.Sub(second.at))
+	}
+	if took := second.at.Sub(cut); took > 12*time.Second {
+		t.Errorf("the task waited %s for its second attempt", took)
+	}
+	other.wait(t, stages.StageCompleted)
+	if got := s.status(task, "first"); got != store.StatusCompleted {
+		t.Errorf("the task is %s", got)
+	}
+	k.setDown(false)
+	lost.wait(t, stages.WorkerStarted) // it registers again
+	s.submit("another")
+}
+
+func TestRemoteWorker_GoesOnAfterAShortCut(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	s := setup(t, stages.Stage{Name: "first", Work: func(ctx context.Context, _ *stages.Job) (any, error) {
+		select {
+		case <-release:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}})
+	s.supervise()
+	k := newLink(t, s.url)
+	worker := s.work(func(o *remote.ClientOptions, _ *stages.Runner) { o.URL = k.url })
+	s.submit("a source")
+	worker.wait(t, stages.StageStarted)
+	k.setDown(true)
+	time.Sleep(2 * time.Second) // the length of the cut is what is tested
+	k.setDown(false)
+	time.Sleep(8 * time.Second) // longer than the grace of a worker that does not come back
+	close(release)
+	if e := worker.wait(t, stages.StageCompleted); e.Attempt != 1 {
+		t.Errorf("attempt %d completed", e.Attempt)
+	}
+}
