@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -221,7 +220,7 @@ func (c *Client) notify(channels ...string) {
 // have changed.
 func (c *Client) setControls(controls controlsBody) {
 	c.mu.Lock()
-	changed := controls.ClaimsLost || controls.Drain != c.controls.Drain || !slices.Equal(controls.Paused, c.controls.Paused)
+	changed := controls.ClaimsLost || !controls.equal(c.controls)
 	c.controls = controls
 	c.mu.Unlock()
 	if changed {

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/cuelight/cuelight/store"
@@ -138,6 +139,10 @@ type (
 		Recorded []store.ID `json:"recorded"`
 	}
 )
+
+func (c controlsBody) equal(d controlsBody) bool {
+	return c.Drain == d.Drain && c.ClaimsLost == d.ClaimsLost && slices.Equal(c.Paused, d.Paused)
+}
 
 func newClaimBody(c engine.Claim, stage string) claimBody {
 	return claimBody{

@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"reflect"
 	"slices"
 	"time"
 
@@ -146,7 +145,7 @@ func (c *Coordinator) updateControls(w *worker, cancelled map[store.ID]bool) {
 			w.hasLost = true
 		}
 	}
-	if !reflect.DeepEqual(w.controls, c.controlsOf(w)) {
+	if !c.controlsOf(w).equal(w.controls) {
 		c.answer(w, waitResult{})
 	}
 }
