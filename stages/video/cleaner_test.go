@@ -429,7 +429,7 @@ func TestWorkdir_IsTouchedDuringProgress(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		w, err := newWorkdir(t.Context(), &stages.Job{}, parent, transcodeStage, privateMode)
+		w, err := newWorkdir(t.Context(), &stages.Job{}, parent, transcodeStage, 1, privateMode)
 		if err != nil {
 			t.Fatal(err)
 		}

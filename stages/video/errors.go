@@ -12,6 +12,7 @@ import (
 	"github.com/cuelight/cuelight/internal/diskspace"
 	"github.com/cuelight/cuelight/internal/fetch"
 	"github.com/cuelight/cuelight/internal/media"
+	"github.com/cuelight/cuelight/internal/storage"
 	"github.com/cuelight/cuelight/stages"
 )
 
@@ -39,7 +40,10 @@ func classify(ctx context.Context, err error, attempt int) error {
 		postpone = stages.PostponeTask
 	}
 	fetching, isFetching := errors.AsType[*fetch.Error](err)
+	service, isService := errors.AsType[*storage.ServiceError](err)
 	switch {
+	case isService:
+		return stages.Postpone(hostRetryDelay, service)
 	case isMissing(err):
 		return postpone(hostRetryDelay, err)
 	case isPermanent(err, attempt):

@@ -115,12 +115,17 @@ func (g generationSet) addReferenced(manifest string) error {
 	if err != nil {
 		return fmt.Errorf("read published manifest: %w", err)
 	}
-	for _, m := range generationPattern.FindAllString(string(text), -1) {
+	g.add(string(text))
+	return nil
+}
+
+// add adds the generations that the text of a manifest refers to.
+func (g generationSet) add(text string) {
+	for _, m := range generationPattern.FindAllString(text, -1) {
 		if d, ok := parseDirName(m); ok {
 			g[d.number] = m
 		}
 	}
-	return nil
 }
 
 // touchServed sets the time from which the served generations count as old. It runs

@@ -51,7 +51,7 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 	if err := c.checkFFprobe(); err != nil {
 		return Ingest{}, err
 	}
-	w, err := newWorkdirIn(ctx, job, c.makeTaskDir, ingestStage, privateMode)
+	w, err := newWorkdirIn(ctx, job, c.makeTaskDir, ingestStage, c.numbers.newest(ingestStage)+1, privateMode)
 	if err != nil {
 		return Ingest{}, err
 	}

@@ -48,13 +48,24 @@ func (c Config) Publish() stages.Stage {
 				return Publish{}, err
 			}
 			return c.publish(ctx, job, in, tr, md, as)
-		}, rootDir{"publish", c.PublishDir}),
+		}, c.publishRoots()...),
 	}
+}
+
+// publishRoots are the directories that publish needs besides DataDir.
+func (c Config) publishRoots() []rootDir {
+	if c.PublishBucket != nil {
+		return nil
+	}
+	return []rootDir{{"publish", c.PublishDir}}
 }
 
 func (c Config) publish(
 	ctx context.Context, job *stages.Job, in Ingest, tr Transcode, md Metadata, as Assemble,
 ) (Publish, error) {
+	if c.PublishBucket != nil {
+		return c.publishToBucket(ctx, job, tr, md, as)
+	}
 	dir, err := c.findTaskDir(job.Task)
 	if err != nil {
 		return Publish{}, err
@@ -63,7 +74,7 @@ func (c Config) publish(
 	if err != nil {
 		return Publish{}, err
 	}
-	w, err := newWorkdirIn(ctx, job, c.makePublishedDir, generationPrefix, servedMode)
+	w, err := newWorkdirIn(ctx, job, c.makePublishedDir, generationPrefix, 1, servedMode)
 	if err != nil {
 		return Publish{}, err
 	}

@@ -33,6 +33,15 @@ type Config struct {
 	// same file system as DataDir, publishing takes no space and little time.
 	PublishDir string
 
+	// Bucket keeps the results of the stages, instead of DataDir, which then is scratch space of
+	// this process. Hosts with the same Bucket and PublishBucket work on the same tasks and share no
+	// directory; a source must be a URL, or a file that every host with ingest has. Default: DataDir
+	// keeps them.
+	Bucket *Bucket
+
+	// PublishBucket holds what players are served, instead of PublishDir. Default: PublishDir does.
+	PublishBucket *Bucket
+
 	// Tools are ffmpeg and ffprobe. Default: those in PATH.
 	Tools Tools
 
@@ -77,6 +86,8 @@ type Config struct {
 	// Tools.Stall, but at least 10 min; negative, or if Tools.Stall is negative:
 	// no limit.
 	Stall time.Duration
+
+	numbers storedNames // of the task's directories in Bucket; new ones have higher numbers
 }
 
 // Slots is how many tasks one process works on at once in each stage. Zero
@@ -102,6 +113,9 @@ const (
 // Stages returns the five stages of the built-in pipeline.
 func Stages(c Config) []stages.Stage {
 	c = c.withCache()
+	if c.Bucket != nil {
+		return overBucket(c)
+	}
 	return []stages.Stage{c.Ingest(), c.Transcode(), c.Metadata(), c.Assemble(), c.Publish()}
 }
 
@@ -188,7 +202,7 @@ func (c Config) inWorkdir(
 	ctx context.Context, job *stages.Job, taskDir, stage string, mode fs.FileMode,
 	fill func(job *stages.Job, dir string) error,
 ) (name string, err error) {
-	w, err := newWorkdir(ctx, job, taskDir, stage, mode)
+	w, err := newWorkdir(ctx, job, taskDir, stage, c.numbers.newest(stage)+1, mode)
 	if err != nil {
 		return "", err
 	}

@@ -67,10 +67,12 @@ func (d dirName) String() string {
 }
 
 // newWorkdir creates a directory for this attempt of stage and removes those of dead
-// attempts. The caller defers discard.
-func newWorkdir(ctx context.Context, job *stages.Job, parent, stage string, mode fs.FileMode) (*workdir, error) {
+// attempts. Its number is at least number. The caller defers discard.
+func newWorkdir(
+	ctx context.Context, job *stages.Job, parent, stage string, number int, mode fs.FileMode,
+) (*workdir, error) {
 	w := &workdir{parent: parent, mode: mode, dirName: dirName{
-		stage: stage, number: 1, random: strings.ToLower(rand.Text()[:10]), unfinished: true,
+		stage: stage, number: number, random: randomName(), unfinished: true,
 	}}
 	older, err := w.create(ctx)
 	if err != nil {
@@ -84,15 +86,18 @@ func newWorkdir(ctx context.Context, job *stages.Job, parent, stage string, mode
 	return w, nil
 }
 
+// randomName is the random part of a directory's name.
+func randomName() string { return strings.ToLower(rand.Text()[:10]) }
+
 // newWorkdirIn is newWorkdir in a directory that makeParent creates if necessary. It
 // tries again if the directory was removed in between because it was empty.
 func newWorkdirIn(
-	ctx context.Context, job *stages.Job, makeParent func(store.ID) (string, error), stage string, mode fs.FileMode,
+	ctx context.Context, job *stages.Job, makeParent func(store.ID) (string, error), stage string, number int, mode fs.FileMode,
 ) (w *workdir, err error) {
 	for range 2 {
 		var parent string
 		if parent, err = makeParent(job.Task); err == nil {
-			w, err = newWorkdir(ctx, job, parent, stage, mode)
+			w, err = newWorkdir(ctx, job, parent, stage, number, mode)
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
 			break

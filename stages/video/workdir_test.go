@@ -93,7 +93,7 @@ func TestWorkdir_ConcurrentCreationKeepsAll(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range all {
 		wg.Go(func() {
-			w, err := newWorkdir(t.Context(), &stages.Job{}, parent, "transcode", privateMode)
+			w, err := newWorkdir(t.Context(), &stages.Job{}, parent, "transcode", 1, privateMode)
 			if err != nil {
 				t.Error(err)
 				return
@@ -227,7 +227,7 @@ func otherFileSystem(t *testing.T) string {
 
 func mustWorkdir(t *testing.T, parent, stage string) *workdir {
 	t.Helper()
-	w, err := newWorkdir(t.Context(), &stages.Job{}, parent, stage, privateMode)
+	w, err := newWorkdir(t.Context(), &stages.Job{}, parent, stage, 1, privateMode)
 	if err != nil {
 		t.Fatal(err)
 	}
