@@ -60,7 +60,8 @@ func ParseAddress(text string, get func(string) string) (Address, error) {
 	}
 	for name := range query {
 		if !slices.Contains(parameters, name) {
-			return Address{}, fmt.Errorf("the address has the unknown option %q; allowed: %s", name, strings.Join(parameters, ", "))
+			allowed := strings.Join(parameters, ", ")
+			return Address{}, fmt.Errorf("the address has the unknown option %q; allowed: %s", name, allowed)
 		}
 	}
 	a := Address{

@@ -122,7 +122,9 @@ func compare(m, found Manifest) error {
 }
 
 // putBytes writes an object. The service checks the hash of what it receives.
-func (b *Bucket) putBytes(ctx context.Context, key string, content []byte, put minio.PutObjectOptions) (etag string, err error) {
+func (b *Bucket) putBytes(
+	ctx context.Context, key string, content []byte, put minio.PutObjectOptions,
+) (etag string, err error) {
 	sum := sha256.Sum256(content)
 	put.DisableContentSha256 = true // it is the next argument
 	info, err := b.core.PutObject(ctx, b.address.Bucket, key, bytes.NewReader(content), int64(len(content)), "",
@@ -211,4 +213,28 @@ func isLost(err error) bool {
 func isManifest(name string) bool {
 	ext := strings.ToLower(path.Ext(name))
 	return ext == ".m3u8" || ext == ".mpd"
+}
+
+// selectFiles returns the files that have one of the names or are below it.
+func selectFiles(files []File, only []string) ([]File, error) {
+	if len(only) == 0 {
+		return files, nil
+	}
+	var selected []File
+	isFound := make(map[string]bool)
+	for _, f := range files {
+		for _, name := range only {
+			if f.Name == name || strings.HasPrefix(f.Name, name+"/") {
+				isFound[name] = true
+				selected = append(selected, f)
+				break
+			}
+		}
+	}
+	for _, name := range only {
+		if !isFound[name] {
+			return nil, fmt.Errorf("the artifact has no %s: %w", name, fs.ErrNotExist)
+		}
+	}
+	return selected, nil
 }

@@ -260,16 +260,16 @@ func TestListArtifacts_ShowsUnfinishedOnesUntilTheyAreDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	stopAt := func(name, method, query string) {
-		proxy.Fault = func(_ int, r *http.Request) s3test.Fault {
+		proxy.Inject(func(_ int, r *http.Request) s3test.Fault {
 			if r.Method == method && r.URL.Query().Has(query) {
 				return s3test.CutBefore
 			}
 			return ""
-		}
+		})
 		if _, err := b.PutArtifact(t.Context(), name, dir, nil); err == nil {
 			t.Fatal("the upload was not interrupted")
 		}
-		proxy.Fault = nil
+		proxy.Inject(nil)
 	}
 	stopAt("1/without parts", http.MethodPut, "partNumber")
 	stopAt("1/with parts", http.MethodPost, "uploadId")

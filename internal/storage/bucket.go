@@ -107,9 +107,6 @@ func (a Address) readCredentials() (*credentials.Credentials, error) {
 	return creds, nil
 }
 
-// Address returns the address of the bucket.
-func (b *Bucket) Address() Address { return b.address }
-
 // Close closes idle connections.
 func (b *Bucket) Close() { b.transport.base.CloseIdleConnections() }
 

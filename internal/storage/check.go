@@ -74,7 +74,9 @@ func (c checking) run(ctx context.Context) (err error) {
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
-		err = errors.Join(err, c.clean(ctx))
+		if cleanErr := c.clean(ctx); err == nil {
+			err = cleanErr
+		}
 	}()
 	if _, err := c.b.ListArtifacts(ctx, c.name); err != nil {
 		return err

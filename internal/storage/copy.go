@@ -101,6 +101,14 @@ func (c *copying) file(ctx context.Context, f File) error {
 	if err == nil {
 		c.counter.add(f.Size)
 	}
+	return sourceError(f, err)
+}
+
+// sourceError explains the only condition of a copy, which is the ETag of the source.
+func sourceError(f File, err error) error {
+	if isLost(err) {
+		return fmt.Errorf("%w: %s was changed while it was copied", ErrCorrupt, f.Name)
+	}
 	return err
 }
 
@@ -121,12 +129,13 @@ func (c *copying) inParts(ctx context.Context, f File, source minio.ObjectInfo, 
 		group.Go(func() error {
 			from := int64(i) * size
 			length := min(size, f.Size-from)
-			part, err := c.to.core.CopyObjectPart(groupCtx, c.from.address.Bucket, source.Key, bucket, key, id, i+1, from, length, match)
+			part, err := c.to.core.CopyObjectPart(groupCtx, c.from.address.Bucket, source.Key, bucket, key, id, i+1,
+				from, length, match)
 			if err == nil {
 				c.counter.add(length)
 			}
 			parts[i] = part
-			return err
+			return sourceError(f, err)
 		})
 	}
 	if err := group.Wait(); err != nil {

@@ -60,7 +60,9 @@ func (b *Bucket) tryReadObject(ctx context.Context, key string) (content []byte,
 //
 // After any other error the document has the old or the new content; a repeated call succeeds
 // in both cases.
-func (b *Bucket) WriteDocument(ctx context.Context, name string, content []byte, replace string) (version string, err error) {
+func (b *Bucket) WriteDocument(
+	ctx context.Context, name string, content []byte, replace string,
+) (version string, err error) {
 	if err := checkName(name); err != nil {
 		return "", err
 	}

@@ -102,8 +102,9 @@ func isConflict(answer minio.ErrorResponse) bool {
 // kinds are those of the codes that services answer with.
 var kinds = map[string]Kind{
 	"NoSuchBucket": NoBucket, "InvalidBucketName": NoBucket,
-	"InvalidAccessKeyId": Credentials, "XAdminUserNotFound": Credentials, "SignatureDoesNotMatch": Credentials, "InvalidClientTokenId": Credentials,
-	"ExpiredToken": Expired, "ExpiredTokenException": Expired, "InvalidToken": Expired, "TokenRefreshRequired": Expired,
+	"InvalidAccessKeyId": Credentials, "XAdminUserNotFound": Credentials, "SignatureDoesNotMatch": Credentials,
+	"InvalidClientTokenId": Credentials,
+	"ExpiredToken":         Expired, "ExpiredTokenException": Expired, "InvalidToken": Expired, "TokenRefreshRequired": Expired,
 	"AccessDenied": Denied, "AllAccessDisabled": Denied, "AccountProblem": Denied, "InvalidObjectState": Denied,
 	"RequestTimeTooSkewed": Clock, "RequestExpired": Clock,
 	"QuotaExceeded": Full, "XMinioStorageFull": Full, "XMinioAdminBucketQuotaExceeded": Full, "StorageFull": Full,
@@ -117,7 +118,7 @@ var kinds = map[string]Kind{
 
 // statuses are the kinds of answers without a known code.
 var statuses = map[int]Kind{
-	http.StatusInsufficientStorage: Full, http.StatusTooManyRequests: Busy, http.StatusServiceUnavailable: Busy,
+	http.StatusInsufficientStorage: Full, http.StatusTooManyRequests: Busy,
 	http.StatusForbidden: Denied, http.StatusUnauthorized: Credentials, http.StatusMovedPermanently: Region,
 	http.StatusTemporaryRedirect: Region, http.StatusRequestTimeout: Slow, http.StatusNotImplemented: Unsuitable,
 	http.StatusMethodNotAllowed: Unsuitable,
@@ -153,11 +154,14 @@ func (b *Bucket) explainAnswer(answer minio.ErrorResponse) *ServiceError {
 
 // messages are the sentences of the kinds; %s is the service's address.
 var messages = map[Kind]struct{ text, hint string }{
-	Unavailable: {"the storage service at %s has failed", "it will be tried again; if it goes on, ask the service's operator"},
-	Busy:        {"the storage service at %s is overloaded", "it will be tried again; use fewer slots if it goes on"},
-	Cut:         {"the connection to the storage service at %s was cut", "it will be tried again; check the network if it goes on"},
-	Slow:        {"the storage service at %s did not answer in time", "it will be tried again; check the network if it goes on"},
-	Refused:     {"nothing answers at the storage service's address %s", "start the service, or correct AWS_ENDPOINT_URL"},
+	Unavailable: {"the storage service at %s has failed",
+		"it will be tried again; if it goes on, ask the service's operator"},
+	Busy: {"the storage service at %s is overloaded", "it will be tried again; use fewer slots if it goes on"},
+	Cut: {"the connection to the storage service at %s was cut",
+		"it will be tried again; check the network if it goes on"},
+	Slow: {"the storage service at %s did not answer in time",
+		"it will be tried again; check the network if it goes on"},
+	Refused: {"nothing answers at the storage service's address %s", "start the service, or correct AWS_ENDPOINT_URL"},
 	Name: {"the host name of the storage service %s has no address",
 		"correct AWS_ENDPOINT_URL or this host's DNS, or use path-style addresses (?style=path)"},
 	Certificate: {"the certificate of the storage service %s is not trusted",
@@ -203,7 +207,8 @@ func explainNetwork(endpoint string, err error) error {
 		kind = Slow
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &syntax),
 		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, net.ErrClosed),
-		strings.Contains(err.Error(), "server closed idle connection"), strings.Contains(err.Error(), "transport connection broken"):
+		strings.Contains(err.Error(), "server closed idle connection"),
+		strings.Contains(err.Error(), "transport connection broken"):
 		kind = Cut
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
 		kind = Refused

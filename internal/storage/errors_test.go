@@ -65,7 +65,7 @@ func TestErrors_OfAServerSayWhatToDo(t *testing.T) {
 
 	options.IdleTimeout = 50 * time.Millisecond
 	options.Tries = 1
-	proxy.Fault = func(int, *http.Request) s3test.Fault { return s3test.NoAnswer }
+	proxy.Inject(func(int, *http.Request) s3test.Fault { return s3test.NoAnswer })
 	checkKind(t, "slow", read("s3://videos", with(s.Env(), "AWS_ENDPOINT_URL", proxy.Endpoint)), storage.Slow, "network")
 	options.Dial = func(context.Context, string, string) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "s3.example", IsNotFound: true}}
@@ -79,15 +79,15 @@ func TestErrors_OfAFullBucketKeepTheUploadForLater(t *testing.T) {
 	proxy := s3test.NewProxy(t, s)
 	b := open(t, "s3://"+bucketName, with(s.Env(), "AWS_ENDPOINT_URL", proxy.Endpoint), smallParts)
 	dir := someFiles.write(t)
-	proxy.Fault = func(_ int, r *http.Request) s3test.Fault {
+	proxy.Inject(func(_ int, r *http.Request) s3test.Fault {
 		if r.URL.Query().Get("partNumber") == "2" {
 			return s3test.Full
 		}
 		return ""
-	}
+	})
 	_, err := b.PutArtifact(t.Context(), "a", dir, nil)
 	checkKind(t, "full", err, storage.Full, "quota")
-	proxy.Fault = nil
+	proxy.Inject(nil)
 	proxy.Reset()
 	if _, err := b.PutArtifact(t.Context(), "a", dir, nil); err != nil {
 		t.Fatal(err)
@@ -136,11 +136,11 @@ func TestErrors_OfACancelledContextAreItsCause(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, s3test.Options{})
 	proxy := s3test.NewProxy(t, s)
-	proxy.Fault = func(int, *http.Request) s3test.Fault { return s3test.NoAnswer }
+	proxy.Inject(func(int, *http.Request) s3test.Fault { return s3test.NoAnswer })
 	b := open(t, "s3://"+bucketName, with(s.Env(), "AWS_ENDPOINT_URL", proxy.Endpoint), storage.Options{})
 	cause := errors.New("the lease was lost")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	proxy.Before = func(int, *http.Request) { cancel(cause) }
+	proxy.Observe(func(int, *http.Request) { cancel(cause) }, nil)
 	if _, err := b.PutArtifact(ctx, "a", t.TempDir(), nil); !errors.Is(err, cause) {
 		t.Error(err)
 	}

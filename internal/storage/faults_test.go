@@ -140,21 +140,21 @@ func (o operation) test(t *testing.T, s *s3test.Server, fault s3test.Fault, want
 			o.prepare(t, direct, dir, n)
 		}
 		var checks sync.Mutex // of the reader, since aborted requests overlap with the next ones
-		proxy.After = func(int, *http.Request) {
+		proxy.Observe(nil, func(int, *http.Request) {
 			checks.Lock()
 			defer checks.Unlock()
 			for _, name := range o.names(n) {
 				checkWhole(t, direct, name, want)
 			}
-		}
+		})
 		isInjected := false
-		proxy.Fault = func(number int, _ *http.Request) s3test.Fault {
+		proxy.Inject(func(number int, _ *http.Request) s3test.Fault {
 			if number != n {
 				return ""
 			}
 			isInjected = true
 			return fault
-		}
+		})
 		proxy.Reset()
 		err := o.do(t.Context(), t, faulty, dir, n)
 		if _, isService := errors.AsType[*storage.ServiceError](err); err != nil && !isService {

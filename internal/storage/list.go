@@ -145,7 +145,8 @@ func (b *Bucket) deleteArtifact(ctx context.Context, name string) error {
 
 func (b *Bucket) remove(ctx context.Context, objects []minio.ObjectInfo) error {
 	slices.SortFunc(objects, func(x, y minio.ObjectInfo) int { return cmp.Compare(x.Key, y.Key) })
-	results, err := b.core.RemoveObjectsWithIter(ctx, b.address.Bucket, slices.Values(objects), minio.RemoveObjectsOptions{})
+	results, err := b.core.RemoveObjectsWithIter(ctx, b.address.Bucket, slices.Values(objects),
+		minio.RemoveObjectsOptions{})
 	if err != nil {
 		return err
 	}

@@ -203,7 +203,9 @@ func (b *Bucket) partSize(size int64) int64 {
 
 // eachPart reads a file in parts and passes each to use, which must not keep it. It sets the
 // hash of the file.
-func (p *put) eachPart(ctx context.Context, f *File, use func(number int, content []byte) error, newBuffer func(int64) []byte) error {
+func (p *put) eachPart(
+	ctx context.Context, f *File, use func(number int, content []byte) error, newBuffer func(int64) []byte,
+) error {
 	file, err := p.open(f)
 	if err != nil {
 		return err

@@ -33,12 +33,12 @@ func TestPutArtifact_SendsAtMostOnePartAgainAfterACut(t *testing.T) {
 	}{{"within a call", 3, false}, {"by another call", 1, true}} {
 		b := open(t, "s3://"+bucketName, env, storage.Options{PartSize: 8 * mib, Tries: test.tries})
 		var cut atomic.Int32
-		proxy.Fault = func(_ int, r *http.Request) s3test.Fault {
+		proxy.Inject(func(_ int, r *http.Request) s3test.Fault {
 			if r.URL.Query().Get("partNumber") == "4" && cut.Add(1) == 1 {
 				return s3test.CutRequest
 			}
 			return ""
-		}
+		})
 		proxy.Reset()
 		_, err := b.PutArtifact(t.Context(), test.name, dir, nil)
 		if (err != nil) != test.repeat {
@@ -98,17 +98,17 @@ func TestGetArtifact_ContinuesWithTheBytesOnDisk(t *testing.T) {
 		repeat bool
 	}{{"within a call", 3, false}, {"by another call", 1, true}} {
 		b := open(t, "s3://"+bucketName, env, storage.Options{Tries: test.tries})
-		proxy.Fault = nil
+		proxy.Inject(nil)
 		if _, err := b.PutArtifact(t.Context(), test.name, source, nil); err != nil {
 			t.Fatal(err)
 		}
 		var cut atomic.Int32
-		proxy.Fault = func(_ int, r *http.Request) s3test.Fault {
+		proxy.Inject(func(_ int, r *http.Request) s3test.Fault {
 			if r.Header.Get("Range") != "" && cut.Add(1) == 1 {
 				return s3test.Truncate
 			}
 			return ""
-		}
+		})
 		proxy.Reset()
 		dir := newDir(t)
 		_, err := b.GetArtifact(t.Context(), test.name, dir, nil, nil)

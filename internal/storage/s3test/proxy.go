@@ -34,21 +34,35 @@ var Faults = []Fault{CutBefore, CutRequest, CutAfter, Truncate, ServerError, Slo
 // Proxy passes requests to a server, except for the faulty ones.
 type Proxy struct {
 	Endpoint string // URL
-	// Before and After, if not nil, are called around every request.
-	Before, After func(number int, r *http.Request)
-	// Fault decides on the fault of a request, counted from 1 since Reset; "" for none.
-	Fault func(number int, r *http.Request) Fault
 
 	reverse *httputil.ReverseProxy
 
-	mu       sync.Mutex // of number
-	number   int
+	mu            sync.Mutex // of the next fields
+	number        int
+	before, after func(number int, r *http.Request)
+	fault         func(number int, r *http.Request) Fault
+
 	sent     atomic.Int64 // bytes of bodies of requests
 	received atomic.Int64 // bytes of bodies of answers
 	active   sync.WaitGroup
 }
 
-// NewProxy starts a proxy that ends with the test. Its fields must be set before the first request.
+// Inject sets the function that decides on the fault of a request, counted from 1 since Reset:
+// "" for none. It may be nil.
+func (p *Proxy) Inject(fault func(number int, r *http.Request) Fault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fault = fault
+}
+
+// Observe sets the functions that are called before and after every request. They may be nil.
+func (p *Proxy) Observe(before, after func(number int, r *http.Request)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.before, p.after = before, after
+}
+
+// NewProxy starts a proxy that ends with the test.
 func NewProxy(t testing.TB, s *Server) *Proxy {
 	t.Helper()
 	target, err := url.Parse(s.Endpoint)
@@ -86,24 +100,25 @@ func (p *Proxy) Wait() { p.active.Wait() }
 // Bytes returns the bytes of bodies since Reset, as far as the proxy has seen them.
 func (p *Proxy) Bytes() (sent, received int64) { return p.sent.Load(), p.received.Load() }
 
+// ServeHTTP passes a request on, or injects its fault.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.active.Add(1)
 	defer p.active.Done()
 	p.mu.Lock()
 	p.number++
-	number := p.number
+	number, before, after, inject := p.number, p.before, p.after, p.fault
 	p.mu.Unlock()
-	if p.Before != nil {
-		p.Before(number, r)
+	if before != nil {
+		before(number, r)
 	}
-	if p.After != nil {
-		defer p.After(number, r)
+	if after != nil {
+		defer after(number, r)
 	}
 	r.Body = &countedBody{ReadCloser: r.Body, count: &p.sent, limit: -1}
 	out := &countedWriter{ResponseWriter: w, count: &p.received}
 	fault := Fault("")
-	if p.Fault != nil {
-		fault = p.Fault(number, r)
+	if inject != nil {
+		fault = inject(number, r)
 	}
 	p.serve(out, r, fault)
 }

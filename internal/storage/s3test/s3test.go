@@ -158,7 +158,8 @@ func (s *Server) MakeBucket(t testing.TB, name string) {
 func (s *Server) Client(t testing.TB) *minio.Client {
 	t.Helper()
 	client, err := minio.New(s.Host(), &minio.Options{
-		Creds: credentials.NewStaticV4(AccessKey, SecretKey, ""), Secure: s.options.TLS, Transport: s.transport(t), Region: "us-east-1",
+		Creds: credentials.NewStaticV4(AccessKey, SecretKey, ""), Secure: s.options.TLS, Transport: s.transport(t),
+		Region: "us-east-1",
 	})
 	if err != nil {
 		t.Fatal(err)
