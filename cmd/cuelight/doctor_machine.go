@@ -16,6 +16,7 @@ import (
 	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/internal/media/sandbox"
 	"github.com/cuelight/cuelight/internal/postgres"
+	"github.com/cuelight/cuelight/internal/storage"
 	"github.com/cuelight/cuelight/internal/usererr"
 )
 
@@ -139,7 +140,10 @@ func sandboxFix(layer string) string {
 	return "use Linux on x86-64 or ARM64"
 }
 
-func (d *doctor) checkDataDir(context.Context) []finding {
+func (d *doctor) checkDataDir(ctx context.Context) []finding {
+	if storage.IsAddress(d.c.DataDir) {
+		return d.checkBucket(ctx, d.c.DataDir)
+	}
 	dir, err := d.c.DataPath()
 	if err != nil {
 		return errorFinding(err)
@@ -147,12 +151,38 @@ func (d *doctor) checkDataDir(context.Context) []finding {
 	return checkDirectory("data", dir)
 }
 
-func (d *doctor) checkPublishDir(context.Context) []finding {
+func (d *doctor) checkPublishDir(ctx context.Context) []finding {
+	switch {
+	case storage.IsAddress(d.c.PublishDir):
+		return d.checkBucket(ctx, d.c.PublishDir)
+	case d.c.PublishDir == "" && storage.IsAddress(d.c.DataDir):
+		return nil // checkDataDir has checked the bucket
+	}
 	dir, err := d.c.PublishPath()
 	if err != nil {
 		return errorFinding(err)
 	}
 	return checkDirectory("publish", dir)
+}
+
+// checkBucket writes to a bucket and deletes what it wrote.
+func (d *doctor) checkBucket(ctx context.Context, text string) (found []finding) {
+	address, err := storage.ParseAddress(text, d.c.Env.Get)
+	if err != nil {
+		return failure(err.Error(), "correct the address; docs/storage.md describes it")
+	}
+	bucket, err := storage.Open(address, storage.Options{})
+	if err != nil {
+		if e, ok := errors.AsType[*storage.ServiceError](err); ok {
+			return failure(e.Text, e.Hint)
+		}
+		return errorFinding(err)
+	}
+	defer bucket.Close()
+	for _, f := range bucket.Check(ctx) {
+		found = append(found, finding{Status: f.Status, Detail: f.Detail, Fix: f.Fix})
+	}
+	return found
 }
 
 // lowSpace is the free space below which doctor warns.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/cuelight/cuelight/internal/storage"
 	"github.com/cuelight/cuelight/internal/usererr"
 )
 
@@ -70,6 +71,8 @@ func absolute(kind, dir string) (string, error) {
 	switch {
 	case err != nil:
 		reason = err.Error()
+	case storage.IsAddress(dir):
+		reason = "only cuelight doctor supports buckets yet"
 	case !utf8.ValidString(abs):
 		reason = "its name is not UTF-8"
 	case strings.ContainsAny(abs, "\r\n"):
