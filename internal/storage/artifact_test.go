@@ -1,12 +1,14 @@
 package storage_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -125,6 +127,28 @@ func readManifest(t *testing.T, s *s3test.Server, name string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+func TestPutArtifact_OfTwoWritersOneWins(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, s3test.Options{})
+	proxy := s3test.NewProxy(t, s)
+	late := open(t, "s3://"+bucketName, with(s.Env(), "AWS_ENDPOINT_URL", proxy.Endpoint), smallParts)
+	early := open(t, "s3://"+bucketName, s.Env(), smallParts)
+	empty := t.TempDir()
+	proxy.Observe(func(_ int, r *http.Request) {
+		if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, ".cuelight-manifest.json") {
+			if _, err := early.PutArtifact(context.Background(), "a", empty, nil); err != nil {
+				t.Error(err)
+			}
+		}
+	}, nil)
+	if _, err := late.PutArtifact(t.Context(), "a", someFiles.write(t), nil); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("the late writer: %v", err)
+	}
+	if m, err := early.GetArtifact(t.Context(), "a", newDir(t), nil, nil); err != nil || len(m.Files) > 0 {
+		t.Errorf("the artifact has %d files, %v", len(m.Files), err)
+	}
 }
 
 func TestGetArtifact_GetsSelectedFiles(t *testing.T) {
