@@ -11,7 +11,6 @@ import (
 	"github.com/cuelight/cuelight/internal/daemon"
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/postgres"
-	"github.com/cuelight/cuelight/internal/storage"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
 )
@@ -23,10 +22,6 @@ const maxSkew = 5 * time.Second
 func (d *doctor) checkDatabase(ctx context.Context) []finding {
 	target := d.c.Target()
 	if target.Private {
-		if storage.IsAddress(d.c.DataDir) {
-			return failure("a private database needs a data directory on this host",
-				"set the address of a database with --database-url")
-		}
 		data, err := d.c.DataPath()
 		if err != nil {
 			return nil // checkDataDir has found it

@@ -12,6 +12,7 @@ import (
 	"github.com/cuelight/cuelight/internal/console"
 	"github.com/cuelight/cuelight/internal/daemon"
 	"github.com/cuelight/cuelight/internal/usererr"
+	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -106,6 +107,9 @@ func (j *oneShot) resetPriorities() {
 }
 
 func (c *cli) playbackHint(path string) string {
+	if video.IsBucketAddress(path) {
+		return "Watch it with any player, at the address under which the bucket is served; docs/storage.md says how"
+	}
 	return fmt.Sprintf("Watch it:  ffplay %s\n"+
 		"      or:  mpv, or VLC (Media > Open Network Stream) with %s\n"+
 		"In a browser: %s serve --listen 127.0.0.1:8080%s",
@@ -116,7 +120,7 @@ func (c *cli) playbackHint(path string) string {
 // database, for another command.
 func locationFlags(flags *pflag.FlagSet) string {
 	var words strings.Builder
-	for _, name := range []string{"data-dir", "publish-dir", "database-url"} {
+	for _, name := range []string{"data-dir", "local-dir", "publish-dir", "database-url"} {
 		f := flags.Lookup(name)
 		if f == nil || !f.Changed {
 			continue

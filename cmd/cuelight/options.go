@@ -101,7 +101,7 @@ func (o *workOptions) transcodeFlags(f *pflag.FlagSet) {
 // machineFlags adds the flags that `cuelight doctor` checks: the directory of published
 // videos, ffmpeg and its sandbox.
 func (c *cli) machineFlags(f *pflag.FlagSet, o *workOptions) {
-	f.StringVar(&c.PublishDir, "publish-dir", "", "directory for published videos (default DATA-DIR/published)")
+	f.StringVar(&c.PublishDir, "publish-dir", "", "directory for published videos, or s3://BUCKET/PREFIX (default DATA-DIR/published)")
 	o.toolFlags(f)
 	bindEnvironment(f)
 }

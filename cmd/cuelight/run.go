@@ -11,6 +11,7 @@ import (
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/internal/media/sandbox"
+	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
 )
@@ -82,7 +83,26 @@ func (c *cli) prepareWork(o *workOptions) (video.Config, error) {
 	if err := o.prepareTools(config); err != nil {
 		return config, err
 	}
+	if err := c.openBuckets(&config); err != nil {
+		return config, err
+	}
 	return config, dbconn.MakeDirectories(data, published)
+}
+
+// openBuckets opens the buckets that take the place of directories.
+func (c *cli) openBuckets(config *video.Config) error {
+	data, published := c.Buckets()
+	for address, bucket := range map[string]**video.Bucket{data: &config.Bucket, published: &config.PublishBucket} {
+		if address == "" {
+			continue
+		}
+		opened, err := video.OpenBucket(address, c.Env.Get)
+		if err != nil {
+			return usererr.Usagef("%s: %s", usererr.Printable(address), usererr.FirstLine(err.Error()))
+		}
+		*bucket = opened
+	}
+	return nil
 }
 
 // prepareTools checks ffmpeg, and protects this process from it.

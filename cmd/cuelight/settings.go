@@ -35,7 +35,11 @@ func bindEnvironment(flags *pflag.FlagSet) {
 func (c *cli) commonFlags(root *cobra.Command) {
 	flags := root.PersistentFlags()
 	flags.StringVar(&c.DataDir, "data-dir", "",
-		"directory for sources, temporary files and the private database (default "+dbconn.DefaultDataDir(c.Env)+")")
+		"directory for sources, temporary files and the private database, or s3://BUCKET/PREFIX (default "+
+			dbconn.DefaultDataDir(c.Env)+")")
+	flags.StringVar(&c.LocalDir, "local-dir", "",
+		"directory for temporary files, secrets and the private database if --data-dir is a bucket (default "+
+			dbconn.DefaultDataDir(c.Env)+")")
 	flags.StringVar(&c.DatabaseURL, "database-url", "", "address of the PostgreSQL database, or \"private\"")
 	bindEnvironment(flags)
 }

@@ -69,7 +69,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 		o.Log = o.Log.With(zap.String("worker_name", o.Engine.Name))
 	}
 	var err error
-	if o.Engine.Workspace, err = identifyWorkspace(o.Config); err != nil {
+	if o.Engine.Workspace, err = identifyWorkspace(ctx, o.Config); err != nil {
 		return nil, err
 	}
 	// A watched directory may contain the data directory, with files that are no sources.

@@ -37,7 +37,7 @@ type Engine struct {
 // caller adds. It returns an error if a live worker has other directories and would take
 // these tasks.
 func NewOneShotEngine(ctx context.Context, db *dbconn.Database, config video.Config) (*Engine, error) {
-	workspace, err := identifyWorkspace(config)
+	workspace, err := identifyWorkspace(ctx, config)
 	if err == nil {
 		err = workspace.checkWorkers(ctx, db.Store, true)
 	}
@@ -52,7 +52,7 @@ func pipelineStages(config video.Config) []stages.Stage {
 	all := video.Stages(config)
 	for i := range all {
 		if all[i].Name == publishStage {
-			all[i] = recordPublishDir(all[i], config.PublishDir)
+			all[i] = recordPublishDir(all[i], publishLocation(config))
 		}
 	}
 	return all

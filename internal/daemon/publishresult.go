@@ -23,6 +23,14 @@ type publishResult struct {
 	Dir string `json:"publish_dir"`
 }
 
+// publishLocation is the publish directory or the address of the bucket in its place.
+func publishLocation(c video.Config) string {
+	if c.PublishBucket != nil {
+		return c.PublishBucket.String()
+	}
+	return c.PublishDir
+}
+
 // recordPublishDir makes the publish stage add its directory to its result.
 func recordPublishDir(s stages.Stage, dir string) stages.Stage {
 	work := s.Work
@@ -45,6 +53,10 @@ func MasterPlaylist(ctx context.Context, st *store.Store, task store.ID, publish
 	}
 	var result publishResult
 	if err == nil && json.Unmarshal(raw, &result) == nil && result.Master != "" {
+		if video.IsBucketAddress(result.Dir) {
+			path := result.Dir + "/" + result.Master
+			return &path, nil
+		}
 		path := filepath.Join(cmp.Or(result.Dir, publishDir), filepath.FromSlash(result.Master))
 		return &path, nil
 	}

@@ -32,8 +32,8 @@ const AliveWithin = 30 * time.Second
 // IDFile is the file that holds a directory's random id.
 const IDFile = ".cuelight-id"
 
-// identifyWorkspace reads the ids of the directories, or creates them at the first use.
-func identifyWorkspace(c video.Config) (Workspace, error) {
+// identifyWorkspace reads the ids of the directories or buckets, or creates them at the first use.
+func identifyWorkspace(ctx context.Context, c video.Config) (Workspace, error) {
 	var w Workspace
 	for dir, id := range map[string]*string{c.DataDir: &w.Data, c.PublishDir: &w.Published} {
 		var err error
@@ -41,8 +41,29 @@ func identifyWorkspace(c video.Config) (Workspace, error) {
 			return Workspace{}, fmt.Errorf("identify %s: %w", usererr.Printable(dir), err)
 		}
 	}
+	for _, b := range []struct {
+		bucket *video.Bucket
+		id     *string
+	}{{c.Bucket, &w.Data}, {c.PublishBucket, &w.Published}} {
+		if b.bucket == nil {
+			continue
+		}
+		within, cancel := context.WithTimeout(ctx, identifyTimeout)
+		id, err := b.bucket.Identity(within, IDFile, rand.Text())
+		cancel()
+		if err != nil {
+			return Workspace{}, &usererr.Error{
+				Kind: usererr.Usage, Text: fmt.Sprintf("%s: %s", b.bucket, usererr.FirstLine(err.Error())),
+				Hint: "cuelight doctor, with the same --data-dir and --publish-dir, says what is missing",
+			}
+		}
+		*b.id = id
+	}
 	return w, nil
 }
+
+// identifyTimeout is that of reading or creating the id of a bucket.
+const identifyTimeout = 30 * time.Second
 
 func dirID(dir string) (string, error) {
 	file := filepath.Join(dir, IDFile)

@@ -21,8 +21,9 @@ const connectTimeout = 10 * time.Second
 
 // Options say which database and which directories a command uses.
 type Options struct {
-	DataDir     string      // as given; empty for the default
-	PublishDir  string      // as given; empty for a directory in the data directory
+	DataDir     string      // as given; empty for the default; may be the address of a bucket
+	PublishDir  string      // as given; empty for a directory in the data directory; may be that of a bucket
+	LocalDir    string      // as given; takes the place of a DataDir that is a bucket; empty for the default
 	DatabaseURL string      // as given; empty to choose by the environment
 	NotifyURL   string      // address for the listener only; empty for that of the database
 	Env         Environment // the process's environment

@@ -34,9 +34,12 @@ func DefaultDataDir(env Environment) string {
 	return ""
 }
 
-// DataPath returns the absolute path of the data directory, which need not exist.
+// DataPath returns the absolute path of the data directory on this host, which need not exist.
 func (o *Options) DataPath() (string, error) {
 	dir := o.DataDir
+	if storage.IsAddress(dir) {
+		dir = o.LocalDir
+	}
 	if dir == "" {
 		dir = DefaultDataDir(o.Env)
 	}
@@ -46,9 +49,10 @@ func (o *Options) DataPath() (string, error) {
 	return absolute("data", dir)
 }
 
-// PublishPath returns the absolute path of the directory for published videos.
+// PublishPath returns the absolute path of the directory for published videos. It is empty if
+// they are in a bucket.
 func (o *Options) PublishPath() (string, error) {
-	if o.PublishDir != "" {
+	if o.PublishDir != "" && !storage.IsAddress(o.PublishDir) {
 		return absolute("publish", o.PublishDir)
 	}
 	data, err := o.DataPath()
@@ -63,6 +67,25 @@ func (o *Options) Directories() (data, published string, err error) {
 	return data, published, err
 }
 
+// Buckets returns the addresses of the buckets for data and for published videos, empty for those
+// that are directories. Without a publish directory, a bucket for data has both.
+func (o *Options) Buckets() (data, published string) {
+	if storage.IsAddress(o.DataDir) {
+		data = o.DataDir
+	}
+	switch {
+	case storage.IsAddress(o.PublishDir):
+		published = o.PublishDir
+	case o.PublishDir == "" && data != "":
+		location, options, _ := strings.Cut(data, "?")
+		published = strings.TrimSuffix(location, "/") + "/published"
+		if options != "" {
+			published += "?" + options
+		}
+	}
+	return data, published
+}
+
 // absolute refuses a path that the database, JSON or a file of lines would not keep as
 // it is.
 func absolute(kind, dir string) (string, error) {
@@ -71,8 +94,6 @@ func absolute(kind, dir string) (string, error) {
 	switch {
 	case err != nil:
 		reason = err.Error()
-	case storage.IsAddress(dir):
-		reason = "only cuelight doctor supports buckets yet"
 	case !utf8.ValidString(abs):
 		reason = "its name is not UTF-8"
 	case strings.ContainsAny(abs, "\r\n"):

@@ -107,6 +107,9 @@ func (a Address) readCredentials() (*credentials.Credentials, error) {
 	return creds, nil
 }
 
+// Address returns where the bucket is.
+func (b *Bucket) Address() Address { return b.address }
+
 // Close closes idle connections.
 func (b *Bucket) Close() { b.transport.base.CloseIdleConnections() }
 

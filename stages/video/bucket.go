@@ -38,6 +38,9 @@ func OpenBucket(address string, getenv func(string) string) (*Bucket, error) {
 	return &Bucket{b}, nil
 }
 
+// Close closes the idle connections.
+func (b *Bucket) Close() { b.storage.Close() }
+
 // String returns the address without its options.
 func (b *Bucket) String() string { return b.storage.Address().String() }
 
