@@ -70,6 +70,10 @@ type bucketStages struct {
 	trimmed time.Time // when trimIdle ran last
 }
 
+func newBucketStages(c Config) *bucketStages {
+	return &bucketStages{config: c, users: make(map[store.ID]int)}
+}
+
 // over returns a stage whose result is stored in the bucket, after the results of the needed
 // stages were fetched from there.
 func (b *bucketStages) over(build func(Config) stages.Stage, needs ...string) stages.Stage {
@@ -172,12 +176,14 @@ func (b *bucketStages) trimIdle() {
 	}
 	for _, e := range tasks {
 		task, err := store.ParseID(e.Name())
-		info, statErr := e.Info()
-		if err != nil || statErr != nil || b.users[task] > 0 || time.Since(info.ModTime()) < scratchAge {
+		if err != nil || b.users[task] > 0 {
 			continue
 		}
 		dir := filepath.Join(root, e.Name())
 		entries, _ := os.ReadDir(dir) // without entries nothing is removed
+		if time.Since(lastChange(dir, entries)) < scratchAge {
+			continue
+		}
 		for _, e := range entries {
 			if d, ok := parseDirName(e.Name()); ok && !d.unfinished {
 				_ = os.RemoveAll(filepath.Join(dir, e.Name()))
@@ -185,6 +191,26 @@ func (b *bucketStages) trimIdle() {
 		}
 		_ = os.Remove(dir) // if it is empty
 	}
+}
+
+// lastChange is the latest time of a directory and its entries. Attempts of other processes touch
+// theirs every minute.
+func lastChange(dir string, entries []fs.DirEntry) (latest time.Time) {
+	infos := make([]fs.FileInfo, 0, len(entries)+1)
+	if info, err := os.Stat(dir); err == nil {
+		infos = append(infos, info)
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil {
+			infos = append(infos, info)
+		}
+	}
+	for _, info := range infos {
+		if info.ModTime().After(latest) {
+			latest = info.ModTime()
+		}
+	}
+	return latest
 }
 
 // artifactName is the name of a result in the bucket.

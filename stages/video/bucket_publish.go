@@ -12,7 +12,6 @@ import (
 	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/internal/storage"
 	"github.com/cuelight/cuelight/stages"
-	"github.com/cuelight/cuelight/store"
 )
 
 // publishToBucket publishes the assembled files in PublishBucket: the generation first, as an
@@ -176,7 +175,7 @@ func (c Config) bucketNeeds(stage string) []string {
 
 // overBucket returns the stages with their results in Config.Bucket.
 func overBucket(c Config) []stages.Stage {
-	b := &bucketStages{config: c, users: make(map[store.ID]int)}
+	b := newBucketStages(c)
 	var all []stages.Stage
 	for _, build := range []func(Config) stages.Stage{
 		Config.Ingest, Config.Transcode, Config.Metadata, Config.Assemble, Config.Publish,

@@ -35,6 +35,7 @@ import (
 type RemoteFiles struct {
 	config  Config
 	results func(ctx context.Context, task store.ID, stage string) (json.RawMessage, error)
+	bucket  *bucketStages // nil: the results are in DataDir
 
 	mu      sync.Mutex // guards outputs
 	outputs map[store.ID]*remoteOutput
@@ -52,7 +53,40 @@ type remoteOutput struct {
 func NewRemoteFiles(
 	c Config, results func(ctx context.Context, task store.ID, stage string) (json.RawMessage, error),
 ) *RemoteFiles {
-	return &RemoteFiles{config: c.withCache(), results: results, outputs: make(map[store.ID]*remoteOutput)}
+	f := &RemoteFiles{config: c.withCache(), results: results, outputs: make(map[store.ID]*remoteOutput)}
+	if c.Bucket != nil {
+		f.bucket = newBucketStages(f.config)
+	}
+	return f
+}
+
+// sourceFile returns the source of a task. If it is in a bucket, it is fetched first.
+func (f *RemoteFiles) sourceFile(ctx context.Context, c engine.Claim, in Ingest) (string, error) {
+	if f.bucket != nil {
+		if _, err := f.bucket.fetch(ctx, f.job(c), ingestStage); err != nil {
+			return "", err
+		}
+	}
+	taskDir, err := f.taskDir(c.Task)
+	if err != nil {
+		return "", err
+	}
+	return in.source(taskDir)
+}
+
+// taskDir is the directory of a task's files, or of its scratch copies.
+func (f *RemoteFiles) taskDir(task store.ID) (string, error) {
+	if f.bucket != nil {
+		return f.config.makeTaskDir(task)
+	}
+	return f.config.findTaskDir(task)
+}
+
+// job is a job for functions that read results.
+func (f *RemoteFiles) job(c engine.Claim) *stages.Job {
+	return &stages.Job{Task: c.Task, Results: func(ctx context.Context, stage string) (json.RawMessage, error) {
+		return f.results(ctx, c.Task, stage)
+	}}
 }
 
 func refused(format string, args ...any) error {
@@ -96,11 +130,7 @@ func (f *RemoteFiles) OpenInput(ctx context.Context, c engine.Claim, name string
 	if name != filepath.ToSlash(in.File) {
 		return nil, fs.ErrNotExist
 	}
-	taskDir, err := f.config.findTaskDir(c.Task)
-	if err != nil {
-		return nil, err
-	}
-	file, err := in.source(taskDir)
+	file, err := f.sourceFile(ctx, c, in)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +163,7 @@ func (f *RemoteFiles) sizeLimit(ctx context.Context, c engine.Claim, stage, name
 // receiving returns the directory in which a claim's files arrive. Its name follows from the
 // token, so that every coordinator on these directories finds it.
 func (f *RemoteFiles) receiving(c engine.Claim, stage string) (*workdir, error) {
-	taskDir, err := f.config.findTaskDir(c.Task)
+	taskDir, err := f.taskDir(c.Task)
 	if err != nil {
 		return nil, err
 	}
@@ -297,9 +327,9 @@ func (f *RemoteFiles) Accept(ctx context.Context, c engine.Claim, result json.Ra
 	}
 	var accepted any
 	if stage == transcodeStage {
-		accepted, err = f.acceptTranscode(ctx, w, in, result)
+		accepted, err = f.acceptTranscode(ctx, c, w, in, result)
 	} else {
-		accepted, err = f.acceptMetadata(ctx, w, in, result)
+		accepted, err = f.acceptMetadata(ctx, c, w, in, result)
 	}
 	if _, isRefused := errors.AsType[*remote.RefusedError](err); err != nil && !isRefused {
 		return nil, err
@@ -330,13 +360,15 @@ func (f *RemoteFiles) reopenAccepted(w *workdir) error {
 	return nil
 }
 
-func (f *RemoteFiles) acceptTranscode(ctx context.Context, w *workdir, in Ingest, result json.RawMessage) (Transcode, error) {
+func (f *RemoteFiles) acceptTranscode(
+	ctx context.Context, c engine.Claim, w *workdir, in Ingest, result json.RawMessage,
+) (Transcode, error) {
 	tr := Transcode{Rungs: media.Ladder(in.Info)}
 	var claimed Transcode
 	if err := json.Unmarshal(result, &claimed); err != nil {
 		return tr, refused("the result of stage %s is invalid", transcodeStage)
 	}
-	source, err := in.source(w.parent)
+	source, err := f.sourceFile(ctx, c, in)
 	if err == nil {
 		err = removeUnexpected(w.path, in.Info, tr.Rungs)
 	}
@@ -348,7 +380,7 @@ func (f *RemoteFiles) acceptTranscode(ctx context.Context, w *workdir, in Ingest
 		return tr, refusal(err)
 	}
 	tr.Warnings = tr.Output.Warnings
-	tr.Dir, err = f.finish(ctx, w)
+	tr.Dir, err = f.finish(ctx, c, w)
 	return tr, err
 }
 
@@ -378,7 +410,9 @@ func removeUnexpected(dir string, info *media.Info, rungs []media.Rung) error {
 }
 
 // acceptMetadata describes the source as ingest measured it. Of the worker it takes the poster.
-func (f *RemoteFiles) acceptMetadata(ctx context.Context, w *workdir, in Ingest, result json.RawMessage) (Metadata, error) {
+func (f *RemoteFiles) acceptMetadata(
+	ctx context.Context, c engine.Claim, w *workdir, in Ingest, result json.RawMessage,
+) (Metadata, error) {
 	var claimed Metadata
 	if err := json.Unmarshal(result, &claimed); err != nil {
 		return Metadata{}, refused("the result of stage %s is invalid", metadataStage)
@@ -399,7 +433,7 @@ func (f *RemoteFiles) acceptMetadata(ctx context.Context, w *workdir, in Ingest,
 	}
 	err := md.write(w.path)
 	if err == nil {
-		md.Dir, err = f.finish(ctx, w)
+		md.Dir, err = f.finish(ctx, c, w)
 	}
 	return md, err
 }
@@ -424,27 +458,39 @@ func checkPoster(file string, info *media.Info) error {
 // maxPosterSize is the most pixels that a poster has in either direction.
 const maxPosterSize = 8192
 
-// finish gives a checked directory its final name.
-func (f *RemoteFiles) finish(ctx context.Context, w *workdir) (string, error) {
+// finish gives a checked directory its final name, and stores it if the results are in a bucket.
+func (f *RemoteFiles) finish(ctx context.Context, c engine.Claim, w *workdir) (string, error) {
 	if err := w.sync(ctx, &stages.Job{}); err != nil {
 		return "", err
 	}
+	var stored storedNames
+	if f.bucket != nil {
+		var err error
+		if stored, err = f.bucket.list(ctx, c.Task); err != nil {
+			return "", err
+		}
+	}
+	if err := w.renameNewest(ctx, stored); err != nil || f.bucket == nil {
+		return w.String(), err
+	}
+	return w.String(), f.bucket.put(ctx, f.job(c), w.String())
+}
+
+// renameNewest gives the directory its final name, with a number above those of all others.
+func (w *workdir) renameNewest(ctx context.Context, stored storedNames) error {
 	lock, err := lockDir(ctx, w.parent)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer flock.Unlock(lock)
 	names, err := dirNames(w.parent, w.stage)
 	if err != nil {
-		return "", err
+		return err
 	}
-	for _, d := range names {
-		if d.random != w.random {
+	for _, d := range append(names, stored...) {
+		if d.stage == w.stage && d.random != w.random {
 			w.number = max(w.number, d.number+1)
 		}
 	}
-	if err := w.rename(); err != nil {
-		return "", err
-	}
-	return w.String(), nil
+	return w.rename()
 }
