@@ -39,10 +39,16 @@ func Work(ctx context.Context, o WorkOptions) error {
 		select {
 		case err := <-ended:
 			o.logEvents(events, manager)
-			if errors.Is(err, remote.ErrRefused) {
+			switch {
+			case errors.Is(err, remote.ErrUntrusted):
 				return &usererr.Error{
 					Kind: usererr.Usage, Text: usererr.FirstLine(err.Error()),
-					Hint: "a key of the scope work is needed: cuelight keys create NAME --scope work, on the coordinator's host",
+					Hint: "give the certificate of its authority with --ca-file, or correct --server",
+				}
+			case errors.Is(err, remote.ErrRefused):
+				return &usererr.Error{
+					Kind: usererr.Usage, Text: usererr.FirstLine(err.Error()),
+					Hint: "check --server; a key is made by cuelight keys create NAME --scope work, on the coordinator's host",
 				}
 			}
 			return err

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/problem"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
@@ -23,7 +25,7 @@ type clientBackend struct{ *Client }
 func (b clientBackend) Check(ctx context.Context) error {
 	var theirs pipelineBody
 	if err := b.call(ctx, http.MethodGet, "/pipeline", nil, &theirs); err != nil {
-		return refusedForGood(err)
+		return refusedForGood(b.explainStart(err))
 	}
 	if theirs.Protocol != ProtocolVersion {
 		return stages.Permanent(fmt.Errorf("%w: it speaks version %d of the worker protocol, and this program version %d",
@@ -40,10 +42,24 @@ func (b clientBackend) Check(ctx context.Context) error {
 	return nil
 }
 
+// explainStart finds errors of an address at which there is no coordinator, or none to trust.
+func (b clientBackend) explainStart(err error) error {
+	answer, isAnswer := errors.AsType[*responseError](err)
+	_, isSyntax := errors.AsType[*json.SyntaxError](err)
+	_, isUntrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	switch {
+	case isSyntax, isAnswer && answer.kind == "" && answer.status < 500, isAnswer && answer.kind == problem.NotFound:
+		return fmt.Errorf("%w: %s is not the address of a Cuelight coordinator", ErrRefused, b.o.URL)
+	case isUntrusted:
+		return fmt.Errorf("%w: %w", ErrUntrusted, err)
+	}
+	return err
+}
+
 // refusedForGood marks an error that will not go away.
 func refusedForGood(err error) error {
-	if errors.Is(err, ErrRefused) {
-		return stages.Permanent(fmt.Errorf("%w: %w", ErrRefused, err))
+	if errors.Is(err, ErrRefused) || errors.Is(err, ErrUntrusted) {
+		return stages.Permanent(err)
 	}
 	return err
 }

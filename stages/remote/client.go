@@ -59,6 +59,9 @@ type Client struct {
 // not help.
 var ErrRefused = errors.New("the coordinator refuses this worker")
 
+// ErrUntrusted says that the coordinator's certificate is not valid or not trusted.
+var ErrUntrusted = errors.New("the coordinator's certificate is not trusted")
+
 // NewClient returns a Client. It makes no request.
 func NewClient(o ClientOptions) (*Client, error) {
 	u, err := url.Parse(o.URL)
