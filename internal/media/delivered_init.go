@@ -6,7 +6,6 @@ import (
 	"os"
 
 	"github.com/Eyevinn/mp4ff/aac"
-	"github.com/Eyevinn/mp4ff/avc"
 	"github.com/Eyevinn/mp4ff/mp4"
 )
 
@@ -90,32 +89,22 @@ func checkVideoEntry(handler string, entry *mp4.VisualSampleEntryBox, r Rung, ma
 	}
 	sps, err := parseSPS(entry.AvcC.SPSnalus[0])
 	if err != nil {
-		return fmt.Errorf("its H.264 parameters cannot be read")
+		return err
 	}
+	const baseline, main, high = 66, 77, 100 // x264 names the lowest profile that it needs
 	config := entry.AvcC
-	switch profile := sps.Profile; {
-	case profile != 66 && profile != 77 && profile != 100,
-		profile == 100 && (sps.ChromaFormatIDC != 1 || sps.BitDepthLumaMinus8 != 0 || sps.BitDepthChromaMinus8 != 0):
+	switch {
+	case sps.profile != baseline && sps.profile != main && sps.profile != high,
+		sps.chroma != 1 || sps.lumaBits != 0 || sps.chrBits != 0:
 		return fmt.Errorf("its profile is not H.264 High with 4:2:0 and 8 bits")
-	case uint32(config.AVCProfileIndication) != profile || uint32(config.AVCLevelIndication) != sps.Level:
+	case int(config.AVCProfileIndication) != sps.profile || int(config.AVCLevelIndication) != sps.level:
 		return fmt.Errorf("its codec string differs from its parameters")
-	case int(sps.Level) > maxLevel:
-		return fmt.Errorf("its H.264 level is %d; the highest for its rung is %d", sps.Level, maxLevel)
-	case int(sps.Width) != r.Width || int(sps.Height) != r.Height ||
-		int(entry.Width) != r.Width || int(entry.Height) != r.Height:
-		return fmt.Errorf("it is %dx%d pixels instead of %dx%d", sps.Width, sps.Height, r.Width, r.Height)
+	case sps.level > maxLevel:
+		return fmt.Errorf("its H.264 level is %d; the highest for its rung is %d", sps.level, maxLevel)
+	case sps.width != r.Width || sps.height != r.Height || int(entry.Width) != r.Width || int(entry.Height) != r.Height:
+		return fmt.Errorf("it is %dx%d pixels instead of %dx%d", sps.width, sps.height, r.Width, r.Height)
 	}
 	return nil
-}
-
-// parseSPS is avc.ParseSPSNALUnit without its panics on forged parameters.
-func parseSPS(nalu []byte) (sps *avc.SPS, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			sps, err = nil, fmt.Errorf("they are damaged: %v", v)
-		}
-	}()
-	return avc.ParseSPSNALUnit(nalu, false)
 }
 
 // cleanInit is fixInit for a delivered file: it also removes the metadata, which

@@ -2,6 +2,7 @@ package media
 
 import (
 	"bytes"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/Eyevinn/mp4ff/mp4"
 )
 
 func ladderOfAMinute() (*Info, []Rung) {
@@ -160,6 +163,71 @@ func FuzzBoxTree(f *testing.F) {
 		_, _ = s.readInit(file)
 		if g, err := readSegment(file, nil); err == nil && (g.frames < 0 || g.frames > math.MaxInt32) {
 			t.Errorf("%d frames", g.frames)
+		}
+	})
+}
+
+func FuzzDeliveredInit(f *testing.F) {
+	sps, err1 := hex.DecodeString("6764001eacd940a02ff9610000030001000003003c8f162d96")
+	pps, err2 := hex.DecodeString("68ebe3cb22c0")
+	video, audio := mp4.CreateEmptyInit(), mp4.CreateEmptyInit()
+	video.AddEmptyTrack(videoTimescale, "video", "und")
+	audio.AddEmptyTrack(sampleRate, "audio", "und")
+	if err := errors.Join(err1, err2, video.Moov.Trak.SetAVCDescriptor("avc1", [][]byte{sps}, [][]byte{pps}, true),
+		audio.Moov.Trak.SetAACDescriptor(2, sampleRate)); err != nil {
+		f.Fatal(err)
+	}
+	for _, init := range []*mp4.InitSegment{video, audio} {
+		var b bytes.Buffer
+		if err := init.Encode(&b); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b.Bytes(), init == audio)
+	}
+	f.Fuzz(func(t *testing.T, b []byte, isAudio bool) {
+		file := filepath.Join(t.TempDir(), initName)
+		if err := os.WriteFile(file, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		j := renditionJob{rung: Rung{Name: "360p", Width: 640, Height: 360}}
+		if isAudio {
+			j = renditionJob{rung: Rung{Name: "audio"}, audio: &Audio{}}
+		}
+		if checkInit(file, j, 30) != nil {
+			return
+		}
+		var s renditionFiles
+		if _, err := s.readInit(file); err != nil {
+			return // it lacks what a fragmented file needs
+		}
+		if isVideo := s.width == 640 && s.height == 360; isVideo == isAudio {
+			t.Errorf("an accepted header has %dx%d pixels and %d channels", s.width, s.height, s.channels)
+		}
+	})
+}
+
+// A cycle of 2^32 reference frames would take 32 GiB.
+func TestParseSPS_AllocatesNothingForDeclaredLists(t *testing.T) {
+	t.Parallel()
+	// Baseline, parameters 0, frame numbers 0, picture order type 1, then zeros, and 32 one bits.
+	forged := append([]byte{0x67, 66, 0, 30, 0b1_1_010_0_1_1, 0, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff}, make([]byte, 32)...)
+	if p, err := parseSPS(forged); err == nil {
+		t.Errorf("forged parameters give %+v", p)
+	}
+}
+
+func FuzzSPS(f *testing.F) {
+	for _, text := range []string{"6764001eacd940a02ff9610000030001000003003c8f162d96", "6742c01ed900a02ff961", "67"} {
+		nalu, err := hex.DecodeString(text)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(nalu)
+	}
+	f.Fuzz(func(t *testing.T, nalu []byte) {
+		p, err := parseSPS(nalu)
+		if err == nil && (p.width > maxEncodedSide+16 || p.height > maxEncodedSide+16) {
+			t.Errorf("%+v", p)
 		}
 	})
 }

@@ -12,6 +12,10 @@
 //	err = media.WriteMaster(dir, out, "")
 //	err = tools.WriteMPD(ctx, dir, out)
 //
+// If another host transcodes, and is not trusted, call [ExpectedFile] and
+// [MaxTotalBytes] before its files are written, and [Tools.CheckUntrusted] with the
+// source and the files. It replaces Transcode and the first Check.
+//
 // [Tools.Poster] needs only the Info. [Info], [Rung] and [Output] survive JSON,
 // so each step can run in another process. The caller may move dir between steps.
 //
@@ -31,6 +35,11 @@
 //     and [Tools.Check] compares the three.
 //   - A source that can never work gives a [*RejectedError] with a sentence for
 //     its sender. All other errors may go away in another attempt.
+//   - [Tools.CheckUntrusted] believes nothing that a worker says. It writes the
+//     playlists itself, and compares pictures and sound with the source at times
+//     that the worker cannot know. It cannot tell a low resolution from a high one
+//     in a soft source, nor find a fault that lies between the compared moments
+//     and changes neither the number nor the times of frames.
 //   - Nothing is written outside the given directories. Nothing is kept
 //     between calls.
 //   - If ctx carries a recording OpenTelemetry span, each child gets a span

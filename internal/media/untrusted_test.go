@@ -166,6 +166,9 @@ var forgeries = []struct{ name, args, word string }{
 }
 
 func TestCheckUntrusted_RefusesForgedContent(t *testing.T) {
+	if testing.Short() {
+		t.Skip("transcodes a dozen videos")
+	}
 	t.Parallel()
 	h := makeHonest(t)
 	for _, f := range forgeries {
