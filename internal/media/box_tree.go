@@ -1,6 +1,7 @@
 package media
 
 import (
+	"encoding/binary"
 	"fmt"
 	"io"
 	"slices"
@@ -22,7 +23,7 @@ var (
 		"mdia": {"mdhd", "hdlr", "minf"},
 		"minf": {"vmhd", "smhd", "dinf", "stbl"},
 		"dinf": {"dref"},
-		"stbl": {"stsd", "stts", "stsc", "stsz", "stco", "sgpd"},
+		"stbl": {"stsd", "stts", "stsc", "stsz", "stco"},
 		"stsd": {"avc1", "mp4a"},
 		"avc1": {"avcC", "colr", "pasp", "btrt", "fiel"},
 		"mp4a": {"esds", "btrt"},
@@ -38,6 +39,11 @@ var (
 // fieldBytes is how many bytes of fields a box has between its header and the
 // boxes it contains.
 var fieldBytes = map[string]int64{"stsd": 8, "avc1": 78, "mp4a": 28}
+
+// tableBytes are the sizes of boxes whose declared number of entries the parser
+// trusts when it allocates. A fragmented file has no entries there, and one edit, in
+// 32 or 64 bits.
+var tableBytes = map[string][]int64{"stts": {16}, "stsc": {16}, "stsz": {20}, "stco": {16}, "elst": {28, 36}}
 
 const (
 	// maxBoxesInFile limits the boxes of a file, of which a merged segment has
@@ -67,12 +73,37 @@ func (b boxTree) checkRange(f io.ReaderAt, parent string, offset, end int64, lef
 		case *left < 0:
 			return fmt.Errorf("it has more than %d boxes", maxBoxesInFile)
 		}
+		if err := checkTable(f, kind, offset, length); err != nil {
+			return err
+		}
 		if _, isParent := b[kind]; isParent {
 			if err := b.checkRange(f, kind, min(offset+8+fieldBytes[kind], offset+length), offset+length, left); err != nil {
 				return err
 			}
 		}
 		offset += length
+	}
+	return nil
+}
+
+// checkTable checks that a table has as many entries as it declares.
+func checkTable(f io.ReaderAt, kind string, offset, length int64) error {
+	sizes, isTable := tableBytes[kind]
+	if !isTable {
+		return nil
+	}
+	want := uint32(0)
+	if kind == "elst" {
+		want = 1
+	}
+	var count [4]byte
+	at := offset + 12
+	if kind == "stsz" {
+		at += 4 // after the size of all samples
+	}
+	if _, err := f.ReadAt(count[:], at); err != nil || !slices.Contains(sizes, length) ||
+		binary.BigEndian.Uint32(count[:]) != want {
+		return fmt.Errorf("its box %s has entries that a fragmented file does not have", kind)
 	}
 	return nil
 }

@@ -16,7 +16,9 @@ const (
 	// minSimilarity is the lowest structural similarity of the small pictures.
 	minSimilarity = 0.9
 	// maxColourError is the highest mean difference of a colour plane, of 255.
-	maxColourError = 12
+	// minColourShare is the lowest share of the source's colours, which are not
+	// compared below minColour, in levels of 255.
+	maxColourError, minColourShare, minColour = 12, 0.5, 2.0
 	// minMotionMatch is the lowest correlation of the differences between the two
 	// pictures. Below minMotion, in levels of 255, little moves and nothing is
 	// compared.
@@ -140,6 +142,8 @@ type comparison struct {
 	at          float64
 	similarity  float64 // of the less similar small picture; 1 if equal
 	colour      float64 // mean difference of the worst colour plane
+	colourLevel float64 // of the source
+	colourShare float64
 	motion      float64 // between the two pictures of the source
 	motionMatch float64
 	detail      float64 // share of what the source has
@@ -154,7 +158,7 @@ func (c comparison) judgePicture() error {
 	case c.similarity < minSimilarity:
 		return refuse(c.rendition, "the picture at %.1f s is not the source's: their similarity is %.2f of 1", c.at,
 			c.similarity)
-	case c.colour > maxColourError:
+	case c.colour > maxColourError, c.colourLevel >= minColour && c.colourShare < minColourShare:
 		return refuse(c.rendition, "the colours at %.1f s are not the source's", c.at)
 	case c.motion >= minMotion && c.motionMatch < minMotionMatch:
 		return refuse(c.rendition, "the motion at %.1f s is not the source's: their correlation is %.2f of 1", c.at,

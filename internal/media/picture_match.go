@@ -7,6 +7,11 @@ func (c *comparison) setPictures(want, got []byte, w, h int) {
 	n := w * h
 	plane := func(b []byte, i int) []byte { return b[i*n : (i+1)*n] }
 	c.similarity = 1
+	grey := make([]byte, 2*n)
+	for i := range grey {
+		grey[i] = 128
+	}
+	c.colourShare, c.colourLevel = detail(got[n:3*n], want[n:3*n], grey)
 	for _, first := range []int{0, 3} {
 		c.similarity = min(c.similarity, similarity(plane(want, first), plane(got, first), w, h))
 		for i := first + 1; i < first+3; i++ {
