@@ -97,9 +97,9 @@ func segmentNumber(file string) int {
 	return int(n)
 }
 
-// delivery is what a worker delivered: the number of segments of each rendition
+// delivery is what a worker delivered: the numbers of the segments of each rendition
 // directory.
-type delivery map[string]int
+type delivery map[string][]int
 
 // readDelivery lists the directory of a worker's files. It follows no links, and
 // refuses every entry that the ladder does not have. It removes the files of an earlier
@@ -114,45 +114,48 @@ func readDelivery(dir string, info *Info, rungs []Rung) (delivery, error) {
 	if err := removeOwnFiles(root, dirs); err != nil {
 		return nil, err
 	}
-	inits, last, found := map[string]bool{}, map[string]int{}, delivery{}
+	inits, found := map[string]bool{}, delivery{}
 	err = fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || name == "." {
 			return err
 		}
-		if entry.IsDir() {
-			if !slices.Contains(dirs, name) {
-				return refuse("", "there is a directory that the ladder does not have")
-			}
+		if entry.IsDir() && slices.Contains(dirs, name) {
 			return nil
 		}
 		if err := checkDelivered(entry, name, info, rungs); err != nil {
 			return err
 		}
-		folder, file := path.Split(name)
-		folder = strings.TrimSuffix(folder, "/")
+		folder, file, _ := strings.Cut(name, "/")
 		if file == initName {
 			inits[folder] = true
-			return nil
+		} else {
+			found[folder] = append(found[folder], segmentNumber(file))
 		}
-		found[folder]++
-		last[folder] = max(last[folder], segmentNumber(file))
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	for _, folder := range dirs {
-		switch n := found[folder]; {
-		case n == 0 && !inits[folder]:
-		case n == 0:
-			return nil, refuse(folder, "it has no segments")
-		case !inits[folder]:
-			return nil, refuse(folder, "its initialization segment is missing")
-		case last[folder] != n-1:
-			return nil, refuse(folder, "a segment is missing: there are %d, but the last has number %d", n, last[folder])
+		if err := checkComplete(folder, inits[folder], found[folder]); err != nil {
+			return nil, err
 		}
 	}
 	return found, nil
+}
+
+// checkComplete checks that a rendition has a header and all segments, or nothing.
+func checkComplete(folder string, hasInit bool, segments []int) error {
+	switch n := len(segments); {
+	case n == 0 && !hasInit:
+	case n == 0:
+		return refuse(folder, "it has no segments")
+	case !hasInit:
+		return refuse(folder, "its initialization segment is missing")
+	case slices.Max(segments) != n-1:
+		return refuse(folder, "a segment is missing: there are %d, but the last has number %d", n, slices.Max(segments))
+	}
+	return nil
 }
 
 // removeOwnFiles removes playlists and temporary files.
@@ -182,14 +185,13 @@ func removeOwnFiles(root *os.Root, dirs []string) error {
 func checkDelivered(entry fs.DirEntry, name string, info *Info, rungs []Rung) error {
 	limit := MaxFileBytes(info, rungs, name)
 	if limit == 0 {
-		return refuse("", "there is a file that the ladder does not have")
+		return refuse("", "there is a file or directory that the ladder does not have")
 	}
 	st, err := entry.Info()
 	if err != nil {
 		return err
 	}
-	folder, file := path.Split(name)
-	folder = strings.TrimSuffix(folder, "/")
+	folder, file, _ := strings.Cut(name, "/")
 	switch {
 	case !st.Mode().IsRegular() || st.Mode()&(fs.ModeSetuid|fs.ModeSetgid) != 0:
 		return refuse(folder, "%s is not a plain file", file)

@@ -75,10 +75,16 @@ func TestReadDelivery_RefusesWhatIsNotAPlainExpectedFile(t *testing.T) {
 	t.Parallel()
 	info, rungs := ladderOfAMinute()
 	tests := map[string]func(dir string) error{
-		"a link to a file":      func(dir string) error { return os.Symlink("/etc/passwd", filepath.Join(dir, "360p/seg-00001.m4s")) },
+		"a link to a file": func(dir string) error {
+			return os.Symlink("/etc/passwd", filepath.Join(dir, "360p/seg-00001.m4s"))
+		},
 		"a link to a directory": func(dir string) error { return os.Symlink("360p", filepath.Join(dir, "240p")) },
-		"a link that is broken": func(dir string) error { return os.Symlink("nowhere", filepath.Join(dir, "360p/seg-00001.m4s")) },
-		"a FIFO":                func(dir string) error { return syscall.Mkfifo(filepath.Join(dir, "360p/seg-00001.m4s"), 0o600) },
+		"a link that is broken": func(dir string) error {
+			return os.Symlink("nowhere", filepath.Join(dir, "360p/seg-00001.m4s"))
+		},
+		"a FIFO": func(dir string) error {
+			return syscall.Mkfifo(filepath.Join(dir, "360p/seg-00001.m4s"), 0o600)
+		},
 		"a device": func(dir string) error {
 			err := syscall.Mknod(filepath.Join(dir, "360p/seg-00001.m4s"), syscall.S_IFCHR|0o600, 1<<8|3)
 			if errors.Is(err, syscall.EPERM) {
@@ -88,9 +94,13 @@ func TestReadDelivery_RefusesWhatIsNotAPlainExpectedFile(t *testing.T) {
 		},
 		"a directory for a file": func(dir string) error { return os.Mkdir(filepath.Join(dir, "360p/seg-00001.m4s"), 0o755) },
 		"an extra rendition":     func(dir string) error { return os.Mkdir(filepath.Join(dir, "720p"), 0o755) },
-		"an extra file":          func(dir string) error { return os.WriteFile(filepath.Join(dir, "360p/x.html"), []byte("x"), 0o600) },
-		"an empty file":          func(dir string) error { return os.WriteFile(filepath.Join(dir, "360p/seg-00001.m4s"), nil, 0o600) },
-		"a file too large":       func(dir string) error { return os.Truncate(filepath.Join(dir, "360p/seg-00000.m4s"), 1<<30) },
+		"an extra file": func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "360p/x.html"), []byte("x"), 0o600)
+		},
+		"an empty file": func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "360p/seg-00001.m4s"), nil, 0o600)
+		},
+		"a file too large": func(dir string) error { return os.Truncate(filepath.Join(dir, "360p/seg-00000.m4s"), 1<<30) },
 		"a missing segment": func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, "360p/seg-00002.m4s"), []byte("x"), 0o600)
 		},
@@ -106,7 +116,7 @@ func TestReadDelivery_RefusesWhatIsNotAPlainExpectedFile(t *testing.T) {
 				os.WriteFile(filepath.Join(dir, "360p/seg-00000.m4s"), []byte("x"), 0o600)); err != nil {
 				t.Fatal(err)
 			}
-			if got, err := readDelivery(dir, info, rungs); err != nil || got["360p"] != 1 {
+			if got, err := readDelivery(dir, info, rungs); err != nil || len(got["360p"]) != 1 {
 				t.Fatalf("the sound delivery gives %v, %v", got, err)
 			}
 			if err := spoil(dir); err != nil {

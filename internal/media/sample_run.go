@@ -168,8 +168,9 @@ func (r *sampleRun) addRenditions() error {
 			return err
 		}
 		n := r.addInput(r.renditionOptions(d, r.m.segment, r.m.at, "h264"), file)
-		r.graphs = append(r.graphs, fmt.Sprintf("[%d:v]%s,split[gotfull%d][gotin%d];[gotfull%d]trim=end_frame=1,%s[gotfirst%d];"+
-			"[gotin%d]%s[got%d]", n, twoPictures(r.m.gap), i, i, i, lumaPlane, i, i, u.smallPictures(), i))
+		r.graphs = append(r.graphs, fmt.Sprintf("[%d:v]%s,split[gotfull%d][gotin%d];"+
+			"[gotfull%d]trim=end_frame=1,%s[gotfirst%d];[gotin%d]%s[got%d]", n, twoPictures(r.m.gap), i, i, i,
+			lumaPlane, i, i, u.smallPictures(), i))
 		r.addOutput(fmt.Sprintf("[gotfirst%d]", i), fmt.Sprintf("got-%d.y", i))
 		r.addOutput(fmt.Sprintf("[got%d]", i), fmt.Sprintf("got-%d.yuv", i))
 	}

@@ -81,7 +81,7 @@ func (u *untrustedCheck) run(ctx context.Context, rungs []Rung) error {
 		return err
 	}
 	for _, j := range allJobs(u.info, rungs) {
-		if err := u.addRendition(ctx, j, delivered[j.dir]); err != nil {
+		if err := u.addRendition(ctx, j, len(delivered[j.dir])); err != nil {
 			return err
 		}
 	}

@@ -34,7 +34,8 @@ func TestCheckUntrusted_Campaign(t *testing.T) {
 			t.Run(filepath.Base(file), func(t *testing.T) { c.checkReal(t, file) })
 		}
 	})
-	t.Logf("honest: %d of %d refused; forged: %d of %d refused", c.honestRefused, c.honestRuns, c.forgedRefused, c.forgedRuns)
+	t.Logf("honest: %d of %d refused; forged: %d of %d refused", c.honestRefused, c.honestRuns, c.forgedRefused,
+		c.forgedRuns)
 	for _, line := range c.lines {
 		t.Log(line)
 	}

@@ -151,7 +151,8 @@ func wantRefused(t *testing.T, err error, word string) {
 // the source, SIZE and LOW are sizes of the largest rung and of a lower one.
 var forgeries = []struct{ name, args, word string }{
 	{"black frames", "-i SRC -vf drawbox=c=black:t=fill -c:a copy", "not the source's"},
-	{"another video", "-f lavfi -i mandelbrot=s=SIZE:r=RATE -i SRC -map 0:v -map 1:a? -c:a copy -t LENGTH", "not the source's"},
+	{"another video", "-f lavfi -i mandelbrot=s=SIZE:r=RATE -i SRC -map 0:v -map 1:a? -c:a copy -t LENGTH",
+		"not the source's"},
 	{"shifted video", "-i SRC -vf tpad=start_mode=clone:start_duration=2,trim=end=LENGTH -c:a copy", "not the source's"},
 	{"frozen video", "-i SRC -vf select=eq(n\\,0),loop=loop=-1:size=1,setpts=N/(RATE*TB) -r RATE -t LENGTH -c:a copy",
 		"not the source's"},
@@ -253,7 +254,9 @@ func TestCheckUntrusted_RefusesForgedFiles(t *testing.T) {
 		spoil      func(*testing.T, string)
 	}{
 		{"a truncated segment", "fit", edit("360p/seg-00001.m4s", func(b []byte) []byte { return b[:len(b)/2] })},
-		{"a segment cut at a box", "", edit("360p/seg-00001.m4s", func(b []byte) []byte { return b[:bytes.Index(b, []byte("mdat"))-4] })},
+		{"a segment cut at a box", "", edit("360p/seg-00001.m4s", func(b []byte) []byte {
+			return b[:bytes.Index(b, []byte("mdat"))-4]
+		})},
 		{"a missing rendition", "missing", func(t *testing.T, dir string) { removeAll(t, in(dir, "240p")) }},
 		{"missing sound", "missing", func(t *testing.T, dir string) { removeAll(t, in(dir, "audio")) }},
 		{"an extra rendition", "does not have", func(t *testing.T, dir string) {
@@ -282,7 +285,8 @@ func TestCheckUntrusted_RefusesForgedFiles(t *testing.T) {
 			b[bytes.Index(b, []byte("avcC"))+7] = 62
 			return b
 		})},
-		{"media data elsewhere", "another file", edit("360p/init.mp4", replace("url \x00\x00\x00\x01", "url \x00\x00\x00\x00"))},
+		{"media data elsewhere", "another file", edit("360p/init.mp4",
+			replace("url \x00\x00\x00\x01", "url \x00\x00\x00\x00"))},
 		{"a script in the header", "needs", edit("360p/init.mp4", func(b []byte) []byte {
 			return append(b, newBox("uuid", "<script>alert(1)</script>")...)
 		})},
@@ -370,14 +374,18 @@ func TestCheckUntrusted_BelievesNoClaim(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	forged := Rendition{Name: "<b>", Playlist: "http://127.0.0.1/x", Init: "../../etc/passwd", Codecs: "x", Duration: math.NaN()}
+	forged := Rendition{
+		Name: "<b>", Playlist: "http://127.0.0.1/x", Init: "../../etc/passwd", Codecs: "x", Duration: math.NaN(),
+	}
 	for name, claimed := range map[string]*Output{
 		"huge": {
 			Decoded: math.MaxInt64, Distinct: math.MaxInt64, Expected: math.MinInt64, DecodedEnd: math.MaxFloat64, Bytes: -1,
 			Duration: math.Inf(1), Video: []Rendition{forged}, Storyboard: &Storyboard{VTT: "/etc/passwd", Count: math.MaxInt},
 		},
-		"NaN":     {Duration: math.NaN(), DecodedEnd: math.NaN()},
-		"texts":   {Warnings: []string{"<script>alert(1)</script>", "/etc/passwd", strings.Repeat("x", 1<<20), approximateColours}},
+		"NaN": {Duration: math.NaN(), DecodedEnd: math.NaN()},
+		"texts": {Warnings: []string{
+			"<script>alert(1)</script>", "/etc/passwd", strings.Repeat("x", 1<<20), approximateColours,
+		}},
 		"damage":  {DecodeErrors: math.MaxInt64, Damage: &Damage{Seconds: math.NaN(), Frames: -1}, Constant: true},
 		"nothing": {},
 	} {
@@ -432,7 +440,8 @@ func TestCheckUntrusted_DoesNotBlameTheWorkerForTheHost(t *testing.T) {
 			t.Parallel()
 			dir := deliver(t, h.dir, h.info, h.rungs)
 			_, err := tt.tools.CheckUntrusted(tt.ctx, tt.src, h.info, h.rungs, dir, h.out)
-			if refused := (*RefusedError)(nil); err == nil || errors.As(err, &refused) || tt.want != nil && !errors.Is(err, tt.want) {
+			refused := (*RefusedError)(nil)
+			if err == nil || errors.As(err, &refused) || tt.want != nil && !errors.Is(err, tt.want) {
 				t.Errorf("error %v; want %v", err, tt.want)
 			}
 		})
