@@ -44,7 +44,7 @@ func (u *untrustedCheck) compareWithSource(ctx context.Context) error {
 	if err != nil {
 		return refuseContent("", err)
 	}
-	allowed := 0
+	allowed, undecoded := 0, 0
 	if u.out.DecodeErrors > 0 {
 		allowed = len(moments) / 2 // where the source is damaged, decoders show different pictures
 	}
@@ -55,11 +55,15 @@ func (u *untrustedCheck) compareWithSource(ctx context.Context) error {
 		}
 		switch {
 		case errors.Is(err, errNotDecoded): // the source is damaged here
+			undecoded++
 		case isContentError(err) && allowed > 0:
 			allowed--
 		case err != nil:
 			return err
 		}
+	}
+	if undecoded == len(moments) {
+		return errNotDecoded
 	}
 	return nil
 }

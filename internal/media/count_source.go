@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // damagedSlack is the share by which two decoders may differ after errors in the
@@ -19,7 +20,10 @@ func (u *untrustedCheck) measureSource(ctx context.Context) error {
 		return spaceError(err)
 	}
 	defer os.RemoveAll(work)
-	cmd := command{tool: "ffmpeg", purpose: "count frames", args: u.countArgs(), dir: work, source: u.source}
+	reader := newProgressReader(u.info.Duration, nil, time.Now)
+	cmd := command{
+		tool: "ffmpeg", purpose: "count frames", args: u.countArgs(), dir: work, source: u.source, stdout: reader,
+	}
 	out, err := u.tools.run(ctx, cmd)
 	if _, err := exitBySource(err); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
 
 const (
@@ -27,6 +28,9 @@ type sampleRun struct {
 	graphs  []string // one per decoded stream, so that none waits for another
 	outputs []string
 	inputs  int
+	// isLong means that hours may be decoded before the moment. Then frames are
+	// counted as progress.
+	isLong bool
 }
 
 func (r *sampleRun) addInput(options []string, file string) int {
@@ -84,6 +88,10 @@ func (r *sampleRun) addSource(seek bool) {
 	n := r.addInput(options, u.source)
 	if len(u.video) > 0 {
 		r.addSourcePicture(n, shift, gap)
+	}
+	if r.isLong = !seek && len(u.video) > 0; r.isLong {
+		r.outputs = append(r.outputs, "-map", fmt.Sprintf("%d:%d", n, u.info.Video.Index), "-t", formatSeconds(shift+gap),
+			"-c:v", "wrapped_avframe", "-f", "null", "-")
 	}
 	for i, a := range u.audio {
 		if a.audio.Start-u.info.Start+a.audio.Duration < r.m.at+soundSeconds+2*soundLead {
@@ -228,7 +236,7 @@ func (d deliveredRendition) copySegments(dir, to string, k, n int) (err error) {
 func (r *sampleRun) run(ctx context.Context) error {
 	tools := r.u.tools
 	tools.Threads = 1 // the pictures are few; threads would cost more than they save
-	args := tools.ffmpegArgs()
+	args := tools.ffmpegArgs("-progress", "pipe:1")
 	if !r.u.found.fpsMode {
 		args = append(args, "-vsync", "passthrough")
 	}
@@ -237,7 +245,10 @@ func (r *sampleRun) run(ctx context.Context) error {
 		args = append(args, "-filter_complex", g)
 	}
 	args = append(args, r.outputs...)
-	cmd := command{tool: "ffmpeg", purpose: "compare", args: args, dir: r.work, source: r.u.source, noProgress: true}
+	cmd := command{
+		tool: "ffmpeg", purpose: "compare", args: args, dir: r.work, source: r.u.source,
+		stdout: newProgressReader(r.u.info.Duration, nil, time.Now), noProgress: !r.isLong,
+	}
 	_, err := tools.run(ctx, cmd)
 	_, err = exitBySource(err)
 	return err

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -163,7 +164,7 @@ var forgeries = []struct{ name, args, word string }{
 	{"half the duration", "-i SRC -t LENGTH/2 -c:a copy", ""},
 	{"silence", "-i SRC -af volume=0", "silent"},
 	{"another sound", "-i SRC -f lavfi -i anoisesrc=a=0.3:d=LENGTH -map 0:v -map 1:a", "source"},
-	{"sound shifted by two seconds", "-i SRC -af adelay=2000:all=1,atrim=end=LENGTH", "sound"},
+	{"sound shifted by two seconds", "-i SRC -af adelay=2000:all=1,atrim=end=LENGTH", "audio"},
 }
 
 func TestCheckUntrusted_RefusesForgedContent(t *testing.T) {
@@ -364,6 +365,27 @@ func TestCheckUntrusted_ReplacesPlaylistsAndLeftovers(t *testing.T) {
 	}
 	if text, err := os.ReadFile(victim); err != nil || string(text) != "safe" {
 		t.Errorf("a link was followed: %q, %v", text, err)
+	}
+}
+
+// Some containers cannot be seeked exactly. Then the source is decoded from its start.
+func TestCheckUntrusted_AcceptsSourcesThatCannotBeSeeked(t *testing.T) {
+	t.Parallel()
+	h := makeHonest(t)
+	real, err := exec.LookPath("ffmpeg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools := untrustedTools
+	tools.Cache = nil
+	tools.FFmpeg = script(t, `case "$*" in *-noaccurate_seek*want.yuv*) exit 1 ;; *) exec `+real+` "$@" ;; esac`)
+	if _, err := tools.CheckUntrusted(t.Context(), h.src, h.info, h.rungs, deliver(t, h.dir, h.info, h.rungs), nil); err != nil {
+		t.Error(err)
+	}
+	tools.FFmpeg = script(t, `case "$*" in *want.yuv*) exit 1 ;; *) exec `+real+` "$@" ;; esac`)
+	_, err = tools.CheckUntrusted(t.Context(), h.src, h.info, h.rungs, deliver(t, h.dir, h.info, h.rungs), nil)
+	if refused := (*RefusedError)(nil); err == nil || errors.As(err, &refused) {
+		t.Errorf("error %v; want one that does not blame the worker for a source that this host cannot decode", err)
 	}
 }
 
