@@ -92,22 +92,27 @@ func (b clientBackend) RegisterWorker(ctx context.Context, w store.Worker) (stor
 }
 
 func (b clientBackend) DeregisterWorker(ctx context.Context, worker store.ID) error {
-	return b.call(ctx, http.MethodPost, "/deregister", workerRequest{worker}, &struct{}{})
+	return b.call(ctx, http.MethodPost, "/deregister", workerRequest{worker}, nil)
 }
 
 func (b clientBackend) ExpireWorkers(ctx context.Context, workers []store.ID) (expired []store.ID, err error) {
-	err = b.call(ctx, http.MethodPost, "/workers/expire", workers, &expired)
-	return expired, err
+	var out expireBody
+	err = b.call(ctx, http.MethodPost, "/workers/expire", expireBody{workers}, &out)
+	return out.Workers, err
 }
 
-// Workers lists the live workers with the same key.
+// Workers lists the live workers with the same key, as far as a restarted one needs them.
 func (b clientBackend) Workers(ctx context.Context, _ bool) (workers []store.Worker, err error) {
-	err = b.call(ctx, http.MethodGet, "/workers", nil, &workers)
+	var out ownWorkersResponse
+	err = b.call(ctx, http.MethodGet, "/workers", nil, &out)
+	for _, w := range out.Workers {
+		workers = append(workers, store.Worker{ID: w.Worker, Host: w.Host, PID: w.PID, ProcessIdentity: w.ProcessIdentity})
+	}
 	return workers, err
 }
 
 func (b clientBackend) DrainWorker(ctx context.Context, worker store.ID) error {
-	return b.call(ctx, http.MethodPost, "/drain", workerRequest{worker}, &struct{}{})
+	return b.call(ctx, http.MethodPost, "/drain", workerRequest{worker}, nil)
 }
 
 // PausedStages returns none: the coordinator claims nothing from paused stages, and its first
@@ -291,8 +296,7 @@ func (b clientBackend) FindRecordedOutcomes(ctx context.Context, reports []engin
 	in := outcomesRequest{Worker: b.worker}
 	b.mu.Unlock()
 	for _, r := range reports {
-		in.Reports = append(in.Reports, reportBody{Token: r.Token, Outcome: r.Outcome})
-		in.Tasks = append(in.Tasks, r.Task)
+		in.Reports = append(in.Reports, outcomeBody{Task: r.Task, Token: r.Token, Outcome: r.Outcome})
 	}
 	var out outcomesResponse
 	err := b.call(ctx, http.MethodPost, "/outcomes", in, &out)

@@ -128,7 +128,7 @@ func (e *responseError) Is(target error) bool {
 	return false
 }
 
-// call sends a request with a JSON body, which may be nil, and decodes the answer.
+// call sends a request with a JSON body, and decodes the answer. Both may be nil.
 func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
 	var body io.Reader
 	if in != nil {
@@ -143,6 +143,9 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any) err
 		return err
 	}
 	defer response.Body.Close()
+	if out == nil {
+		return nil
+	}
 	if err := json.NewDecoder(response.Body).Decode(out); err != nil {
 		return fmt.Errorf("%s %s: the answer is not that of a Cuelight coordinator: %w", method, path, err)
 	}

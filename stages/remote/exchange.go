@@ -64,7 +64,8 @@ func (c *Coordinator) exchange(ctx context.Context, r request, in exchangeReques
 	return out, nil
 }
 
-// slots are the free slots of a request, by stage, and its sequence.
+// slots are the free slots of a request, by stage, and its sequence. Without free it claims nothing,
+// and the slots of the worker's last exchange remain valid.
 type slots struct {
 	free     []int
 	sequence int64
@@ -82,8 +83,12 @@ func (c *Coordinator) exchangeNow(ctx context.Context, w *worker, bodies []repor
 		return err
 	}
 	return c.withTurn(ctx, w, func() error {
-		c.mu.Lock()
 		free := s.free
+		if free == nil {
+			free = make([]int, len(c.stages))
+			defer c.keepSlots(w)()
+		}
+		c.mu.Lock()
 		if s.sequence != 0 && s.sequence < w.sequence {
 			free = w.free // of a later request, which has overtaken this one
 		}
@@ -109,6 +114,18 @@ func (c *Coordinator) exchangeNow(ctx context.Context, w *worker, bodies []repor
 		}
 		return nil
 	})
+}
+
+// keepSlots returns a function that sets the free slots of a worker to those of now.
+func (c *Coordinator) keepSlots(w *worker) (restore func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	free := w.free
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		w.free = free
+	}
 }
 
 // recordAnswers adds the database's answer to reports to the response.
@@ -271,25 +288,25 @@ func (c *Coordinator) disconnect(w *worker) {
 }
 
 // endClaim reports the outcome of one claim, for workers that use no exchanges.
-func (c *Coordinator) endClaim(outcome engine.Outcome) func(context.Context, request, reportBody) (struct{}, error) {
-	return func(ctx context.Context, r request, body reportBody) (struct{}, error) {
+func (c *Coordinator) endClaim(outcome engine.Outcome) func(context.Context, request, reportBody) (noContent, error) {
+	return func(ctx context.Context, r request, body reportBody) (noContent, error) {
 		w, claim, err := c.requestClaim(ctx, r)
 		if err != nil {
-			return struct{}{}, err
+			return noContent{}, err
 		}
 		body.Token, body.Outcome = claim.Token, outcome
 		var out exchangeResponse
-		if err := c.exchangeNow(ctx, w, []reportBody{body}, slots{free: make([]int, len(c.stages))}, &out); err != nil {
-			return struct{}{}, err
+		if err := c.exchangeNow(ctx, w, []reportBody{body}, slots{}, &out); err != nil {
+			return noContent{}, err
 		}
 		switch {
 		case len(out.Stale) > 0:
-			return struct{}{}, problem.New(problem.ClaimLost, "the claim %s was lost; nothing was recorded", claim.Token)
+			return noContent{}, problem.New(problem.ClaimLost, "the claim %s was lost; nothing was recorded", claim.Token)
 		case len(out.Retry) > 0:
-			return struct{}{}, problem.New(problem.Unavailable, "the task's row is locked, or its files are being checked; send it again").
+			return noContent{}, problem.New(problem.Unavailable, "the task's row is locked, or its files are being checked; send it again").
 				After(time.Second)
 		}
-		return struct{}{}, nil
+		return noContent{}, nil
 	}
 }
 

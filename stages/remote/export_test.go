@@ -1,7 +1,7 @@
 package remote
 
-// Waiting returns how many workers have a waiting request.
-func Waiting(c *Coordinator) int {
+// Waiting is how many requests of workers wait.
+func (c *Coordinator) Waiting() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.waiting)

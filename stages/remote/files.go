@@ -191,7 +191,7 @@ func (c *Coordinator) receive(w http.ResponseWriter, r *http.Request, claim engi
 	first, last, total, err := parseContentRange(r.Header.Get("Content-Range"))
 	switch {
 	case err != nil || r.ContentLength != last-first+1:
-		return size, problem.New(problem.InvalidRequest, "Content-Range must be bytes FIRST-LAST/TOTAL and match Content-Length")
+		return size, problem.New(problem.InvalidRequest, "Content-Range must be bytes FIRST-LAST/TOTAL, or bytes */0, and match Content-Length")
 	case r.ContentLength > maxPiece:
 		return size, problem.New(problem.TooLarge, "a request may have up to %d bytes", maxPiece)
 	case first != size:
@@ -205,8 +205,12 @@ func (c *Coordinator) receive(w http.ResponseWriter, r *http.Request, claim engi
 	return last + 1, nil
 }
 
-// parseContentRange parses "bytes FIRST-LAST/TOTAL". An empty file is "bytes 0--1/0".
+// parseContentRange parses "bytes FIRST-LAST/TOTAL". An empty file is "bytes */0", whose last
+// position is -1.
 func parseContentRange(text string) (first, last, total int64, err error) {
+	if text == "bytes */0" {
+		return 0, -1, 0, nil
+	}
 	rest, ok := strings.CutPrefix(text, "bytes ")
 	positions, totalText, ok2 := strings.Cut(rest, "/")
 	firstText, lastText, ok3 := strings.Cut(positions, "-")
@@ -216,7 +220,7 @@ func parseContentRange(text string) (first, last, total int64, err error) {
 	first, err1 := strconv.ParseInt(firstText, 10, 64)
 	last, err2 := strconv.ParseInt(lastText, 10, 64)
 	total, err3 := strconv.ParseInt(totalText, 10, 64)
-	if err := errors.Join(err1, err2, err3); err != nil || first < 0 || last < first-1 || last >= max(total, 0) && total > 0 {
+	if err := errors.Join(err1, err2, err3); err != nil || first < 0 || last < first || last >= total {
 		return 0, 0, 0, errors.New("invalid Content-Range")
 	}
 	return first, last, total, nil

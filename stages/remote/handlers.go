@@ -52,7 +52,7 @@ func (c *Coordinator) routes() []route {
 		{Route{"POST", "/exchange"}, handle(c, c.exchange)},
 		{Route{"POST", "/heartbeat"}, handle(c, c.heartbeat)},
 		{Route{"POST", "/outcomes"}, handle(c, c.outcomes)},
-		{Route{"GET", "/workers"}, handle(c, c.ownWorkers)},
+		{Route{"GET", "/workers"}, handle(c, c.listOwnWorkers)},
 		{Route{"POST", "/workers/expire"}, handle(c, c.expireWorkers)},
 		{Route{"POST", "/claims/check"}, handle(c, c.checkClaims)},
 		{Route{"POST", "/claims/held"}, handle(c, forWorker(c, c.heldClaims))},
@@ -99,8 +99,12 @@ func handle[In, Out any](c *Coordinator, do func(ctx context.Context, r request,
 			c.writeError(w, r, err)
 			return
 		}
-		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
+		if _, isEmpty := any(out).(noContent); isEmpty {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(out) // an error is the client's
 	})
 }
@@ -215,7 +219,7 @@ func (c *Coordinator) register(ctx context.Context, r request, in registerReques
 }
 
 // deregister releases what the worker still holds: claims that it never got to know.
-func (c *Coordinator) deregister(ctx context.Context, w *worker) (struct{}, error) {
+func (c *Coordinator) deregister(ctx context.Context, w *worker) (noContent, error) {
 	held, err := c.engine.FindHeldClaims(ctx, w.id)
 	if err == nil && len(held) > 0 {
 		reports := make([]engine.Report, len(held))
@@ -234,18 +238,18 @@ func (c *Coordinator) deregister(ctx context.Context, w *worker) (struct{}, erro
 		err = c.engine.DeregisterWorker(ctx, w.id)
 	}
 	if err != nil {
-		return struct{}{}, err
+		return noContent{}, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.answer(w, waitResult{err: store.ErrWorkerUnknown})
 	delete(c.workers, w.id)
 	signal(c.grantNow)
-	return struct{}{}, nil
+	return noContent{}, nil
 }
 
-func (c *Coordinator) drain(ctx context.Context, w *worker) (struct{}, error) {
-	return struct{}{}, c.store.DrainWorker(ctx, w.id)
+func (c *Coordinator) drain(ctx context.Context, w *worker) (noContent, error) {
+	return noContent{}, c.store.DrainWorker(ctx, w.id)
 }
 
 // withTurn calls do while no other exchange of the worker is in progress.
@@ -350,12 +354,9 @@ func (c *Coordinator) outcomes(ctx context.Context, r request, in outcomesReques
 	if _, err := c.findWorker(ctx, in.Worker, r.principal); err != nil {
 		return out, err
 	}
-	if len(in.Tasks) != len(in.Reports) {
-		return out, problem.New(problem.Invalid, "tasks must have one element for each of reports")
-	}
 	reports := make([]engine.Report, len(in.Reports))
 	for i, report := range in.Reports {
-		reports[i] = engine.Report{Task: in.Tasks[i], Token: report.Token, Outcome: report.Outcome}
+		reports[i] = engine.Report{Task: report.Task, Token: report.Token, Outcome: report.Outcome}
 	}
 	recorded, err := c.engine.FindRecordedOutcomes(ctx, reports)
 	out.Recorded = []store.ID{}
@@ -365,26 +366,31 @@ func (c *Coordinator) outcomes(ctx context.Context, r request, in outcomesReques
 	return out, err
 }
 
-// ownWorkers lists the live workers of the principal, so that a restarted one finds out which of
-// them were processes of its host that have ended.
-func (c *Coordinator) ownWorkers(ctx context.Context, r request, _ struct{}) ([]store.Worker, error) {
+// ownWorkers lists the live workers of the principal.
+func (c *Coordinator) ownWorkers(ctx context.Context, r request) ([]store.Worker, error) {
 	all, err := c.store.Workers(ctx, false)
 	own := slices.DeleteFunc(all, func(w store.Worker) bool { return w.Principal != r.principal })
 	return own, err
 }
 
-func (c *Coordinator) expireWorkers(ctx context.Context, r request, in []store.ID) ([]store.ID, error) {
-	own, err := c.ownWorkers(ctx, r, struct{}{})
-	if err != nil {
-		return nil, err
+func (c *Coordinator) listOwnWorkers(ctx context.Context, r request, _ struct{}) (out ownWorkersResponse, err error) {
+	own, err := c.ownWorkers(ctx, r)
+	out.Workers = []ownWorkerBody{}
+	for _, w := range own {
+		out.Workers = append(out.Workers, ownWorkerBody{w.ID, w.Host, w.PID, w.ProcessIdentity})
 	}
-	expired, err := c.engine.ExpireWorkers(ctx, slices.DeleteFunc(in, func(id store.ID) bool {
+	return out, err
+}
+
+func (c *Coordinator) expireWorkers(ctx context.Context, r request, in expireBody) (expireBody, error) {
+	own, err := c.ownWorkers(ctx, r)
+	if err != nil {
+		return expireBody{}, err
+	}
+	expired, err := c.engine.ExpireWorkers(ctx, slices.DeleteFunc(in.Workers, func(id store.ID) bool {
 		return !slices.ContainsFunc(own, func(w store.Worker) bool { return w.ID == id })
 	}))
-	if expired == nil {
-		expired = []store.ID{}
-	}
-	return expired, err
+	return expireBody{append([]store.ID{}, expired...)}, err
 }
 
 // result returns the result of a stage that the claim's stage needs, directly or not.
@@ -415,7 +421,7 @@ func (c *Coordinator) requestClaim(ctx context.Context, r request) (*worker, eng
 		return w, claim, nil
 	}
 	// Another coordinator may have made it.
-	own, err := c.ownWorkers(ctx, r, struct{}{})
+	own, err := c.ownWorkers(ctx, r)
 	if err != nil {
 		return nil, engine.Claim{}, err
 	}

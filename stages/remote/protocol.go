@@ -131,18 +131,40 @@ type (
 		Claims []claimBody `json:"claims"`
 	}
 	outcomesRequest struct {
-		Worker  store.ID     `json:"worker_id"`
-		Reports []reportBody `json:"reports"`
-		Tasks   []store.ID   `json:"tasks"` // of the reports
+		Worker  store.ID      `json:"worker_id"`
+		Reports []outcomeBody `json:"reports"`
+	}
+	outcomeBody struct {
+		Task    store.ID       `json:"task_id"`
+		Token   store.ID       `json:"token"`
+		Outcome engine.Outcome `json:"outcome"`
 	}
 	outcomesResponse struct {
-		Recorded []store.ID `json:"recorded"`
+		Recorded []store.ID `json:"recorded"` // tokens
+	}
+
+	// ownWorkersResponse has as much of the live workers of a key as a restarted one needs to find
+	// out which of them were processes of its host that have ended.
+	ownWorkersResponse struct {
+		Workers []ownWorkerBody `json:"workers"`
+	}
+	ownWorkerBody struct {
+		Worker          store.ID `json:"worker_id"`
+		Host            string   `json:"host"`
+		PID             int      `json:"pid"`
+		ProcessIdentity string   `json:"process_identity"`
+	}
+	expireBody struct {
+		Workers []store.ID `json:"worker_ids"`
 	}
 )
 
 func (c controlsBody) equal(d controlsBody) bool {
 	return c.Drain == d.Drain && c.ClaimsLost == d.ClaimsLost && slices.Equal(c.Paused, d.Paused)
 }
+
+// noContent is the answer of an operation that returns nothing: the status 204.
+type noContent struct{}
 
 func newClaimBody(c engine.Claim, stage string) claimBody {
 	return claimBody{

@@ -153,8 +153,12 @@ func (u *upload) run(ctx context.Context) error {
 func (u *upload) request(ctx context.Context, piece []byte, at int64) error {
 	ctx, cancel := context.WithTimeout(ctx, pieceTimeout)
 	defer cancel()
+	contentRange := fmt.Sprintf("bytes %d-%d/%d", at, at+int64(len(piece))-1, u.total)
+	if u.total == 0 {
+		contentRange = "bytes */0"
+	}
 	header := http.Header{
-		"Content-Range":  {fmt.Sprintf("bytes %d-%d/%d", at, at+int64(len(piece))-1, u.total)},
+		"Content-Range":  {contentRange},
 		"Content-Sha256": {u.sum}, "Content-Type": {"application/octet-stream"},
 	}
 	response, err := u.client.send(ctx, http.MethodPut, u.path, bytes.NewReader(piece), header)

@@ -112,7 +112,7 @@ func TestCoordinator_WaitingWorkersCostLittleMemoryAndNoQueriesOfTheirOwn(t *tes
 	for i, w := range all {
 		w.send(t, "/exchange?wait=30s", fmt.Sprintf(`{"worker_id":%q,"free_slots":{"first":1}}`, ids[i]))
 	}
-	waittest.Equal(t, "the waiting workers", workers, func() int { return remote.Waiting(c.Coordinator) })
+	waittest.Equal(t, "the waiting workers", workers, func() int { return c.Waiting() })
 	each := (int64(memory()) - int64(before)) / workers
 	t.Logf("%d bytes for each waiting worker", each)
 	if each > 60<<10 {
@@ -127,5 +127,5 @@ func TestCoordinator_WaitingWorkersCostLittleMemoryAndNoQueriesOfTheirOwn(t *tes
 		task := s.submit("a source")
 		waittest.Equal(t, "the status", store.StatusInProgress, func() store.Status { return s.status(task, "first") })
 	}
-	waittest.Equal(t, "the waiting workers", workers-3, func() int { return remote.Waiting(c.Coordinator) })
+	waittest.Equal(t, "the waiting workers", workers-3, func() int { return c.Waiting() })
 }
