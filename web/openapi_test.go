@@ -109,6 +109,19 @@ func checkAgainstOpenAPI(t testing.TB, method, path string, resp *http.Response,
 	}
 }
 
+// checkRequestAgainstOpenAPI fails the test if openapi.json does not allow a body that the server
+// has accepted.
+func checkRequestAgainstOpenAPI(t testing.TB, method, path, body string) {
+	t.Helper()
+	at, op := openAPI(t).operation(method, path)
+	if op == nil {
+		t.Fatalf("%s %s is not described", method, path)
+	}
+	if err := formattest.Document("openapi.json", at+"/requestBody/content/application~1json/schema", []byte(body)); err != nil {
+		t.Errorf("%s %s: the request is not as described: %v\n%s", method, path, err, body)
+	}
+}
+
 func TestOpenAPI_DescribesExactlyTheRoutes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

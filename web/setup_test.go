@@ -68,6 +68,7 @@ func setup(t *testing.T, change ...func(*web.Options)) *testServer {
 		Metrics:  textHandler("figures 1\n"), Healthy: healthHandler(http.StatusOK),
 		Ready:     healthHandler(http.StatusServiceUnavailable),
 		Uploads:   newUploadHandler(t, b.Store),
+		Workers:   newCoordinator(t, pool),
 		Dashboard: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "page ", r.URL.Path) }),
 		Observe: func(r web.Request) {
 			b.mu.Lock()
