@@ -37,20 +37,20 @@ func (c *queryCounter) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.T
 func (*queryCounter) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 func (*queryCounter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
 
-// rawWorker is a worker that is only a connection, so that its own memory hardly counts.
-type rawWorker struct{ net.Conn }
+// rawConn is a worker that is only a connection, so that its own memory hardly counts.
+type rawConn struct{ net.Conn }
 
-func dialRaw(t testing.TB, c *coordinator) rawWorker {
+func dialRaw(t testing.TB, c *coordinator) rawConn {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(c.url, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	return rawWorker{conn}
+	return rawConn{conn}
 }
 
-func (w rawWorker) send(t testing.TB, path, body string) {
+func (w rawConn) send(t testing.TB, path, body string) {
 	t.Helper()
 	_, err := fmt.Fprintf(w, "POST %s HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer key-1\r\n"+
 		"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
@@ -59,7 +59,7 @@ func (w rawWorker) send(t testing.TB, path, body string) {
 	}
 }
 
-func (w rawWorker) receive(t testing.TB, v any) {
+func (w rawConn) receive(t testing.TB, v any) {
 	t.Helper()
 	response, err := http.ReadResponse(bufio.NewReader(w), nil)
 	if err != nil {
@@ -71,7 +71,7 @@ func (w rawWorker) receive(t testing.TB, v any) {
 	}
 }
 
-func (w rawWorker) register(t testing.TB) (id string) {
+func (w rawConn) register(t testing.TB) (id string) {
 	t.Helper()
 	w.send(t, "/register", fmt.Sprintf(`{"protocol":%d,"pipeline":"test","host":"raw"}`, remote.ProtocolVersion))
 	var registered struct {
@@ -102,7 +102,7 @@ func TestCoordinator_WaitingWorkersCostLittleMemoryAndNoQueriesOfTheirOwn(t *tes
 	t.Cleanup(pool.Close)
 	c := s.startCoordinator(func(o *remote.Options) { o.Pool = pool })
 	t.Cleanup(c.stop)
-	all := make([]rawWorker, workers)
+	all := make([]rawConn, workers)
 	ids := make([]string, workers)
 	for i := range all {
 		all[i] = dialRaw(t, c)
