@@ -14,7 +14,7 @@ import (
 // and from what forged output gave. TestCheckUntrusted_Campaign prints both.
 const (
 	// minSimilarity is the lowest structural similarity of the small pictures.
-	minSimilarity = 0.9
+	minSimilarity = 0.93
 	// maxColourError is the highest mean difference of a colour plane, of 255.
 	// minColourShare is the lowest share of the source's colours, which are not
 	// compared below minColour, in levels of 255.
@@ -22,7 +22,7 @@ const (
 	// minMotionMatch is the lowest correlation of the differences between the two
 	// pictures. Below minMotion, in levels of 255, little moves and nothing is
 	// compared.
-	minMotionMatch, minMotion = 0.5, 3.0
+	minMotionMatch, minMotion = 0.5, 2.0
 	// minDetail is the lowest share of the detail that the next lower size cannot
 	// have. Below minDetailLevel, in levels of 255, a soft source has so little of
 	// it that an honest encoder removes it, too; then nothing is compared.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -87,7 +88,7 @@ func (r *sampleRun) addSource(seek bool) {
 	}
 	n := r.addInput(options, u.source)
 	if len(u.video) > 0 {
-		r.addSourcePicture(n, shift, gap)
+		r.addSourcePicture(n, r.sourceChain(shift, gap, seek))
 	}
 	if r.isLong = !seek && len(u.video) > 0; r.isLong {
 		r.outputs = append(r.outputs, "-map", fmt.Sprintf("%d:%d", n, u.info.Video.Index), "-t", formatSeconds(shift+gap),
@@ -113,17 +114,28 @@ func (u *untrustedCheck) seekMargin() float64 {
 	return 2 * v.Duration / float64(max(v.Keyframes, 1))
 }
 
-// addSourcePicture scales the source's pictures like Transcode, and once more to the
-// next lower size and back, which shows the detail that only this size can have.
-func (r *sampleRun) addSourcePicture(n int, shift, gap float64) {
+// sourceChain makes the two pictures of the source at the size of the largest rung. If
+// frames are repeated, and everything before the moment is decoded, it repeats them
+// like Transcode: the picture may have ended before.
+func (r *sampleRun) sourceChain(shift, gap float64, seek bool) []string {
 	u, v := r.u, r.u.info.Video
 	chain := []string{uniformFrames(v)}
 	if v.Interlaced {
 		chain = append(chain, deinterlacer(v, u.found, v.framesPerDecoded() == 2))
 	}
-	chain = append(chain, fmt.Sprintf("setpts=PTS-%.6f/TB", shift), twoPictures(gap))
-	chain = append(chain, orientationFilters(v)...)
-	chain = append(chain, colourFilters(v, u.video[0].rung, u.found)...)
+	scaling := append(orientationFilters(v), colourFilters(v, u.video[0].rung, u.found)...)
+	if !seek && u.plan.repeatedFrames > 0 {
+		chain = slices.Concat(chain, u.plan.filters(), scaling, u.plan.repeatFilters())
+		return append(chain, fmt.Sprintf("setpts=PTS-%.6f/TB", r.m.at), twoPictures(r.m.gap))
+	}
+	return append(append(chain, fmt.Sprintf("setpts=PTS-%.6f/TB", shift), twoPictures(gap)), scaling...)
+}
+
+// addSourcePicture scales the source's pictures to every rung like Transcode, and once
+// more to the next lower size and back, which shows the detail that only this size can
+// have.
+func (r *sampleRun) addSourcePicture(n int, chain []string) {
+	u, v := r.u, r.u.info.Video
 	var b strings.Builder
 	fmt.Fprintf(&b, "[%d:%d]%s,split=%d[wantin]", n, v.Index, strings.Join(chain, ","), len(u.video)+1)
 	for i := range u.video {

@@ -76,14 +76,14 @@ func (c *campaign) checkReal(t *testing.T, file string) {
 type campaign struct {
 	honestRuns, honestRefused, forgedRuns, forgedRefused int
 	lines                                                []string
-	isSoft, isSilent                                     bool // of the last honest source
+	isSoft, isSilent, isStill                            bool // of the last honest source
 }
 
 // honest checks an honest output, and returns its processor time.
 func (c *campaign) honest(t *testing.T, name string, h honest) time.Duration {
 	t.Helper()
 	var used time.Duration
-	c.isSoft, c.isSilent = false, false
+	c.isSoft, c.isSilent, c.isStill = false, false, false
 	const runs = 3 // at other moments
 	for range runs {
 		dir := deliver(t, h.dir, h.info, h.rungs)
@@ -97,8 +97,8 @@ func (c *campaign) honest(t *testing.T, name string, h honest) time.Duration {
 			c.honestRefused++
 			t.Errorf("%s: an honest output: %v", name, err)
 		}
-		isSoft, isSilent := log.lacks(h.rungs[0].Name)
-		c.isSoft, c.isSilent = c.isSoft || isSoft, c.isSilent || isSilent
+		isSoft, isSilent, isStill := log.lacks(h.rungs[0].Name)
+		c.isSoft, c.isSilent, c.isStill = c.isSoft || isSoft, c.isSilent || isSilent, c.isStill || isStill
 		c.lines = append(c.lines, log.summary("honest "+name))
 	}
 	return used / runs
@@ -108,7 +108,8 @@ func (c *campaign) forge(t *testing.T, name string, h honest) {
 	t.Helper()
 	for _, f := range forgeries {
 		forgesSound := strings.Contains(f.args, "-af ") || strings.Contains(f.args, "-map 1:a")
-		if forgesSound && c.isSilent || f.word == "scaled up" && c.isSoft {
+		forgesTime := f.name == "shifted video" || f.name == "frozen video"
+		if forgesSound && c.isSilent || f.word == "scaled up" && c.isSoft || forgesTime && c.isStill {
 			c.lines = append(c.lines, "not forged "+name+", "+f.name+": the source has too little to tell")
 			continue
 		}
@@ -138,17 +139,18 @@ func (c *comparisons) add(one comparison) {
 	c.list = append(c.list, one)
 }
 
-// lacks reports whether the source has too little detail at a rung's size, and
-// whether it has too little sound, at one of the moments.
-func (c *comparisons) lacks(rung string) (detail, sound bool) {
+// lacks reports whether the source has too little detail at a rung's size or too
+// little motion at one of the moments, and whether it has too little sound at all.
+func (c *comparisons) lacks(rung string) (detail, sound, motion bool) {
 	sound = true
 	for _, one := range c.list {
 		detail = detail || one.rendition == rung && one.detailLevel < 1.25*minDetailLevel
+		motion = motion || one.rendition == rung && one.motion < 1.25*minMotion
 		if one.sound > quietSound {
 			sound = false
 		}
 	}
-	return detail, sound
+	return detail, sound, motion
 }
 
 func (c *comparisons) summary(name string) string {
