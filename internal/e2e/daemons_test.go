@@ -37,9 +37,15 @@ func (h environment) serve(pool *pgxpool.Pool, args ...string) *daemon {
 // serveWith is serve with additional environment variables.
 func (h environment) serveWith(env []string, pool *pgxpool.Pool, args ...string) *daemon {
 	h.t.Helper()
-	cmd := h.command(append([]string{"serve"}, args...)...)
+	env = append([]string{"CUELIGHT_DATABASE_URL=" + pool.Config().ConnString()}, env...)
+	return h.start(env, append([]string{"serve"}, args...)...)
+}
+
+// start starts a command that runs until it is stopped, and reads what it logs.
+func (h environment) start(env []string, args ...string) *daemon {
+	h.t.Helper()
+	cmd := h.command(args...)
 	cmd.Env = append(cmd.Env, env...)
-	cmd.Env = append(cmd.Env, "CUELIGHT_DATABASE_URL="+pool.Config().ConnString())
 	logs, err := cmd.StderrPipe()
 	if err != nil {
 		h.t.Fatal(err)

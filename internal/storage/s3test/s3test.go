@@ -69,12 +69,12 @@ func Start(t testing.TB, options Options) *Server {
 	if options.VirtualHost {
 		args = append(args, "-domain", "localhost")
 	}
-	module, err := exec.Command("go", "env", "GOMOD").Output()
+	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/cuelight/cuelight").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("go", args...)
-	cmd.Dir = filepath.Join(filepath.Dir(strings.TrimSpace(string(module))), "internal", "storage", "s3test", "server")
+	cmd.Dir = filepath.Join(strings.TrimSpace(string(module)), "internal", "storage", "s3test", "server")
 	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
 	cmd.Stderr = t.Output()
 	stdin, err := cmd.StdinPipe()
