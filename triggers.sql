@@ -596,9 +596,6 @@ create trigger cuelight_webhooks_notify after insert or update of disabled_at on
 -- tables cannot delay it. It is a function because preparing a statement takes locks
 -- before a lock_timeout can be set.
 --
--- session_key is the key of the advisory lock that the worker holds; null keeps the one
--- before. 0 is for a worker that never has a session of its own: only its lease counts.
---
 -- It commits asynchronously: the next heartbeat replaces one that a crash lost.
 create or replace function cuelight_heartbeat(worker uuid, running_now jsonb, session_key bigint, lock_wait_ms integer)
   returns table (known boolean, draining boolean, overdue boolean, at timestamptz)
@@ -612,8 +609,7 @@ begin
   return query
   with beat as (
     update workers w
-       set heartbeat_at = clock_timestamp(), running = running_now,
-           session = case when session_key = 0 then null else coalesce(session_key, w.session) end
+       set heartbeat_at = clock_timestamp(), running = running_now, session = coalesce(session_key, w.session)
      where w.id = worker and w.stopped_at is null and w.lost_at is null
     returning w.pipeline, w.drain_at
   )

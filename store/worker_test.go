@@ -1,8 +1,10 @@
 package store_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -87,7 +89,7 @@ func (b bundle) remoteWorker() (w store.ID, heartbeat func()) {
 	must(b.t, err)
 	heartbeat = func() {
 		b.t.Helper()
-		_, err := b.Heartbeat(b.t.Context(), engine.HeartbeatRequest{Worker: w, Remote: true, Session: 7})
+		_, err := b.HeartbeatRemote(b.t.Context(), engine.RemoteHeartbeat{Workers: []engine.RemoteWorker{{Worker: w}}})
 		must(b.t, err)
 	}
 	heartbeat()
@@ -153,7 +155,6 @@ func TestHeartbeat_SetsTheSession(t *testing.T) {
 		{engine.HeartbeatRequest{}, "none"},
 		{engine.HeartbeatRequest{Session: 7}, "7"},
 		{engine.HeartbeatRequest{}, "7"},
-		{engine.HeartbeatRequest{Remote: true}, "none"},
 		{engine.HeartbeatRequest{Session: 8}, "8"},
 	} {
 		c.in.Worker = w
@@ -212,5 +213,56 @@ func TestWorkerEvents_HaveTheName(t *testing.T) {
 	}
 	if got := strings.Join(types, " "); got != "started stopped started lost started lost" {
 		t.Errorf("events are %s", got)
+	}
+}
+
+func TestHeartbeatRemote_RenewsAllWorkersAtOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	first, _ := b.remoteWorker()
+	second, _ := b.remoteWorker()
+	locked, _ := b.remoteWorker()
+	stopped, _ := b.remoteWorker()
+	must(t, b.DeregisterWorker(t.Context(), stopped))
+	id := b.submit()
+	claims := []engine.Claim{b.claim(first, ingest)}
+	must(t, b.DrainWorker(t.Context(), second))
+	must(t, b.Pause(t.Context(), store.Pause{Stage: "transcode", Host: "media-1"}))
+	must(t, b.Cancel(t.Context(), id))
+	for _, w := range []store.ID{first, second, locked} {
+		b.setLastHeartbeat(w, "20 s")
+	}
+	tx, err := b.pool.Begin(t.Context())
+	must(t, err)
+	defer func() { must(t, tx.Rollback(context.Background())) }()
+	_, err = tx.Exec(t.Context(), "select from workers where id = $1 for update", locked)
+	must(t, err)
+
+	running := []store.Running{{Task: id, Stage: "ingest", Attempt: 1, Percent: 40}}
+	out, err := b.HeartbeatRemote(t.Context(), engine.RemoteHeartbeat{
+		Workers: []engine.RemoteWorker{
+			{Worker: first, Running: running, Progressed: running}, {Worker: second}, {Worker: locked}, {Worker: stopped},
+		},
+		Claims: claims,
+	})
+	must(t, err)
+	if want := map[store.ID]bool{first: false, second: true, locked: false}; !maps.Equal(out.Draining, want) {
+		t.Errorf("the registered workers are %v, want %v", out.Draining, want)
+	}
+	if len(out.LostClaims) != 1 || out.LostClaims[0].Token != claims[0].Token || !out.LostClaims[0].Cancelled {
+		t.Errorf("the lost claims are %+v", out.LostClaims)
+	}
+	if len(out.Pauses) != 1 || out.Pauses[0].Stage != "transcode" || out.Pauses[0].Host != "media-1" {
+		t.Errorf("the pauses are %+v", out.Pauses)
+	}
+	all, err := b.Workers(t.Context(), false)
+	must(t, err)
+	for _, w := range all {
+		if renewed := w.HeartbeatAge < 10*time.Second; renewed != (w.ID != locked) {
+			t.Errorf("the last heartbeat of %s is %s ago", w.ID, w.HeartbeatAge)
+		}
+		if (len(w.Running) == 1) != (w.ID == first) {
+			t.Errorf("%s runs %+v", w.ID, w.Running)
+		}
 	}
 }

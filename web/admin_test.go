@@ -263,8 +263,8 @@ func TestKeys_OfWorkersHaveTheStateOfTheNewest(t *testing.T) {
 		must(t, err)
 	}
 	want("idle", "second")
-	_, err = e.Heartbeat(t.Context(), engine.HeartbeatRequest{
-		Worker: newest, Remote: true, Running: []store.Running{{Stage: "ingest"}},
+	_, err = e.HeartbeatRemote(t.Context(), engine.RemoteHeartbeat{
+		Workers: []engine.RemoteWorker{{Worker: newest, Running: []store.Running{{Stage: "ingest"}}}},
 	})
 	must(t, err)
 	want("busy", "second")

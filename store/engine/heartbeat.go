@@ -14,7 +14,7 @@ import (
 
 const heartbeatSQL = `
 /* heartbeat */
-select known, draining, overdue, at from cuelight_heartbeat($1, $2::text::jsonb, $3, $4)`
+select known, draining, overdue, at from cuelight_heartbeat($1, $2::text::jsonb, nullif($3::bigint, 0), $4)`
 
 const workerChecksSQL = `
 /* read pauses and expired workers */
@@ -71,9 +71,6 @@ type HeartbeatRequest struct {
 	// Session is the key of the advisory lock that the worker holds, shared, on a
 	// connection of its own; 0 for none, which keeps the key before.
 	Session int64
-	// Remote says that the worker has no session of its own: only its lease counts, until
-	// [Engine.DisconnectWorker]. Session is not used.
-	Remote bool
 	// Credit is the outage credit of other workers; nil: none counts as expired.
 	Credit *OutageCredit
 	// Claims are checked. Running is stored for operators to see.
@@ -84,17 +81,6 @@ type HeartbeatRequest struct {
 	// SkipChecks sends only the heartbeat, one statement instead of two, unless another
 	// worker is overdue. It is for workers without Claims that are notified of pauses.
 	SkipChecks bool
-}
-
-// sessionKey is the parameter of cuelight_heartbeat.
-func (in *HeartbeatRequest) sessionKey() *int64 {
-	switch {
-	case in.Remote:
-		return new(int64)
-	case in.Session == 0:
-		return nil
-	}
-	return &in.Session
 }
 
 // HeartbeatResult is the database's answer.
@@ -122,7 +108,7 @@ func (e *Engine) Heartbeat(ctx context.Context, in HeartbeatRequest) (HeartbeatR
 	var out HeartbeatResult
 	var known, overdue bool
 	var draining *bool
-	row := e.db.QueryRow(ctx, heartbeatSQL, in.Worker, running, in.sessionKey(), lockWait(ctx))
+	row := e.db.QueryRow(ctx, heartbeatSQL, in.Worker, running, in.Session, lockWait(ctx))
 	if err := row.Scan(&known, &draining, &overdue, &out.Now); err != nil {
 		return HeartbeatResult{}, e.explain("heartbeat", err)
 	}

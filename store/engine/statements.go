@@ -54,6 +54,7 @@ func Statements(g store.Graph) string {
 	}
 	texts = append(texts, s.findLost, s.findHeld, s.findRecorded,
 		registerSQL, s.limits, s.workerStarted, heartbeatSQL, s.workerChecks, s.progress,
+		asynchronousCommitSQL, remoteHeartbeatSQL, pausesOfPipelineSQL,
 		disconnectSQL, s.deregister, deregisterSilentlySQL, s.expireExitedWorkers,
 		s.endTransactions, s.expireWorkers, s.sweepScan, s.aged[0], s.expireClaims[0],
 		notifyEventsSQL, s.pruneEvents)

@@ -819,7 +819,7 @@ select 'worker_started', id, jsonb_build_object('name', name, 'host', host, 'pid
   where id = $1;
 
 /* heartbeat */
-select known, draining, overdue, at from cuelight_heartbeat($1, $2::text::jsonb, $3, $4);
+select known, draining, overdue, at from cuelight_heartbeat($1, $2::text::jsonb, nullif($3::bigint, 0), $4);
 
 /* read pauses and expired workers */
 select array(select stage from cuelight_pauses
@@ -845,6 +845,25 @@ select array(select stage from cuelight_pauses
 
 /* record progress */
 insert into outbox (type, worker_id, data) values ('progress', $1, $2::text::jsonb);
+
+/* commit asynchronously: the next heartbeat replaces one that a crash lost */
+select set_config('synchronous_commit', 'off', true);
+
+/* heartbeat of remote workers */
+with renewed as (
+  update workers w
+     set heartbeat_at = clock_timestamp(), session = null, running = coalesce(r.running::jsonb, w.running)
+    from unnest($1::uuid[], $2::text[]) as r (id, running)
+   where w.id = r.id
+     and w.id in (select id from workers
+                   where id = any($1::uuid[]) and stopped_at is null and lost_at is null
+                     for no key update skip locked)
+)
+select id, drain_at is not null from workers
+ where id = any($1::uuid[]) and stopped_at is null and lost_at is null;
+
+/* read pauses */
+select stage, host from cuelight_pauses where pipeline = $1;
 
 /* disconnect worker */
 update workers set session = 0 where id = $1 and stopped_at is null and lost_at is null;

@@ -87,7 +87,7 @@ update workers set session = 0 where id = $1 and stopped_at is null and lost_at 
 
 // DisconnectWorker says that a worker without a session of its own has lost its contact: it
 // is expired after [store.DisconnectGrace] without a heartbeat, and not only after its
-// lease. A heartbeat with Remote undoes it. It returns [store.ErrWorkerUnknown].
+// lease. [Engine.HeartbeatRemote] undoes it. It returns [store.ErrWorkerUnknown].
 func (e *Engine) DisconnectWorker(ctx context.Context, worker store.ID) error {
 	var found int64
 	err := e.send(ctx, worker, func(batch *pgx.Batch) {
