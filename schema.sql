@@ -287,6 +287,9 @@ create table if not exists attempts (
 
 create index if not exists attempts_finished on attempts using brin (finished_at);
 
+-- Results of remote workers that were refused; usually none.
+create index if not exists attempts_refused on attempts (finished_at) where error_class = 'refused';
+
 -- The history, with the worker of each attempt.
 create or replace view history as
   select a.task_id, a.stage, a.attempt, a.outcome, a.started_at, a.finished_at,
@@ -357,6 +360,7 @@ create table if not exists cuelight_keys (
   created_at  timestamptz not null default now(),
   used_at     timestamptz,
   disabled_at timestamptz,                  -- refused until it is enabled
+  enabled_at  timestamptz,                  -- last time; refused results count from then
   revoked_at  timestamptz                   -- refused for ever
 );
 

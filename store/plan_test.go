@@ -24,6 +24,7 @@ func TestReads_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 	}
 	reads := map[string]read{
 		"stopped workers": {s.sql.stoppedWorkers, 3, "workers_pkey"},
+		"count refused":   {s.sql.countRefused, 3, "attempts_refused workers_pkey"},
 		"get":             {s.sql.get, 1, "tasks_pkey"},
 	}
 	ready := "tasks_ingest_ready tasks_transcode_ready tasks_metadata_ready tasks_assemble_ready tasks_publish_ready"

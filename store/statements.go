@@ -12,7 +12,7 @@ func newStatements(g Graph) *statements {
 		submitOne: all(submitOneSQL), submit: all(submitSQL), submitted: all(submittedSQL),
 		events: all(eventsSQL),
 		get:    all(getSQL), findByIDSuffix: all(findByIDSuffixSQL), history: all(historySQL),
-		result: all(resultSQL), workers: all(workersSQL), stoppedWorkers: all(stoppedWorkersSQL),
+		result: all(resultSQL), countRefused: all(countRefusedSQL), workers: all(workersSQL), stoppedWorkers: all(stoppedWorkersSQL),
 		retry: all(retrySQL), cancel: all(cancelSQL), override: all(overrideSQL),
 		matching: all(matchingSQL), countMatching: all(countMatchingSQL),
 		retryMatching: all(retryMatchingSQL), retryDead: all(retryDeadSQL),

@@ -47,6 +47,7 @@ type statements struct {
 	get, findByIDSuffix, history string
 	result                       string
 	workers, stoppedWorkers      string
+	countRefused                 string
 	retry, cancel, override      string
 	matching, countMatching      string
 	retryMatching, retryDead     string
