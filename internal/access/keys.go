@@ -29,6 +29,7 @@ type Key struct {
 	UsedAt    *time.Time `json:"used_at,omitempty"` // to the minute
 	// DisabledAt is when the key was disabled: it is refused until it is enabled again.
 	DisabledAt *time.Time `json:"disabled_at,omitempty"`
+	EnabledAt  *time.Time `json:"enabled_at,omitempty"` // the last time that this ended
 	RevokedAt  *time.Time `json:"revoked_at,omitempty"` // it is refused for ever
 	// Digest is the SHA-256 of the key's whole text.
 	Digest [sha256.Size]byte `json:"-"`
@@ -121,7 +122,7 @@ func (k *KeyStore) CreateKey(ctx context.Context, name, scope string) (key Key, 
 	}
 }
 
-const keyColumns = `id, name, scope, prefix, digest, created_at, used_at, disabled_at, revoked_at`
+const keyColumns = `id, name, scope, prefix, digest, created_at, used_at, disabled_at, enabled_at, revoked_at`
 
 const keysSQL = `
 /* list keys */
@@ -155,9 +156,25 @@ func (k *KeyStore) FindKey(ctx context.Context, prefix string) (Key, error) {
 	return found, statement.Wrap(k.db, "find key", err)
 }
 
+const lockKeySQL = `
+/* lock key */
+select ` + keyColumns + ` from cuelight_keys where prefix = $1 for no key update`
+
+// LockKey returns the key of a principal, see [Key.PrincipalName], and locks its row until the
+// end of the transaction. It returns [store.ErrNotFound] if the principal is not that of a key.
+func (k *KeyStore) LockKey(ctx context.Context, principal string) (Key, error) {
+	rest, _ := strings.CutPrefix(principal, keyNamePrefix)
+	prefix, _, _ := strings.Cut(rest, " ")
+	key, err := k.change(ctx, "lock key", lockKeySQL, prefix)
+	if err == nil && key.PrincipalName() != principal {
+		err = fmt.Errorf("lock key: %w", store.ErrNotFound)
+	}
+	return key, err
+}
+
 func scanKey(row pgx.CollectableRow) (k Key, err error) {
 	var digest []byte
-	err = row.Scan(&k.ID, &k.Name, &k.Scope, &k.Prefix, &digest, &k.CreatedAt, &k.UsedAt, &k.DisabledAt, &k.RevokedAt)
+	err = row.Scan(&k.ID, &k.Name, &k.Scope, &k.Prefix, &digest, &k.CreatedAt, &k.UsedAt, &k.DisabledAt, &k.EnabledAt, &k.RevokedAt)
 	if err == nil && len(digest) != len(k.Digest) {
 		err = fmt.Errorf("the digest of key %s has %d bytes", k.ID, len(digest))
 	}
@@ -217,7 +234,9 @@ func (k *KeyStore) DisableKey(ctx context.Context, key store.ID) (Key, error) {
 
 const enableKeySQL = `
 /* enable key */
-update cuelight_keys set disabled_at = case when revoked_at is not null then disabled_at end where id = $1
+update cuelight_keys set disabled_at = case when revoked_at is not null then disabled_at end,
+       enabled_at = case when revoked_at is null and disabled_at is not null then now() else enabled_at end
+ where id = $1
 returning ` + keyColumns
 
 // EnableKey makes a disabled key valid again, and returns it. Enabling twice changes
@@ -234,8 +253,8 @@ func (k *KeyStore) changeUnrevoked(ctx context.Context, act, sql string, key sto
 	return changed, err
 }
 
-// change runs a statement that changes a key and returns it.
-func (k *KeyStore) change(ctx context.Context, act, sql string, key store.ID) (Key, error) {
+// change runs a statement that changes or locks a key, by its id or prefix, and returns it.
+func (k *KeyStore) change(ctx context.Context, act, sql string, key any) (Key, error) {
 	rows, err := k.db.Query(ctx, sql, key)
 	if err != nil {
 		return Key{}, statement.Wrap(k.db, act, err)
