@@ -23,8 +23,8 @@ Any cuelight serve delivers them: at least once, and in order for each task. It
 retries a delivery for three days.
 
 Alerts are sent to webhooks that subscribe to their type: alert.dead,
-alert.repeated_failure, alert.worker_lost, alert.listener_down, alert.disk_low, or
-alert for all of them.`
+alert.repeated_failure, alert.worker_lost, alert.listener_down, alert.disk_low,
+alert.worker_disabled, or alert for all of them.`
 
 func (c *cli) webhooksCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "webhooks", Short: "Manage webhooks and their deliveries", Long: webhooksHelp}

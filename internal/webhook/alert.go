@@ -23,6 +23,9 @@ const (
 	AlertListenerDown = "alert.listener_down"
 	// AlertDiskLow is raised by a process that has less disk space than its reserve.
 	AlertDiskLow = "alert.disk_low"
+	// AlertWorkerDisabled is raised when results of a remote worker were refused so often that
+	// its key was disabled.
+	AlertWorkerDisabled = "alert.worker_disabled"
 )
 
 const (
@@ -42,7 +45,7 @@ func Types() []string {
 	for _, t := range store.EventTypes() {
 		all = append(all, string(t)) // includes "alert"
 	}
-	return append(all, AlertRepeatedFailure, AlertWorkerLost, AlertDead, AlertListenerDown, AlertDiskLow)
+	return append(all, AlertRepeatedFailure, AlertWorkerLost, AlertDead, AlertListenerDown, AlertDiskLow, AlertWorkerDisabled)
 }
 
 // wantsEvent reports whether the webhook requested events of a type.
@@ -59,7 +62,9 @@ func (h endpoint) wantsAlert(name string) bool {
 }
 
 // raisableAlerts are the alerts that no other event causes.
-var raisableAlerts = map[string]string{AlertListenerDown: "listener_down", AlertDiskLow: "disk_low"}
+var raisableAlerts = map[string]string{
+	AlertListenerDown: "listener_down", AlertDiskLow: "disk_low", AlertWorkerDisabled: "worker_disabled",
+}
 
 const raiseSQL = `
 /* raise alert */
@@ -67,9 +72,9 @@ insert into %soutbox (type, data)
 select $2, $1::jsonb || jsonb_build_object('name', $3::text)
  where exists (select from cuelight_webhooks where pipeline = $4 and disabled_at is null)`
 
-// Raise records an alert about this process, AlertListenerDown or AlertDiskLow, in the
-// outbox, if there is a webhook. Data is a JSON object or nil. Its fields "host" and
-// "disk" select the cooldown. Callers can call Raise at every check that fails: the
+// Raise records an alert, AlertListenerDown, AlertDiskLow or AlertWorkerDisabled, in the
+// outbox, if there is a webhook. Data is a JSON object or nil. Its fields "host", "disk" and
+// "key" select the cooldown. Callers can call Raise at every check that fails: the
 // cooldown suppresses the repetitions.
 func (w *Webhooks) Raise(ctx context.Context, alert string, data map[string]any) error {
 	name, ok := raisableAlerts[alert]

@@ -12,11 +12,11 @@ import (
 )
 
 // alertSubject returns the key of an alert's cooldown: its name and, for some alerts, the
-// host and the disk. Otherwise a host in permanent trouble would suppress the alerts of
+// host and the disk, or the key. Otherwise a host in permanent trouble would suppress the alerts of
 // all others.
 func alertSubject(alert string, e store.Event) string {
 	switch alert {
-	case AlertWorkerLost, AlertListenerDown, AlertDiskLow:
+	case AlertWorkerLost, AlertListenerDown, AlertDiskLow, AlertWorkerDisabled:
 	default:
 		return alert
 	}
@@ -24,9 +24,14 @@ func alertSubject(alert string, e store.Event) string {
 	var data struct {
 		Host string `json:"host"`
 		Disk string `json:"disk"`
+		Key  string `json:"key"`
 	}
-	_ = json.Unmarshal(e.Data, &data) // an event that was written by hand may have neither
-	return strings.TrimRight(alert+" "+truncate(data.Host, maxPart)+" "+truncate(data.Disk, maxPart), " ")
+	_ = json.Unmarshal(e.Data, &data) // an event that was written by hand may have none
+	subject := alert
+	for _, part := range []string{data.Host, data.Disk, data.Key} {
+		subject += " " + truncate(part, maxPart)
+	}
+	return strings.TrimRight(subject, " ")
 }
 
 // cooldown is the state of one alert subject for one webhook.

@@ -38,8 +38,8 @@
 // # Alerts
 //
 // Alerts are for operators. A webhook gets those that it requests. After an alert,
-// others of the same type are suppressed for the cooldown; alerts about a host or a disk
-// have one cooldown per host and disk. Suppressed alerts stay in the list of deliveries,
+// others of the same type are suppressed for the cooldown; alerts about a host, a disk or
+// a key have one cooldown for each. Suppressed alerts stay in the list of deliveries,
 // from which they can be redelivered. The next alert contains their number.
 //
 // # Limits
