@@ -144,6 +144,9 @@ func (b clientBackend) Exchange(ctx context.Context, in engine.ExchangeRequest) 
 	if err := b.call(ctx, http.MethodPost, "/exchange", request, &response); err != nil {
 		b.mu.Lock()
 		b.granted = append(granted, b.granted...)
+		if errors.Is(err, ErrRefused) && b.stopWaiting != nil {
+			b.stopWaiting(err) // the Runner takes errors of an exchange for an outage, and those of its Wakes not
+		}
 		b.mu.Unlock()
 		return out, err
 	}

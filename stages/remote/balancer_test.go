@@ -2,6 +2,7 @@ package remote_test
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -47,6 +48,20 @@ func (b *balancer) lead(target string) {
 // post sends a request to the site's coordinator and returns the kind of its problem, or nothing.
 func (s *site) post(key, path, body string) string {
 	s.t.Helper()
+	status, text := s.send(key, path, body)
+	if status < 300 {
+		return ""
+	}
+	var p struct{ Type string }
+	if err := json.Unmarshal(text, &p); err != nil {
+		s.t.Fatalf("%d %s: %v", status, text, err)
+	}
+	return strings.TrimPrefix(p.Type, problem.TypePrefix)
+}
+
+// send sends a request to the site's coordinator and returns its answer.
+func (s *site) send(key, path, body string) (status int, text []byte) {
+	s.t.Helper()
 	r, err := http.NewRequest(http.MethodPost, s.url+path, strings.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
@@ -57,12 +72,8 @@ func (s *site) post(key, path, body string) string {
 		s.t.Fatal(err)
 	}
 	defer response.Body.Close()
-	if response.StatusCode < 300 {
-		return ""
-	}
-	var p struct{ Type string }
-	if err := json.NewDecoder(response.Body).Decode(&p); err != nil {
+	if text, err = io.ReadAll(response.Body); err != nil {
 		s.t.Fatal(err)
 	}
-	return strings.TrimPrefix(p.Type, problem.TypePrefix)
+	return response.StatusCode, text
 }

@@ -53,6 +53,8 @@ type Client struct {
 	waits    bool // a request waits, as far as is known
 	controls controlsBody
 	sequence int64 // of the last exchange
+	// stopWaiting ends the Wakes with a reason. It is set while they run.
+	stopWaiting context.CancelCauseFunc
 }
 
 // ErrRefused says that the coordinator does not accept the key or the worker: trying again does

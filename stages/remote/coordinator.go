@@ -37,7 +37,11 @@ type Options struct {
 	// Forwarded, X-Forwarded-For and Via.
 	IsDirect func(r *http.Request) bool
 
-	// OnRefused is called when the result of a worker is refused. It must not block.
+	// Stages names the stages that remote workers may do. Default: all.
+	Stages []string
+
+	// OnRefused is called after the result of a worker was refused, and the history has the failed
+	// attempt with the error class "refused". It must not block.
 	OnRefused func(worker store.ID, principal, reason string)
 
 	// OnError is called when the database fails, and with nil when it works again. It must not block.
@@ -50,6 +54,7 @@ type Coordinator struct {
 	o      Options
 	graph  store.Graph
 	stages []string
+	allows []bool // by stage: remote workers may do it
 	engine *engine.Engine
 	store  *store.Store
 	mux    *http.ServeMux
@@ -102,6 +107,9 @@ func NewCoordinator(o Options) *Coordinator {
 	}
 	if c.o.OnError == nil {
 		c.o.OnError = func(error) {}
+	}
+	for _, name := range c.stages {
+		c.allows = append(c.allows, len(o.Stages) == 0 || slices.Contains(o.Stages, name))
 	}
 	for i := range c.queues {
 		c.queues[i].ready, c.queues[i].promote = true, true // what was ready before

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/problem"
 	"github.com/cuelight/cuelight/internal/redact"
+	"github.com/cuelight/cuelight/internal/statement"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
 )
@@ -20,9 +21,10 @@ const maxWait = 30 * time.Second
 // ClassRefused is the error class, in the history, of an attempt whose result was refused.
 const ClassRefused = "refused"
 
-// maxNote is the size limit of a progress note, maxResult that of a result, in bytes.
+// Size limits of a progress note, of the class of an error, and of a result, in bytes.
 const (
 	maxNote   = 200
+	maxClass  = 100
 	maxResult = 16 << 20
 )
 
@@ -38,13 +40,9 @@ func (c *Coordinator) exchange(ctx context.Context, r request, in exchangeReques
 	if err != nil {
 		return out, err
 	}
-	free := make([]int, len(c.stages))
-	for name, n := range in.FreeSlots {
-		stage, ok := c.graph.Stage(name)
-		if !ok {
-			return out, unknownStage(name)
-		}
-		free[stage] = min(max(n, 0), 1000)
+	free, err := c.freeSlots(in.FreeSlots)
+	if err != nil {
+		return out, err
 	}
 	out.Claims = []claimBody{}
 	if err := c.exchangeNow(ctx, w, in.Reports, slots{free, in.Sequence}, &out); err != nil {
@@ -62,6 +60,24 @@ func (c *Coordinator) exchange(ctx context.Context, r request, in exchangeReques
 	w.controls = c.controlsOf(w)
 	out.Control = w.controls
 	return out, nil
+}
+
+// freeSlots returns the free slots of a request by stage. Slots of stages that remote workers may
+// not do are an error, because the worker would wait for ever.
+func (c *Coordinator) freeSlots(named map[string]int) ([]int, error) {
+	free := make([]int, len(c.stages))
+	for name, n := range named {
+		stage, ok := c.graph.Stage(name)
+		if !ok {
+			return nil, unknownStage(name)
+		}
+		if n > 0 && !c.allows[stage] {
+			return nil, problem.New(problem.Invalid, "remote workers do not work on stage %s; allowed: %s",
+				name, strings.Join(c.o.Stages, ", "))
+		}
+		free[stage] = min(max(n, 0), 1000)
+	}
+	return free, nil
 }
 
 // slots are the free slots of a request, by stage, and its sequence. Without free it claims nothing,
@@ -136,27 +152,35 @@ func (c *Coordinator) recordAnswers(w *worker, reports []engine.Report, result e
 		out.Retry = append(out.Retry, r.Token)
 		retried[r.Token] = true
 	}
+	stale := make(map[store.ID]bool)
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	for _, r := range result.Stale {
 		out.Stale = append(out.Stale, lostBody{r.Token, r.Cancelled})
 		w.rememberLost(r.Token, r.Cancelled)
+		stale[r.Token] = true
 	}
+	c.mu.Unlock()
 	for _, r := range reports {
-		if !retried[r.Token] {
-			c.checks.forget(r.Token)
+		if retried[r.Token] {
+			continue
+		}
+		c.checks.forget(r.Token)
+		if r.Class == ClassRefused && !stale[r.Token] {
+			c.o.OnRefused(w.id, w.principal, strings.TrimPrefix(r.Error, refusedPrefix))
 		}
 	}
 }
 
 // reports turns what a worker says into reports of its own claims.
 func (c *Coordinator) reports(ctx context.Context, w *worker, bodies []reportBody, out *exchangeResponse) ([]engine.Report, error) {
+	bodies, tokens := firstOfEach(bodies, func(b reportBody) store.ID { return b.Token })
+	claims, err := c.claimsOf(ctx, w, tokens)
+	if err != nil {
+		return nil, err
+	}
 	var reports []engine.Report
 	for _, body := range bodies {
-		claim, held, err := c.claim(ctx, w, body.Token)
-		if err != nil {
-			return nil, err
-		}
+		claim, held := claims[body.Token]
 		if !held {
 			out.Stale = append(out.Stale, lostBody{body.Token, c.isCancelled(w, body.Token)})
 			continue
@@ -185,8 +209,7 @@ func (c *Coordinator) report(ctx context.Context, w *worker, claim engine.Claim,
 		case errors.As(err, &refused) && refused.IsTask:
 			return c.failed(report, claim, reportBody{Error: refused.Reason, Class: "permanent", Permanent: true}), nil
 		case errors.As(err, &refused):
-			c.o.OnRefused(w.id, w.principal, refused.Reason)
-			return c.failed(report, claim, reportBody{Error: "the result was refused: " + refused.Reason, Class: ClassRefused}), nil
+			return c.refused(report, claim, refused.Reason), nil
 		case err != nil:
 			return report, err
 		}
@@ -198,7 +221,7 @@ func (c *Coordinator) report(ctx context.Context, w *worker, claim engine.Claim,
 	case engine.Failed:
 		return c.failed(report, claim, body), nil
 	case engine.Released:
-		report.Error, report.Class = redact.Text(body.Error, claim.Source), body.Class
+		report.Error, report.Class = redact.Text(body.Error, claim.Source), cleanText(body.Class, maxClass)
 		if body.RetryIn != nil {
 			report.RetryIn = seconds(*body.RetryIn)
 		}
@@ -210,7 +233,7 @@ func (c *Coordinator) report(ctx context.Context, w *worker, claim engine.Claim,
 // failed is the report of a failed attempt.
 func (c *Coordinator) failed(report engine.Report, claim engine.Claim, body reportBody) engine.Report {
 	report.Outcome = engine.Failed
-	report.Error, report.Class = redact.Text(body.Error, claim.Source), body.Class
+	report.Error, report.Class = redact.Text(body.Error, claim.Source), cleanText(body.Class, maxClass)
 	if report.Class == "" {
 		report.Class = "error"
 	}
@@ -224,6 +247,19 @@ func (c *Coordinator) failed(report engine.Report, claim engine.Claim, body repo
 		report.RetryIn = seconds(*body.RetryIn)
 	}
 	return report
+}
+
+// refusedPrefix begins the error of an attempt whose result was refused.
+const refusedPrefix = "the result was refused: "
+
+// sparedAttempts is by how many attempts a stage may exceed its limit because of refused results.
+// A worker that delivers rubbish can thus not make a task dead before its key is disabled.
+const sparedAttempts = 3
+
+// refused is the report of an attempt whose result was refused.
+func (c *Coordinator) refused(report engine.Report, claim engine.Claim, reason string) engine.Report {
+	claim.Attempt = max(claim.Attempt-sparedAttempts, 1)
+	return c.failed(report, claim, reportBody{Error: refusedPrefix + reason, Class: ClassRefused})
 }
 
 func checkResult(result json.RawMessage) error {
@@ -310,13 +346,10 @@ func (c *Coordinator) endClaim(outcome engine.Outcome) func(context.Context, req
 	}
 }
 
-// cleanNote returns a note that the database can store.
-func cleanNote(note, source string) string {
-	note = strings.ReplaceAll(strings.ToValidUTF8(redact.Text(note, source), "\uFFFD"), "\x00", "\uFFFD")
-	if len(note) > maxNote {
-		note = strings.ToValidUTF8(note[:maxNote], "")
-	}
-	return note
+// cleanText returns a text that the database can store, shortened to a number of bytes.
+func cleanText(text string, most int) string {
+	text = statement.CleanText(text)
+	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }
 
 var _ http.Handler = (*Coordinator)(nil)

@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"time"
 
 	"github.com/cuelight/cuelight/internal/problem"
+	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
 )
@@ -182,12 +184,17 @@ func (c *Coordinator) pipeline(context.Context, request, struct{}) (pipelineBody
 	return body, nil
 }
 
+// maxLease is the longest lease: for so long a worker that is not heard of keeps its claims.
+const maxLease = time.Hour
+
 func (c *Coordinator) register(ctx context.Context, r request, in registerRequest) (registerResponse, error) {
 	switch {
 	case in.Protocol != ProtocolVersion:
 		return registerResponse{}, problem.New(problem.ProtocolVersion,
 			"this coordinator speaks version %d of the worker protocol, and the worker version %d; update the older of the two",
 			ProtocolVersion, in.Protocol)
+	case in.PID < 0 || in.PID > math.MaxInt32:
+		return registerResponse{}, problem.New(problem.Invalid, "pid must be between 0 and %d", math.MaxInt32)
 	case in.Pipeline != c.graph.Name():
 		return registerResponse{}, problem.New(problem.Invalid, "this coordinator serves the pipeline %q, not %q", c.graph.Name(), in.Pipeline)
 	}
@@ -196,13 +203,13 @@ func (c *Coordinator) register(ctx context.Context, r request, in registerReques
 		Lease: cmp.Or(max(seconds(in.Lease), 0), store.DefaultLease), Capabilities: in.Capabilities, Metadata: in.Metadata,
 		Principal: r.principal,
 	}
-	if row.Lease < time.Second {
-		return registerResponse{}, problem.New(problem.Invalid, "lease_s must be at least 1")
+	if row.Lease < time.Second || row.Lease > maxLease {
+		return registerResponse{}, problem.New(problem.Invalid, "lease_s must be between 1 and %g", maxLease.Seconds())
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	id, err := c.engine.RegisterWorker(ctx, row)
-	if store.IsRejected(err) {
+	if store.IsRejected(err) || errors.Is(err, store.ErrInvalidWorker) {
 		return registerResponse{}, problem.New(problem.Invalid, "%v", err)
 	}
 	if err != nil {
@@ -269,12 +276,14 @@ func (c *Coordinator) heartbeat(ctx context.Context, r request, in heartbeatRequ
 		return out, err
 	}
 	out.Lost = []lostBody{}
+	all, tokens := firstOfEach(in.Running, func(a runningBody) store.ID { return a.Token })
+	claims, err := c.claimsOf(ctx, w, tokens)
+	if err != nil {
+		return out, err
+	}
 	var running, progressed []store.Running
-	for _, a := range in.Running {
-		claim, held, err := c.claim(ctx, w, a.Token)
-		if err != nil {
-			return out, err
-		}
+	for _, a := range all {
+		claim, held := claims[a.Token]
 		if !held {
 			out.Lost = append(out.Lost, lostBody{a.Token, c.isCancelled(w, a.Token)})
 			continue
@@ -317,13 +326,14 @@ func (c *Coordinator) checkClaims(ctx context.Context, r request, in claimsReque
 		return out, err
 	}
 	out.Lost = []lostBody{}
+	held, err := c.claimsOf(ctx, w, in.Tokens)
+	if err != nil {
+		return out, err
+	}
 	var claims []engine.Claim
 	for _, token := range in.Tokens {
-		claim, held, err := c.claim(ctx, w, token)
-		if err != nil {
-			return out, err
-		}
-		if !held {
+		claim, ok := held[token]
+		if !ok {
 			out.Lost = append(out.Lost, lostBody{token, c.isCancelled(w, token)})
 			continue
 		}
@@ -430,8 +440,12 @@ func (c *Coordinator) requestClaim(ctx context.Context, r request) (*worker, eng
 		if err != nil {
 			return nil, engine.Claim{}, err
 		}
-		if claim, held, err := c.claim(ctx, w, token); held || err != nil {
-			return w, claim, err
+		claims, err := c.claimsOf(ctx, w, []store.ID{token})
+		if err != nil {
+			return nil, engine.Claim{}, err
+		}
+		if claim, held := claims[token]; held {
+			return w, claim, nil
 		}
 	}
 	return nil, engine.Claim{}, problem.New(problem.ClaimLost, "no worker of this key has the claim %s", token)
@@ -452,7 +466,8 @@ func (c *Coordinator) findClaim(principal string, token store.ID) (*worker, engi
 func (a runningBody) running(claim engine.Claim, stage string) store.Running {
 	return store.Running{
 		Task: claim.Task, Stage: stage, Token: claim.Token, Attempt: claim.Attempt,
-		Percent: min(max(a.Percent, -1), 100), Speed: max(a.Speed, 0), ETA: seconds(a.ETA).Seconds(), Note: cleanNote(a.Note, claim.Source),
+		Percent: min(max(a.Percent, -1), 100), Speed: max(a.Speed, 0), ETA: seconds(a.ETA).Seconds(),
+		Note: cleanText(redact.Text(a.Note, claim.Source), maxNote),
 	}
 }
 

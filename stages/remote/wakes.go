@@ -50,6 +50,11 @@ const retryDelay = 2 * time.Second
 // Run keeps a request waiting at the coordinator, until ctx is done. It returns an error if the
 // coordinator refuses this worker.
 func (w clientWakes) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	w.mu.Lock()
+	w.stopWaiting = cancel
+	w.mu.Unlock()
 	delay := 50 * time.Millisecond
 	for ctx.Err() == nil {
 		err := w.waitOnce(ctx)
@@ -63,6 +68,9 @@ func (w clientWakes) Run(ctx context.Context) error {
 		}
 		_ = ctxsleep.For(ctx, time.Duration(float64(delay)*(0.8+0.4*rand.Float64())))
 		delay = min(2*delay, retryDelay)
+	}
+	if err := context.Cause(ctx); errors.Is(err, ErrRefused) {
+		return refusedForGood(err)
 	}
 	return nil
 }

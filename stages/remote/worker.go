@@ -125,25 +125,51 @@ func (c *Coordinator) newWorker(row store.Worker) *worker {
 	}
 }
 
-// claim returns a claim of a worker by its token. Claims that it made elsewhere are read from
-// the database.
-func (c *Coordinator) claim(ctx context.Context, w *worker, token store.ID) (claim engine.Claim, held bool, err error) {
+// claimsOf returns those of the claims with some tokens that a worker holds. Claims that it made
+// elsewhere are read from the database, once, however many tokens are unknown.
+func (c *Coordinator) claimsOf(ctx context.Context, w *worker, tokens []store.ID) (map[store.ID]engine.Claim, error) {
 	c.mu.Lock()
-	claim, held = w.claims[token]
-	_, lost := w.lost[token]
+	held, unknown := w.find(tokens)
 	c.mu.Unlock()
-	if held || lost {
-		return claim, held, nil
+	if len(unknown) == 0 {
+		return held, nil
 	}
 	if err := c.readClaims(ctx, w); err != nil {
-		return engine.Claim{}, false, err
+		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if claim, held = w.claims[token]; !held {
+	held, unknown = w.find(tokens)
+	for _, token := range unknown {
 		w.rememberLost(token, false)
 	}
-	return claim, held, nil
+	return held, nil
+}
+
+// firstOfEach returns the first element for each token, and the tokens.
+func firstOfEach[T any](list []T, tokenOf func(T) store.ID) (first []T, tokens []store.ID) {
+	seen := make(map[store.ID]bool)
+	for _, element := range list {
+		if token := tokenOf(element); !seen[token] {
+			seen[token] = true
+			first, tokens = append(first, element), append(tokens, token)
+		}
+	}
+	return first, tokens
+}
+
+// find returns the claims with some tokens, and the tokens that nothing is known about. The lock
+// is held.
+func (w *worker) find(tokens []store.ID) (held map[store.ID]engine.Claim, unknown []store.ID) {
+	held = make(map[store.ID]engine.Claim)
+	for _, token := range tokens {
+		if claim, ok := w.claims[token]; ok {
+			held[token] = claim
+		} else if _, lost := w.lost[token]; !lost {
+			unknown = append(unknown, token)
+		}
+	}
+	return held, unknown
 }
 
 // maxLost bounds the memory of a worker that sends tokens of its own making.

@@ -1,0 +1,213 @@
+package remote_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cuelight/cuelight/internal/waittest"
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/stages/remote"
+	"github.com/cuelight/cuelight/store"
+)
+
+// register registers a worker without a Runner, and returns its id.
+func (s *site) register(key string) store.ID {
+	s.t.Helper()
+	var out struct {
+		Worker store.ID `json:"worker_id"`
+	}
+	s.call(key, "/register", `{"protocol":1,"pipeline":"test","host":"h","pid":1}`, &out)
+	return out.Worker
+}
+
+// claimed is a claim that register's worker has.
+type claimed struct {
+	Token store.ID `json:"token"`
+	Task  store.ID `json:"task_id"`
+	Stage string   `json:"stage"`
+}
+
+// claim claims one task of a stage.
+func (s *site) claim(key string, worker store.ID, stage string) claimed {
+	s.t.Helper()
+	var out struct{ Claims []claimed }
+	waittest.Until(s.t, "there is a claim", func() bool {
+		s.call(key, "/exchange", fmt.Sprintf(`{"worker_id":%q,"free_slots":{%q:1}}`, worker, stage), &out)
+		return len(out.Claims) == 1
+	})
+	return out.Claims[0]
+}
+
+// call sends a request that must succeed, and decodes the answer.
+func (s *site) call(key, path, body string, out any) {
+	s.t.Helper()
+	status, text := s.send(key, path, body)
+	if status >= 300 {
+		s.t.Fatalf("%s: %d %s", path, status, text)
+	}
+	if err := json.Unmarshal(text, out); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestCoordinator_GivesNoStageThatRemoteWorkersMayNotDo(t *testing.T) {
+	t.Parallel()
+	s := setup(t, stages.Stage{Name: "first", Work: echo}, stages.Stage{Name: "second", Needs: []string{"first"}, Work: echo})
+	s.coordinator = s.startCoordinator(func(o *remote.Options) { o.Stages = []string{"first"} })
+	worker := s.register("key-1")
+	exchange := func(slots string) string {
+		return s.post("key-1", "/exchange", fmt.Sprintf(`{"worker_id":%q,"free_slots":{%s}}`, worker, slots))
+	}
+	if got := exchange(`"second":1`); got != "invalid" {
+		t.Errorf("slots of a stage for others: %q", got)
+	}
+	if got := exchange(`"second":0`); got != "" {
+		t.Errorf("no slots of a stage for others: %q", got)
+	}
+	if got := exchange(`"third":1`); got != "invalid" {
+		t.Errorf("slots of no stage: %q", got)
+	}
+	task := s.submit("a source")
+	c := s.claim("key-1", worker, "first")
+	if got := s.post("key-1", "/claims/"+c.Token.String()+"/complete", `{"result":1}`); got != "" {
+		t.Errorf("completion: %q", got)
+	}
+	if got := s.status(task, "second"); got != store.StatusPending {
+		t.Errorf("the stage for others is %s", got)
+	}
+	client, err := remote.NewClient(remote.ClientOptions{URL: s.url, Key: "key-1", Graph: s.pipeline.Graph()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := stages.Runner{Pipeline: s.pipeline, Backend: client.Backend(), Wakes: client.Wakes()}
+	if err := r.Run(context.Background()); err == nil || !strings.Contains(err.Error(), "second; allowed: first") {
+		t.Errorf("a worker that offers the stage ends with %v", err)
+	}
+}
+
+// The requests are those of a worker with a valid key, whatever it says in them.
+func TestCoordinator_AnswersInvalidRequestsWithTheirProblem(t *testing.T) {
+	t.Parallel()
+	s := setup(t, stages.Stage{Name: "first", Work: echo})
+	failures := make(chan error, 100)
+	s.coordinator = s.startCoordinator(func(o *remote.Options) {
+		o.OnError = func(err error) {
+			if err != nil {
+				failures <- err
+			}
+		}
+	})
+	worker := s.register("key-1")
+	other := s.register("key-2")
+	s.submit("a source")
+	c := s.claim("key-1", worker, "first")
+	task, nobody := c.Task, store.ID{1}
+	complete := "/claims/" + c.Token.String() + "/complete"
+	register := func(members string) string { return `{"protocol":1,"pipeline":"test",` + members + `}` }
+	of := func(id store.ID, members string) string { return fmt.Sprintf(`{"worker_id":%q,%s}`, id, members) }
+	many := strings.Repeat(fmt.Sprintf(`{"token":%q},`, nobody), 1000) + fmt.Sprintf(`{"token":%q}`, c.Token)
+	for name, c := range map[string]struct{ path, body, kind string }{
+		"no JSON":                   {complete, `{`, "invalid-request"},
+		"no body":                   {complete, ``, "invalid-request"},
+		"a result that is no JSON":  {complete, `{"result":tru}`, "invalid-request"},
+		"a NUL in JSON":             {complete, "{\"result\":\"\x00\"}", "invalid-request"},
+		"a body of 21 MiB":          {complete, `{"result":"` + strings.Repeat("x", 21<<20) + `"}`, "too-large"},
+		"another protocol":          {"/register", `{"protocol":2,"pipeline":"test"}`, "protocol-version"},
+		"another pipeline":          {"/register", `{"protocol":1,"pipeline":"video"}`, "invalid"},
+		"a name with a NUL":         {"/register", register(`"name":"\u0000"`), "invalid"},
+		"a host with a NUL":         {"/register", register(`"host":"\u0000"`), "invalid"},
+		"a version with a NUL":      {"/register", register(`"version":"\u0000"`), "invalid"},
+		"a huge process id":         {"/register", register(`"pid":9223372036854775807`), "invalid"},
+		"a lease of a year":         {"/register", register(`"lease_s":31536000`), "invalid"},
+		"a lease of a moment":       {"/register", register(`"lease_s":0.001`), "invalid"},
+		"metadata of 20 KiB":        {"/register", register(`"metadata":{"a":"` + strings.Repeat("x", 20<<10) + `"}`), "invalid"},
+		"capabilities with a NUL":   {"/register", register(`"capabilities":{"a":"\u0000"}`), "invalid"},
+		"a worker of another key":   {"/exchange", of(other, `"free_slots":{}`), "worker-unknown"},
+		"a worker of nobody":        {"/exchange", of(nobody, `"free_slots":{}`), "worker-unknown"},
+		"a drain of another's":      {"/drain", of(other, `"a":1`), "worker-unknown"},
+		"a stop of another's":       {"/deregister", of(other, `"a":1`), "worker-unknown"},
+		"claims of another's":       {"/claims/held", of(other, `"a":1`), "worker-unknown"},
+		"a heartbeat for another's": {"/heartbeat", of(other, `"running":[]`), "worker-unknown"},
+		"a wait of no duration":     {"/exchange?wait=soon", of(worker, `"free_slots":{}`), "invalid-request"},
+		"a negative wait":           {"/exchange?wait=-1s", of(worker, `"free_slots":{}`), "invalid-request"},
+		"an unknown outcome": {
+			"/exchange", of(worker, fmt.Sprintf(`"reports":[{"token":%q,"outcome":"won"}]`, c.Token)), "invalid",
+		},
+		"an outcome of nobody's": {
+			"/outcomes", of(worker, fmt.Sprintf(`"reports":[{"token":%q,"outcome":"won"}],"tasks":[%q]`, nobody, task)), "",
+		},
+		"reports without tasks": {"/outcomes", of(worker, fmt.Sprintf(`"reports":[{"token":%q}]`, nobody)), "invalid"},
+		"a token that is none":  {"/claims/../complete", `{}`, "not-found"},
+		"tokens of nobody":      {"/heartbeat", of(worker, `"running":[`+many+`]`), ""},
+		"checks of nobody's":    {"/claims/check", of(worker, fmt.Sprintf(`"tokens":[%q]`, nobody)), ""},
+		"expiry of another's":   {"/workers/expire", fmt.Sprintf(`[%q]`, other), ""},
+		"progress beyond reason": {
+			"/heartbeat", of(worker, fmt.Sprintf(`"running":[{"token":%q,"started":true,"progressed":true,"percent":1e300,`+
+				`"speed":1e300,"eta_s":1e300,"note":"\u0000`+strings.Repeat("é", 1000)+`"}]`, c.Token)), "",
+		},
+	} {
+		if got := s.post("key-1", c.path, c.body); got != c.kind {
+			t.Errorf("%s: the problem is %q, want %q", name, got, c.kind)
+		}
+	}
+	select {
+	case err := <-failures:
+		t.Errorf("it counts as a failure of the database: %v", err)
+	default:
+	}
+	if workers, err := s.Workers(context.Background(), false); err != nil || len(workers) != 2 {
+		t.Errorf("the workers are %+v, %v", workers, err)
+	}
+	twice := fmt.Sprintf(`"reports":[{"token":%q,"outcome":"completed","result":1},{"token":%q,"outcome":"failed"}]`, c.Token, c.Token)
+	if got := s.post("key-1", "/exchange", of(worker, twice)); got != "" {
+		t.Errorf("two reports of one claim: %q", got)
+	}
+	if got := s.status(task, "first"); got != store.StatusCompleted {
+		t.Errorf("the task is %s", got)
+	}
+}
+
+func TestCoordinator_StoresErrorsOfAnyText(t *testing.T) {
+	t.Parallel()
+	s := setup(t, stages.Stage{Name: "first", MaxAttempts: 1, Work: echo})
+	worker := s.register("key-1")
+	for _, body := range []string{
+		`{"error":"\u0000","error_class":"\u0000"}`, `{"error":"\ud800","error_class":"\ud800"}`, `{"retry_in_s":1e300}`,
+		`{"error":"` + strings.Repeat("x", 10<<20) + `","error_class":"` + strings.Repeat("x", 5<<20) + `"}`,
+	} {
+		task := s.submit("a source")
+		c := s.claim("key-1", worker, "first")
+		if got := s.post("key-1", "/claims/"+c.Token.String()+"/fail", body); got != "" {
+			t.Errorf("%.50s: %q", body, got)
+		}
+		if got := s.status(task, "first"); got != store.StatusDead {
+			t.Errorf("%.50s: the task is %s", body, got)
+		}
+		history, err := s.History(context.Background(), task)
+		if err != nil || len(history) != 1 || len(history[0].Error) > 1<<20 || len(history[0].Class) > 1000 {
+			t.Errorf("%.50s: the history is not that of one failure", body)
+		}
+	}
+}
+
+func TestCoordinator_RecordsNothingOfACancelledTask(t *testing.T) {
+	t.Parallel()
+	s := setup(t, stages.Stage{Name: "first", Work: echo})
+	worker := s.register("key-1")
+	task := s.submit("a source")
+	c := s.claim("key-1", worker, "first")
+	if err := s.Cancel(context.Background(), task); err != nil {
+		t.Fatal(err)
+	}
+	for _, end := range []string{"complete", "fail", "release"} {
+		if got := s.post("key-1", "/claims/"+c.Token.String()+"/"+end, `{"result":1}`); got != "claim-lost" {
+			t.Errorf("%s: %q", end, got)
+		}
+	}
+	if got := s.status(task, "first"); got != store.StatusCancelled {
+		t.Errorf("the task is %s", got)
+	}
+}
