@@ -16,11 +16,14 @@ func (s *services) newCoordinator() error {
 	if err != nil {
 		return err
 	}
+	s.refusals = newRefusals(d.DB.Store, d.Log)
 	s.coordinator = remote.NewCoordinator(remote.Options{
 		Pool: d.DB.Pool, Pipeline: pipeline, Wakes: s.coordinatorWakes,
 		// The server has checked the scope.
 		Authenticate: func(r *http.Request) (string, error) { return access.PrincipalOf(r.Context()).Name, nil },
 		Files:        video.NewRemoteFiles(d.Config, d.DB.Store.Result),
+		Stages:       video.RemoteStageNames(),
+		OnRefused:    s.refusals.observe,
 		OnError:      failureLogger(d.Log, "remote workers cannot be served", "remote workers are served again"),
 	})
 	return nil

@@ -51,6 +51,7 @@ type services struct {
 
 	coordinator      *remote.Coordinator // of remote workers
 	coordinatorWakes *notify.Wakes
+	refusals         *refusals
 }
 
 // newServices prepares the services. Their run, or an error of this, frees what they hold.
@@ -205,6 +206,7 @@ func (s *services) run(ctx context.Context) {
 	all.Go(func() { _ = s.feed.Run(ctx) })
 	all.Go(func() { _ = s.dashboard.Run(ctx) })
 	all.Go(func() { s.maintainUploads(ctx) })
+	all.Go(func() { s.refusals.run(ctx) })
 	all.Go(func() {
 		select {
 		case <-ctx.Done():

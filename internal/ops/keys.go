@@ -2,8 +2,11 @@ package ops
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/webhook"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -27,24 +30,75 @@ func (a Actions) DisableKey(ctx context.Context, id store.ID) (access.Key, error
 	return a.withdrawKey(ctx, "key_disable", (*access.KeyStore).DisableKey, id)
 }
 
-// withdrawKey makes a key invalid. Its workers may use it no more, so nothing should be
-// claimed for them.
-func (a Actions) withdrawKey(
-	ctx context.Context, action string,
-	withdraw func(*access.KeyStore, context.Context, store.ID) (access.Key, error), id store.ID,
-) (key access.Key, err error) {
-	err = a.perform(ctx, access.Admin, action, func(in *store.Store, _ string) (string, details, error) {
-		if key, err = withdraw(access.NewKeyStore(in.DB()), ctx, id); err != nil {
+// maxRefusals is how many refused results of its workers disable a key.
+const maxRefusals = 3
+
+// DisableRefusedKey disables the key of a principal, as DisableKey does, if three results of its
+// workers were refused since it was created or last enabled. The reason is that of the last one.
+// It sends an alert. It returns whether it has disabled the key: not if that was done before,
+// nor for a principal without a key.
+func (a Actions) DisableRefusedKey(ctx context.Context, principal, reason string) (key access.Key, disabled bool, err error) {
+	err = a.perform(ctx, access.Admin, "key_disable", func(in *store.Store, _ string) (string, details, error) {
+		keys := access.NewKeyStore(in.DB())
+		key, err = keys.LockKey(ctx, principal)
+		if errors.Is(err, store.ErrNotFound) || err == nil && (key.DisabledAt != nil || key.RevokedAt != nil) {
+			return "", nil, errNothingDone
+		}
+		since := key.CreatedAt
+		if key.EnabledAt != nil {
+			since = *key.EnabledAt
+		}
+		refused := 0
+		if err == nil {
+			refused, err = in.CountRefused(ctx, principal, since, maxRefusals)
+		}
+		if err == nil && refused < maxRefusals {
+			err = errNothingDone
+		}
+		if err != nil {
 			return "", nil, err
 		}
-		d := details{"name": key.Name}
-		drained, err := in.DrainRegistered(ctx, key.PrincipalName())
-		if len(drained) > 0 {
-			d["drained"] = drained
+		_, d, err := withdraw(ctx, in, key.ID, (*access.KeyStore).DisableKey)
+		if err != nil {
+			return "", nil, err
 		}
+		d["reason"] = fmt.Sprintf("%d results of its workers were refused, the last one because: %s", refused, reason)
+		disabled = true
+		hooks := webhook.New(webhook.Options{DB: in.DB(), Store: in, Pipeline: in.Graph().Name()})
+		return key.Prefix, d, hooks.Raise(ctx, webhook.AlertWorkerDisabled,
+			map[string]any{"key": key.Prefix, "name": key.Name, "reason": reason})
+	})
+	return key, disabled && err == nil, err
+}
+
+// withdrawKey makes a key invalid.
+func (a Actions) withdrawKey(
+	ctx context.Context, action string,
+	change func(*access.KeyStore, context.Context, store.ID) (access.Key, error), id store.ID,
+) (key access.Key, err error) {
+	err = a.perform(ctx, access.Admin, action, func(in *store.Store, _ string) (target string, d details, err error) {
+		key, d, err = withdraw(ctx, in, id, change)
 		return key.Prefix, d, err
 	})
 	return key, err
+}
+
+// withdraw makes a key invalid. Its workers may use it no more, so nothing should be claimed for
+// them.
+func withdraw(
+	ctx context.Context, in *store.Store, id store.ID,
+	change func(*access.KeyStore, context.Context, store.ID) (access.Key, error),
+) (access.Key, details, error) {
+	key, err := change(access.NewKeyStore(in.DB()), ctx, id)
+	if err != nil {
+		return key, nil, err
+	}
+	d := details{"name": key.Name}
+	drained, err := in.DrainRegistered(ctx, key.PrincipalName())
+	if len(drained) > 0 {
+		d["drained"] = drained
+	}
+	return key, d, err
 }
 
 // EnableKey makes a disabled API key valid again.
