@@ -48,7 +48,7 @@ func (b *balancer) lead(target string) {
 // post sends a request to the site's coordinator and returns the kind of its problem, or nothing.
 func (s *site) post(key, path, body string) string {
 	s.t.Helper()
-	status, text := s.send(key, path, body)
+	status, text := s.sendAs(key, http.MethodPost, path, body)
 	if status < 300 {
 		return ""
 	}
@@ -59,10 +59,10 @@ func (s *site) post(key, path, body string) string {
 	return strings.TrimPrefix(p.Type, problem.TypePrefix)
 }
 
-// send sends a request to the site's coordinator and returns its answer.
-func (s *site) send(key, path, body string) (status int, text []byte) {
+// sendAs sends a request with a key to the site's coordinator and returns its answer.
+func (s *site) sendAs(key, method, path, body string) (status int, text []byte) {
 	s.t.Helper()
-	r, err := http.NewRequest(http.MethodPost, s.url+path, strings.NewReader(body))
+	r, err := http.NewRequest(method, s.url+path, strings.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -2,9 +2,7 @@ package remote_test
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,31 +16,14 @@ type rawWorker struct {
 	id string
 }
 
-func (s *site) register() rawWorker {
-	s.t.Helper()
-	var out struct {
-		Worker string `json:"worker_id"`
-	}
-	s.send("POST", "/register", `{"protocol": 1, "pipeline": "test"}`, http.StatusOK, &out)
-	return rawWorker{s, out.Worker}
-}
+func (s *site) newRawWorker() rawWorker { return rawWorker{s, s.register("key-1").String()} }
 
 // send sends a request and decodes the answer, which must have the status. out may be nil.
 func (s *site) send(method, path, body string, status int, out any) {
 	s.t.Helper()
-	r, err := http.NewRequest(method, s.url+path, strings.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer key-1")
-	response, err := s.http.Client().Do(r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode != status {
-		s.t.Fatalf("%s %s: status %d, %v: %s", method, path, response.StatusCode, err, text)
+	got, text := s.sendAs("key-1", method, path, body)
+	if got != status {
+		s.t.Fatalf("%s %s: status %d: %s", method, path, got, text)
 	}
 	if out == nil {
 		return
@@ -68,7 +49,7 @@ func (w rawWorker) exchange(wait, free string) (tokens []string) {
 func TestComplete_KeepsTheSlotsOfARequestThatWaits(t *testing.T) {
 	t.Parallel()
 	s := setup(t, stages.Stage{Name: "first", Work: echo})
-	w := s.register()
+	w := s.newRawWorker()
 	s.submit("one")
 	claims := w.exchange("30s", `{"first": 2}`)
 	if len(claims) != 1 {
@@ -92,7 +73,7 @@ func TestComplete_KeepsTheSlotsOfARequestThatWaits(t *testing.T) {
 func TestWorkers_ListsAndExpiresThoseOfTheKey(t *testing.T) {
 	t.Parallel()
 	s := setup(t, stages.Stage{Name: "first", Work: echo})
-	one, two := s.register(), s.register()
+	one, two := s.newRawWorker(), s.newRawWorker()
 	var out struct {
 		Workers []map[string]any
 	}

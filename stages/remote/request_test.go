@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -44,7 +45,7 @@ func (s *site) claim(key string, worker store.ID, stage string) claimed {
 // call sends a request that must succeed, and decodes the answer.
 func (s *site) call(key, path, body string, out any) {
 	s.t.Helper()
-	status, text := s.send(key, path, body)
+	status, text := s.sendAs(key, http.MethodPost, path, body)
 	if status >= 300 {
 		s.t.Fatalf("%s: %d %s", path, status, text)
 	}
