@@ -78,7 +78,7 @@ func TestWorkers_ListsAndExpiresThoseOfTheKey(t *testing.T) {
 		Workers []map[string]any
 	}
 	s.send("GET", "/workers", "", http.StatusOK, &out)
-	if len(out.Workers) != 2 || len(out.Workers[0]) != 4 || out.Workers[0]["host"] != "unknown" {
+	if len(out.Workers) != 2 || len(out.Workers[0]) != 4 || out.Workers[0]["host"] != "h" {
 		t.Errorf("the workers are %v", out.Workers)
 	}
 	var expired struct {

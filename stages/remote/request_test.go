@@ -140,11 +140,11 @@ func TestCoordinator_AnswersInvalidRequestsWithTheirProblem(t *testing.T) {
 		"an outcome of nobody's": {
 			"/outcomes", of(worker, fmt.Sprintf(`"reports":[{"token":%q,"outcome":"won"}],"tasks":[%q]`, nobody, task)), "",
 		},
-		"reports without tasks": {"/outcomes", of(worker, fmt.Sprintf(`"reports":[{"token":%q}]`, nobody)), "invalid"},
-		"a token that is none":  {"/claims/../complete", `{}`, "not-found"},
-		"tokens of nobody":      {"/heartbeat", of(worker, `"running":[`+many+`]`), ""},
-		"checks of nobody's":    {"/claims/check", of(worker, fmt.Sprintf(`"tokens":[%q]`, nobody)), ""},
-		"expiry of another's":   {"/workers/expire", fmt.Sprintf(`[%q]`, other), ""},
+		"outcomes of nobody's": {"/outcomes", of(worker, fmt.Sprintf(`"reports":[{"task_id":%q,"token":%q,"outcome":"x"}]`, nobody, nobody)), ""},
+		"a token that is none": {"/claims/../complete", `{}`, "not-found"},
+		"tokens of nobody":     {"/heartbeat", of(worker, `"running":[`+many+`]`), ""},
+		"checks of nobody's":   {"/claims/check", of(worker, fmt.Sprintf(`"tokens":[%q]`, nobody)), ""},
+		"expiry of another's":  {"/workers/expire", fmt.Sprintf(`{"worker_ids":[%q]}`, other), ""},
 		"progress beyond reason": {
 			"/heartbeat", of(worker, fmt.Sprintf(`"running":[{"token":%q,"started":true,"progressed":true,"percent":1e300,`+
 				`"speed":1e300,"eta_s":1e300,"note":"\u0000`+strings.Repeat("é", 1000)+`"}]`, c.Token)), "",
