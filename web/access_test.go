@@ -47,7 +47,8 @@ func TestRoutes_RequireTheirScope(t *testing.T) {
 		if strings.HasSuffix(path, "events/stream") {
 			path += "?types=nonsense" // otherwise it would stay open
 		}
-		path = strings.NewReplacer("{id}", store.ID{9}.String(), "{path...}", "x", "{token}", store.ID{9}.String(), "{stage}", "ingest").Replace(path)
+		id := store.ID{9}.String()
+		path = strings.NewReplacer("{id}", id, "{path...}", "x", "{token}", id, "{stage}", "ingest").Replace(path)
 		for scope, as := range keys {
 			got := b.do(call{method: method, path: path, as: as})
 			refused := got.status == http.StatusUnauthorized || got.status == http.StatusForbidden

@@ -89,7 +89,7 @@ func (f *farm) startWorker(i int) {
 func (f *farm) submit(clips int) {
 	f.h.t.Helper()
 	for i := range clips {
-		// The lengths differ, so that every video can be told apart.
+		// The lengths differ, so that no two videos are alike.
 		file := makeClip(f.h.t, f.h.t.TempDir(), time.Second+time.Duration(i)*300*time.Millisecond, "64x48")
 		if _, err := f.pool.Exec(f.h.t.Context(), `insert into tasks (source) values ($1)`, file); err != nil {
 			f.h.t.Fatal(err)

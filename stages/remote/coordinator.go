@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/time/rate"
 
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
@@ -31,6 +33,10 @@ type Options struct {
 
 	// Files has the files of claims. Default: none, for stages that need none.
 	Files Files
+
+	// RequestsPerSecond limits the requests under one name; more are answered with 429. Default 500,
+	// and four times as many in a burst.
+	RequestsPerSecond float64
 
 	// IsDirect reports whether a request came without a proxy, so that the end of its connection
 	// means the end of the worker's process or network. Default: it has none of the headers
@@ -74,7 +80,8 @@ type Coordinator struct {
 	renewed time.Time // when the database last took the heartbeats
 	// pausesKnown says that pauses were read; nothing is claimed before.
 	pausesKnown bool
-	closing     bool // Run is ending
+	closing     bool                     // Run is ending
+	limits      map[string]*rate.Limiter // by principal
 }
 
 // stageQueue is what the coordinator knows about the ready tasks of a stage.
@@ -99,6 +106,7 @@ func NewCoordinator(o Options) *Coordinator {
 		c.listener = notify.New(o.Pool, notify.Options{Channels: c.channels()})
 		c.o.Wakes = c.listener
 	}
+	c.limits, c.o.RequestsPerSecond = make(map[string]*rate.Limiter), cmp.Or(c.o.RequestsPerSecond, 500)
 	if c.o.IsDirect == nil {
 		c.o.IsDirect = hasNoProxyHeader
 	}

@@ -32,7 +32,7 @@
 // # Limits
 //
 // A coordinator does not expire lost workers: a [stages.Runner] of the same pipeline, with the
-// database, must run in some process. It neither terminates TLS nor limits the rate of requests.
+// database, must run in some process. It does not terminate TLS.
 //
 // docs/workers.md describes the protocol, for workers in other languages.
 package remote

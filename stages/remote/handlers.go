@@ -11,6 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/cuelight/cuelight/internal/problem"
 	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/store"
@@ -119,7 +121,23 @@ func (c *Coordinator) authenticate(r *http.Request) (string, error) {
 	if err != nil {
 		return "", problem.New(problem.Unauthenticated, "%v", err)
 	}
+	if !c.limit(principal).Allow() {
+		return "", problem.New(problem.TooManyRequests, "%s has sent more than %g requests a second, its limit",
+			principal, c.o.RequestsPerSecond).After(time.Second)
+	}
 	return principal, nil
+}
+
+// limit returns the limiter of a principal's requests. There are as many as keys.
+func (c *Coordinator) limit(principal string) *rate.Limiter {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.limits[principal]
+	if l == nil {
+		l = rate.NewLimiter(rate.Limit(c.o.RequestsPerSecond), int(4*c.o.RequestsPerSecond))
+		c.limits[principal] = l
+	}
+	return l
 }
 
 // decode reads a body. It ignores members that it does not know: those of newer workers.

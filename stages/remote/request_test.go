@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -210,5 +211,20 @@ func TestCoordinator_RecordsNothingOfACancelledTask(t *testing.T) {
 	}
 	if got := s.status(task, "first"); got != store.StatusCancelled {
 		t.Errorf("the task is %s", got)
+	}
+}
+
+func TestCoordinator_LimitsTheRequestsOfAKey(t *testing.T) {
+	t.Parallel()
+	s := setup(t, stages.Stage{Name: "first", Work: echo})
+	s.coordinator = s.startCoordinator(func(o *remote.Options) { o.RequestsPerSecond = 0.5 }) // a burst of 2
+	ask := func(key string) int {
+		status, _ := s.sendAs(key, http.MethodGet, "/pipeline", "")
+		return status
+	}
+	got := []int{ask("key-1"), ask("key-1"), ask("key-1"), ask("key-2")}
+	want := []int{http.StatusOK, http.StatusOK, http.StatusTooManyRequests, http.StatusOK}
+	if !slices.Equal(got, want) {
+		t.Errorf("the answers are %v, want %v", got, want)
 	}
 }
