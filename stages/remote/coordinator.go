@@ -68,6 +68,7 @@ type Coordinator struct {
 	listener *notify.Listener // nil if the wakes are the caller's
 	grantNow chan struct{}    // handlers → Run: a worker waits, or a stage may have ready tasks
 	checkNow chan struct{}    // Run → renewal: operators or other workers changed something
+	wrote    chan struct{}    // all → notifier: there are new events
 	checks   checks           // of files
 	context  context.Context  // of the checks; done when Run ends
 	cancel   context.CancelFunc
@@ -99,7 +100,7 @@ func NewCoordinator(o Options) *Coordinator {
 	graph := o.Pipeline.Graph()
 	c := &Coordinator{
 		o: o, graph: graph, stages: graph.Stages(), engine: engine.New(o.Pool, graph), store: store.New(o.Pool, graph),
-		grantNow: make(chan struct{}, 1), checkNow: make(chan struct{}, 1),
+		grantNow: make(chan struct{}, 1), checkNow: make(chan struct{}, 1), wrote: make(chan struct{}, 1),
 		workers: make(map[store.ID]*worker), queues: make([]stageQueue, len(graph.Stages())), renewed: time.Now(),
 	}
 	if c.o.Wakes == nil {
@@ -157,6 +158,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	}
 	signal(c.checkNow) // pauses may have changed before the first notification
 	all.Go(func() { c.runRenewal(ctx) })
+	all.Go(func() { c.notifyEvents(ctx) })
 	defer c.checks.wait()
 	defer c.cancel()
 	defer c.close()

@@ -125,9 +125,6 @@ func (c *Coordinator) exchangeNow(ctx context.Context, w *worker, bodies []repor
 		}
 		c.recordAnswers(w, reports, result, out)
 		signal(c.grantNow) // more may be ready
-		if len(reports)+len(result.Claims) > 0 {
-			_ = c.engine.NotifyEvents(ctx) // readers also poll
-		}
 		return nil
 	})
 }
@@ -300,7 +297,7 @@ func (c *Coordinator) waitForClaims(ctx context.Context, w *worker, wait time.Du
 	if w.wait == result {
 		c.answer(w, waitResult{})
 	}
-	w.heard = time.Now()
+	w.lastRequest = time.Now()
 	isEnd := ctx.Err() != nil && !c.closing && w.wait == nil
 	c.mu.Unlock()
 	r := <-result // it has been answered
@@ -314,7 +311,7 @@ func (c *Coordinator) waitForClaims(ctx context.Context, w *worker, wait time.Du
 // come back.
 func (c *Coordinator) disconnect(w *worker) {
 	c.mu.Lock()
-	w.gone = true
+	w.disconnected = true
 	c.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), renewTimeout)
 	defer cancel()

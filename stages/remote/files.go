@@ -63,9 +63,9 @@ type check struct {
 // errNotChecked says that the check of an attempt's files goes on.
 var errNotChecked = errors.New("the files are being checked")
 
-// checkPatience is how long a request waits for the check of its files. Then the worker sends the
+// checkTimeout is how long a request waits for the check of its files. Then the worker sends the
 // report again.
-const checkPatience = 2 * time.Second
+const checkTimeout = 2 * time.Second
 
 func (c *checks) wait() { c.running.Wait() }
 
@@ -81,7 +81,7 @@ func (c *Coordinator) checkOutput(ctx context.Context, claim engine.Claim, resul
 		return result, nil
 	}
 	one := c.startCheck(claim, result)
-	timer := time.NewTimer(checkPatience)
+	timer := time.NewTimer(checkTimeout)
 	defer timer.Stop()
 	select {
 	case <-one.done:

@@ -30,6 +30,8 @@ func (c *Coordinator) grantReady(ctx context.Context) (next time.Time) {
 		c.mu.Lock()
 		if err == nil && len(out.Claims) > 0 {
 			c.answer(w, waitResult{claims: out.Claims})
+		} else {
+			c.moveToEnd(w) // the database may know it as lost, and then it never gets any
 		}
 		c.mu.Unlock()
 		if err != nil {
@@ -111,7 +113,17 @@ func (c *Coordinator) claimFor(
 		c.queues[i].update(in, out, i, wakes[i])
 	}
 	w.update(reports, free, out)
+	if len(reports)+len(out.Claims) > 0 {
+		signal(c.wrote)
+	}
 	return out, nil
+}
+
+// moveToEnd makes a waiting worker the last one. The lock is held.
+func (c *Coordinator) moveToEnd(w *worker) {
+	if i := slices.Index(c.waiting, w); i >= 0 {
+		c.waiting = append(slices.Delete(c.waiting, i, i+1), w)
+	}
 }
 
 // update records what an exchange found out about a stage. wakes is their count before it.

@@ -474,7 +474,7 @@ func (c *Coordinator) findClaim(principal string, token store.ID) (*worker, engi
 	defer c.mu.Unlock()
 	for _, w := range c.workers {
 		if claim, held := w.claims[token]; held && w.principal == principal {
-			w.heard, w.gone = time.Now(), false
+			w.lastRequest, w.disconnected = time.Now(), false
 			return w, claim
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
 )
@@ -14,8 +15,8 @@ const (
 	renewInterval = 2 * time.Second
 	// idleRenewals: without anything urgent, one in so many is sent.
 	idleRenewals = 3
-	// heardWithin is how long a worker with claims counts as alive after a request.
-	heardWithin = 5 * time.Second
+	// aliveWithin is how long a worker with claims counts as alive after a request.
+	aliveWithin = 5 * time.Second
 	// forgetAfter is how long a worker that is not heard of is remembered.
 	forgetAfter = 10 * time.Minute
 	// renewTimeout is that of one statement. A worker whose lease was not renewed for
@@ -59,12 +60,12 @@ func (c *Coordinator) heartbeats() (in engine.RemoteHeartbeat, urgent bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, w := range c.workers {
-		if w.wait == nil && time.Since(w.heard) > forgetAfter {
+		if w.wait == nil && time.Since(w.lastRequest) > forgetAfter {
 			delete(c.workers, id) // if it comes back, it is read from the database
 			continue
 		}
 		waits := w.wait != nil && len(w.claims) == 0
-		if w.gone || !waits && time.Since(w.heard) > heardWithin {
+		if w.disconnected || !waits && time.Since(w.lastRequest) > aliveWithin {
 			continue
 		}
 		r := engine.RemoteWorker{Worker: w.id, Progressed: w.progressed}
@@ -93,6 +94,9 @@ func (c *Coordinator) renew(ctx context.Context, in engine.RemoteHeartbeat) erro
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.renewed, c.pauses, c.pausesKnown = sent, out.Pauses, true
+	if slices.ContainsFunc(in.Workers, func(w engine.RemoteWorker) bool { return w.Progressed != nil }) {
+		signal(c.wrote)
+	}
 	cancelled := make(map[store.ID]bool)
 	for _, l := range out.LostClaims {
 		cancelled[l.Token] = l.Cancelled
@@ -143,6 +147,7 @@ func (c *Coordinator) updateControls(w *worker, cancelled map[store.ID]bool) {
 			delete(w.claims, token)
 			w.rememberLost(token, isCancelled)
 			w.hasLost = true
+			c.checks.forget(token)
 		}
 	}
 	if !c.controlsOf(w).equal(w.controls) {
@@ -159,4 +164,25 @@ func (c *Coordinator) controlsOf(w *worker) controlsBody {
 		}
 	}
 	return body
+}
+
+// notifyInterval is the shortest time between two notifications of the readers of events. Commits
+// with a notification wait for each other.
+const notifyInterval = 200 * time.Millisecond
+
+// notifyEvents notifies the readers of events that there are new ones.
+func (c *Coordinator) notifyEvents(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.wrote:
+		}
+		within, cancel := context.WithTimeout(ctx, renewTimeout)
+		_ = c.engine.NotifyEvents(within) // readers also poll
+		cancel()
+		if ctxsleep.For(ctx, notifyInterval) != nil {
+			return
+		}
+	}
 }

@@ -27,11 +27,11 @@ type worker struct {
 	controls controlsBody    // as last sent
 	wait     chan waitResult // of the request that waits; nil for none. Has room for one
 
-	heard      time.Time // when the last request arrived
-	gone       bool      // its connection has ended since
-	running    []store.Running
-	progressed []store.Running // since the last renewal
-	started    bool            // running has changed since the last renewal
+	lastRequest  time.Time // when it arrived
+	disconnected bool      // its connection has ended since
+	running      []store.Running
+	progressed   []store.Running // since the last renewal
+	started      bool            // running has changed since the last renewal
 }
 
 // waitResult ends a waiting request: with claims, with an error, or because the controls changed.
@@ -76,7 +76,7 @@ func (c *Coordinator) findWorker(ctx context.Context, id store.ID, principal str
 	c.mu.Lock()
 	w := c.workers[id]
 	if w != nil {
-		w.heard, w.gone = time.Now(), false
+		w.lastRequest, w.disconnected = time.Now(), false
 	}
 	c.mu.Unlock()
 	if w == nil {
@@ -121,7 +121,7 @@ func (c *Coordinator) newWorker(row store.Worker) *worker {
 	return &worker{
 		id: row.ID, principal: row.Principal, host: row.Host, exchanging: make(chan struct{}, 1),
 		claims: make(map[store.ID]engine.Claim), lost: make(map[store.ID]bool),
-		free: make([]int, len(c.stages)), since: time.Now(), heard: time.Now(), draining: row.DrainAt != nil,
+		free: make([]int, len(c.stages)), since: time.Now(), lastRequest: time.Now(), draining: row.DrainAt != nil,
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/cuelight/cuelight/internal/diskspace"
 	"github.com/cuelight/cuelight/internal/flock"
@@ -43,6 +44,8 @@ type RemoteFiles struct {
 
 // remoteOutput counts what a claim has written.
 type remoteOutput struct {
+	used time.Time // by the lock of RemoteFiles
+
 	mu        sync.Mutex // guards the rest, and the files: one write at a time
 	bytes     int64
 	accepting bool // nothing more is written
@@ -237,11 +240,15 @@ func (f *RemoteFiles) WriteOutput(
 	return f.append(w, out, name, at, total, sum, from)
 }
 
+// outputAge is how long the counters of a claim are kept after their last use.
+const outputAge = 24 * time.Hour
+
 // output returns the counters of a claim, which it makes from the files that are there.
 func (f *RemoteFiles) output(w *workdir, c engine.Claim) (*remoteOutput, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if out := f.outputs[c.Token]; out != nil {
+		out.used = time.Now()
 		return out, nil
 	}
 	if err := os.Mkdir(w.path, w.mode); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -251,7 +258,12 @@ func (f *RemoteFiles) output(w *workdir, c engine.Claim) (*remoteOutput, error) 
 	if err != nil {
 		return nil, err
 	}
-	out := &remoteOutput{bytes: bytes}
+	for token, other := range f.outputs {
+		if time.Since(other.used) > outputAge {
+			delete(f.outputs, token) // the claim has ended, or it is counted again
+		}
+	}
+	out := &remoteOutput{bytes: bytes, used: time.Now()}
 	f.outputs[c.Token] = out
 	return out, nil
 }
