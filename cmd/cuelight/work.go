@@ -33,7 +33,8 @@ const workHelp = `Work works for a coordinator, which is a cuelight serve --list
 needs no database and no shared directory: one address, which it connects to, and a
 key of the scope work, which cuelight keys create NAME --scope work prints there.
 
-It downloads the source of each task, transcodes it, and uploads the result, which
+At the start it tries which encoders of ffmpeg work, for the list of workers. It
+downloads the source of each task, transcodes it, and uploads the result, which
 the coordinator checks before it counts. Its files are in --scratch-dir, and are
 deleted when a task's work is done.
 
@@ -95,11 +96,15 @@ func (c *cli) work(ctx context.Context, o *remoteWorkOptions) error {
 	if err != nil {
 		return err
 	}
+	encoders, err := config.Tools.TryEncoders(ctx)
+	if err != nil {
+		return err
+	}
 	return daemon.Work(ctx, daemon.WorkOptions{
 		Client: client, Server: o.server, Log: daemon.NewLog(c.err), Env: c.Env,
 		Runner: stages.Runner{
 			Pipeline: pipeline, Name: o.name, Version: programVersion(), Lease: o.lease,
-			Grace: cmp.Or(o.grace, -1), Abort: c.sig.Abort, Capabilities: o.capabilities(),
+			Grace: cmp.Or(o.grace, -1), Abort: c.sig.Abort, Capabilities: daemon.WorkerCapabilities(o.labels, encoders),
 		},
 	})
 }
@@ -163,10 +168,6 @@ func hostPort(u *url.URL) string {
 		return u.Host + ":80"
 	}
 	return u.Host
-}
-
-func (o *remoteWorkOptions) capabilities() []byte {
-	return daemon.WorkerCapabilities(o.labels)
 }
 
 // connect returns the client of the coordinator, and the pipeline that works with its files.

@@ -80,10 +80,11 @@ func (o *WorkOptions) logEvents(events *EventQueue, manager *systemd) {
 }
 
 // WorkerCapabilities is what a remote worker says about itself.
-func WorkerCapabilities(labels []string) json.RawMessage {
+func WorkerCapabilities(labels, encoders []string) json.RawMessage {
 	raw, err := json.Marshal(struct {
-		Labels []string `json:"labels,omitempty"`
-	}{labels})
+		Labels   []string `json:"labels,omitempty"`
+		Encoders []string `json:"encoders"`
+	}{labels, encoders})
 	if err != nil {
 		panic(err) // it has strings
 	}
