@@ -80,6 +80,9 @@ func (c *Coordinator) checkOutput(ctx context.Context, claim engine.Claim, resul
 	if c.o.Files == nil {
 		return result, nil
 	}
+	if len(result) > maxResult {
+		return nil, &RefusedError{Reason: "the result has more than 16 MiB"}
+	}
 	one := c.startCheck(claim, result)
 	timer := time.NewTimer(checkTimeout)
 	defer timer.Stop()
@@ -199,10 +202,38 @@ func (c *Coordinator) receive(w http.ResponseWriter, r *http.Request, claim engi
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(pieceTimeout))
 	sum := r.Header.Get("Content-SHA256")
-	if err := c.o.Files.WriteOutput(r.Context(), claim, name, first, total, sum, io.LimitReader(r.Body, r.ContentLength)); err != nil {
+	body := &bodyReader{r: io.LimitReader(r.Body, r.ContentLength)}
+	err = c.o.Files.WriteOutput(r.Context(), claim, name, first, total, sum, body)
+	if err == nil {
+		return last + 1, nil
+	}
+	if _, isRefused := errors.AsType[*RefusedError](err); isRefused {
 		return size, err
 	}
-	return last + 1, nil
+	now, sizeErr := c.o.Files.OutputSize(r.Context(), claim, name)
+	switch {
+	case sizeErr != nil:
+		return size, err
+	case body.err != nil:
+		return now, problem.New(problem.InvalidRequest, "the body has ended before its Content-Length; the file has %d bytes", now)
+	case now != first:
+		return now, problem.New(problem.UploadOffset, "another request has written the file, which has %d bytes", now)
+	}
+	return now, err
+}
+
+// bodyReader remembers why a body ended early.
+type bodyReader struct {
+	r   io.Reader
+	err error
+}
+
+func (b *bodyReader) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	if err != nil && err != io.EOF {
+		b.err = err
+	}
+	return n, err
 }
 
 // parseContentRange parses "bytes FIRST-LAST/TOTAL". An empty file is "bytes */0", whose last

@@ -192,6 +192,10 @@ func (f *RemoteFiles) OutputSize(ctx context.Context, c engine.Claim, name strin
 	if err != nil {
 		return 0, err
 	}
+	folder, err := os.Lstat(filepath.Join(w.path, filepath.FromSlash(path.Dir(name))))
+	if err == nil && !folder.IsDir() {
+		return 0, refused("%q is not a directory", path.Dir(name))
+	}
 	info, err := os.Lstat(filepath.Join(w.path, filepath.FromSlash(name)))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -228,7 +232,7 @@ func (f *RemoteFiles) WriteOutput(
 	defer out.mu.Unlock()
 	switch {
 	case out.accepting:
-		return refused("the files of this claim are complete and are being checked")
+		return errComplete
 	case total > fileLimit:
 		return refused("%s may have %d bytes, not %d", name, fileLimit, total)
 	case out.bytes-at+total > totalLimit:
@@ -237,11 +241,42 @@ func (f *RemoteFiles) WriteOutput(
 	if err := diskspace.Check(w.parent, total-at, f.config.reserve()); err != nil {
 		return err
 	}
+	lock, err := lockReceiving(ctx, w)
+	if err != nil {
+		return err
+	}
+	defer flock.Unlock(lock)
 	return f.append(w, out, name, at, total, sum, from)
 }
 
 // outputAge is how long the counters of a claim are kept after their last use.
 const outputAge = 24 * time.Hour
+
+// lockReceiving locks the directory in which a claim's files arrive, so that no other coordinator
+// writes to what is being checked. It refuses a claim whose files were accepted.
+func lockReceiving(ctx context.Context, w *workdir) (*os.File, error) {
+	lock, err := lockDir(ctx, w.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errComplete
+	}
+	if err != nil {
+		return nil, err
+	}
+	held, err := lock.Stat()
+	if err == nil {
+		var found fs.FileInfo
+		if found, err = os.Lstat(w.path); errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(held, found) {
+			err = errComplete // it was renamed while this waited
+		}
+	}
+	if err != nil {
+		flock.Unlock(lock)
+		return nil, err
+	}
+	return lock, nil
+}
+
+var errComplete error = &remote.RefusedError{Reason: "the files of this claim are complete and are being checked"}
 
 // output returns the counters of a claim, which it makes from the files that are there.
 func (f *RemoteFiles) output(w *workdir, c engine.Claim) (*remoteOutput, error) {
@@ -337,6 +372,11 @@ func (f *RemoteFiles) Accept(ctx context.Context, c engine.Claim, result json.Ra
 	if err := f.reopenAccepted(w); err != nil {
 		return nil, err
 	}
+	lock, err := lockReceiving(ctx, w)
+	if err != nil { // also after the check of another coordinator: this one takes its result back then
+		return nil, fmt.Errorf("lock received files: %v", err)
+	}
+	defer flock.Unlock(lock)
 	var accepted any
 	if stage == transcodeStage {
 		accepted, err = f.acceptTranscode(ctx, c, w, in, result)
