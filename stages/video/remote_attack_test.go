@@ -257,7 +257,7 @@ func TestRemoteFiles_ReceiveAFileOnceFromTwoRequests(t *testing.T) {
 	a.wantKind("one of two", first, "")
 	a.wantKind("the other", second, "upload-offset")
 	if got := second.header.Get("Upload-Offset"); got != fmt.Sprint(len(content)) {
-		t.Errorf("the other is told that the file has %s bytes", got)
+		t.Errorf("the answer to the other says that the file has %s bytes", got)
 	}
 	a.wantUnharmed(before)
 }
