@@ -253,11 +253,8 @@ func (b clientBackend) Heartbeat(ctx context.Context, in engine.HeartbeatRequest
 	}
 	b.mu.Lock()
 	b.controls = out.Control
-	for _, l := range out.Lost {
-		delete(b.claims, l.Token)
-	}
 	b.mu.Unlock()
-	result.LostClaims = lostClaims(out.Lost)
+	result.LostClaims = b.loseClaims(out.Lost)
 	return result, nil
 }
 
@@ -280,18 +277,31 @@ func runningBodies(in engine.HeartbeatRequest) []runningBody {
 	return bodies
 }
 
-func lostClaims(bodies []lostBody) []engine.LostClaim {
+// loseClaims forgets claims. Nothing is reported of them, so it makes the Runner exchange when their
+// slots are free: otherwise the coordinator would not get to know these.
+func (b clientBackend) loseClaims(bodies []lostBody) []engine.LostClaim {
 	var lost []engine.LostClaim
+	var channels []string
+	b.mu.Lock()
 	for _, l := range bodies {
 		lost = append(lost, engine.LostClaim(l))
+		if claim, known := b.claims[l.Token]; known {
+			channels = append(channels, b.o.Graph.Channel(b.stages[claim.Stage]))
+			delete(b.claims, l.Token)
+		}
+	}
+	b.mu.Unlock()
+	if len(channels) > 0 {
+		b.notify(channels...)
 	}
 	return lost
 }
 
-// Sweep finds nothing: workers with the database sweep.
+// Sweep finds nothing: workers with the database sweep. It makes the Runner exchange, in case the
+// coordinator has other free slots in mind than this worker has.
 func (b clientBackend) Sweep(context.Context, engine.SweepRequest) (engine.SweepResult, error) {
 	exchange := b.newResult()
-	return engine.SweepResult{MoreReady: exchange.MoreReady, NextDue: exchange.NextDue}, nil
+	return engine.SweepResult{MoreReady: exchange.MoreReady, NextDue: make([]time.Duration, len(b.stages))}, nil
 }
 
 func (b clientBackend) FindRecordedOutcomes(ctx context.Context, reports []engine.Report) (map[store.ID]bool, error) {
@@ -336,7 +346,7 @@ func (b clientBackend) FindLostClaims(ctx context.Context, claims []engine.Claim
 	}
 	var out claimsResponse
 	err := b.call(ctx, http.MethodPost, "/claims/check", in, &out)
-	return lostClaims(out.Lost), err
+	return b.loseClaims(out.Lost), err
 }
 
 func (b clientBackend) Result(ctx context.Context, task store.ID, stage string) (json.RawMessage, error) {

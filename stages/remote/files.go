@@ -178,12 +178,12 @@ func (c *Coordinator) serveOutput(w http.ResponseWriter, r *http.Request) {
 	if err == nil && r.Method == http.MethodPut {
 		size, err = c.receive(w, r, claim, name, size)
 	}
+	w.Header().Set("Upload-Offset", strconv.FormatInt(size, 10))
 	if err != nil {
-		w.Header().Set("Upload-Offset", strconv.FormatInt(size, 10))
+		readRest(w, r)
 		c.writeFileError(w, r, err)
 		return
 	}
-	w.Header().Set("Upload-Offset", strconv.FormatInt(size, 10))
 	w.WriteHeader(http.StatusNoContent)
 }
 
@@ -234,6 +234,15 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 		b.err = err
 	}
 	return n, err
+}
+
+// readRest reads the rest of a piece that is refused. Otherwise the server would close the
+// connection, and a client that sends all of its request first would not see the answer.
+func readRest(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength <= maxPiece {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(pieceTimeout))
+		_, _ = io.CopyN(io.Discard, r.Body, maxPiece) // the client may be gone
+	}
 }
 
 // parseContentRange parses "bytes FIRST-LAST/TOTAL". An empty file is "bytes */0", whose last
