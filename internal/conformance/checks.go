@@ -1,0 +1,377 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/ctxsleep"
+	"github.com/cuelight/cuelight/store"
+)
+
+// startTime is how long a worker may take to start, or to begin with a task; exitTime to end;
+// longTime to complete a task after a fault.
+const (
+	startTime = 20 * time.Second
+	exitTime  = 20 * time.Second
+	longTime  = 60 * time.Second
+)
+
+// largeFile is sent in three pieces, and read in more.
+const largeFile = 20 << 20
+
+// checks are all checks, in their order: the one of drain ends the worker that the others share.
+var checks = []struct {
+	name string
+	run  func(ctx context.Context, k *kit) error
+}{
+	{"waiting", checkWaiting},
+	{"good-path", checkGoodPath},
+	{"late", checkLate},
+	{"lost-lease", checkLostLease},
+	{"cancel", checkCancel},
+	{"cut-upload", checkCutUpload},
+	{"cut-download", checkCutDownload},
+	{"lost-answer", checkLostAnswer},
+	{"errors", checkErrors},
+	{"refused", checkRefused},
+	{"drain", checkDrain},
+	{"version", checkVersion},
+	{"revoked-key", checkRevokedKey},
+}
+
+// awaitWaiting waits until the worker is idle.
+func (k *kit) awaitWaiting(ctx context.Context) error {
+	if err := k.start(); err != nil {
+		return err
+	}
+	return k.await(ctx, startTime, "an idle worker keeps POST /exchange?wait=… open", func() (bool, string, error) {
+		return k.front.isWaiting(), "no such request is open", nil
+	})
+}
+
+// An idle worker keeps one request open. It does not poll, and has a task at once.
+func checkWaiting(ctx context.Context, k *kit) error {
+	if err := k.awaitWaiting(ctx); err != nil {
+		return err
+	}
+	k.front.forget()
+	if err := ctxsleep.For(ctx, 3*time.Second); err != nil {
+		return err
+	}
+	isExchange := func(r seenRequest) bool { return r.path == "/exchange" }
+	if n := k.front.count(isExchange); n > 3 {
+		return fmt.Errorf("expected: an idle worker waits with wait=30s; but it sent %d exchanges in 3 s", n)
+	}
+	task, err := k.submitTask(ctx, params{Bytes: 7})
+	if err != nil {
+		return err
+	}
+	err = k.await(ctx, 3*time.Second, "the worker gets a task that was submitted while it waited", func() (bool, string, error) {
+		s, err := k.state(ctx, task)
+		return s.Status != store.StatusPending, "the task is " + string(s.Status), err
+	})
+	if err != nil {
+		return err
+	}
+	return k.awaitCompleted(ctx, task, longTime)
+}
+
+// maxSilence is how long a worker with claims may send nothing.
+const maxSilence = 5 * time.Second
+
+// A task of some seconds with a file of three pieces, and heartbeats all the while.
+func checkGoodPath(ctx context.Context, k *kit) error {
+	if err := k.awaitWaiting(ctx); err != nil {
+		return err
+	}
+	task, err := k.submitTask(ctx, params{Seconds: 7, Bytes: largeFile})
+	if err != nil {
+		return err
+	}
+	if _, err := k.awaitWork(ctx, task); err != nil {
+		return err
+	}
+	if err := k.awaitCompleted(ctx, task, longTime); err != nil {
+		return err
+	}
+	last := time.Time{}
+	for _, r := range k.front.requests() {
+		if silence := r.at.Sub(last); !last.IsZero() && silence > maxSilence && r.path != "/exchange" {
+			return fmt.Errorf("expected: a heartbeat every 2 s while there is a claim; but nothing came for %.1f s", silence.Seconds())
+		}
+		last = r.at
+	}
+	return k.expectAttempts(ctx, task, 1)
+}
+
+func (k *kit) expectAttempts(ctx context.Context, task store.ID, want int) error {
+	s, err := k.state(ctx, task)
+	if err == nil && s.Attempts != want {
+		err = fmt.Errorf("expected: attempt %d is completed; but %d is", want, s.Attempts)
+	}
+	return err
+}
+
+// The task is cancelled in the moment in which the worker completes it.
+func checkLate(ctx context.Context, k *kit) error {
+	if err := k.awaitWaiting(ctx); err != nil {
+		return err
+	}
+	task, err := k.submitTask(ctx, params{Seconds: 1, Bytes: 7})
+	if err != nil {
+		return err
+	}
+	var failed error
+	isReport := func(r seenRequest) bool {
+		s, err := k.state(ctx, task)
+		return err == nil && r.reports(s.Token)
+	}
+	done := make(chan store.ID, 1)
+	var t trigger
+	k.front.inject(t.once(isReport, func(w http.ResponseWriter, r seenRequest, next http.Handler) {
+		s, err1 := k.state(ctx, task)
+		failed = errors.Join(err1, k.store.Cancel(ctx, task))
+		next.ServeHTTP(w, r.Request)
+		done <- s.Token
+	}))
+	var token store.ID
+	err = k.await(ctx, longTime, "the worker reports the outcome of its claim", func() (bool, string, error) {
+		select {
+		case token = <-done:
+			return true, "", failed
+		default:
+			return false, "there is no report", nil
+		}
+	})
+	if err != nil {
+		return err
+	}
+	k.front.inject(nil)
+	if err := k.completeAnother(ctx, longTime); err != nil {
+		return fmt.Errorf("after a report of a lost claim: %w", err)
+	}
+	if n := k.front.count(func(r seenRequest) bool { return r.reports(token) }); n > 1 {
+		return fmt.Errorf("expected: a report of a lost claim is sent once; but it was sent %d times", n)
+	}
+	return nil
+}
+
+// completeAnother submits a task that the worker must complete.
+func (k *kit) completeAnother(ctx context.Context, within time.Duration) error {
+	task, err := k.submitTask(ctx, params{Bytes: 7})
+	if err != nil {
+		return err
+	}
+	return k.awaitCompleted(ctx, task, within)
+}
+
+// The worker is expired while it works. It registers again and does the task again.
+func checkLostLease(ctx context.Context, k *kit) error {
+	if err := k.awaitWaiting(ctx); err != nil {
+		return err
+	}
+	before, err := k.liveWorker(ctx)
+	if err != nil {
+		return err
+	}
+	task, err := k.submitTask(ctx, params{Seconds: 3, Bytes: 7})
+	if err != nil {
+		return err
+	}
+	if _, err := k.awaitWork(ctx, task); err != nil {
+		return err
+	}
+	if lost, err := k.engine.ExpireWorkers(ctx, []store.ID{before.ID}); err != nil || len(lost) != 1 {
+		return errors.Join(fmt.Errorf("expired %d workers", len(lost)), err)
+	}
+	err = k.await(ctx, startTime, "the worker registers again after worker-unknown", func() (bool, string, error) {
+		now, err := k.liveWorker(ctx)
+		return err == nil && !now.ID.IsZero() && now.ID != before.ID, "there is no new worker", err
+	})
+	if err != nil {
+		return err
+	}
+	if err := k.awaitCompleted(ctx, task, longTime); err != nil {
+		return err
+	}
+	return k.expectAttempts(ctx, task, 2)
+}
+
+// A task of a minute is cancelled. The worker's one slot is free at once, and nothing more is written.
+func checkCancel(ctx context.Context, k *kit) error {
+	if err := k.awaitWaiting(ctx); err != nil {
+		return err
+	}
+	task, err := k.submitTask(ctx, params{Seconds: 60, Bytes: 7})
+	if err != nil {
+		return err
+	}
+	token, err := k.awaitWork(ctx, task)
+	if err != nil {
+		return err
+	}
+	if err := k.store.Cancel(ctx, task); err != nil {
+		return err
+	}
+	if err := k.completeAnother(ctx, 15*time.Second); err != nil {
+		return fmt.Errorf("after a cancel: %w", err)
+	}
+	if n := k.front.count(func(r seenRequest) bool { return r.writes(token) }); n > 1 {
+		return fmt.Errorf("expected: nothing of a cancelled attempt is sent; but there were %d uploads and reports", n)
+	}
+	return nil
+}
+
+// completeWith completes a task in its first attempt, although a fault happens.
+func (k *kit) completeWith(ctx context.Context, p params, t *trigger, f fault) error {
+	if err := k.awaitWaiting(ctx); err != nil {
+		return err
+	}
+	k.front.inject(f)
+	// The request that waits does not get the fault, so the fault may need a second task.
+	for range 2 {
+		task, err := k.submitTask(ctx, p)
+		if err == nil {
+			err = k.awaitCompleted(ctx, task, longTime)
+		}
+		if err == nil {
+			err = k.expectAttempts(ctx, task, 1)
+		}
+		if err != nil || t.hasFired() {
+			return err
+		}
+	}
+	return errors.New("expected: a request of the kind that this check interrupts; but there was none")
+}
+
+// Half of a piece arrives. The coordinator takes the file only from where it ends.
+func checkCutUpload(ctx context.Context, k *kit) error {
+	isPiece := func(r seenRequest) bool {
+		return r.Method == http.MethodPut && !strings.HasPrefix(r.Header.Get("Content-Range"), "bytes 0-")
+	}
+	var t trigger
+	return k.completeWith(ctx, params{Bytes: largeFile}, &t, t.once(isPiece, cutBody))
+}
+
+// Half of the input arrives.
+func checkCutDownload(ctx context.Context, k *kit) error {
+	isInput := func(r seenRequest) bool { return r.Method == http.MethodGet && strings.Contains(r.path, "/input/") }
+	var t trigger
+	return k.completeWith(ctx, params{Bytes: largeFile}, &t, t.once(isInput, cutAnswer(largeFile/2)))
+}
+
+// The answer with the claim does not arrive. The worker holds a claim that it does not know, and works
+// on it, or releases it.
+func checkLostAnswer(ctx context.Context, k *kit) error {
+	var t trigger
+	return k.completeWith(ctx, params{Bytes: 7}, &t, t.loseClaims)
+}
+
+// outageTime is how long the coordinator is away.
+const outageTime = 4 * time.Second
+
+// The coordinator answers with 503, while the worker is idle and while it works.
+func checkErrors(ctx context.Context, k *kit) error {
+	return k.checkOutage(ctx, func() error {
+		k.front.inject(unavailable)
+		defer k.front.inject(nil)
+		return ctxsleep.For(ctx, outageTime)
+	})
+}
+
+// The coordinator's address refuses connections, while the worker is idle and while it works.
+func checkRefused(ctx context.Context, k *kit) error {
+	return k.checkOutage(ctx, func() error {
+		k.disconnect()
+		return errors.Join(ctxsleep.For(ctx, outageTime), k.listen(ctx))
+	})
+}
+
+func (k *kit) checkOutage(ctx context.Context, outage func() error) error {
+	if err := k.awaitWaiting(ctx); err != nil {
+		return err
+	}
+	if err := outage(); err != nil {
+		return err
+	}
+	task, err := k.submitTask(ctx, params{Seconds: 7, Bytes: 7})
+	if err != nil {
+		return err
+	}
+	if _, err := k.awaitWork(ctx, task); err != nil {
+		return fmt.Errorf("after %s without the coordinator: %w", outageTime, err)
+	}
+	if err := outage(); err != nil {
+		return err
+	}
+	if err := k.awaitCompleted(ctx, task, longTime); err != nil {
+		return err
+	}
+	return k.expectAttempts(ctx, task, 1)
+}
+
+// A drained worker finishes its task, takes no other, deregisters, and ends.
+func checkDrain(ctx context.Context, k *kit) error {
+	if err := k.awaitWaiting(ctx); err != nil {
+		return err
+	}
+	task, err := k.submitTask(ctx, params{Seconds: 5, Bytes: 7})
+	if err != nil {
+		return err
+	}
+	if _, err := k.awaitWork(ctx, task); err != nil {
+		return err
+	}
+	worker, err := k.liveWorker(ctx)
+	if err != nil {
+		return err
+	}
+	if err := k.store.DrainWorker(ctx, worker.ID); err != nil {
+		return err
+	}
+	other, err := k.submitTask(ctx, params{Bytes: 7})
+	if err != nil {
+		return err
+	}
+	if err := k.awaitExit(ctx, exitTime, "after a drain", true); err != nil {
+		return err
+	}
+	for id, want := range map[store.ID]store.Status{task: store.StatusCompleted, other: store.StatusPending} {
+		if s, err := k.state(ctx, id); err != nil || s.Status != want {
+			return errors.Join(fmt.Errorf("expected after a drain: the running task is completed, and the next is pending; but a %s one is %s",
+				want, s.Status), err)
+		}
+	}
+	if now, err := k.liveWorker(ctx); err != nil || now.ID == worker.ID {
+		return errors.Join(errors.New("expected: a drained worker deregisters; but it did not"), err)
+	}
+	return nil
+}
+
+// The coordinator has another version of the protocol.
+func checkVersion(ctx context.Context, k *kit) error {
+	if err := k.restart(ctx, otherVersion); err != nil {
+		return err
+	}
+	return k.awaitExit(ctx, exitTime, "where the coordinator speaks another version", false)
+}
+
+// The key is revoked while the worker is idle.
+func checkRevokedKey(ctx context.Context, k *kit) error {
+	if err := k.restart(ctx, nil); err != nil {
+		return err
+	}
+	if err := k.awaitWaiting(ctx); err != nil {
+		return err
+	}
+	k.front.setRevoked(true)
+	k.disconnect()
+	if err := k.listen(ctx); err != nil {
+		return err
+	}
+	return k.awaitExit(ctx, exitTime, "after its key was revoked", false)
+}
