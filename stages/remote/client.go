@@ -51,6 +51,7 @@ type Client struct {
 	worker   store.ID
 	direct   bool
 	waits    bool // a request waits, as far as is known
+	answered bool // the last one that waited was answered with an error
 	controls controlsBody
 	sequence int64 // of the last exchange
 	// stopWaiting ends the Wakes with a reason. It is set while they run.

@@ -3,6 +3,7 @@ package remote_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -207,5 +208,38 @@ func TestRun_EndsWithTheReasonWhenTheKeyIsNotValid(t *testing.T) {
 	r := stages.Runner{Pipeline: s.pipeline, Backend: client.Backend(), Wakes: client.Wakes()}
 	if err := r.Run(context.Background()); !errors.Is(err, remote.ErrRefused) {
 		t.Fatalf("run returned %v", err)
+	}
+}
+
+// Nobody sees the end of its connection, so nobody takes its work before the lease.
+func TestRemoteWorker_KeepsItsWorkWhileAProxyReachesNoCoordinator(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	var attempts atomic.Int32
+	s := setup(t, stages.Stage{Name: "first", Work: func(ctx context.Context, _ *stages.Job) (any, error) {
+		attempts.Add(1)
+		select {
+		case <-release:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}})
+	s.supervise()
+	balancer := newBalancer(t, s.url)
+	const lease = 10 * time.Second
+	worker := s.work(func(o *remote.ClientOptions, r *stages.Runner) { o.URL, r.Lease = balancer.url, lease })
+	task := s.submit("a source")
+	worker.wait(t, stages.StageStarted)
+	s.stop()
+	time.Sleep(2 * store.DisconnectGrace(lease)) // the time is the test: the worker must do nothing in it
+	balancer.lead(s.startCoordinator(nil).url)
+	close(release)
+	worker.wait(t, stages.StageCompleted)
+	if n := attempts.Load(); n != 1 {
+		t.Errorf("the work began %d times", n)
+	}
+	if got := s.status(task, "first"); got != store.StatusCompleted {
+		t.Errorf("the task is %s", got)
 	}
 }

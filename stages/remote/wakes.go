@@ -33,8 +33,17 @@ func (w clientWakes) Connected() bool {
 	return w.waits
 }
 
-// Session returns whether a request waits; its end shows the coordinator that this process died.
-func (w clientWakes) Session() (key int64, held bool) { return 1, w.Connected() }
+// Session returns whether the connection of the waiting request is open, as far as is known: its end
+// shows the coordinator that this process died. Behind a proxy it shows nothing, and key is 0: then
+// nobody takes this worker's claims before its lease.
+func (w clientWakes) Session() (key int64, held bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.direct {
+		return 0, false
+	}
+	return 1, w.waits || w.answered
+}
 
 // Direct reports whether connections lead to the coordinator itself, so that a refused one means
 // that it is down and has not seen them end.
@@ -58,7 +67,10 @@ func (w clientWakes) Run(ctx context.Context) error {
 	delay := 50 * time.Millisecond
 	for ctx.Err() == nil {
 		err := w.waitOnce(ctx)
-		w.setWaits(err == nil && ctx.Err() == nil)
+		_, isAnswer := errors.AsType[*responseError](err)
+		w.mu.Lock()
+		w.waits, w.answered = err == nil && ctx.Err() == nil, isAnswer
+		w.mu.Unlock()
 		switch {
 		case err == nil:
 			delay = 50 * time.Millisecond
