@@ -79,7 +79,7 @@ func (b clientBackend) RegisterWorker(ctx context.Context, w store.Worker) (stor
 		return store.ID{}, refusedForGood(err)
 	}
 	b.mu.Lock()
-	b.worker, b.direct = out.Worker, out.Direct && out.Peer == own
+	b.worker, b.proxied, b.direct = out.Worker, !out.Direct, out.Direct && out.Peer == own
 	b.granted = nil
 	clear(b.claims)
 	clear(b.free)

@@ -49,7 +49,8 @@ type Client struct {
 	granted  []engine.Claim            // by the waiting request, not yet given to the Runner
 	free     map[string]int            // slots after the last exchange
 	worker   store.ID
-	direct   bool
+	proxied  bool // an HTTP proxy passes the requests on, as the coordinator sees
+	direct   bool // no proxy of any kind does
 	waits    bool // a request waits, as far as is known
 	answered bool // the last one that waited was answered with an error
 	controls controlsBody

@@ -39,7 +39,7 @@ func (w clientWakes) Connected() bool {
 func (w clientWakes) Session() (key int64, held bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.direct {
+	if w.proxied {
 		return 0, false
 	}
 	return 1, w.waits || w.answered
