@@ -129,7 +129,6 @@ func TestRemoteWorker_StopsItsWorkBeforeOthersTakeIt(t *testing.T) {
 	}
 	k.setDown(false)
 	lost.wait(t, stages.WorkerStarted) // it registers again
-	s.submit("another")
 }
 
 func TestRemoteWorker_GoesOnAfterAShortCut(t *testing.T) {
