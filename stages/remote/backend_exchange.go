@@ -1,0 +1,122 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
+)
+
+// Exchange returns claims that the waiting request has brought, and otherwise asks the coordinator.
+func (b clientBackend) Exchange(ctx context.Context, in engine.ExchangeRequest) (engine.ExchangeResult, error) {
+	b.exchanging.Lock()
+	defer b.exchanging.Unlock()
+	out := b.newResult()
+	b.mu.Lock()
+	granted := b.granted
+	b.granted = nil
+	b.sequence++
+	sequence := b.sequence
+	b.mu.Unlock()
+	if len(in.Reports) == 0 && len(granted) > 0 {
+		b.give(in, &out, granted)
+		return out, nil
+	}
+	request := exchangeRequest{Worker: in.Worker, Sequence: sequence, FreeSlots: b.freeSlots(in, granted)}
+	for _, r := range in.Reports {
+		request.Reports = append(request.Reports, newReportBody(r))
+	}
+	var response exchangeResponse
+	if err := b.call(ctx, http.MethodPost, "/exchange", request, &response); err != nil {
+		b.mu.Lock()
+		b.granted = append(granted, b.granted...)
+		if errors.Is(err, ErrRefused) && b.stopWaiting != nil {
+			b.stopWaiting(err) // the Runner takes errors of an exchange for an outage, and those of its Wakes not
+		}
+		b.mu.Unlock()
+		return out, err
+	}
+	claims, err := b.receive(response.Claims)
+	if err != nil {
+		return out, err
+	}
+	b.setControls(response.Control)
+	b.give(in, &out, append(granted, claims...))
+	b.answerReports(in.Reports, response, &out)
+	return out, nil
+}
+
+func (b clientBackend) newResult() engine.ExchangeResult {
+	n := len(b.stages)
+	out := engine.ExchangeResult{
+		Requested: make([]int, n), Granted: make([]int, n), MoreReady: make([]bool, n),
+		LastPosition: make([]engine.Position, n), NewlyReady: make([]bool, n), NextDue: make([]time.Duration, n),
+	}
+	for i := range out.NextDue {
+		out.NextDue[i] = -1 // the coordinator knows
+	}
+	return out
+}
+
+// freeSlots returns the free slots of a request, without those of claims that are on their way.
+func (b clientBackend) freeSlots(in engine.ExchangeRequest, granted []engine.Claim) map[string]int {
+	free := make(map[string]int)
+	for i, n := range in.FreeSlots {
+		if n > 0 {
+			free[b.stages[i]] = n
+		}
+	}
+	for _, claim := range granted {
+		free[b.stages[claim.Stage]]--
+	}
+	return free
+}
+
+// give adds claims to a result.
+func (b clientBackend) give(in engine.ExchangeRequest, out *engine.ExchangeResult, claims []engine.Claim) {
+	out.Claims = claims
+	for _, claim := range claims {
+		out.Granted[claim.Stage]++
+		out.Requested[claim.Stage]++
+	}
+	b.mu.Lock()
+	b.free = b.freeSlots(in, claims)
+	b.mu.Unlock()
+}
+
+// answerReports tells the dispatcher what became of its reports.
+func (b clientBackend) answerReports(reports []engine.Report, response exchangeResponse, out *engine.ExchangeResult) {
+	stale, retry := make(map[store.ID]lostBody), make(map[store.ID]bool)
+	for _, s := range response.Stale {
+		stale[s.Token] = s
+	}
+	for _, token := range response.Retry {
+		retry[token] = true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range reports {
+		if s, ok := stale[r.Token]; ok {
+			out.Stale = append(out.Stale, engine.StaleReport{Report: r, Cancelled: s.Cancelled})
+		}
+		if retry[r.Token] {
+			out.Locked = append(out.Locked, r)
+			continue
+		}
+		delete(b.claims, r.Token)
+	}
+}
+
+func newReportBody(r engine.Report) reportBody {
+	body := reportBody{
+		Token: r.Token, Outcome: r.Outcome, Result: r.Result, Error: r.Error, Class: r.Class, Permanent: r.Dead,
+	}
+	if !r.Dead {
+		in := r.RetryIn.Seconds()
+		body.RetryIn = &in
+	}
+	return body
+}

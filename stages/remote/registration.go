@@ -1,0 +1,119 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/problem"
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
+)
+
+func (c *Coordinator) pipeline(context.Context, request, struct{}) (pipelineBody, error) {
+	body := pipelineBody{Protocol: ProtocolVersion, Pipeline: c.graph.Name()}
+	for i, name := range c.stages {
+		s := stageBody{Name: name, Needs: []string{}}
+		for _, need := range c.graph.Needs(i) {
+			s.Needs = append(s.Needs, c.stages[need])
+		}
+		body.Stages = append(body.Stages, s)
+	}
+	return body, nil
+}
+
+// maxLease is the longest lease: for so long a worker that is not heard of keeps its claims.
+const maxLease = time.Hour
+
+func (c *Coordinator) register(ctx context.Context, r request, in registerRequest) (registerResponse, error) {
+	switch {
+	case in.Protocol != ProtocolVersion:
+		return registerResponse{}, problem.New(problem.ProtocolVersion,
+			"this coordinator speaks version %d of the worker protocol, and the worker version %d; update the older of the two",
+			ProtocolVersion, in.Protocol)
+	case in.PID < 0 || in.PID > math.MaxInt32:
+		return registerResponse{}, problem.New(problem.Invalid, "pid must be between 0 and %d", math.MaxInt32)
+	case in.Pipeline != c.graph.Name():
+		return registerResponse{}, problem.New(problem.Invalid, "this coordinator serves the pipeline %q, not %q", c.graph.Name(), in.Pipeline)
+	}
+	row := store.Worker{
+		Name: in.Name, Host: cmp.Or(in.Host, "unknown"), PID: in.PID, ProcessIdentity: in.ProcessIdentity, Version: in.Version,
+		Lease: cmp.Or(max(seconds(in.Lease), 0), store.DefaultLease), Capabilities: in.Capabilities, Metadata: in.Metadata,
+		Principal: r.principal,
+	}
+	if row.Lease < time.Second || row.Lease > maxLease {
+		return registerResponse{}, problem.New(problem.Invalid, "lease_s must be between 1 and %g", maxLease.Seconds())
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	id, err := c.engine.RegisterWorker(ctx, row)
+	if store.IsRejected(err) || errors.Is(err, store.ErrInvalidWorker) {
+		return registerResponse{}, problem.New(problem.Invalid, "%v", err)
+	}
+	if err != nil {
+		return registerResponse{}, err
+	}
+	row.ID = id
+	c.mu.Lock()
+	c.workers[id] = c.newWorker(row)
+	c.mu.Unlock()
+	return registerResponse{
+		Protocol: ProtocolVersion, Worker: id, Lease: row.Lease.Seconds(),
+		Heartbeat: min(row.Lease/18, 2*time.Second).Seconds(), Direct: c.o.IsDirect(r.Request), Peer: r.RemoteAddr,
+	}, nil
+}
+
+// deregister releases what the worker still holds: claims that it never got to know.
+func (c *Coordinator) deregister(ctx context.Context, w *worker) (noContent, error) {
+	held, err := c.engine.FindHeldClaims(ctx, w.id)
+	if err == nil && len(held) > 0 {
+		reports := make([]engine.Report, len(held))
+		for i, claim := range held {
+			reports[i] = engine.Report{
+				Task: claim.Task, Stage: claim.Stage, Token: claim.Token, Outcome: engine.Released,
+				Class: "interrupted", Error: "the worker stopped",
+			}
+		}
+		err = c.withTurn(ctx, w, func() error {
+			_, err := c.claimFor(ctx, w, reports, make([]int, len(c.stages)), make([]bool, len(c.stages)))
+			return err
+		})
+	}
+	if err == nil {
+		err = c.engine.DeregisterWorker(ctx, w.id)
+	}
+	if err != nil {
+		return noContent{}, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answer(w, waitResult{err: store.ErrWorkerUnknown})
+	delete(c.workers, w.id)
+	signal(c.grantNow)
+	return noContent{}, nil
+}
+
+func (c *Coordinator) drain(ctx context.Context, w *worker) (noContent, error) {
+	return noContent{}, c.store.DrainWorker(ctx, w.id)
+}
+
+// ownWorkers lists the live workers of the principal.
+func (c *Coordinator) ownWorkers(ctx context.Context, r request) ([]store.Worker, error) {
+	all, err := c.store.Workers(ctx, false)
+	own := slices.DeleteFunc(all, func(w store.Worker) bool { return w.Principal != r.principal })
+	return own, err
+}
+
+func (c *Coordinator) expireWorkers(ctx context.Context, r request, in expireBody) (expireBody, error) {
+	own, err := c.ownWorkers(ctx, r)
+	if err != nil {
+		return expireBody{}, err
+	}
+	expired, err := c.engine.ExpireWorkers(ctx, slices.DeleteFunc(in.Workers, func(id store.ID) bool {
+		return !slices.ContainsFunc(own, func(w store.Worker) bool { return w.ID == id })
+	}))
+	return expireBody{append([]store.ID{}, expired...)}, err
+}

@@ -1,0 +1,220 @@
+package video
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"image/jpeg"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/cuelight/cuelight/internal/flock"
+	"github.com/cuelight/cuelight/internal/media"
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/stages/remote"
+	"github.com/cuelight/cuelight/store/engine"
+)
+
+// maxPosterBytes is far above a poster's size.
+const maxPosterBytes = 16 << 20
+
+// Accept checks the files of a claim and makes them the result of its stage.
+func (f *RemoteFiles) Accept(ctx context.Context, c engine.Claim, result json.RawMessage) (json.RawMessage, error) {
+	stage, err := stageName(c)
+	if err != nil {
+		return nil, err
+	}
+	w, err := f.receiving(c, stage)
+	if err != nil {
+		return nil, err
+	}
+	in, err := f.ingest(ctx, c.Task)
+	if err != nil {
+		return nil, err
+	}
+	out, err := f.output(w, c)
+	if err != nil {
+		return nil, err
+	}
+	out.mu.Lock()
+	out.accepting = true
+	out.mu.Unlock()
+	if err := f.reopenAccepted(w); err != nil {
+		return nil, err
+	}
+	lock, err := lockReceiving(ctx, w)
+	if err != nil { // also after the check of another coordinator: this one takes its result back then
+		return nil, fmt.Errorf("lock received files: %v", err)
+	}
+	defer flock.Unlock(lock)
+	var accepted any
+	if stage == transcodeStage {
+		accepted, err = f.acceptTranscode(ctx, c, w, in, result)
+	} else {
+		accepted, err = f.acceptMetadata(ctx, c, w, in, result)
+	}
+	if _, isRefused := errors.AsType[*remote.RefusedError](err); err != nil && !isRefused {
+		return nil, err
+	}
+	f.mu.Lock()
+	delete(f.outputs, c.Token)
+	f.mu.Unlock()
+	if err != nil {
+		_ = os.RemoveAll(w.path) // a Cleaner removes the rest
+		return nil, err
+	}
+	return json.Marshal(accepted)
+}
+
+// reopenAccepted takes back the result of an earlier Accept whose outcome was not recorded, so
+// that it is checked again: what the check found out is not stored.
+func (f *RemoteFiles) reopenAccepted(w *workdir) error {
+	names, err := dirNames(w.parent, w.stage)
+	if err != nil {
+		return err
+	}
+	for _, d := range names {
+		if d.random == w.random && !d.unfinished {
+			_ = os.RemoveAll(w.path) // made just now
+			return os.Rename(filepath.Join(w.parent, d.String()), w.path)
+		}
+	}
+	return nil
+}
+
+func (f *RemoteFiles) acceptTranscode(
+	ctx context.Context, c engine.Claim, w *workdir, in Ingest, result json.RawMessage,
+) (Transcode, error) {
+	tr := Transcode{Rungs: media.Ladder(in.Info)}
+	var claimed Transcode
+	if err := json.Unmarshal(result, &claimed); err != nil {
+		return tr, refused("the result of stage %s is invalid", transcodeStage)
+	}
+	source, err := f.sourceFile(ctx, c, in)
+	if err == nil {
+		err = removeUnexpected(w.path, in.Info, tr.Rungs)
+	}
+	if err != nil {
+		return tr, err
+	}
+	tr.Output, err = f.config.Tools.CheckUntrusted(ctx, source, in.Info, tr.Rungs, w.path, claimed.Output)
+	if err != nil {
+		return tr, refusal(err)
+	}
+	tr.Warnings = tr.Output.Warnings
+	tr.Dir, err = f.finish(ctx, c, w)
+	return tr, err
+}
+
+// refusal turns what the check of a worker's files found wrong into a remote.RefusedError.
+func refusal(err error) error {
+	if wrong, ok := errors.AsType[*media.RefusedError](err); ok {
+		return refused("%v", wrong)
+	}
+	if rejected, ok := errors.AsType[*media.RejectedError](err); ok {
+		return &remote.RefusedError{Reason: rejected.Error(), IsTask: true}
+	}
+	return err
+}
+
+// removeUnexpected removes the playlists that an earlier check has written.
+func removeUnexpected(dir string, info *media.Info, rungs []media.Rung) error {
+	return filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		name, err := filepath.Rel(dir, file)
+		if err != nil || media.ExpectedFile(info, rungs, filepath.ToSlash(name)) {
+			return err
+		}
+		return os.Remove(file)
+	})
+}
+
+// acceptMetadata describes the source as ingest measured it. Of the worker it takes the poster.
+func (f *RemoteFiles) acceptMetadata(
+	ctx context.Context, c engine.Claim, w *workdir, in Ingest, result json.RawMessage,
+) (Metadata, error) {
+	var claimed Metadata
+	if err := json.Unmarshal(result, &claimed); err != nil {
+		return Metadata{}, refused("the result of stage %s is invalid", metadataStage)
+	}
+	md := Metadata{Description: Description{Info: in.Info}}
+	switch err := checkPoster(filepath.Join(w.path, posterFile), in.Info); {
+	case err == nil:
+		md.Poster = posterFile
+	case errors.Is(err, fs.ErrNotExist):
+		if in.Info.Video != nil {
+			md.Warnings = []string{"there is no poster"}
+		}
+	default:
+		return md, err
+	}
+	if err := os.Remove(filepath.Join(w.path, metadataFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return md, err
+	}
+	err := md.write(w.path)
+	if err == nil {
+		md.Dir, err = f.finish(ctx, c, w)
+	}
+	return md, err
+}
+
+// checkPoster refuses a file that is not a picture in JPEG form, no larger than the video.
+func checkPoster(file string, info *media.Info) error {
+	in, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	head, err := jpeg.DecodeConfig(in)
+	if err != nil {
+		return refused("the poster is not a picture in JPEG form")
+	}
+	if info.Video == nil || head.Width > maxPosterSize || head.Height > maxPosterSize {
+		return refused("the poster has %d by %d pixels", head.Width, head.Height)
+	}
+	return nil
+}
+
+// maxPosterSize is the most pixels that a poster has in either direction.
+const maxPosterSize = 8192
+
+// finish gives a checked directory its final name, and stores it if the results are in a bucket.
+func (f *RemoteFiles) finish(ctx context.Context, c engine.Claim, w *workdir) (string, error) {
+	if err := w.sync(ctx, &stages.Job{}); err != nil {
+		return "", err
+	}
+	var stored storedNames
+	if f.bucket != nil {
+		var err error
+		if stored, err = f.bucket.list(ctx, c.Task); err != nil {
+			return "", err
+		}
+	}
+	if err := w.renameNewest(ctx, stored); err != nil || f.bucket == nil {
+		return w.String(), err
+	}
+	return w.String(), f.bucket.put(ctx, f.job(c), w.String())
+}
+
+// renameNewest gives the directory its final name, with a number above those of all others.
+func (w *workdir) renameNewest(ctx context.Context, stored storedNames) error {
+	lock, err := lockDir(ctx, w.parent)
+	if err != nil {
+		return err
+	}
+	defer flock.Unlock(lock)
+	names, err := dirNames(w.parent, w.stage)
+	if err != nil {
+		return err
+	}
+	for _, d := range append(names, stored...) {
+		if d.stage == w.stage && d.random != w.random {
+			w.number = max(w.number, d.number+1)
+		}
+	}
+	return w.rename()
+}
