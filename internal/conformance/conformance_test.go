@@ -148,7 +148,7 @@ func TestPythonWorker_Conforms(t *testing.T) {
 		t.Skip("takes a minute")
 	}
 	if _, err := exec.LookPath("python3"); err != nil {
-		if os.Getenv("CI") != "" {
+		if ci := os.Getenv("CI"); ci != "" && ci != "false" {
 			t.Fatal("python3 is not installed")
 		}
 		t.Skip("python3 is not installed")

@@ -4,11 +4,12 @@
 #
 #   install.sh run    PostgreSQL's server programs, ffmpeg and ffprobe
 #   install.sh test   the same, and a C compiler for the race detector; with
-#                     CI=true also a browser for the player test; with apt-get
+#                     CI=true also a browser for the player test, and Python for
+#                     the one of the worker in docs/worker.py; with apt-get
 #                     also PgBouncer and ip for tests of the listener
 #
 # Without a compiler the tests run without the race detector. Tests that need a
-# missing browser, PgBouncer or ip are skipped. All other programs are required.
+# missing browser, Python, PgBouncer or ip are skipped. All other programs are required.
 # Environment variables:
 #
 #   CUELIGHT_PG_BIN        directory of PostgreSQL's programs, if it is not a usual one
@@ -83,6 +84,10 @@ wants_browser() {
 	case ${CUELIGHT_TEST_BROWSER:-${CI:-}} in 1 | true) ;; *) return 1 ;; esac
 }
 
+wants_python() {
+	case ${CI:-} in 1 | true) ;; *) return 1 ;; esac
+}
+
 # wants_pooler: PgBouncer and ip are wanted, and can be installed without a password.
 # Debian starts a service when PgBouncer is installed. So on machines that run
 # services, they are installed only in CI, or if CUELIGHT_TEST_POOLER is 1.
@@ -99,14 +104,15 @@ wants_pooler() {
 # root_has PROGRAM: it may be in a directory that only root has in its PATH.
 root_has() { have "$1" || as_root sh -c "command -v $1" >/dev/null 2>&1; }
 
-# missing_parts run|test: prints those of postgres, ffmpeg, compiler, browser, pooler
-# and network that are missing.
+# missing_parts run|test: prints those of postgres, ffmpeg, compiler, browser, python,
+# pooler and network that are missing.
 missing_parts() {
 	have_postgres || echo postgres
 	{ have ffmpeg && have ffprobe; } || echo ffmpeg
 	[ "$1" = test ] || return 0
 	have_compiler || echo compiler
 	! wants_browser || have chromium || have chromium-browser || have google-chrome || echo browser
+	! wants_python || have python3 || echo python
 	wants_pooler || return 0
 	root_has pgbouncer || echo pooler
 	root_has ip || echo network
@@ -135,6 +141,8 @@ packages_of() {
 		dnf:compiler) echo gcc glibc-devel ;;
 		pacman:compiler) echo gcc ;;
 		*:browser) echo chromium ;;
+		pacman:python) echo python ;;
+		*:python) echo python3 ;;
 		*:pooler) echo pgbouncer ;;
 		*:network) echo iproute2 ;;
 		esac
