@@ -277,10 +277,11 @@ install_missing() {
 	case $manager:" $* " in apt-get:*' postgres '*) forbid_cluster || exit 1 ;; esac
 
 	# Each of these is installed separately: if its package does not exist, the others must not fail.
-	rest=$(printf '%s\n' "$@" | grep -v -e '^browser$' -e '^pooler$' -e '^network$')
+	rest=$(printf '%s\n' "$@" | grep -v -e '^browser$' -e '^python$' -e '^pooler$' -e '^network$')
 	failed=
 	if [ -n "$rest" ]; then install_packages $rest || failed=yes; fi
 	case " $* " in *' browser '*) install_packages browser || say 'the player test will be skipped' ;; esac
+	case " $* " in *' python '*) install_packages python || say 'the test of the worker in Python will be skipped' ;; esac
 	case " $* " in *' pooler '*) install_packages pooler || say 'the tests with PgBouncer will be skipped' ;; esac
 	case " $* " in *' network '*) install_packages network || say 'the tests with a lost network will be skipped' ;; esac
 

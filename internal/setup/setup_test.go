@@ -218,6 +218,7 @@ func TestInstall_InstallsABrowserOnlyInCI(t *testing.T) {
 	m := newMachine(t)
 	m.script("ffmpeg", "")
 	m.script("ffprobe", "")
+	m.script("python3", "")
 	if output, code := m.install("test", "CI=true", "CUELIGHT_TEST_BROWSER=0"); output != "" || code != 0 {
 		t.Errorf("declined: exit %d, output %q", code, output)
 	}
@@ -225,6 +226,21 @@ func TestInstall_InstallsABrowserOnlyInCI(t *testing.T) {
 		t.Errorf("exit %d, output %q", code, output)
 	}
 	if got, want := m.calls(), "install --no-install-recommends chromium\n"; got != want {
+		t.Errorf("apt-get calls %q, want %q", got, want)
+	}
+}
+
+func TestInstall_InstallsPythonOnlyInCI(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	m.script("ffmpeg", "")
+	m.script("ffprobe", "")
+	for _, ci := range []string{"CI=false", "CI=true"} {
+		if output, code := m.install("test", ci, "CUELIGHT_TEST_BROWSER=0"); code != 0 {
+			t.Errorf("%s: exit %d, output %q", ci, code, output)
+		}
+	}
+	if got, want := m.calls(), "install --no-install-recommends python3\n"; got != want {
 		t.Errorf("apt-get calls %q, want %q", got, want)
 	}
 }
@@ -256,6 +272,7 @@ func TestInstall_InstallsProgramsOfListenerTestsIfNoPasswordIsNeeded(t *testing.
 			m := newMachine(t)
 			m.script("ffmpeg", "")
 			m.script("ffprobe", "")
+			m.script("python3", "")
 			m.script("id", "#!/bin/sh\necho "+c.id+"\n")
 			m.script("sudo", "#!/bin/sh\n"+c.sudo+"\n")
 			if c.have != "" {
