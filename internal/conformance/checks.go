@@ -179,7 +179,8 @@ func checkLostLease(ctx context.Context, k *kit) error {
 	if err != nil {
 		return err
 	}
-	task, err := k.submitTask(ctx, params{Seconds: 3, Bytes: 7})
+	// It takes longer than the sweep that ends the claims of the lost worker.
+	task, err := k.submitTask(ctx, params{Seconds: 6, Bytes: 7})
 	if err != nil {
 		return err
 	}
