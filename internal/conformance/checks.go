@@ -273,10 +273,10 @@ func checkLostAnswer(ctx context.Context, k *kit) error {
 	return k.completeWith(ctx, params{Bytes: 7}, &t, t.loseClaims)
 }
 
-// refusedTime is how long connections are refused: less than the time after which a worker whose
-// connection has ended is lost. errorTime is longer than that.
+// refusedTime is how long connections are refused. With the age of the last heartbeat, up to 4 s, it
+// is less than the time after which a worker whose connection has ended is lost. errorTime is longer.
 const (
-	refusedTime = 4 * time.Second
+	refusedTime = 2 * time.Second
 	errorTime   = 9 * time.Second
 )
 
