@@ -57,6 +57,12 @@ func (c *cli) runCommand() *cobra.Command {
 }
 
 func (c *cli) runTasks(ctx context.Context, args []string, o *workOptions, quiet bool) error {
+	for stage, n := range o.slots {
+		if n == 0 {
+			return usererr.Usagef("--slots %s=0: nobody else works on the tasks of this command; it must be 1 to 1000",
+				usererr.Printable(stage))
+		}
+	}
 	inputs, err := collectSources(args)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/stages/remote"
 	"github.com/cuelight/cuelight/stages/video"
 )
@@ -21,10 +22,12 @@ func (s *services) newCoordinator() error {
 		Pool: d.DB.Pool, Pipeline: pipeline, Wakes: s.coordinatorWakes,
 		// The server has checked the scope.
 		Authenticate: func(r *http.Request) (string, error) { return access.PrincipalOf(r.Context()).Name, nil },
-		Files:        video.NewRemoteFiles(d.Config, d.DB.Store.Result),
-		Stages:       video.RemoteStageNames(),
-		OnRefused:    s.refusals.observe,
-		OnError:      failureLogger(d.Log, "remote workers cannot be served", "remote workers are served again"),
+		// Ingest has fetched it, and an address may have a password.
+		Source:    redact.Source,
+		Files:     video.NewRemoteFiles(d.Config, d.DB.Store.Result),
+		Stages:    video.RemoteStageNames(),
+		OnRefused: s.refusals.observe,
+		OnError:   failureLogger(d.Log, "remote workers cannot be served", "remote workers are served again"),
 	})
 	return nil
 }

@@ -34,6 +34,10 @@ type Options struct {
 	// Files has the files of claims. Default: none, for stages that need none.
 	Files Files
 
+	// Source returns the source of a task as remote workers see it, for sources with secrets. Default:
+	// the whole source.
+	Source func(source string) string
+
 	// RequestsPerSecond limits the requests under one name; more are answered with 429. Default 500,
 	// and four times as many in a burst.
 	RequestsPerSecond float64
@@ -108,6 +112,9 @@ func NewCoordinator(o Options) *Coordinator {
 		c.o.Wakes = c.listener
 	}
 	c.limits, c.o.RequestsPerSecond = make(map[string]*rate.Limiter), cmp.Or(c.o.RequestsPerSecond, 500)
+	if c.o.Source == nil {
+		c.o.Source = func(source string) string { return source }
+	}
 	if c.o.IsDirect == nil {
 		c.o.IsDirect = hasNoProxyHeader
 	}

@@ -284,6 +284,7 @@ func (c *Coordinator) claimBodies(claims []engine.Claim) []claimBody {
 	bodies := make([]claimBody, len(claims))
 	for i, claim := range claims {
 		bodies[i] = newClaimBody(claim, c.stages[claim.Stage])
+		bodies[i].Source = c.o.Source(claim.Source)
 	}
 	return bodies
 }

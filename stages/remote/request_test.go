@@ -228,3 +228,21 @@ func TestCoordinator_LimitsTheRequestsOfAKey(t *testing.T) {
 		t.Errorf("the answers are %v, want %v", got, want)
 	}
 }
+
+func TestCoordinator_ShowsWorkersThePublicFormOfASource(t *testing.T) {
+	t.Parallel()
+	s := setup(t, stages.Stage{Name: "first", Work: echo})
+	s.coordinator = s.startCoordinator(func(o *remote.Options) {
+		o.Source = func(source string) string { return strings.Replace(source, "secret", "…", 1) }
+	})
+	worker := s.register("key-1")
+	s.submit("https://user:secret@media.example/clip.mp4")
+	var out struct{ Claims []struct{ Source string } }
+	waittest.Until(t, "there is a claim", func() bool {
+		s.call("key-1", "/exchange", fmt.Sprintf(`{"worker_id":%q,"free_slots":{"first":1}}`, worker), &out)
+		return len(out.Claims) == 1
+	})
+	if got := out.Claims[0].Source; got != "https://user:…@media.example/clip.mp4" {
+		t.Errorf("the source is %q", got)
+	}
+}
