@@ -164,7 +164,7 @@ func FuzzBoxTree(f *testing.F) {
 		if tree.check(bytes.NewReader(b), int64(len(b))) != nil {
 			return
 		}
-		// What the walk accepts must be safe to parse.
+		// The parser must be safe with everything that the walk accepts.
 		file := filepath.Join(t.TempDir(), "x.mp4")
 		if err := os.WriteFile(file, b, 0o600); err != nil {
 			t.Fatal(err)

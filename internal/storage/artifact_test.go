@@ -33,7 +33,7 @@ func TestArtifact_IsTheSameAfterPutCopyAndGet(t *testing.T) {
 				options.Dial = s.Dial
 				env = with(env, "AWS_ENDPOINT_URL", s.VirtualHostEndpoint())
 			}
-			work := open(t, "s3://"+bucketName+"/"+style+"/work?style="+style, env, options)
+			work := open(t, "s3://"+bucketName+"/"+style+"/data?style="+style, env, options)
 			published := open(t, "s3://published/"+style+"?style="+style, env, options)
 			dir := someFiles.write(t)
 			last := int64(0)
@@ -62,7 +62,7 @@ func TestArtifact_IsTheSameAfterPutCopyAndGet(t *testing.T) {
 			if exists(copied + ".tmp") {
 				t.Error("the unfinished directory was left")
 			}
-			checkHeaders(t, s.Client(t), bucketName, style+"/work/tasks/1/assemble-1/")
+			checkHeaders(t, s.Client(t), bucketName, style+"/data/tasks/1/assemble-1/")
 			checkHeaders(t, s.Client(t), "published", style+"/1/gen-1/")
 		})
 	}
