@@ -52,6 +52,14 @@
 // next to the original unless the file system has reflinks or Config.LinkSources
 // is set.
 //
+// # Buckets and remote workers
+//
+// With Config.Bucket, DataDir is scratch space: an attempt fetches the results that it
+// needs, and stores its own as an artifact under the same name. With
+// Config.PublishBucket, a generation is an artifact, and the stable URLs are replaced by
+// conditional writes; older generations stay. [RemoteStages] are the stages of a worker
+// that has neither; [RemoteFiles] gives it its source, and checks what it delivers.
+//
 // # Retention
 //
 // The directory with a stage's result stays. Later stages remove the directories

@@ -69,26 +69,11 @@ func (s *scratch) work(do stages.Work) stages.Work {
 		if err != nil {
 			return nil, err
 		}
-		dir, err := resultDir(result)
-		if err == nil {
-			err = s.upload(ctx, job, in, dir)
-		}
-		if err != nil {
+		if err := s.upload(ctx, job, in, storedDir(result)); err != nil {
 			return nil, classify(ctx, err, job.Attempt)
 		}
 		return result, nil
 	}
-}
-
-// resultDir is the directory of a result, relative to the task's.
-func resultDir(result any) (string, error) {
-	switch r := result.(type) {
-	case Transcode:
-		return r.Dir, nil
-	case Metadata:
-		return r.Dir, nil
-	}
-	return "", fmt.Errorf("a stage with the result %T cannot run on a remote worker", result)
 }
 
 // use keeps the files of a task until the returned function was called as often as use.
