@@ -38,6 +38,14 @@ type File struct {
 	Name   string `json:"name"` // slash-separated, relative to the artifact
 	Size   int64  `json:"size"` // in bytes
 	SHA256 string `json:"sha256"`
+	// Blocks are the SHA-256 of every BlockSize bytes of a file that was uploaded in parts. Artifacts
+	// of older versions have none.
+	Blocks []string `json:"blocks,omitempty"`
+}
+
+// isSame reports whether both have the same content and name.
+func (f File) isSame(other File) bool {
+	return f.Name == other.Name && f.Size == other.Size && f.SHA256 == other.SHA256
 }
 
 // Bytes is the total size of the files.
@@ -69,6 +77,16 @@ func (c *counter) add(n int64) {
 	defer c.mu.Unlock()
 	c.done += n
 	c.report(c.done, c.total)
+}
+
+// ReadManifest returns the manifest of an artifact, or fs.ErrNotExist if the artifact does not
+// exist.
+func (b *Bucket) ReadManifest(ctx context.Context, name string) (Manifest, error) {
+	if err := checkName(name); err != nil {
+		return Manifest{}, err
+	}
+	m, err := b.readManifest(ctx, name)
+	return m, b.wrap(ctx, err, "read manifest of", name)
 }
 
 // readManifest returns fs.ErrNotExist if the artifact does not exist.
@@ -113,9 +131,28 @@ func (b *Bucket) writeManifest(ctx context.Context, name string, m Manifest) err
 	return err
 }
 
+// TouchArtifact sets the time of an artifact to now, by the service's clock: it writes the same manifest
+// again. An artifact that does not exist stays so.
+func (b *Bucket) TouchArtifact(ctx context.Context, name string) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	key := b.key(name, manifestName)
+	content, etag, err := b.readObject(ctx, key)
+	if err == nil {
+		put := minio.PutObjectOptions{ContentType: contenttype.Of(manifestName), CacheControl: immutable}
+		put.SetMatchETag(etag)
+		_, err = b.putBytes(ctx, key, content, put)
+	}
+	if isMissing(err) || isLost(err) {
+		return nil // it was deleted
+	}
+	return b.wrap(ctx, err, "touch artifact", name)
+}
+
 // compare returns fs.ErrExist if the manifests differ.
 func compare(m, found Manifest) error {
-	if slices.Equal(m.Files, found.Files) {
+	if slices.EqualFunc(m.Files, found.Files, File.isSame) {
 		return nil
 	}
 	return fmt.Errorf("it has other files: %w", fs.ErrExist)

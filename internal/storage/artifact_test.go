@@ -9,7 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/minio/minio-go/v7"
@@ -307,7 +309,7 @@ func TestListArtifacts_ShowsUnfinishedOnesUntilTheyAreDeleted(t *testing.T) {
 	complete := map[string]bool{}
 	for _, a := range found {
 		complete[a.Name] = a.Complete
-		if a.Complete != a.Modified.IsZero() {
+		if age := b.Now().Sub(a.Modified); age < -time.Minute || age > time.Hour {
 			t.Errorf("%+v", a)
 		}
 	}
@@ -333,5 +335,123 @@ func checkNoUploads(t *testing.T, s *s3test.Server) {
 	t.Helper()
 	for u := range s.Client(t).ListIncompleteUploads(t.Context(), bucketName, "", true) {
 		t.Errorf("an unfinished upload was left: %s, %v", u.Key, u.Err)
+	}
+}
+
+func TestPutArtifact_LetsTheServiceCopySimilarFiles(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, s3test.Options{})
+	proxy := s3test.NewProxy(t, s)
+	b := open(t, "s3://"+bucketName, with(s.Env(), "AWS_ENDPOINT_URL", proxy.Endpoint), smallParts)
+	dir := someFiles.write(t)
+	if _, err := b.PutArtifact(t.Context(), "first", dir, nil); err != nil {
+		t.Fatal(err)
+	}
+	// A new file, and one with the size of another and other bytes.
+	for name, size := range (tree{"new.json": 500, "video/seg-2.m4s": 70_000}) {
+		if err := os.WriteFile(filepath.Join(dir, filepath.FromSlash(name)), make([]byte, size), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	proxy.Reset()
+	last := int64(0)
+	m, err := b.PutArtifact(t.Context(), "second", dir, func(done, total int64) {
+		if done < last || done > total {
+			t.Errorf("progress: %d after %d of %d", done, last, total)
+		}
+		last = done
+	}, storage.ArtifactRef{Bucket: b, Name: "first"}, storage.ArtifactRef{Bucket: b, Name: "missing"})
+	if err != nil || last != m.Bytes() {
+		t.Fatalf("%d of %d bytes, %v", last, m.Bytes(), err)
+	}
+	if sent, _ := proxy.Bytes(); sent < 70_500 || sent > 80_000 {
+		t.Errorf("%d bytes were sent; new are 70500", sent)
+	}
+	copied := newDir(t)
+	if _, err := b.GetArtifact(t.Context(), "second", copied, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(hashes(t, dir), hashes(t, copied)); diff != "" {
+		t.Error(diff)
+	}
+	checkHeaders(t, s.Client(t), bucketName, "second/")
+}
+
+func TestPutArtifact_UploadsWhatCannotBeCopied(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, s3test.Options{})
+	proxy := s3test.NewProxy(t, s)
+	b := open(t, "s3://"+bucketName, with(s.Env(), "AWS_ENDPOINT_URL", proxy.Endpoint), smallParts)
+	dir := someFiles.write(t)
+	if _, err := b.PutArtifact(t.Context(), "first", dir, nil); err != nil {
+		t.Fatal(err)
+	}
+	// The other artifact is deleted after it was listed.
+	var deleted sync.Once
+	proxy.Observe(func(_ int, r *http.Request) {
+		if r.Header.Get("X-Amz-Copy-Source") != "" {
+			deleted.Do(func() {
+				if err := open(t, "s3://"+bucketName, s.Env(), smallParts).DeleteArtifact(t.Context(), "first"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}, nil)
+	if _, err := b.PutArtifact(t.Context(), "second", dir, nil, storage.ArtifactRef{Bucket: b, Name: "first"}); err != nil {
+		t.Fatal(err)
+	}
+	checkWhole(t, b, "second", hashes(t, dir))
+}
+
+func TestReadBlock_RefusesWrongBytes(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, s3test.Options{})
+	proxy := s3test.NewProxy(t, s)
+	b := open(t, "s3://"+bucketName+"/data", with(s.Env(), "AWS_ENDPOINT_URL", proxy.Endpoint), storage.Options{})
+	dir := tree{"source.mp4": 2*storage.BlockSize + 100, "small.jpg": 100}.write(t)
+	m, err := b.PutArtifact(t.Context(), "tasks/1/ingest-1", dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	small, source := m.Files[0], m.Files[1]
+	if len(small.BlockSums()) != 1 || len(small.Blocks) != 0 || len(source.BlockSums()) != 3 {
+		t.Fatalf("the manifest has %+v", m.Files)
+	}
+	want, err := os.ReadFile(filepath.Join(dir, "source.mp4"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(n int64) ([]byte, error) { return b.ReadBlock(t.Context(), "tasks/1/ingest-1", source, n) }
+	for n := range int64(3) {
+		// A cut connection is continued.
+		cut := false
+		proxy.Inject(func(int, *http.Request) s3test.Fault {
+			if cut {
+				return ""
+			}
+			cut = true
+			return s3test.Truncate
+		})
+		got, err := read(n)
+		if end := min((n+1)*storage.BlockSize, source.Size); err != nil || string(got) != string(want[n*storage.BlockSize:end]) {
+			t.Errorf("block %d has %d bytes, %v", n, len(got), err)
+		}
+	}
+	proxy.Inject(nil)
+	if _, err := read(3); !errors.Is(err, io.EOF) {
+		t.Errorf("behind the end: %v", err)
+	}
+	want[storage.BlockSize] ^= 1
+	_, err = s.Client(t).PutObject(t.Context(), bucketName, "data/tasks/1/ingest-1/source.mp4", strings.NewReader(string(want)),
+		source.Size, minio.PutObjectOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy.Reset()
+	if _, err := read(1); !errors.Is(err, storage.ErrCorrupt) || proxy.Reset() != 2 {
+		t.Errorf("a damaged block: %v; it must be read twice", err)
+	}
+	if _, err := read(0); err != nil {
+		t.Errorf("the block before it: %v", err)
 	}
 }

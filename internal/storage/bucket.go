@@ -110,6 +110,9 @@ func (a Address) readCredentials() (*credentials.Credentials, error) {
 // Address returns where the bucket is.
 func (b *Bucket) Address() Address { return b.address }
 
+// Now returns the time by the service's clock, as far as its last answer has shown it.
+func (b *Bucket) Now() time.Time { return time.Now().Add(time.Duration(b.transport.skew.Load())) }
+
 // Close closes idle connections.
 func (b *Bucket) Close() { b.transport.base.CloseIdleConnections() }
 

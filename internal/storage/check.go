@@ -189,7 +189,7 @@ func (c checking) artifacts(ctx context.Context, dir string) error {
 // ranges reads the end of an object.
 func (c checking) ranges(ctx context.Context, name string, content []byte) error {
 	from := int64(checkPartSize - 1)
-	body, err := c.b.openRange(ctx, c.b.key(name), from, int64(len(content)))
+	body, err := c.b.openRange(ctx, c.b.key(name), from, int64(len(content)), int64(len(content)))
 	if errors.Is(err, ErrCorrupt) {
 		return c.unsuitable("it ignores Range, so an interrupted download could not continue")
 	}

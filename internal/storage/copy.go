@@ -53,7 +53,10 @@ func (b *Bucket) copyArtifact(ctx context.Context, name string, to *Bucket, toNa
 			return err
 		}
 	}
-	if err := c.verify(ctx, m.Files); err != nil {
+	if err := to.verifySizes(ctx, toName, m.Files); err != nil {
+		return err
+	}
+	if err := to.abortUploads(ctx, toName); err != nil { // those of failed calls
 		return err
 	}
 	return to.writeManifest(ctx, toName, m)
@@ -91,15 +94,26 @@ func (c *copying) file(ctx context.Context, f File) error {
 		c.counter.add(f.Size)
 		return nil
 	}
-	if f.Size > c.to.options.CopyPartSize {
-		return c.inParts(ctx, f, source, key)
+	return c.to.copyFile(ctx, f, sourceObject{c.from, source}, key, &c.counter)
+}
+
+// sourceObject is an object that the service may copy.
+type sourceObject struct {
+	from *Bucket
+	minio.ObjectInfo
+}
+
+// copyFile lets the service copy an object to a key of b.
+func (b *Bucket) copyFile(ctx context.Context, f File, source sourceObject, key string, count *counter) error {
+	if f.Size > b.options.CopyPartSize {
+		return b.copyParts(ctx, f, source, key, count)
 	}
-	_, err := c.to.core.Client.CopyObject(ctx, minio.CopyDestOptions{
-		Bucket: c.to.address.Bucket, Object: key,
+	_, err := b.core.Client.CopyObject(ctx, minio.CopyDestOptions{
+		Bucket: b.address.Bucket, Object: key,
 		ReplaceMetadata: true, ContentType: contenttype.Of(f.Name), CacheControl: immutable,
-	}, minio.CopySrcOptions{Bucket: c.from.address.Bucket, Object: source.Key, MatchETag: source.ETag})
+	}, minio.CopySrcOptions{Bucket: source.from.address.Bucket, Object: source.Key, MatchETag: source.ETag})
 	if err == nil {
-		c.counter.add(f.Size)
+		count.add(f.Size)
 	}
 	return sourceError(f, err)
 }
@@ -112,27 +126,27 @@ func sourceError(f File, err error) error {
 	return err
 }
 
-// inParts copies an object that is too large for one request.
-func (c *copying) inParts(ctx context.Context, f File, source minio.ObjectInfo, key string) error {
-	bucket := c.to.address.Bucket
-	id, err := c.to.core.NewMultipartUpload(ctx, bucket, key,
+// copyParts copies an object that is too large for one request.
+func (b *Bucket) copyParts(ctx context.Context, f File, source sourceObject, key string, count *counter) error {
+	bucket := b.address.Bucket
+	id, err := b.core.NewMultipartUpload(ctx, bucket, key,
 		minio.PutObjectOptions{ContentType: contenttype.Of(f.Name), CacheControl: immutable})
 	if err != nil {
 		return err
 	}
-	size := max(c.to.options.CopyPartSize, (f.Size+maxParts-1)/maxParts)
+	size := max(b.options.CopyPartSize, (f.Size+maxParts-1)/maxParts)
 	parts := make([]minio.CompletePart, (f.Size+size-1)/size)
 	match := map[string]string{"x-amz-copy-source-if-match": source.ETag}
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(c.to.options.Connections)
+	group.SetLimit(b.options.Connections)
 	for i := range parts {
 		group.Go(func() error {
 			from := int64(i) * size
 			length := min(size, f.Size-from)
-			part, err := c.to.core.CopyObjectPart(groupCtx, c.from.address.Bucket, source.Key, bucket, key, id, i+1,
+			part, err := b.core.CopyObjectPart(groupCtx, source.from.address.Bucket, source.Key, bucket, key, id, i+1,
 				from, length, match)
 			if err == nil {
-				c.counter.add(length)
+				count.add(length)
 			}
 			parts[i] = part
 			return sourceError(f, err)
@@ -141,20 +155,20 @@ func (c *copying) inParts(ctx context.Context, f File, source minio.ObjectInfo, 
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	return c.to.complete(ctx, upload{Key: key, UploadID: id}, parts, f.Size)
+	return b.complete(ctx, upload{Key: key, UploadID: id}, parts, f.Size)
 }
 
-// verify checks that the service has all files in the target, because services answer that a
-// copy succeeded before it has, and removes what failed calls left.
-func (c *copying) verify(ctx context.Context, files []File) error {
-	found, err := c.to.objects(ctx, c.toName)
+// verifySizes checks that the service has all files of an artifact before its manifest is written.
+// Services answer that a copy succeeded before it has.
+func (b *Bucket) verifySizes(ctx context.Context, name string, files []File) error {
+	found, err := b.objects(ctx, name)
 	if err != nil {
 		return err
 	}
 	for _, f := range files {
-		if o, ok := found[c.to.key(c.toName, f.Name)]; !ok || o.Size != f.Size {
-			return fmt.Errorf("%w: the service did not copy %s", ErrCorrupt, f.Name)
+		if o, ok := found[b.key(name, f.Name)]; !ok || o.Size != f.Size {
+			return fmt.Errorf("%w: the service does not have %s", ErrCorrupt, f.Name)
 		}
 	}
-	return c.to.abortUploads(ctx, c.toName)
+	return nil
 }

@@ -27,11 +27,12 @@ func (g *get) file(ctx context.Context, f File) error {
 			return err
 		}
 	}
+	g.linkSimilar(f, local)
 	file, err := g.root.OpenFile(local, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return err
 	}
-	defer file.Close()
+	defer func() { file.Close() }()
 	sum := sha256.New()
 	had, err := io.Copy(sum, file)
 	if err != nil {
@@ -44,7 +45,11 @@ func (g *get) file(ctx context.Context, f File) error {
 	if had > 0 && !matches(sum, f) {
 		g.counter.add(-max(had, f.Size))
 		sum = sha256.New()
-		if err := errors.Join(file.Truncate(0), rewind(file)); err != nil {
+		// A new file, because this one may have another link.
+		if err := errors.Join(file.Close(), g.root.Remove(local)); err != nil {
+			return err
+		}
+		if file, err = g.root.OpenFile(local, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644); err != nil {
 			return err
 		}
 		if err := g.download(ctx, f, file, sum, 0); err != nil {
@@ -56,11 +61,6 @@ func (g *get) file(ctx context.Context, f File) error {
 		return errors.Join(err, g.root.Remove(local))
 	}
 	return errors.Join(file.Sync(), file.Close())
-}
-
-func rewind(file *os.File) error {
-	_, err := file.Seek(0, io.SeekStart)
-	return err
 }
 
 func matches(sum hash.Hash, f File) bool { return hex.EncodeToString(sum.Sum(nil)) == f.SHA256 }
@@ -89,7 +89,7 @@ func (g *get) download(ctx context.Context, f File, file io.Writer, sum hash.Has
 
 // copyRange copies an object from an offset on, and returns how many bytes were written.
 func (g *get) copyRange(ctx context.Context, f File, to io.Writer, from int64) (int64, error) {
-	body, err := g.b.openRange(ctx, g.b.key(g.name, f.Name), from, f.Size)
+	body, err := g.b.openRange(ctx, g.b.key(g.name, f.Name), from, f.Size, f.Size)
 	if isMissing(err) {
 		return 0, fmt.Errorf("%w: %s is missing", ErrCorrupt, f.Name)
 	}
@@ -116,10 +116,10 @@ func (w countWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// openRange reads an object of the given size from an offset on.
-func (b *Bucket) openRange(ctx context.Context, key string, from, size int64) (io.ReadCloser, error) {
+// openRange reads an object of the given size from an offset to another, which is not read.
+func (b *Bucket) openRange(ctx context.Context, key string, from, to, size int64) (io.ReadCloser, error) {
 	var options minio.GetObjectOptions
-	if err := options.SetRange(from, size-1); err != nil {
+	if err := options.SetRange(from, to-1); err != nil {
 		return nil, err
 	}
 	body, info, _, err := b.core.GetObject(ctx, b.address.Bucket, key, options)
@@ -129,7 +129,7 @@ func (b *Bucket) openRange(ctx context.Context, key string, from, size int64) (i
 	if err != nil {
 		return nil, err
 	}
-	if want := fmt.Sprintf("bytes %d-%d/%d", from, size-1, size); info.Headers.Get("Content-Range") != want {
+	if want := fmt.Sprintf("bytes %d-%d/%d", from, to-1, size); info.Headers.Get("Content-Range") != want {
 		body.Close()
 		return nil, fmt.Errorf("%w: its range is %q, not %q", ErrCorrupt, info.Headers.Get("Content-Range"), want)
 	}

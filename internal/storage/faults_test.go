@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -46,6 +47,14 @@ func TestFaults_AtEveryRequestLeaveNothingHalfDone(t *testing.T) {
 		name: "put",
 		do: func(ctx context.Context, _ *testing.T, b *storage.Bucket, dir string, n int) error {
 			_, err := b.PutArtifact(ctx, fmt.Sprintf("to/%d", n), dir, nil)
+			return err
+		},
+		reads: func(n int) []string { return []string{fmt.Sprintf("to/%d", n)} },
+	}, {
+		name: "put similar", prepare: put,
+		do: func(ctx context.Context, _ *testing.T, b *storage.Bucket, dir string, n int) error {
+			similar := storage.ArtifactRef{Bucket: b, Name: fmt.Sprintf("from/%d", n)}
+			_, err := b.PutArtifact(ctx, fmt.Sprintf("to/%d", n), dir, nil, similar)
 			return err
 		},
 		reads: func(n int) []string { return []string{fmt.Sprintf("to/%d", n)} },
@@ -124,7 +133,7 @@ func TestFaults_AtEveryRequestLeaveNothingHalfDone(t *testing.T) {
 // test interrupts request after request, until there is none left.
 func (o operation) test(t *testing.T, s *s3test.Server, fault s3test.Fault, want map[string]string) {
 	proxy := s3test.NewProxy(t, s)
-	prefix := "s3://" + bucketName + "/" + o.name + "-" + fmt.Sprintf("%x", string(fault))
+	prefix := "s3://" + bucketName + "/" + strings.ReplaceAll(o.name, " ", "-") + "-" + fmt.Sprintf("%x", string(fault))
 	// One connection, so that the requests have an order; one try, so that errors are seen.
 	options := storage.Options{PartSize: 5 * mib, CopyPartSize: 5 * mib, Connections: 1, Tries: 1}
 	repeated := open(t, prefix, with(s.Env(), "AWS_ENDPOINT_URL", proxy.Endpoint), options)

@@ -18,8 +18,8 @@ type Artifact struct {
 	// Complete says that the artifact has its manifest. Without one it does not exist for
 	// readers: it is being written or deleted, or that was interrupted.
 	Complete bool
-	// Modified is when the service received the last byte, by its own clock. It is zero for
-	// complete artifacts.
+	// Modified is when the service received the manifest or, without one, the last byte, by its
+	// own clock; see [Bucket.Now].
 	Modified time.Time
 }
 
@@ -32,34 +32,12 @@ func (b *Bucket) ListArtifacts(ctx context.Context, dir string) ([]Artifact, err
 }
 
 func (b *Bucket) listArtifacts(ctx context.Context, dir string) ([]Artifact, error) {
-	if dir != "" {
-		if err := checkName(dir); err != nil {
-			return nil, err
-		}
-	}
-	prefix := b.directory(dir)
-	names := make(map[string]bool)
-	list := minio.ListObjectsOptions{Prefix: prefix}
-	for o := range b.core.ListObjectsIter(ctx, b.address.Bucket, list) {
-		if o.Err != nil {
-			return nil, o.Err
-		}
-		if name, ok := strings.CutSuffix(o.Key, "/"); ok {
-			names[strings.TrimPrefix(name, prefix)] = true
-		}
-	}
-	// An artifact whose first large file is being uploaded has no object yet.
-	unfinished, err := b.uploads(ctx, dir)
+	names, unfinished, err := b.listNames(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
-	for _, u := range unfinished {
-		if name, _, ok := strings.Cut(strings.TrimPrefix(u.Key, prefix), "/"); ok {
-			names[name] = true
-		}
-	}
 	var artifacts []Artifact
-	for _, name := range slices.Sorted(maps.Keys(names)) {
+	for _, name := range names {
 		a := Artifact{Name: strings.TrimPrefix(dir+"/"+name, "/")}
 		if err := b.inspect(ctx, &a, unfinished); err != nil {
 			return nil, err
@@ -67,6 +45,42 @@ func (b *Bucket) listArtifacts(ctx context.Context, dir string) ([]Artifact, err
 		artifacts = append(artifacts, a)
 	}
 	return artifacts, ctx.Err()
+}
+
+// ListNames lists what is directly in a directory of names and has objects or unfinished uploads
+// below it: the last elements of the names, ordered. The name "" is that of the address itself.
+func (b *Bucket) ListNames(ctx context.Context, dir string) ([]string, error) {
+	names, _, err := b.listNames(ctx, dir)
+	return names, b.wrap(ctx, err, "list names in", b.address.String()+"/"+dir)
+}
+
+func (b *Bucket) listNames(ctx context.Context, dir string) (names []string, unfinished []upload, err error) {
+	if dir != "" {
+		if err := checkName(dir); err != nil {
+			return nil, nil, err
+		}
+	}
+	prefix := b.directory(dir)
+	found := make(map[string]bool)
+	list := minio.ListObjectsOptions{Prefix: prefix}
+	for o := range b.core.ListObjectsIter(ctx, b.address.Bucket, list) {
+		if o.Err != nil {
+			return nil, nil, o.Err
+		}
+		if name, ok := strings.CutSuffix(o.Key, "/"); ok {
+			found[strings.TrimPrefix(name, prefix)] = true
+		}
+	}
+	// An artifact whose first large file is being uploaded has no object yet.
+	if unfinished, err = b.uploads(ctx, dir); err != nil {
+		return nil, nil, err
+	}
+	for _, u := range unfinished {
+		if name, _, ok := strings.Cut(strings.TrimPrefix(u.Key, prefix), "/"); ok {
+			found[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found)), unfinished, ctx.Err()
 }
 
 // directory returns the prefix of the keys below a name, which may be "".
@@ -78,8 +92,11 @@ func (b *Bucket) directory(name string) string {
 }
 
 func (b *Bucket) inspect(ctx context.Context, a *Artifact, unfinished []upload) error {
-	_, err := b.core.StatObject(ctx, b.address.Bucket, b.key(a.Name, manifestName), minio.StatObjectOptions{})
-	if a.Complete = err == nil; a.Complete || !isMissing(err) {
+	info, err := b.core.StatObject(ctx, b.address.Bucket, b.key(a.Name, manifestName), minio.StatObjectOptions{})
+	if a.Complete = err == nil; a.Complete {
+		a.Modified = info.LastModified
+	}
+	if a.Complete || !isMissing(err) {
 		return err
 	}
 	objects, err := b.objects(ctx, a.Name)

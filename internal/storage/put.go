@@ -1,17 +1,18 @@
 package storage
 
 import (
+	"cmp"
 	"context"
 	"crypto/md5"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/minio/minio-go/v7"
 	"golang.org/x/sync/errgroup"
@@ -22,47 +23,87 @@ import (
 // immutable is the Cache-Control of files of artifacts, which never change.
 const immutable = "public, max-age=31536000, immutable"
 
+// ArtifactRef names an artifact.
+type ArtifactRef struct {
+	Bucket *Bucket
+	Name   string
+}
+
 // PutArtifact uploads all files of a directory and then makes the artifact exist. The
 // directory must not change meanwhile, and has regular files only. Empty directories are not
 // stored.
 //
+// A file that an artifact in similar has, too, is copied by the service instead, if both are in one
+// service and the credentials of b allow it. These artifacts need not exist.
+//
 // After an error, a repeated call continues with what the service has. If the artifact exists
 // with the same files, PutArtifact returns nil; with others, fs.ErrExist.
-func (b *Bucket) PutArtifact(ctx context.Context, name, dir string, progress Progress) (Manifest, error) {
-	m, err := b.putArtifact(ctx, name, dir, progress)
+func (b *Bucket) PutArtifact(
+	ctx context.Context, name, dir string, progress Progress, similar ...ArtifactRef,
+) (Manifest, error) {
+	m := Manifest{}
+	err := checkName(name)
+	if err == nil {
+		m.Files, err = ListFiles(dir)
+	}
+	if err == nil {
+		err = b.putArtifact(ctx, &put{b: b, name: name, dir: dir}, &m, progress, similar)
+	}
 	return m, b.wrap(ctx, err, "put artifact", name)
 }
 
-func (b *Bucket) putArtifact(ctx context.Context, name, dir string, progress Progress) (m Manifest, err error) {
-	if err := checkName(name); err != nil {
-		return m, err
+// PutFile stores a file as an artifact, in which it is the only one and has the name as. Otherwise
+// it does what PutArtifact does.
+func (b *Bucket) PutFile(ctx context.Context, name, file, as string, progress Progress) (Manifest, error) {
+	m := Manifest{}
+	info, err := os.Stat(file)
+	switch {
+	case err != nil:
+	case !info.Mode().IsRegular():
+		err = fmt.Errorf("%s is no regular file: %w", file, fs.ErrInvalid)
+	default:
+		m.Files = []File{{Name: as, Size: info.Size()}}
+		err = errors.Join(checkName(name), checkName(as))
 	}
-	if m.Files, err = listFiles(dir); err != nil {
-		return m, err
+	if err == nil {
+		err = b.putArtifact(ctx, &put{b: b, name: name, file: file}, &m, progress, nil)
 	}
-	p := put{b: b, name: name, dir: dir, counter: counter{report: progress, total: m.Bytes()}}
-	found, err := b.readManifest(ctx, name)
+	return m, b.wrap(ctx, err, "put artifact", name)
+}
+
+// putArtifact stores the files of a manifest, and sets their hashes.
+func (b *Bucket) putArtifact(ctx context.Context, p *put, m *Manifest, progress Progress, similar []ArtifactRef) error {
+	p.counter = counter{report: progress, total: m.Bytes()}
+	found, err := b.readManifest(ctx, p.name)
 	switch {
 	case err == nil:
 		p.dry = true
 	case !isMissing(err):
-		return m, err
+		return err
 	default:
-		if p.existing, err = b.objects(ctx, name); err != nil {
-			return m, err
+		if p.existing, err = b.objects(ctx, p.name); err != nil {
+			return err
+		}
+		if err := p.findSimilar(ctx, similar); err != nil {
+			return err
 		}
 	}
 	if err := p.files(ctx, m.Files); err != nil {
-		return m, err
+		return err
 	}
 	if p.dry {
-		return m, compare(m, found)
+		return compare(*m, found)
 	}
-	return m, b.writeManifest(ctx, name, m)
+	// Also if none was copied: this process may have been stopped, and its files swept, meanwhile.
+	if err := b.verifySizes(ctx, p.name, m.Files); err != nil {
+		return err
+	}
+	return b.writeManifest(ctx, p.name, *m)
 }
 
-// listFiles lists the regular files of a directory, without hashes.
-func listFiles(dir string) (files []File, err error) {
+// ListFiles lists the files of a directory, ordered by name, without hashes: those of the artifact that
+// PutArtifact would make of it. A file that is not regular is an error.
+func ListFiles(dir string) (files []File, err error) {
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -82,16 +123,19 @@ func listFiles(dir string) (files []File, err error) {
 		files = append(files, f)
 		return checkName(f.Name)
 	})
+	slices.SortFunc(files, func(x, y File) int { return cmp.Compare(x.Name, y.Name) })
 	return files, err
 }
 
-// put is one call of PutArtifact.
+// put is one call of PutArtifact or PutFile.
 type put struct {
 	b         *Bucket
 	name, dir string
-	dry       bool // compute hashes and upload nothing
+	file      string // the only file, instead of those in dir
+	dry       bool   // compute hashes and upload nothing
 	counter   counter
 	existing  map[string]minio.ObjectInfo // by key
+	similar   map[content]sourceObject
 }
 
 // files uploads the files and sets their hashes: first the small ones, concurrently, then the
@@ -141,6 +185,9 @@ func (p *put) files(ctx context.Context, files []File) error {
 }
 
 func (p *put) open(f *File) (*os.File, error) {
+	if p.file != "" {
+		return os.Open(p.file)
+	}
 	return os.Open(filepath.Join(p.dir, filepath.FromSlash(f.Name)))
 }
 
@@ -158,6 +205,9 @@ func (p *put) small(ctx context.Context, f *File) error {
 	f.SHA256 = hex.EncodeToString(sum[:])
 	key := p.b.key(p.name, f.Name)
 	if found, ok := p.existing[key]; !p.dry && (!ok || found.Size != f.Size || found.ETag != etagOf(content)) {
+		if copied, err := p.copySimilar(ctx, f, key); copied || err != nil {
+			return err
+		}
 		options := minio.PutObjectOptions{ContentType: contenttype.Of(f.Name), CacheControl: immutable}
 		if _, err := p.b.putBytes(ctx, key, content, options); err != nil {
 			return err
@@ -211,7 +261,7 @@ func (p *put) eachPart(
 		return err
 	}
 	defer file.Close()
-	var whole hash.Hash = sha256.New()
+	sums := newFileHash()
 	size := p.b.partSize(f.Size)
 	for number, from := 1, int64(0); from < f.Size; number, from = number+1, from+size {
 		if err := ctx.Err(); err != nil {
@@ -221,11 +271,11 @@ func (p *put) eachPart(
 		if err := readFull(file, f, content, from+size >= f.Size); err != nil {
 			return err
 		}
-		whole.Write(content)
+		sums.Write(content)
 		if err := use(number, content); err != nil {
 			return err
 		}
 	}
-	f.SHA256 = hex.EncodeToString(whole.Sum(nil))
+	f.SHA256, f.Blocks = sums.finish()
 	return nil
 }

@@ -18,10 +18,14 @@ import (
 func (p *put) large(ctx context.Context, f *File, unfinished upload) error {
 	key := p.b.key(p.name, f.Name)
 	found, exists := p.existing[key]
-	if p.dry || exists && found.Size == f.Size {
+	exists = exists && found.Size == f.Size
+	if p.dry || exists || p.isSimilarSize(f.Size) {
 		etag, err := p.hashOnly(ctx, f)
-		if err != nil || p.dry || etag == found.ETag {
+		if err != nil || p.dry || exists && etag == found.ETag {
 			p.counter.add(f.Size)
+			return err
+		}
+		if copied, err := p.copySimilar(ctx, f, key); copied || err != nil {
 			return err
 		}
 	}

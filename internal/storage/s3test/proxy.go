@@ -38,13 +38,14 @@ type Proxy struct {
 	reverse *httputil.ReverseProxy
 
 	mu            sync.Mutex // of the next fields
+	idle          *sync.Cond // no request is active
+	active        int        // requests; a WaitGroup would not allow those that come during Wait
 	number        int
 	before, after func(number int, r *http.Request)
 	fault         func(number int, r *http.Request) Fault
 
 	sent     atomic.Int64 // bytes of bodies of requests
 	received atomic.Int64 // bytes of bodies of answers
-	active   sync.WaitGroup
 }
 
 // Inject sets the function that decides on the fault of a request, counted from 1 since Reset:
@@ -70,6 +71,7 @@ func NewProxy(t testing.TB, s *Server) *Proxy {
 		t.Fatal(err)
 	}
 	p := &Proxy{}
+	p.idle = sync.NewCond(&p.mu)
 	p.reverse = &httputil.ReverseProxy{
 		Transport: s.transport(t),
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -95,16 +97,30 @@ func (p *Proxy) Reset() (requests int) {
 }
 
 // Wait waits for requests whose client has given up.
-func (p *Proxy) Wait() { p.active.Wait() }
+func (p *Proxy) Wait() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.active > 0 {
+		p.idle.Wait()
+	}
+}
+
+func (p *Proxy) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.active--; p.active == 0 {
+		p.idle.Broadcast()
+	}
+}
 
 // Bytes returns the bytes of bodies since Reset, as far as the proxy has seen them.
 func (p *Proxy) Bytes() (sent, received int64) { return p.sent.Load(), p.received.Load() }
 
 // ServeHTTP passes a request on, or injects its fault.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	p.active.Add(1)
-	defer p.active.Done()
+	defer p.end()
 	p.mu.Lock()
+	p.active++
 	p.number++
 	number, before, after, inject := p.number, p.before, p.after, p.fault
 	p.mu.Unlock()

@@ -62,7 +62,7 @@ func Start(t testing.TB, options Options) *Server {
 	scheme := "http"
 	if options.TLS {
 		scheme = "https"
-		cert, key := makeCertificate(t)
+		cert, key := MakeCertificate(t)
 		s.CAFile = cert
 		args = append(args, "-cert", cert, "-key", key)
 	}
@@ -177,8 +177,9 @@ func (s *Server) Env() func(string) string {
 	}
 }
 
-// makeCertificate writes a certificate, which is its own CA, and its key.
-func makeCertificate(t testing.TB) (certFile, keyFile string) {
+// MakeCertificate writes a certificate for loopback and some more addresses, which is its own CA,
+// and its key.
+func MakeCertificate(t testing.TB, addresses ...net.IP) (certFile, keyFile string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -188,7 +189,7 @@ func makeCertificate(t testing.TB) (certFile, keyFile string) {
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "cuelight test"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost", "*.localhost"},
+		IPAddresses: append(addresses, net.IPv4(127, 0, 0, 1)), DNSNames: []string{"localhost", "*.localhost"},
 	}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
