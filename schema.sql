@@ -55,6 +55,7 @@ create table if not exists tasks (
   ready_at      timestamptz,                       -- since when it is ready; null: created_at, or scheduled
   scheduled_at  timestamptz,                       -- start time of a task cancelled before it, kept by a retry
   overridden_by uuid        references tasks (id) on delete set null deferrable,
+  placement     jsonb,                             -- by stage: what its worker needs; see cuelight_video_placement_wait
 
   ingest_status    cuelight_status not null default 'pending',
   ingest_attempts  integer         not null default 0,
@@ -221,6 +222,14 @@ create index if not exists tasks_held on tasks (id)
      or metadata_status = 'inprogress'
      or assemble_status = 'inprogress'
      or publish_status = 'inprogress';
+-- Tasks with a placement that are not finished; usually none.
+create index if not exists tasks_placed on tasks (id)
+  where placement is not null
+    and (ingest_status in ('pending', 'failed')
+      or transcode_status in ('pending', 'failed')
+      or metadata_status in ('pending', 'failed')
+      or assemble_status in ('pending', 'failed')
+      or publish_status in ('pending', 'failed'));
 create index if not exists tasks_dead on tasks (id) include (overridden_by)
   where ingest_status = 'dead'
      or transcode_status = 'dead'
@@ -255,6 +264,7 @@ create table if not exists workers (
   heartbeat_at     timestamptz not null default now(),
   lease            interval    not null default '36 s', -- without a heartbeat for so long, it is lost
   session          bigint,                              -- key of the advisory lock it holds; 0: disconnected
+  disconnected_at  timestamptz,                         -- when the connection of a remote worker ended
   process_identity text        not null default '',     -- boot id, process namespace and start time
   registered_in    text,                                -- cuelight_database_id(); differs in a restored dump
   stopped_at       timestamptz,                         -- it deregistered
@@ -264,6 +274,11 @@ create table if not exists workers (
   constraint workers_name check (char_length(name) between 1 and 100 and name !~ '[[:cntrl:]]'),
   constraint workers_metadata check (jsonb_typeof(metadata) = 'object' and octet_length(metadata::text) <= 10240)
 );
+
+-- The offers of a worker, which tasks may require: its labels, given by an operator, and its encoders.
+create or replace function cuelight_offers(w workers) returns jsonb language sql immutable as $$
+  select coalesce(w.capabilities -> 'labels', '[]') || coalesce(w.capabilities -> 'encoders', '[]')
+$$;
 
 create index if not exists workers_alive on workers (pipeline) where stopped_at is null and lost_at is null;
 

@@ -590,6 +590,19 @@ drop trigger if exists cuelight_webhooks_notify on cuelight_webhooks;
 create trigger cuelight_webhooks_notify after insert or update of disabled_at on cuelight_webhooks
   for each row execute function cuelight_notify_control();
 
+-- Processes that remember keys forget them when one is refused from now on.
+create or replace function cuelight_notify_keys() returns trigger language plpgsql
+set search_path from current as $$
+begin
+  perform pg_notify('cuelight_' || pipeline, '') from cuelight_schema where pg_notification_queue_usage() < 0.9;
+  return null;
+end
+$$;
+
+drop trigger if exists cuelight_keys_notify on cuelight_keys;
+create trigger cuelight_keys_notify after update of digest, scope, disabled_at, revoked_at or delete on cuelight_keys
+  for each statement execute function cuelight_notify_keys();
+
 -- The heartbeat of a worker: updates its row, and reports whether the worker is still
 -- registered, whether it should drain, and whether another worker of the pipeline has
 -- missed its heartbeats for a while (overdue). It touches no table but workers, so locks on other
@@ -728,6 +741,57 @@ create or replace function cuelight_video_status(t tasks) returns text language 
         and t.ready_at is null
             then 'scheduled'
        else 'pending' end)
+$$;
+
+-- How long a worker must leave a stage of a task to other workers, in seconds: 0 if it may claim
+-- the stage now, null if it lacks what the task requires. The column placement has, by stage:
+--   requires  labels and encoders that a worker must have
+--   prefers   further ones: a worker without them waits for wait_s, by default 60, from when the stage
+--             became ready, while a worker that has them may still take it: one that is alive, works on
+--             the stage, is neither draining nor paused, and has no failed, released or expired
+--             attempt at it
+create or replace function cuelight_video_placement_wait(
+  task uuid, placement jsonb, its_stage text, its_worker uuid, ready_since timestamptz default null)
+  returns float8 language plpgsql stable set search_path from current as $$
+declare
+  place    constant jsonb := placement -> its_stage;
+  requires constant jsonb := coalesce(place -> 'requires', '[]');
+  prefers  constant jsonb := requires || coalesce(place -> 'prefers', '[]');
+  offered  constant jsonb := (select cuelight_offers(w) from workers w where w.id = its_worker);
+begin
+  if place is null or offered @> prefers then
+    return 0;
+  end if;
+  if not coalesce(offered @> requires, false) then
+    return null;
+  end if;
+  if not exists (
+       select from workers w
+        where w.pipeline = 'video' and w.stopped_at is null and w.lost_at is null and w.drain_at is null
+          and cuelight_offers(w) @> prefers
+          and coalesce(w.capabilities -> 'stages' ? its_stage, true)
+          and not exists (select from cuelight_pauses p
+                           where p.pipeline = 'video' and p.stage in ('', its_stage) and p.host in ('', w.host))
+          and not exists (select from attempts a
+                           where a.task_id = task and a.stage = its_stage and a.worker_id = w.id
+                             and a.outcome in ('failed', 'released', 'expired'))) then
+    return 0;
+  end if;
+  if ready_since is null then
+    select greatest(t.created_at, t.ready_at,
+                    (select max(coalesce(a.retry_at, a.finished_at)) from attempts a
+                      where a.task_id = t.id
+                        and a.stage = any(case its_stage
+                                          when 'ingest' then array['ingest']
+                                          when 'transcode' then array['transcode', 'ingest']
+                                          when 'metadata' then array['metadata', 'ingest']
+                                          when 'assemble' then array['assemble', 'transcode', 'metadata']
+                                          when 'publish' then array['publish', 'assemble'] end)))
+      into ready_since from tasks t where t.id = task;
+  end if;
+  return greatest(extract(epoch from ready_since - now())
+                  + case jsonb_typeof(place -> 'wait_s') when 'number' then (place ->> 'wait_s')::float8 else 60 end, 0);
+end
 $$;
 
 -- Retry tasks from a stage on, in one statement:
@@ -885,7 +949,7 @@ end
 $$;
 
 insert into cuelight_schema (pipeline, version, shape)
-values ('video', 9,
+values ('video', 10,
   'ingest; transcode needs ingest; metadata needs ingest; assemble needs transcode, metadata; publish needs assemble')
 on conflict (pipeline) do nothing;
 

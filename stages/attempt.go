@@ -49,7 +49,7 @@ type finished struct {
 	took      time.Duration
 	revoked   bool      // the claim is lost: nothing to report
 	suspends  bool      // the error is this host's; see [Postpone]
-	notBefore time.Time // the row was locked: when to report again
+	notBefore time.Time // the row was locked, or files are being checked: when to report again
 	tries     int
 }
 

@@ -242,3 +242,58 @@ func TestDrain_EndsDuringAnOutage(t *testing.T) {
 		}
 	})
 }
+
+// A coordinator that has revoked the key of a remote worker refuses it for good.
+func TestWorker_CancelsItsWorkAndEndsWhenItsBackendRefusesIt(t *testing.T) {
+	refusal := stages.Permanent(errors.New("the key is revoked"))
+	for name, refuse := range map[string]func(f *fakeBackend){
+		"a heartbeat": func(f *fakeBackend) {
+			f.heartbeat = func(in engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
+				if len(in.Claims) > 0 {
+					return engine.HeartbeatResult{}, refusal
+				}
+				return engine.HeartbeatResult{Now: time.Now()}, nil
+			}
+		},
+		"an exchange": func(f *fakeBackend) {
+			first := f.exchange
+			f.exchange = func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
+				if in.FreeSlots[0] == 1 { // the other one has the claim
+					return engine.ExchangeResult{}, refusal
+				}
+				return first(in)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				why := make(chan error, 1)
+				f := &fakeBackend{exchange: grantOnce(oneClaim())}
+				refuse(f)
+				p := pipeline(t, workUntilCancelled(why), "one")
+				f.graph = p.Graph()
+				events := make(chan stages.Event, 100)
+				listener := newFakeListener()
+				started := time.Now()
+				time.AfterFunc(time.Second, func() { listener.Add("cuelight_test_one") })
+				err := stages.Runner{
+					Pipeline: p, Backend: f, Wakes: listener, Grace: time.Hour, Observe: func(e stages.Event) { events <- e },
+				}.Run(t.Context())
+				if err == nil || err.Error() != "run pipeline: the key is revoked" {
+					t.Errorf("run returned %v", err)
+				}
+				if took := time.Since(started); took > 3*time.Second {
+					t.Errorf("the worker ended after %s", took)
+				}
+				if cause := <-why; !errors.Is(cause, stages.ErrLeaseLost) {
+					t.Errorf("the work was cancelled because of %v", cause)
+				}
+				for e := <-events; e.Kind != stages.WorkerStopped; e = <-events {
+					if e.Kind == stages.ClaimReleased || e.Kind == stages.AttemptFailed {
+						t.Errorf("an outcome that was not recorded is observed: %+v", e)
+					}
+				}
+			})
+		})
+	}
+}

@@ -2,6 +2,7 @@ package stages
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -26,7 +27,8 @@ type dispatcher struct {
 	reports   reports
 	outage    outage
 	sweeps    sweeps
-	draining  bool // claims nothing more
+	draining  bool  // claims nothing more
+	refused   error // the Backend refuses this worker for good, so nothing can be reported
 
 	exchanges     int
 	exchangeTime  time.Duration // moving average
@@ -64,7 +66,11 @@ func (d *dispatcher) run(ctx, base context.Context) error {
 		if s.isOverdue() {
 			break // claims whose outcome could not be reported will expire
 		}
-		if !d.outage.canRetry() {
+		if d.refused != nil && d.busySlots() <= len(d.ignoredCancel) {
+			d.reports.takeEach(func(f finished) { d.dropReport(f, d.refused) })
+			break
+		}
+		if d.refused != nil || !d.outage.canRetry() {
 			d.wait(s)
 		} else if !d.draining && d.sweeps.due() {
 			d.sweep(base)
@@ -75,10 +81,10 @@ func (d *dispatcher) run(ctx, base context.Context) error {
 		}
 	}
 	if len(d.ignoredCancel) > 0 {
-		return newIgnoredCancelError(d.ignoredCancel)
+		return errors.Join(d.refused, newIgnoredCancelError(d.ignoredCancel))
 	}
 	d.p.attempts.work.Wait()
-	return nil
+	return d.refused
 }
 
 func newIgnoredCancelError(all []*attempt) error {
@@ -118,6 +124,8 @@ func (d *dispatcher) receive() {
 		d.sweeps.next = time.Now()
 	case <-d.p.notListening:
 		d.markAllReady()
+	case err := <-d.p.refused:
+		d.stopRefused(err)
 	default:
 	}
 	now := time.Now()
@@ -251,6 +259,8 @@ func (d *dispatcher) wait(s *shutdown) {
 		d.markAllReady()
 	case c := <-d.p.controls:
 		d.applyControls(c)
+	case err := <-d.p.refused:
+		d.stopRefused(err)
 	case <-timer.C:
 	case <-s.stopped:
 		s.begin()
@@ -263,6 +273,9 @@ func (d *dispatcher) wait(s *shutdown) {
 
 // nextTime is the time until something is due.
 func (d *dispatcher) nextTime() time.Duration {
+	if d.refused != nil {
+		return cancelGrace // nothing is due but the ends of the attempts
+	}
 	if !d.outage.canRetry() {
 		return time.Until(d.outage.until)
 	}

@@ -59,6 +59,7 @@ type Event struct {
 	Kind       Kind
 	Worker     store.ID
 	LostWorker store.ID
+	LostName   string // of LostWorker, in WorkerLost
 	Task       store.ID
 	Stage      string
 	Attempt    int

@@ -121,6 +121,11 @@ func (h *heartbeat) failed(ctx context.Context) {
 		if h.p.register(within) == nil {
 			h.answered, h.session = time.Now(), 0
 		}
+	case IsPermanent(h.err):
+		select {
+		case h.p.refused <- h.err:
+		default: // the dispatcher is ending
+		}
 	case errors.Is(h.err, store.ErrLocked):
 		// The server works, and the lock on this worker's row, or on workers, keeps the
 		// others from expiring it, too.

@@ -1,6 +1,7 @@
 package stages
 
 import (
+	"encoding/json"
 	"os"
 	"strings"
 
@@ -61,6 +62,26 @@ func (r *Runner) self() store.Worker {
 	}
 	return store.Worker{
 		Name: r.Name, Host: host, PID: os.Getpid(), ProcessIdentity: currentProcess().String(),
-		Lease: r.Lease, Version: r.Version, Capabilities: r.Capabilities,
+		Lease: r.Lease, Version: r.Version, Capabilities: r.capabilities(),
 	}
+}
+
+// capabilities adds the stages of this process to its capabilities.
+func (r *Runner) capabilities() json.RawMessage {
+	all := make(map[string]any)
+	if len(r.Capabilities) > 0 && json.Unmarshal(r.Capabilities, &all) != nil {
+		return r.Capabilities // the database refuses what is not an object
+	}
+	stages := []string{}
+	for _, s := range r.Pipeline.stages {
+		if s.Slots > 0 {
+			stages = append(stages, s.Name)
+		}
+	}
+	all["stages"] = stages
+	raw, err := json.Marshal(all)
+	if err != nil {
+		return r.Capabilities
+	}
+	return raw
 }

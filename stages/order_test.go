@@ -3,6 +3,7 @@ package stages_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"testing"
@@ -351,5 +352,32 @@ func TestContinue_KeepsQueuesShortBetweenEqualStages(t *testing.T) {
 		"select coalesce(sum(cardinality(tasks)), 0) from test_outbox where type = 'started' and stage <> 'one'").Scan(&queued)
 	if err != nil || queued > tasks {
 		t.Errorf("%d claims from queues after the first stage, for %d tasks, %v", queued, tasks, err)
+	}
+}
+
+func TestRequires_LeavesAStageToWorkersThatOfferIt(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stages.Stage{Name: "fetch", Work: noop},
+		stages.Stage{Name: "encode", Needs: []string{"fetch"}, Requires: []string{"gpu", "h264_nvenc"}, Work: noop})
+	id := b.submit()
+	plain := b.start(func(r *stages.Runner) {
+		r.Wakes, r.Capabilities = b.listening(), json.RawMessage(`{"labels": ["gpu"]}`)
+	})
+	plain.wait(t, stages.StageCompleted)
+	b.start(func(r *stages.Runner) {
+		r.Name, r.Capabilities = "encoder", json.RawMessage(`{"labels": ["gpu"], "encoders": ["h264_nvenc"], "cores": 8}`)
+	}).wait(t, stages.StageCompleted)
+	history := b.history(id)
+	if len(history) != 2 || history[1].Stage != "encode" || history[1].WorkerName != "encoder" {
+		t.Errorf("the history is %+v", history)
+	}
+	all, err := store.New(b.pool, b.pipeline.Graph()).Workers(t.Context(), false)
+	must(t, err)
+	want := []string{`{"labels": ["gpu"], "stages": ["fetch"]}`,
+		`{"cores": 8, "labels": ["gpu"], "stages": ["fetch", "encode"], "encoders": ["h264_nvenc"]}`}
+	for _, w := range all {
+		if !slices.Contains(want, string(w.Capabilities)) {
+			t.Errorf("the capabilities of worker %s are %s", w.Name, w.Capabilities)
+		}
 	}
 }

@@ -30,6 +30,10 @@ const rejectedRetryDelay = time.Minute
 // another transaction is repeated. Where a table is locked the server works and has
 // rolled the exchange back.
 func (d *dispatcher) exchangeFailed(base context.Context, err error) {
+	if IsPermanent(err) {
+		d.stopRefused(err)
+		return
+	}
 	o := &d.outage
 	o.locked = errors.Is(err, store.ErrLocked)
 	o.uncertain = o.uncertain || !o.locked
@@ -53,6 +57,12 @@ func (d *dispatcher) exchangeFailed(base context.Context, err error) {
 		o.reported = true
 		d.p.observe(Event{Kind: DatabaseUnavailable, Err: err})
 	}
+}
+
+// stopRefused cancels all attempts, because their outcomes will not be accepted.
+func (d *dispatcher) stopRefused(err error) {
+	d.refused = err
+	d.p.attempts.cancelAll(fmt.Errorf("%w: %w", ErrLeaseLost, err))
 }
 
 // databaseAnswered ends an outage. Notifications may have been lost in it.

@@ -2,6 +2,7 @@ package stages
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cuelight/cuelight/store"
@@ -51,6 +52,23 @@ func (p *Pipeline) Graph() store.Graph { return p.graph }
 // first, and whether it has another attempt at all.
 func (p *Pipeline) RetryDelay(stage, attempt int) (delay time.Duration, again bool) {
 	return p.stages[stage].retryDelay(attempt)
+}
+
+// MaxAttempts returns after how many attempts a stage, by its number, is dead.
+func (p *Pipeline) MaxAttempts(stage int) int { return p.stages[stage].MaxAttempts }
+
+// Requires lists what a worker must offer to do a stage, by its number. The caller must not change it.
+func (p *Pipeline) Requires(stage int) []string { return p.stages[stage].Requires }
+
+// doneBy returns the pipeline with slots for those stages whose requirements a worker meets.
+func (p *Pipeline) doneBy(w store.Worker) *Pipeline {
+	own := &Pipeline{graph: p.graph, stages: slices.Clone(p.stages)}
+	for i := range own.stages {
+		if s := &own.stages[i]; len(w.Lacks(s.Requires)) > 0 {
+			s.Slots = 0
+		}
+	}
+	return own
 }
 
 // Channels lists the NOTIFY channels of a [Runner] of this pipeline: not those of stages

@@ -37,6 +37,7 @@ type signals struct {
 	notListening  chan struct{} // heartbeat → dispatcher: no notifications arrive
 	controls      chan controls // heartbeat → dispatcher: the newest
 	checkClaims   chan struct{} // dispatcher → heartbeat: check the claims now
+	refused       chan error    // heartbeat → dispatcher: the Backend refuses this worker for good
 	drainStarted  chan struct{} // dispatcher → drain recorder: a drain started while attempts were running
 	wrote         chan struct{} // all → event notifier: there are new events
 }
@@ -92,7 +93,7 @@ func newProcess(r Runner) *process {
 		signals: signals{
 			ended: make(chan finished, slots), overdue: make(chan store.ID, 2*slots),
 			workerExpired: make(chan struct{}, 1), notListening: make(chan struct{}, 1), controls: make(chan controls, 1),
-			checkClaims: make(chan struct{}, 1), drainStarted: make(chan struct{}, 1), wrote: make(chan struct{}, 1),
+			refused: make(chan error, 1), checkClaims: make(chan struct{}, 1), drainStarted: make(chan struct{}, 1), wrote: make(chan struct{}, 1),
 		},
 	}
 }

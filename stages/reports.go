@@ -1,6 +1,7 @@
 package stages
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -22,7 +23,8 @@ func (r *reports) contains(token store.ID) bool {
 	return slices.ContainsFunc(r.pending, func(f finished) bool { return f.report.Token == token })
 }
 
-// due returns the reports to send now: all but those whose rows were locked a moment ago.
+// due returns the reports to send now: all but those whose rows were locked a moment ago, or whose
+// files are being checked.
 func (r *reports) due() []engine.Report {
 	due := make([]engine.Report, 0, len(r.pending))
 	now := time.Now()
@@ -59,7 +61,7 @@ func (r *reports) takeEach(handle func(finished)) {
 // rows were locked are sent again: after a millisecond or two, the time of another
 // process' exchange, then less and less often.
 func (d *dispatcher) applyReports(r engine.ExchangeRequest, out engine.ExchangeResult) {
-	const applied, stale, cancelled, locked = 1, 2, 3, 4
+	const applied, stale, cancelled, locked, refused, checking = 1, 2, 3, 4, 5, 6
 	answer := make(map[store.ID]int, len(r.Reports))
 	for _, report := range r.Reports {
 		answer[report.Token] = applied
@@ -73,9 +75,20 @@ func (d *dispatcher) applyReports(r engine.ExchangeRequest, out engine.ExchangeR
 	for _, report := range out.Locked {
 		answer[report.Token] = locked
 	}
+	recorded := make(map[store.ID]engine.Report, len(out.Refused))
+	for _, report := range out.Refused {
+		answer[report.Token], recorded[report.Token] = refused, report
+	}
+	pauses := make(map[store.ID]time.Duration, len(out.Checking))
+	for _, report := range out.Checking {
+		answer[report.Token], pauses[report.Token] = checking, report.Pause
+	}
 	d.reports.takeEach(func(f finished) {
 		switch answer[f.report.Token] {
 		case applied:
+			d.endReported(f)
+		case refused:
+			f.recordRefusal(recorded[f.report.Token])
 			d.endReported(f)
 		case stale:
 			d.dropReport(f, ErrLeaseLost)
@@ -85,10 +98,21 @@ func (d *dispatcher) applyReports(r engine.ExchangeRequest, out engine.ExchangeR
 			f.notBefore = time.Now().Add(jitter(3 * time.Millisecond / 2 << min(f.tries, 9)))
 			f.tries++
 			d.reports.add(f)
+		case checking:
+			f.notBefore = time.Now().Add(pauses[f.report.Token])
+			d.reports.add(f)
 		default: // not in this exchange
 			d.reports.add(f)
 		}
 	})
+}
+
+// recordRefusal makes a failed attempt of one whose result was refused.
+func (f *finished) recordRefusal(recorded engine.Report) {
+	f.report, f.kind, f.err = recorded, AttemptFailed, errors.New(recorded.Error)
+	if recorded.Dead {
+		f.kind = StageDead
+	}
 }
 
 // dropReport ends an attempt whose claim was lost before its outcome was reported.

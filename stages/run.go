@@ -15,7 +15,8 @@ import (
 // within the Grace, cancels and releases the others, and deregisters. It returns nil after
 // a drain, or [ErrIgnoredCancel] if Work did not return when its context was done; those
 // claims are released, too. Run waits for a database that does not answer, however long; it
-// returns another error only if it cannot start.
+// returns another error only if it cannot start, or if a Backend's error is [Permanent]: then it
+// cancels its attempts, whose outcomes nobody accepts.
 func (r Runner) Run(ctx context.Context) error {
 	if err := r.prepare(); err != nil {
 		return fmt.Errorf("run pipeline: %w", err)
@@ -91,6 +92,7 @@ func (r *Runner) prepare() error {
 	if r.Backend == nil {
 		r.Backend = newDatabase(r.Pool, r.Pipeline.graph)
 	}
+	r.Pipeline = r.Pipeline.doneBy(store.Worker{Capabilities: r.Capabilities})
 	if r.Wakes == nil && r.Pool != nil {
 		r.Wakes = notify.New(r.Pool, notify.Options{Channels: r.Pipeline.Channels()})
 	}

@@ -131,7 +131,9 @@ type Runner struct {
 	// [store.CheckWorkerName]. It need not be unique. Default: the host's name.
 	Name string
 
-	// Version and Capabilities, a JSON object, describe this process in the list of workers.
+	// Version and Capabilities, a JSON object, describe this process in the list of workers. Tasks
+	// may require and prefer what the members labels and encoders list; see [store.Placement]. The
+	// Runner adds the member stages: the names of those that this process has slots for.
 	Version      string
 	Capabilities json.RawMessage
 

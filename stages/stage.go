@@ -33,6 +33,10 @@ type Stage struct {
 	// and releases them if they have to wait.
 	Slots int
 
+	// Requires lists what a worker must offer to do the stage; see [store.Worker.Offers]. A process that
+	// does not leaves the stage to others. For single tasks there is [store.Submission].Placement.
+	Requires []string
+
 	// MaxAttempts is the number of attempts after which the stage is dead. Default 3.
 	MaxAttempts int
 

@@ -35,7 +35,7 @@ func (d *dispatcher) sweep(base context.Context) {
 	ctx, cancel := d.exchangeContext(base)
 	defer cancel()
 	out, err := d.requestSweep(ctx)
-	d.p.observeLost(out.ExpiredWorkers)
+	d.p.observeLost(out.ExpiredWorkers, out.Names)
 	d.observeOpenTransactions(out.OpenTransactions)
 	if err != nil || out.RowsLocked {
 		d.sweeps.next = time.Now().Add(jitter(min(interval, sweepRetry)))
@@ -103,23 +103,24 @@ func (p *process) expirePredecessors(ctx context.Context) error {
 		return err
 	}
 	var dead []store.ID
+	names := make(map[store.ID]string)
 	for _, w := range all {
 		if w.ID != p.worker.get() && me.hasWorkerEnded(self.Host, w) {
-			dead = append(dead, w.ID)
+			dead, names[w.ID] = append(dead, w.ID), w.Name
 		}
 	}
 	if len(dead) == 0 {
 		return nil
 	}
 	lost, err := p.Backend.ExpireWorkers(ctx, dead)
-	p.observeLost(lost)
+	p.observeLost(lost, names)
 	return err
 }
 
-func (p *process) observeLost(workers []store.ID) {
+func (p *process) observeLost(workers []store.ID, names map[store.ID]string) {
 	signal(p.wrote, len(workers) > 0)
 	for _, id := range workers {
-		p.observe(Event{Kind: WorkerLost, LostWorker: id})
+		p.observe(Event{Kind: WorkerLost, LostWorker: id, LostName: names[id]})
 	}
 }
 

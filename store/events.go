@@ -28,9 +28,9 @@ const (
 	TaskOverridden EventType = "overridden"      // Data: overridden_by
 	TaskCompleted  EventType = "completed"       // all stages are completed
 	TaskDeleted    EventType = "deleted"
-	WorkerStarted  EventType = "worker_started" // Data: host, pid, version
-	WorkerStopped  EventType = "worker_stopped" // Data: host, pid
-	WorkerLost     EventType = "worker_lost"    // Data: host, pid
+	WorkerStarted  EventType = "worker_started" // Data: name, host, pid, version
+	WorkerStopped  EventType = "worker_stopped" // Data: name, host, pid
+	WorkerLost     EventType = "worker_lost"    // Data: name, host, pid
 	AlertRaised    EventType = "alert"          // a process reports a problem. Data: name
 )
 

@@ -38,6 +38,7 @@ type Task struct {
 	UserID       string          `json:"user_id,omitempty"`
 	SubmittedBy  string          `json:"submitted_by,omitempty"` // see [Submission]
 	OverriddenBy ID              `json:"overridden_by,omitzero"`
+	Placement    json.RawMessage `json:"placement,omitempty"` // by stage, each a [Placement]
 	Status       Status          `json:"status"`
 	Stages       []StageState    `json:"stages"` // in the pipeline's order
 }
@@ -49,6 +50,14 @@ func (t Task) Title() string {
 		return "" // title is not text
 	}
 	return params.Title
+}
+
+// Placements is the Placement by stage, nil where another program stored something else.
+func (t Task) Placements() (byStage map[string]Placement) {
+	if json.Unmarshal(t.Placement, &byStage) != nil {
+		return nil
+	}
+	return byStage
 }
 
 // StageState is one stage of a [Task].
@@ -103,7 +112,7 @@ type Attempt struct {
 
 const taskColumns = `
 t.id, t.created_at, t.priority, t.source, t.params,
-       coalesce(t.request_id, ''), coalesce(t.user_id, ''), coalesce(t.submitted_by, ''), t.overridden_by,
+       coalesce(t.request_id, ''), coalesce(t.user_id, ''), coalesce(t.submitted_by, ''), t.overridden_by, t.placement,
        {{.StatusOf "t."}}
        {{- range .Stages}},
        t.{{.Name}}_status::text, t.{{.Name}}_attempts, t.{{.Name}}_token,
@@ -170,7 +179,7 @@ func (s *Store) scanTask(row pgx.CollectableRow, more ...any) (t Task, err error
 	t.Stages = make([]StageState, len(s.graph.nodes))
 	dest := []any{
 		&t.ID, &t.CreatedAt, &t.Priority, &t.Source, &t.Params,
-		&t.RequestID, &t.UserID, &t.SubmittedBy, &t.OverriddenBy, &t.Status,
+		&t.RequestID, &t.UserID, &t.SubmittedBy, &t.OverriddenBy, &t.Placement, &t.Status,
 	}
 	for i := range t.Stages {
 		st := &t.Stages[i]

@@ -123,7 +123,7 @@ func FuzzSubmission(f *testing.F) {
 	f.Add("a", []byte(`{"a": "\ud800"}`), "", "")
 	f.Fuzz(func(t *testing.T, source string, params []byte, request, user string) {
 		sub := Submission{Source: source, Params: params, RequestID: request, UserID: user}
-		given, err := columnsOf([]Submission{sub})
+		given, err := New(nil, Video()).columnsOf([]Submission{sub})
 		if err != nil {
 			if !errors.Is(err, ErrInvalid) || !utf8.ValidString(err.Error()) || strings.ContainsRune(err.Error(), 0) {
 				t.Errorf("error is %q", err)

@@ -35,6 +35,8 @@ type Submission struct {
 	// Traceparent is the W3C Trace Context header of the submitting request, so that the
 	// work appears in its trace. An invalid one is ignored. Default: none.
 	Traceparent string
+	// Placement says, by stage, which workers may do the work. Default: all.
+	Placement map[string]Placement
 	// NotBefore is the scheduled time: the task does not start before it, by the database's
 	// clock. Default: at once.
 	NotBefore time.Time
@@ -49,7 +51,7 @@ type Receipt struct {
 // Submit adds a task. It is durable, and workers are notified, once the transaction
 // commits: the caller's, see [Store.WithTx], or else one of its own.
 func (s *Store) Submit(ctx context.Context, sub Submission) (Receipt, error) {
-	given, err := columnsOf([]Submission{sub})
+	given, err := s.columnsOf([]Submission{sub})
 	if err != nil {
 		return Receipt{}, fmt.Errorf("submit: %w", err)
 	}
@@ -69,9 +71,9 @@ func (s *Store) Submit(ctx context.Context, sub Submission) (Receipt, error) {
 // submitOneSQL submits one task, for a tenth less of the server's time than submitSQL.
 const submitOneSQL = `
 /* submit a task */
-insert into {{.Tasks}} (id, source, params, priority, request_id, user_id, traceparent, submitted_by
+insert into {{.Tasks}} (id, source, params, priority, request_id, user_id, traceparent, submitted_by, placement
        {{- range .Stages}}{{if not .Needs}}, {{.Name}}_run_at{{end}}{{end}})
-values (cuelight_id(), $1, $2::text::jsonb, $3, $4, $5, $7, $8
+values (cuelight_id(), $1, $2::text::jsonb, $3, $4, $5, $7, $8, $9::text::jsonb
        {{- range .Stages}}{{if not .Needs}}, case when $6::timestamptz > now() then $6::timestamptz end{{end}}{{end}})
     on conflict (request_id, (coalesce(submitted_by, ''))) where request_id is not null do nothing
 returning id`
@@ -81,14 +83,16 @@ returning id`
 const submitSQL = `
 /* submit tasks */
 with given as materialized (
-  select cuelight_id() as id, source, params::jsonb, priority, request_id, user_id, traceparent, submitted_by,
+  select cuelight_id() as id, source, params::jsonb, priority, request_id, user_id, traceparent, submitted_by, placement::jsonb,
          case when run_at > now() then run_at end as run_at, n
-    from unnest($1::text[], $2::text[], $3::int2[], $4::text[], $5::text[], $6::timestamptz[], $7::text[], $8::text[])
-         with ordinality as given (source, params, priority, request_id, user_id, run_at, traceparent, submitted_by, n)
+    from unnest($1::text[], $2::text[], $3::int2[], $4::text[], $5::text[], $6::timestamptz[], $7::text[], $8::text[],
+                $9::text[])
+         with ordinality
+         as given (source, params, priority, request_id, user_id, run_at, traceparent, submitted_by, placement, n)
 ), added as (
-  insert into {{.Tasks}} (id, source, params, priority, request_id, user_id, traceparent, submitted_by
+  insert into {{.Tasks}} (id, source, params, priority, request_id, user_id, traceparent, submitted_by, placement
          {{- range .Stages}}{{if not .Needs}}, {{.Name}}_run_at{{end}}{{end}})
-  select id, source, params, priority, request_id, user_id, traceparent, submitted_by
+  select id, source, params, priority, request_id, user_id, traceparent, submitted_by, placement
          {{- range .Stages}}{{if not .Needs}}, run_at{{end}}{{end}}
     from given
    order by request_id, submitted_by, n
@@ -112,7 +116,7 @@ func (s *Store) SubmitAll(ctx context.Context, subs []Submission) ([]Receipt, er
 	if len(subs) == 0 {
 		return nil, nil
 	}
-	given, err := columnsOf(subs)
+	given, err := s.columnsOf(subs)
 	if err != nil {
 		return nil, fmt.Errorf("submit: %w", err)
 	}
@@ -201,17 +205,17 @@ type columns struct {
 	sources, params               []string
 	priorities                    []int16
 	requests, users, traceparents []*string
-	submitters                    []*string
+	submitters, placements        []*string
 	notBefore                     []*time.Time
 }
 
 // columnsOf checks submissions and returns their columns.
-func columnsOf(subs []Submission) (*columns, error) {
+func (s *Store) columnsOf(subs []Submission) (*columns, error) {
 	n := len(subs)
 	c := &columns{
 		sources: make([]string, n), params: make([]string, n), priorities: make([]int16, n),
 		requests: make([]*string, n), users: make([]*string, n), traceparents: make([]*string, n),
-		submitters: make([]*string, n), notBefore: make([]*time.Time, n),
+		submitters: make([]*string, n), placements: make([]*string, n), notBefore: make([]*time.Time, n),
 	}
 	for i := range subs {
 		sub := &subs[i]
@@ -231,6 +235,10 @@ func columnsOf(subs []Submission) (*columns, error) {
 		if sub.SubmittedBy != "" {
 			c.submitters[i] = &sub.SubmittedBy
 		}
+		var err error
+		if c.placements[i], err = s.graph.placementText(sub.Placement); err != nil {
+			return nil, err
+		}
 		if isTraceparent(sub.Traceparent) {
 			c.traceparents[i] = &sub.Traceparent
 		}
@@ -243,14 +251,14 @@ func columnsOf(subs []Submission) (*columns, error) {
 
 // all returns the arguments of submitSQL.
 func (c *columns) all() []any {
-	return []any{c.sources, c.params, c.priorities, c.requests, c.users, c.notBefore, c.traceparents, c.submitters}
+	return []any{c.sources, c.params, c.priorities, c.requests, c.users, c.notBefore, c.traceparents, c.submitters, c.placements}
 }
 
 // first returns the arguments of submitOneSQL.
 func (c *columns) first() []any {
 	return []any{
 		c.sources[0], c.params[0], c.priorities[0], c.requests[0], c.users[0],
-		c.notBefore[0], c.traceparents[0], c.submitters[0],
+		c.notBefore[0], c.traceparents[0], c.submitters[0], c.placements[0],
 	}
 }
 

@@ -68,6 +68,8 @@ type stageData struct {
 	Feeds    []string
 	Upstream []string // itself and all it needs, directly or not
 	Bit      int
+
+	placementWait string // the function
 }
 
 func (g Graph) templateData() templateData {
@@ -77,6 +79,7 @@ func (g Graph) templateData() templateData {
 	}
 	for i, n := range g.nodes {
 		s := stageData{Name: n.Name, Tasks: d.Tasks, Channel: g.Channel(n.Name), Needs: n.Needs, Bit: 1 << i}
+		s.placementWait = d.Function("placement_wait")
 		for _, j := range g.feeds[i] {
 			s.Feeds = append(s.Feeds, g.nodes[j].Name)
 		}
@@ -311,15 +314,41 @@ func (s stageData) Ready(row string) string {
 	return s.Unblocked(row) + "\n    and " + row + s.Name + "_run_at is null"
 }
 
+// MayClaim is the condition that a worker may claim the ready stage of a row: it has what the
+// task requires, and the time has passed for which it leaves the task to workers that are
+// preferred. Most tasks have no placement, and cost nothing more. since is an expression for
+// when the stage became ready; null: the database knows.
+func (s stageData) MayClaim(row, worker, since string) string {
+	return fmt.Sprintf("(%splacement is null\n                 or coalesce(%s <= 0, false))", row, s.PlacementWait(row, worker, since))
+}
+
+// PlacementWait calls the function placement_wait for a row.
+func (s stageData) PlacementWait(row, worker, since string) string {
+	return fmt.Sprintf("%[1]s(%[2]sid, %[2]splacement, '%[3]s', %[4]s, %[5]s)", s.placementWait, row, s.Name, worker, since)
+}
+
+// IsPlaced is the condition of the index of tasks with a placement that some stage may wait for.
+func (d templateData) IsPlaced(row string) string {
+	var open []string
+	for _, s := range d.Stages {
+		open = append(open, row+s.Name+"_status in ('pending', 'failed')")
+	}
+	return row + "placement is not null\n    and (" + strings.Join(open, "\n      or ") + ")"
+}
+
+// ReadyInputs lists a stage and those that it needs, as SQL strings: their attempts say since when
+// it is ready.
+func (s stageData) ReadyInputs() string {
+	return "'" + strings.Join(append([]string{s.Name}, s.Needs...), "', '") + "'"
+}
+
 // Waited is how long the task t has been ready: since it was submitted, became due or
 // was retried, or since the last attempt at the stage, or at one it needs, ended or
 // allowed the next.
 func (s stageData) Waited(attempts string) string {
 	return fmt.Sprintf(`now() - greatest(t.created_at, t.ready_at,
               (select max(coalesce(retry_at, finished_at)) from %s a
-                where a.task_id = t.id and a.stage in ('%s')))`, attempts, strings.Join(append([]string{
-		s.Name,
-	}, s.Needs...), "', '"))
+                where a.task_id = t.id and a.stage in (%s)))`, attempts, s.ReadyInputs())
 }
 
 // UpstreamList lists the stage and all it needs as SQL strings.

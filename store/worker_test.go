@@ -110,6 +110,44 @@ func TestSweep_ExpiresARemoteWorkerAfterItsLease(t *testing.T) {
 	}
 }
 
+// A coordinator that heard of the worker before its connection ended at another one does not
+// know that it ended.
+func TestHeartbeatRemote_OfBeforeADisconnectDoesNotUndoIt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w, _ := b.remoteWorker()
+	must(t, b.DisconnectWorker(t.Context(), w))
+	b.exec(`update workers set disconnected_at = disconnected_at - interval '4 s', heartbeat_at = heartbeat_at - interval '8 s'`)
+	heartbeat := func(silence time.Duration) {
+		t.Helper()
+		_, err := b.HeartbeatRemote(t.Context(), engine.RemoteHeartbeat{
+			Workers: []engine.RemoteWorker{{Worker: w, Silence: silence}},
+		})
+		must(t, err)
+	}
+	age := func() float64 {
+		t.Helper()
+		all, err := b.Workers(t.Context(), false)
+		if err != nil || len(all) != 1 {
+			t.Fatal(all, err)
+		}
+		return all[0].HeartbeatAge.Seconds()
+	}
+	heartbeat(10 * time.Second)
+	if age() < 8 {
+		t.Errorf("a request of 10 s ago set the heartbeat to %.1f s ago", age())
+	}
+	if lost := b.sweepExpired(nil); !slices.Equal(lost, []store.ID{w}) {
+		t.Errorf("expired workers are %v, want %s", lost, w)
+	}
+	b.exec(`update workers set lost_at = null`)
+	heartbeat(2 * time.Second) // after the disconnect
+	b.setLastHeartbeat(w, "20 s")
+	if lost := b.sweepExpired(nil); len(lost) > 0 {
+		t.Errorf("a worker that came back expired within its lease: %v", lost)
+	}
+}
+
 func TestDisconnectWorker_ExpiresTheWorkerAfterTheGrace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -70,7 +70,7 @@ func (s Secret) is(digest [sha256.Size]byte) int {
 // LoadSecret rejects a file that users other than the owner can write, or that all users
 // can read. (A group may read it, as with systemd's credentials.)
 func LoadSecret(path string) (s Secret, created bool, err error) {
-	text, err := readSecret(path)
+	text, err := ReadSecret(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = createSecret(path); err == nil {
 			created = true
@@ -78,7 +78,7 @@ func LoadSecret(path string) (s Secret, created bool, err error) {
 			err = nil // another process was faster
 		}
 		if err == nil {
-			text, err = readSecret(path)
+			text, err = ReadSecret(path)
 		}
 	}
 	if err == nil {
@@ -90,7 +90,8 @@ func LoadSecret(path string) (s Secret, created bool, err error) {
 	return s, created, nil
 }
 
-func readSecret(path string) (string, error) {
+// ReadSecret reads the one line of a file with a secret or a key. It rejects files as [LoadSecret] does.
+func ReadSecret(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return "", err

@@ -27,9 +27,12 @@ func (b clientBackend) Check(ctx context.Context) error {
 	if err := b.call(ctx, http.MethodGet, "/pipeline", nil, &theirs); err != nil {
 		return refusedForGood(b.explainStart(err))
 	}
-	if theirs.Protocol != ProtocolVersion {
-		return stages.Permanent(fmt.Errorf("%w: it speaks version %d of the worker protocol, and this program version %d",
-			ErrRefused, theirs.Protocol, ProtocolVersion))
+	switch {
+	case theirs.Pipeline == "":
+		return refusedForGood(b.explainStart(errNotOurs))
+	case theirs.Protocol != ProtocolVersion:
+		return stages.Permanent(fmt.Errorf("%w: it speaks version %d, and this worker version %d",
+			ErrVersion, theirs.Protocol, ProtocolVersion))
 	}
 	var names []string
 	for _, s := range theirs.Stages {
@@ -45,20 +48,26 @@ func (b clientBackend) Check(ctx context.Context) error {
 // explainStart finds errors of an address at which there is no coordinator, or none to trust.
 func (b clientBackend) explainStart(err error) error {
 	answer, isAnswer := errors.AsType[*responseError](err)
-	_, isSyntax := errors.AsType[*json.SyntaxError](err)
-	_, isUntrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	untrusted, isUntrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	_, isPlain := errors.AsType[tls.RecordHeaderError](err)
 	switch {
-	case isSyntax, isAnswer && answer.kind == "" && answer.status < 500, isAnswer && answer.kind == problem.NotFound:
-		return fmt.Errorf("%w: %s is not the address of a Cuelight coordinator", ErrRefused, b.o.URL)
+	case isPlain, errors.Is(err, http.ErrSchemeMismatch):
+		return fmt.Errorf("%w: %s does not speak TLS", ErrNoCoordinator, b.o.URL)
+	case errors.Is(err, errNotOurs), isAnswer && answer.kind == "" && answer.status < 500, isAnswer && answer.kind == problem.NotFound:
+		return fmt.Errorf("%w: %s", ErrNoCoordinator, b.o.URL)
 	case isUntrusted:
-		return fmt.Errorf("%w: %w", ErrUntrusted, err)
+		return fmt.Errorf("%w: %w", ErrUntrusted, untrusted.Err)
 	}
 	return err
 }
 
 // refusedForGood marks an error that will not go away.
 func refusedForGood(err error) error {
-	if errors.Is(err, ErrRefused) || errors.Is(err, ErrUntrusted) {
+	answer, isAnswer := errors.AsType[*responseError](err)
+	switch {
+	case isAnswer && answer.Is(ErrKey):
+		return stages.Permanent(fmt.Errorf("%w: %w", ErrKey, err))
+	case errors.Is(err, ErrRefused):
 		return stages.Permanent(err)
 	}
 	return err
@@ -75,12 +84,15 @@ func (b clientBackend) RegisterWorker(ctx context.Context, w store.Worker) (stor
 		ProcessIdentity: w.ProcessIdentity, Version: w.Version, Lease: w.Lease.Seconds(),
 		Capabilities: w.Capabilities, Metadata: b.o.Metadata,
 	}, &out)
+	if answer, ok := errors.AsType[*responseError](err); ok && answer.kind == problem.InvalidRequest {
+		err = fmt.Errorf("%w: %w", ErrVersion, err) // it does not know a member of the request
+	}
 	if err != nil {
 		return store.ID{}, refusedForGood(err)
 	}
 	b.mu.Lock()
 	b.worker, b.proxied, b.direct = out.Worker, !out.Direct, out.Direct && out.Peer == own
-	b.granted = nil
+	b.granted, b.sequence = nil, 0
 	clear(b.claims)
 	clear(b.free)
 	b.mu.Unlock()
@@ -106,7 +118,7 @@ func (b clientBackend) Workers(ctx context.Context, _ bool) (workers []store.Wor
 	var out ownWorkersResponse
 	err = b.call(ctx, http.MethodGet, "/workers", nil, &out)
 	for _, w := range out.Workers {
-		workers = append(workers, store.Worker{ID: w.Worker, Host: w.Host, PID: w.PID, ProcessIdentity: w.ProcessIdentity})
+		workers = append(workers, store.Worker{ID: w.Worker, Name: w.Name, Host: w.Host, PID: w.PID, ProcessIdentity: w.ProcessIdentity})
 	}
 	return workers, err
 }
@@ -134,7 +146,7 @@ func (b clientBackend) Heartbeat(ctx context.Context, in engine.HeartbeatRequest
 	var out heartbeatResponse
 	err := b.call(ctx, http.MethodPost, "/heartbeat", heartbeatRequest{Worker: in.Worker, Running: runningBodies(in)}, &out)
 	if err != nil {
-		return engine.HeartbeatResult{}, err
+		return engine.HeartbeatResult{}, refusedForGood(err)
 	}
 	result := engine.HeartbeatResult{Now: time.Now(), Draining: out.Control.Drain, Paused: make([]bool, len(b.stages))}
 	for i, name := range b.stages {
@@ -193,37 +205,15 @@ func (b clientBackend) Sweep(context.Context, engine.SweepRequest) (engine.Sweep
 	return engine.SweepResult{MoreReady: exchange.MoreReady, NextDue: make([]time.Duration, len(b.stages))}, nil
 }
 
-func (b clientBackend) FindRecordedOutcomes(ctx context.Context, reports []engine.Report) (map[store.ID]bool, error) {
-	b.mu.Lock()
-	in := outcomesRequest{Worker: b.worker}
-	b.mu.Unlock()
-	for _, r := range reports {
-		in.Reports = append(in.Reports, outcomeBody{Task: r.Task, Token: r.Token, Outcome: r.Outcome})
-	}
-	var out outcomesResponse
-	err := b.call(ctx, http.MethodPost, "/outcomes", in, &out)
-	recorded := make(map[store.ID]bool)
-	for _, token := range out.Recorded {
-		recorded[token] = true
-	}
-	return recorded, err
+// FindRecordedOutcomes finds none: the coordinator recognises reports that are sent again.
+func (b clientBackend) FindRecordedOutcomes(context.Context, []engine.Report) (map[store.ID]bool, error) {
+	return nil, nil
 }
 
-// FindHeldClaims also forgets claims that were granted and not yet given to the Runner, because
-// it will release those that it does not know.
-func (b clientBackend) FindHeldClaims(ctx context.Context, worker store.ID) ([]engine.Claim, error) {
-	var out heldResponse
-	if err := b.call(ctx, http.MethodPost, "/claims/held", workerRequest{worker}, &out); err != nil {
-		return nil, err
-	}
-	b.mu.Lock()
-	granted := make(map[store.ID]bool)
-	for _, claim := range b.granted {
-		granted[claim.Token] = true
-	}
-	b.mu.Unlock()
-	claims, err := b.receive(out.Claims)
-	return slices.DeleteFunc(claims, func(c engine.Claim) bool { return granted[c.Token] }), err
+// FindHeldClaims finds none: the answer to the next exchange has the claims that this worker does not
+// know.
+func (b clientBackend) FindHeldClaims(context.Context, store.ID) ([]engine.Claim, error) {
+	return nil, nil
 }
 
 func (b clientBackend) FindLostClaims(ctx context.Context, claims []engine.Claim) ([]engine.LostClaim, error) {

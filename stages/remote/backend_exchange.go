@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"time"
 
@@ -18,14 +17,12 @@ func (b clientBackend) Exchange(ctx context.Context, in engine.ExchangeRequest) 
 	b.mu.Lock()
 	granted := b.granted
 	b.granted = nil
-	b.sequence++
-	sequence := b.sequence
 	b.mu.Unlock()
 	if len(in.Reports) == 0 && len(granted) > 0 {
 		b.give(in, &out, granted)
 		return out, nil
 	}
-	request := exchangeRequest{Worker: in.Worker, Sequence: sequence, FreeSlots: b.freeSlots(in, granted)}
+	request := b.newExchange(b.freeSlots(in, granted))
 	for _, r := range in.Reports {
 		request.Reports = append(request.Reports, newReportBody(r))
 	}
@@ -33,11 +30,8 @@ func (b clientBackend) Exchange(ctx context.Context, in engine.ExchangeRequest) 
 	if err := b.call(ctx, http.MethodPost, "/exchange", request, &response); err != nil {
 		b.mu.Lock()
 		b.granted = append(granted, b.granted...)
-		if errors.Is(err, ErrRefused) && b.stopWaiting != nil {
-			b.stopWaiting(err) // the Runner takes errors of an exchange for an outage, and those of its Wakes not
-		}
 		b.mu.Unlock()
-		return out, err
+		return out, refusedForGood(err)
 	}
 	claims, err := b.receive(response.Claims)
 	if err != nil {
@@ -96,14 +90,31 @@ func (b clientBackend) answerReports(reports []engine.Report, response exchangeR
 	for _, token := range response.Retry {
 		retry[token] = true
 	}
+	checking := make(map[store.ID]float64)
+	for _, body := range response.Checking {
+		checking[body.Token] = body.RetryIn
+	}
+	refused := make(map[store.ID]refusedBody)
+	for _, body := range response.Refused {
+		refused[body.Token] = body
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, r := range reports {
 		if s, ok := stale[r.Token]; ok {
 			out.Stale = append(out.Stale, engine.StaleReport{Report: r, Cancelled: s.Cancelled})
 		}
+		if body, ok := refused[r.Token]; ok {
+			r.Outcome, r.Result, r.Error, r.Class = engine.Failed, nil, body.Error, ClassRefused
+			r.Dead, r.RetryIn = body.Dead, seconds(body.RetryIn)
+			out.Refused = append(out.Refused, r)
+		}
 		if retry[r.Token] {
 			out.Locked = append(out.Locked, r)
+			continue
+		}
+		if pause, ok := checking[r.Token]; ok {
+			out.Checking = append(out.Checking, engine.CheckingReport{Report: r, Pause: max(seconds(pause), time.Second)})
 			continue
 		}
 		delete(b.claims, r.Token)
@@ -112,7 +123,7 @@ func (b clientBackend) answerReports(reports []engine.Report, response exchangeR
 
 func newReportBody(r engine.Report) reportBody {
 	body := reportBody{
-		Token: r.Token, Outcome: r.Outcome, Result: r.Result, Error: r.Error, Class: r.Class, Permanent: r.Dead,
+		Token: r.Token, Task: r.Task, Outcome: r.Outcome, Result: r.Result, Error: r.Error, Class: r.Class, Permanent: r.Dead,
 	}
 	if !r.Dead {
 		in := r.RetryIn.Seconds()

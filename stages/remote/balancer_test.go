@@ -48,7 +48,18 @@ func (b *balancer) lead(target string) {
 // post sends a request to the site's coordinator and returns the kind of its problem, or nothing.
 func (s *site) post(key, path, body string) string {
 	s.t.Helper()
-	status, text := s.sendAs(key, http.MethodPost, path, body)
+	return s.problem(key, http.MethodPost, path, body)
+}
+
+// get is post without a body.
+func (s *site) get(key, path string) string {
+	s.t.Helper()
+	return s.problem(key, http.MethodGet, path, "")
+}
+
+func (s *site) problem(key, method, path, body string) string {
+	s.t.Helper()
+	status, text := s.sendAs(key, method, path, body)
 	if status < 300 {
 		return ""
 	}

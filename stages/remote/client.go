@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,8 +29,8 @@ type ClientOptions struct {
 	Key string
 	// Graph is the graph of the worker's pipeline. It must have the coordinator's stages.
 	Graph store.Graph
-	// HTTP sends the requests. Default: a client with connections of its own. It must not have a
-	// Timeout.
+	// HTTP sends the requests, also those for inputs to which the coordinator redirects. Default: a
+	// client with connections of its own. It must not have a Timeout, and its CheckRedirect is not used.
 	HTTP *http.Client
 	// Metadata, a JSON object of up to 10 KB, describes the worker for operators.
 	Metadata json.RawMessage
@@ -55,16 +57,26 @@ type Client struct {
 	answered bool // the last one that waited was answered with an error
 	controls controlsBody
 	sequence int64 // of the last exchange
-	// stopWaiting ends the Wakes with a reason. It is set while they run.
-	stopWaiting context.CancelCauseFunc
+	// directUntil is until when inputs come from the coordinator itself, because nothing arrived from
+	// where it redirects to.
+	directUntil time.Time
 }
 
-// ErrRefused says that the coordinator does not accept the key or the worker: trying again does
-// not help.
+// ErrRefused says that the coordinator does not accept this worker, and that trying again does not help.
 var ErrRefused = errors.New("the coordinator refuses this worker")
 
-// ErrUntrusted says that the coordinator's certificate is not valid or not trusted.
-var ErrUntrusted = errors.New("the coordinator's certificate is not trusted")
+// Reasons of a refusal. They match ErrRefused.
+const (
+	ErrNoCoordinator refusal = "there is no Cuelight coordinator at this address"
+	ErrUntrusted     refusal = "the coordinator's certificate is not trusted"
+	ErrKey           refusal = "the coordinator does not accept the key"
+	ErrVersion       refusal = "the coordinator and this worker have different versions of the protocol"
+)
+
+type refusal string
+
+func (r refusal) Error() string        { return string(r) }
+func (r refusal) Is(target error) bool { return target == ErrRefused || target == error(r) }
 
 // NewClient returns a Client. It makes no request.
 func NewClient(o ClientOptions) (*Client, error) {
@@ -76,16 +88,45 @@ func NewClient(o ClientOptions) (*Client, error) {
 		return nil, fmt.Errorf("address of the coordinator: %q is not an http or https address such as https://media.example", o.URL)
 	case strings.TrimSpace(o.Key) == "":
 		return nil, errors.New("there is no key")
+	case strings.ContainsFunc(strings.TrimSpace(o.Key), func(r rune) bool { return r < ' ' || r > '~' }):
+		return nil, errors.New("the key has characters other than printable ASCII")
 	}
 	o.URL = strings.TrimSuffix(o.URL, "/")
 	o.Key = strings.TrimSpace(o.Key)
 	if o.HTTP == nil {
 		o.HTTP = &http.Client{Transport: NewTransport()}
 	}
+	client := *o.HTTP
+	client.CheckRedirect = sameOrigin
+	o.HTTP = &client
 	return &Client{
 		o: o, stages: o.Graph.Stages(), wakes: make(chan struct{}, 1), registered: make(chan struct{}, 1), notified: make(map[string]bool),
 		claims: make(map[store.ID]engine.Claim), free: make(map[string]int),
 	}, nil
+}
+
+// sameOrigin follows redirects within the coordinator only: the key must not go elsewhere, not even
+// to another port of its host.
+func sameOrigin(r *http.Request, via []*http.Request) error {
+	if len(via) >= 10 || r.URL.Scheme != via[0].URL.Scheme || r.URL.Host != via[0].URL.Host {
+		return http.ErrUseLastResponse
+	}
+	return nil
+}
+
+// directTime is how long redirects are avoided after one that led nowhere.
+const directTime = 10 * time.Minute
+
+func (c *Client) followsRedirects() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Now().After(c.directUntil)
+}
+
+func (c *Client) avoidRedirects() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.directUntil = time.Now().Add(directTime)
 }
 
 // NewTransport returns a transport whose connections end soon after the host at the other end.
@@ -125,12 +166,18 @@ func (e *responseError) Is(target error) bool {
 		return e.kind == problem.WorkerUnknown
 	case store.ErrNotFound:
 		return e.kind == problem.NotFound
+	case ErrKey: // and not an answer of a proxy, which may be mistaken for a while
+		return e.kind == problem.Unauthenticated || e.kind == problem.Forbidden
+	case ErrVersion:
+		return e.kind == problem.ProtocolVersion
 	case ErrRefused:
-		return e.status == http.StatusUnauthorized || e.status == http.StatusForbidden || e.kind == problem.ProtocolVersion ||
-			e.kind == problem.Invalid
+		return e.Is(ErrKey) || e.Is(ErrVersion) || e.kind == problem.Invalid
 	}
 	return false
 }
+
+// errNotOurs says that an answer with the status 200 is not that of a coordinator.
+var errNotOurs = errors.New("the answer is not that of a Cuelight coordinator")
 
 // call sends a request with a JSON body, and decodes the answer. Both may be nil.
 func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
@@ -151,7 +198,10 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any) err
 		return nil
 	}
 	if err := json.NewDecoder(response.Body).Decode(out); err != nil {
-		return fmt.Errorf("%s %s: the answer is not that of a Cuelight coordinator: %w", method, path, err)
+		if !errors.Is(err, io.ErrUnexpectedEOF) { // the connection was cut
+			err = fmt.Errorf("%w: %w", errNotOurs, err)
+		}
+		return fmt.Errorf("%s %s: %w", method, path, err)
 	}
 	_, _ = io.Copy(io.Discard, response.Body) // so that the connection is used again
 	return nil
@@ -198,18 +248,29 @@ func (c *Client) stage(name string) (int, error) {
 	return i, nil
 }
 
-// receive returns the claims of an answer and remembers them.
+// newExchange returns a request with free slots.
+func (c *Client) newExchange(free map[string]int) exchangeRequest {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sequence++
+	held := slices.AppendSeq([]store.ID{}, maps.Keys(c.claims))
+	return exchangeRequest{Worker: c.worker, Sequence: c.sequence, Held: held, FreeSlots: free}
+}
+
+// receive remembers the claims of an answer, and returns those that no other answer had.
 func (c *Client) receive(bodies []claimBody) ([]engine.Claim, error) {
-	claims := make([]engine.Claim, len(bodies))
-	for i, body := range bodies {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var claims []engine.Claim
+	for _, body := range bodies {
 		stage, err := c.stage(body.Stage)
 		if err != nil {
 			return nil, err
 		}
-		claims[i] = body.claim(stage)
+		if _, known := c.claims[body.Token]; !known {
+			claims = append(claims, body.claim(stage))
+		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	for _, claim := range claims {
 		c.claims[claim.Token] = claim
 	}

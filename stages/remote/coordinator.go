@@ -80,7 +80,7 @@ type Coordinator struct {
 	mu      sync.Mutex // guards the rest
 	workers map[store.ID]*worker
 	waiting []*worker // in the order in which they began to wait
-	queues  []stageQueue
+	classes map[string]*class
 	pauses  []store.Pause
 	renewed time.Time // when the database last took the heartbeats
 	// pausesKnown says that pauses were read; nothing is claimed before.
@@ -89,7 +89,15 @@ type Coordinator struct {
 	limits      map[string]*rate.Limiter // by principal
 }
 
-// stageQueue is what the coordinator knows about the ready tasks of a stage.
+// class is what workers with the same offers have in common: which tasks are ready for them.
+type class struct {
+	workers int          // how many there are
+	lacks   []bool       // by stage: they do not meet its requirements
+	queues  []stageQueue // by stage
+}
+
+// stageQueue is what the coordinator knows about the ready tasks of a stage, for the workers of a
+// class.
 type stageQueue struct {
 	ready   bool // there may be ready tasks
 	wakes   int  // counts what set ready
@@ -105,7 +113,7 @@ func NewCoordinator(o Options) *Coordinator {
 	c := &Coordinator{
 		o: o, graph: graph, stages: graph.Stages(), engine: engine.New(o.Pool, graph), store: store.New(o.Pool, graph),
 		grantNow: make(chan struct{}, 1), checkNow: make(chan struct{}, 1), wrote: make(chan struct{}, 1),
-		workers: make(map[store.ID]*worker), queues: make([]stageQueue, len(graph.Stages())), renewed: time.Now(),
+		workers: make(map[store.ID]*worker), classes: make(map[string]*class), renewed: time.Now(),
 	}
 	if c.o.Wakes == nil {
 		c.listener = notify.New(o.Pool, notify.Options{Channels: c.channels()})
@@ -126,9 +134,6 @@ func NewCoordinator(o Options) *Coordinator {
 	}
 	for _, name := range c.stages {
 		c.allows = append(c.allows, len(o.Stages) == 0 || slices.Contains(o.Stages, name))
-	}
-	for i := range c.queues {
-		c.queues[i].ready, c.queues[i].promote = true, true // what was ready before
 	}
 	c.context, c.cancel = context.WithCancel(context.Background())
 	c.mux = c.newMux()
@@ -193,7 +198,9 @@ func (c *Coordinator) handleWakes(channels []string) {
 	defer c.mu.Unlock()
 	for i, name := range c.stages {
 		if slices.Contains(channels, c.graph.Channel(name)) {
-			c.queues[i].wake()
+			for _, class := range c.classes {
+				class.queues[i].wake()
+			}
 		}
 	}
 	if slices.Contains(channels, c.graph.ControlChannel()) {
@@ -210,6 +217,12 @@ func (q *stageQueue) wake() {
 func (c *Coordinator) markReady() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	for _, class := range c.classes {
+		class.markReady()
+	}
+}
+
+func (c *class) markReady() {
 	for i := range c.queues {
 		c.queues[i].wake()
 		c.queues[i].promote = true

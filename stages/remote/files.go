@@ -37,6 +37,14 @@ type Files interface {
 	Accept(ctx context.Context, c engine.Claim, result json.RawMessage) (json.RawMessage, error)
 }
 
+// InputAddresses may be implemented by Files, so that workers fetch inputs from elsewhere.
+type InputAddresses interface {
+	// InputAddress returns an http or https address at which GET returns a file that the claim may
+	// read, also by ranges, without other credentials and for some minutes. It returns "" if there is
+	// none, and the worker gets what OpenInput opens. Errors are those of OpenInput.
+	InputAddress(ctx context.Context, c engine.Claim, name string) (string, error)
+}
+
 // RefusedError says why a file or a result of a worker is not accepted.
 type RefusedError struct {
 	Reason string
@@ -53,19 +61,27 @@ type checks struct {
 	running sync.WaitGroup
 }
 
-// check is one call of Accept. The fields are set before done is closed.
+// check is one call of Accept. The result and the error are set before done is closed.
 type check struct {
-	done   chan struct{}
-	result json.RawMessage
-	err    error
+	started time.Time
+	shown   bool // in the progress; by the lock of checks
+	done    chan struct{}
+	result  json.RawMessage
+	err     error
 }
 
 // errNotChecked says that the check of an attempt's files goes on.
 var errNotChecked = errors.New("the files are being checked")
 
-// checkTimeout is how long a request waits for the check of its files. Then the worker sends the
-// report again.
-const checkTimeout = 2 * time.Second
+// checkTimeout is how long after its start a request waits for the check of its files. Then the worker
+// sends the report again, after checkPause.
+const (
+	checkTimeout = time.Second
+	checkPause   = 2 * time.Second
+)
+
+// checkingNote is the note of an attempt's progress while its files are checked.
+const checkingNote = "being checked"
 
 func (c *checks) wait() { c.running.Wait() }
 
@@ -73,6 +89,19 @@ func (c *checks) forget(token store.ID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.byToken, token)
+}
+
+// show reports whether the files of a claim are being checked, and whether this call is the first to
+// say so.
+func (c *checks) show(token store.ID) (isChecked, isFirst bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one := c.byToken[token]
+	if one == nil {
+		return false, false
+	}
+	isFirst, one.shown = !one.shown, true
+	return true, isFirst
 }
 
 // checkOutput checks the files of a claim. It returns errNotChecked while that goes on.
@@ -84,13 +113,7 @@ func (c *Coordinator) checkOutput(ctx context.Context, claim engine.Claim, resul
 		return nil, &RefusedError{Reason: "the result has more than 16 MiB"}
 	}
 	one := c.startCheck(claim, result)
-	timer := time.NewTimer(checkTimeout)
-	defer timer.Stop()
-	select {
-	case <-one.done:
-	case <-timer.C:
-		return nil, errNotChecked
-	case <-ctx.Done():
+	if !one.waitFor(ctx) {
 		return nil, errNotChecked
 	}
 	var refused *RefusedError
@@ -102,6 +125,25 @@ func (c *Coordinator) checkOutput(ctx context.Context, claim engine.Claim, resul
 	return one.result, one.err
 }
 
+// waitFor reports whether the check ends within checkTimeout after its start.
+func (c *check) waitFor(ctx context.Context) (done bool) {
+	timer := time.NewTimer(time.Until(c.started.Add(checkTimeout)))
+	defer timer.Stop()
+	select {
+	case <-c.done:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// startCheck starts the check of a claim's files, or finds the one that was started.
 func (c *Coordinator) startCheck(claim engine.Claim, result json.RawMessage) *check {
 	c.checks.mu.Lock()
 	defer c.checks.mu.Unlock()
@@ -111,7 +153,7 @@ func (c *Coordinator) startCheck(claim engine.Claim, result json.RawMessage) *ch
 	if c.checks.byToken == nil {
 		c.checks.byToken = make(map[store.ID]*check)
 	}
-	one := &check{done: make(chan struct{})}
+	one := &check{started: time.Now(), done: make(chan struct{})}
 	c.checks.byToken[claim.Token] = one
 	c.checks.running.Go(func() {
 		defer close(one.done)
@@ -123,18 +165,27 @@ func (c *Coordinator) startCheck(claim engine.Claim, result json.RawMessage) *ch
 // serveInput serves a file that a claim may read, also by ranges.
 func (c *Coordinator) serveInput(w http.ResponseWriter, r *http.Request) {
 	claim, err := c.fileClaim(r)
+	var address string
+	if elsewhere, ok := c.o.Files.(InputAddresses); ok && err == nil && r.URL.Query().Get("redirect") != "no" {
+		address, err = elsewhere.InputAddress(r.Context(), claim, r.PathValue("path"))
+	}
 	var content io.ReadSeekCloser
-	if err == nil {
+	if err == nil && address == "" {
 		content, err = c.o.Files.OpenInput(r.Context(), claim, r.PathValue("path"))
 	}
 	if err != nil {
 		c.writeFileError(w, r, err)
 		return
 	}
-	defer content.Close()
 	h := w.Header()
-	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Cache-Control", "private, no-store")
+	if address != "" {
+		h.Set("Location", address)
+		w.WriteHeader(http.StatusTemporaryRedirect) // without a body: the address is a secret
+		return
+	}
+	defer content.Close()
+	h.Set("Content-Type", "application/octet-stream")
 	// A file of a claim never changes, so its name is its version.
 	h.Set("ETag", strconv.Quote(claim.Task.String()+"/"+r.PathValue("path")))
 	http.ServeContent(&slowWriter{w, http.NewResponseController(w)}, r, "", time.Time{}, content)

@@ -65,14 +65,14 @@ func (c *Coordinator) nextGrant() (w *worker, free []int, claimFrom []bool) {
 func (c *Coordinator) claimable(w *worker, free []int) (claimFrom []bool, any bool) {
 	now := time.Now()
 	paused := c.pausedStages(w.host)
-	claimFrom = make([]bool, len(c.queues))
-	for i := range c.queues {
-		q := &c.queues[i]
+	claimFrom = make([]bool, len(c.stages))
+	for i := range w.class.queues {
+		q := &w.class.queues[i]
 		if !q.nextDue.IsZero() && !now.Before(q.nextDue) {
 			q.wake()
 			q.promote, q.nextDue = true, time.Time{}
 		}
-		claimFrom[i] = free[i] > 0 && !paused[i] && !w.draining && q.ready && !now.Before(q.retryAt)
+		claimFrom[i] = free[i] > 0 && !paused[i] && !w.draining && !w.class.lacks[i] && q.ready && !now.Before(q.retryAt)
 		any = any || claimFrom[i]
 	}
 	return claimFrom, any
@@ -99,8 +99,8 @@ func (c *Coordinator) claimFor(
 	}
 	wakes := make([]int, len(free))
 	c.mu.Lock()
-	for i := range c.queues {
-		wakes[i], in.PromoteDue[i] = c.queues[i].wakes, claimFrom[i] && c.queues[i].promote
+	for i, q := range w.class.queues {
+		wakes[i], in.PromoteDue[i] = q.wakes, claimFrom[i] && q.promote
 	}
 	c.mu.Unlock()
 	out, err := c.engine.Exchange(ctx, in)
@@ -109,8 +109,8 @@ func (c *Coordinator) claimFor(
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i := range c.queues {
-		c.queues[i].update(in, out, i, wakes[i])
+	for i := range w.class.queues {
+		w.class.queues[i].update(in, out, i, wakes[i])
 	}
 	w.update(reports, free, out)
 	if len(reports)+len(out.Claims) > 0 {
@@ -164,10 +164,12 @@ func (c *Coordinator) nextTime() time.Time {
 	if len(c.waiting) == 0 {
 		return next
 	}
-	for _, q := range c.queues {
-		for _, at := range []time.Time{q.nextDue, q.retryAt} {
-			if !at.IsZero() && at.Before(next) {
-				next = at
+	for _, class := range c.classes {
+		for _, q := range class.queues {
+			for _, at := range []time.Time{q.nextDue, q.retryAt} {
+				if !at.IsZero() && at.Before(next) {
+					next = at
+				}
 			}
 		}
 	}

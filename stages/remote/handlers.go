@@ -20,9 +20,6 @@ import (
 // requestTimeout is that of a request to the database. It is longer than the waits for locks in it.
 const requestTimeout = 25 * time.Second
 
-// maxRequest is the size limit of a request's JSON, in bytes: results have up to 16 MiB.
-const maxRequest = 20 << 20
-
 // ServeHTTP serves the protocol.
 func (c *Coordinator) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.mux.ServeHTTP(w, r) }
 
@@ -53,15 +50,10 @@ func (c *Coordinator) routes() []route {
 		{Route{"POST", "/drain"}, handle(c, forWorker(c, c.drain))},
 		{Route{"POST", "/exchange"}, handle(c, c.exchange)},
 		{Route{"POST", "/heartbeat"}, handle(c, c.heartbeat)},
-		{Route{"POST", "/outcomes"}, handle(c, c.outcomes)},
 		{Route{"GET", "/workers"}, handle(c, c.listOwnWorkers)},
 		{Route{"POST", "/workers/expire"}, handle(c, c.expireWorkers)},
 		{Route{"POST", "/claims/check"}, handle(c, c.checkClaims)},
-		{Route{"POST", "/claims/held"}, handle(c, forWorker(c, c.heldClaims))},
 		{Route{"GET", "/claims/{token}/results/{stage}"}, handle(c, c.result)},
-		{Route{"POST", "/claims/{token}/complete"}, handle(c, c.endClaim(engine.Completed))},
-		{Route{"POST", "/claims/{token}/fail"}, handle(c, c.endClaim(engine.Failed))},
-		{Route{"POST", "/claims/{token}/release"}, handle(c, c.endClaim(engine.Released))},
 		{Route{"GET", "/claims/{token}/input/{path...}"}, input},
 		{Route{"HEAD", "/claims/{token}/output/{path...}"}, output},
 		{Route{"PUT", "/claims/{token}/output/{path...}"}, output},
@@ -90,6 +82,9 @@ func handle[In, Out any](c *Coordinator, do func(ctx context.Context, r request,
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		principal, err := c.authenticate(r)
 		var in In
+		if err == nil && r.URL.RawQuery != "" {
+			err = problem.New(problem.InvalidRequest, "the worker API takes no parameters in the address; docs/workers.md describes it")
+		}
 		if err == nil && r.Method == http.MethodPost {
 			err = decode(w, r, &in)
 		}
@@ -136,20 +131,6 @@ func (c *Coordinator) limit(principal string) *rate.Limiter {
 		c.limits[principal] = l
 	}
 	return l
-}
-
-// decode reads a body. It ignores members that it does not know: those of newer workers.
-func decode(w http.ResponseWriter, r *http.Request, v any) error {
-	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(v)
-	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return problem.New(problem.TooLarge, "the body is larger than %d bytes, the limit", large.Limit)
-	}
-	if err != nil {
-		return problem.New(problem.InvalidRequest, "the body is invalid: %v", err)
-	}
-	// The body is complete, and the answer may take long.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-	return nil
 }
 
 func (c *Coordinator) writeError(w http.ResponseWriter, r *http.Request, err error) {
@@ -221,8 +202,12 @@ func (c *Coordinator) heartbeat(ctx context.Context, r request, in heartbeatRequ
 			continue
 		}
 		description := a.running(claim, c.stages[claim.Stage])
+		isChecked, isFirst := c.checks.show(a.Token)
+		if isChecked {
+			description.Note = checkingNote
+		}
 		running = append(running, description)
-		if a.Progressed {
+		if a.Progressed || isFirst {
 			progressed = append(progressed, description)
 		}
 	}
@@ -275,11 +260,6 @@ func (c *Coordinator) checkClaims(ctx context.Context, r request, in claimsReque
 	return out, err
 }
 
-func (c *Coordinator) heldClaims(ctx context.Context, w *worker) (heldResponse, error) {
-	held, err := c.engine.FindHeldClaims(ctx, w.id)
-	return heldResponse{c.claimBodies(held)}, err
-}
-
 func (c *Coordinator) claimBodies(claims []engine.Claim) []claimBody {
 	bodies := make([]claimBody, len(claims))
 	for i, claim := range claims {
@@ -289,28 +269,11 @@ func (c *Coordinator) claimBodies(claims []engine.Claim) []claimBody {
 	return bodies
 }
 
-// outcomes says which reports the history contains, after an exchange without an answer.
-func (c *Coordinator) outcomes(ctx context.Context, r request, in outcomesRequest) (out outcomesResponse, err error) {
-	if _, err := c.findWorker(ctx, in.Worker, r.principal); err != nil {
-		return out, err
-	}
-	reports := make([]engine.Report, len(in.Reports))
-	for i, report := range in.Reports {
-		reports[i] = engine.Report{Task: report.Task, Token: report.Token, Outcome: report.Outcome}
-	}
-	recorded, err := c.engine.FindRecordedOutcomes(ctx, reports)
-	out.Recorded = []store.ID{}
-	for token := range recorded {
-		out.Recorded = append(out.Recorded, token)
-	}
-	return out, err
-}
-
 func (c *Coordinator) listOwnWorkers(ctx context.Context, r request, _ struct{}) (out ownWorkersResponse, err error) {
 	own, err := c.ownWorkers(ctx, r)
 	out.Workers = []ownWorkerBody{}
 	for _, w := range own {
-		out.Workers = append(out.Workers, ownWorkerBody{w.ID, w.Host, w.PID, w.ProcessIdentity})
+		out.Workers = append(out.Workers, ownWorkerBody{w.ID, w.Name, w.Host, w.PID, w.ProcessIdentity})
 	}
 	return out, err
 }

@@ -108,9 +108,9 @@ func TestRemoteWorker_StopsItsWorkBeforeOthersTakeIt(t *testing.T) {
 		}
 		return nil, ctx.Err()
 	}})
-	s.supervise()
+	supervisor := s.supervise()
 	k := newLink(t, s.url)
-	lost := s.work(func(o *remote.ClientOptions, _ *stages.Runner) { o.URL = k.url })
+	lost := s.work(func(o *remote.ClientOptions, r *stages.Runner) { o.URL, r.Name = k.url, "studio" })
 	task := s.submit("a source")
 	<-started
 	other := s.work(func(o *remote.ClientOptions, _ *stages.Runner) { o.Key = "key-2" })
@@ -124,6 +124,9 @@ func TestRemoteWorker_StopsItsWorkBeforeOthersTakeIt(t *testing.T) {
 		t.Errorf("the task waited %s for its second attempt", took)
 	}
 	other.wait(t, stages.StageCompleted)
+	if e := supervisor.wait(t, stages.WorkerLost); e.LostName != "studio" {
+		t.Errorf("the lost worker is named %q", e.LostName)
+	}
 	if got := s.status(task, "first"); got != store.StatusCompleted {
 		t.Errorf("the task is %s", got)
 	}

@@ -49,22 +49,34 @@ type (
 
 	exchangeRequest struct {
 		Worker store.ID `json:"worker_id"`
-		// Sequence increases with every request, so that the slots of one that was overtaken by another
-		// are ignored. Default 0: the latest to arrive counts.
-		Sequence  int64          `json:"sequence,omitempty"`
-		Reports   []reportBody   `json:"reports,omitempty"`
+		// Sequence counts the exchanges of the worker, from 1. The slots of one that another has overtaken are
+		// ignored, and one that is missing went to another coordinator. Default 0: the latest counts.
+		Sequence int64        `json:"sequence,omitempty"`
+		Reports  []reportBody `json:"reports,omitempty"`
+		// Held are the tokens of all claims that the worker knows. The answer has the others that it
+		// holds. Default nil: that is not checked.
+		Held []store.ID `json:"held"`
+		// FreeSlots are by stage. Default nil: the answer has no new claims, and the slots of a request
+		// that waits remain valid.
 		FreeSlots map[string]int `json:"free_slots"`
+		// Wait is how long the answer may wait for claims. More than 30 is 30.
+		Wait float64 `json:"wait_s,omitempty"`
 	}
 	exchangeResponse struct {
 		Claims []claimBody `json:"claims"`
 		// Stale are tokens of reports that changed nothing because the claim was lost; Retry those
-		// of reports that must be sent again, because the row is locked or the files are being checked.
-		Stale   []lostBody   `json:"stale,omitempty"`
-		Retry   []store.ID   `json:"retry,omitempty"`
-		Control controlsBody `json:"controls"`
+		// of reports that must be sent again, because the row is locked.
+		Stale []lostBody `json:"stale,omitempty"`
+		Retry []store.ID `json:"retry,omitempty"`
+		// Checking are reports of completed stages whose files are being checked. They must be sent again.
+		Checking []checkingBody `json:"checking,omitempty"`
+		// Refused are completed stages whose results are not accepted: the attempts have failed.
+		Refused []refusedBody `json:"refused,omitempty"`
+		Control controlsBody  `json:"controls"`
 	}
 	reportBody struct {
 		Token   store.ID        `json:"token"`
+		Task    store.ID        `json:"task_id,omitzero"` // to find out whether it was recorded before
 		Outcome engine.Outcome  `json:"outcome"`
 		Result  json.RawMessage `json:"result,omitempty"`
 		Error   string          `json:"error,omitempty"`
@@ -72,6 +84,16 @@ type (
 		// Permanent: no other attempt can succeed. RetryIn: default the stage's backoff.
 		Permanent bool     `json:"permanent,omitempty"`
 		RetryIn   *float64 `json:"retry_in_s,omitempty"`
+	}
+	checkingBody struct {
+		Token   store.ID `json:"token"`
+		RetryIn float64  `json:"retry_in_s"`
+	}
+	refusedBody struct {
+		Token   store.ID `json:"token"`
+		Error   string   `json:"error"`
+		Dead    bool     `json:"dead"` // no other attempt follows
+		RetryIn float64  `json:"retry_in_s"`
 	}
 	claimBody struct {
 		Task        store.ID        `json:"task_id"`
@@ -127,21 +149,6 @@ type (
 	claimsResponse struct {
 		Lost []lostBody `json:"lost"`
 	}
-	heldResponse struct {
-		Claims []claimBody `json:"claims"`
-	}
-	outcomesRequest struct {
-		Worker  store.ID      `json:"worker_id"`
-		Reports []outcomeBody `json:"reports"`
-	}
-	outcomeBody struct {
-		Task    store.ID       `json:"task_id"`
-		Token   store.ID       `json:"token"`
-		Outcome engine.Outcome `json:"outcome"`
-	}
-	outcomesResponse struct {
-		Recorded []store.ID `json:"recorded"` // tokens
-	}
 
 	// ownWorkersResponse has as much of the live workers of a key as a restarted one needs to find
 	// out which of them were processes of its host that have ended.
@@ -150,6 +157,7 @@ type (
 	}
 	ownWorkerBody struct {
 		Worker          store.ID `json:"worker_id"`
+		Name            string   `json:"name"`
 		Host            string   `json:"host"`
 		PID             int      `json:"pid"`
 		ProcessIdentity string   `json:"process_identity"`

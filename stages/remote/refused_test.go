@@ -5,9 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
+	"reflect"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/stages"
@@ -16,8 +20,8 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-// judge is Files without files, that refuses results which say so.
-type judge struct{}
+// judge is Files without files, that refuses results which say so. It waits for release, if that is set.
+type judge struct{ release chan struct{} }
 
 func (judge) OpenInput(context.Context, engine.Claim, string) (io.ReadSeekCloser, error) {
 	return nil, fs.ErrNotExist
@@ -29,7 +33,14 @@ func (judge) WriteOutput(context.Context, engine.Claim, string, int64, int64, st
 	return errors.New("there are no outputs")
 }
 
-func (judge) Accept(_ context.Context, _ engine.Claim, result json.RawMessage) (json.RawMessage, error) {
+func (j judge) Accept(ctx context.Context, _ engine.Claim, result json.RawMessage) (json.RawMessage, error) {
+	if j.release != nil {
+		select {
+		case <-j.release:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 	if bytes.Equal(result, []byte(`"rubbish"`)) {
 		return nil, &remote.RefusedError{Reason: "it is rubbish"}
 	}
@@ -40,37 +51,147 @@ func (judge) Accept(_ context.Context, _ engine.Claim, result json.RawMessage) (
 // refusal, and then another worker gets the task.
 func TestCoordinator_RetriesRefusedResultsBeyondTheLimitOfAttempts(t *testing.T) {
 	t.Parallel()
-	s := setup(t, stages.Stage{
-		Name: "first", MaxAttempts: 3, Backoff: stages.Backoff{Base: 1},
-		Work: func(_ context.Context, job *stages.Job) (any, error) {
-			if job.Attempt <= 3 {
-				return "rubbish", nil
-			}
-			return "good", nil
-		},
-	})
-	type refusal struct{ principal, reason, class string }
-	refusals := make(chan refusal, 10)
-	c := s.startCoordinator(func(o *remote.Options) {
-		o.Files = judge{}
-		o.OnRefused = func(worker store.ID, principal, reason string) {
-			var r refusal
-			err := s.pool.QueryRow(context.Background(), `select w.principal, a.error_class
+	for _, limit := range []int{1, 3} {
+		t.Run(fmt.Sprint(limit), func(t *testing.T) {
+			t.Parallel()
+			s := setup(t, stages.Stage{
+				Name: "first", MaxAttempts: limit, Backoff: stages.Backoff{Base: 1},
+				Work: func(_ context.Context, job *stages.Job) (any, error) {
+					if job.Attempt <= 3 {
+						return "rubbish", nil
+					}
+					return "good", nil
+				},
+			})
+			type refusal struct{ principal, reason, class string }
+			refusals := make(chan refusal, 10)
+			c := s.startCoordinator(func(o *remote.Options) {
+				o.Files = judge{}
+				o.OnRefused = func(worker store.ID, principal, reason string) {
+					var r refusal
+					err := s.pool.QueryRow(context.Background(), `select w.principal, a.error_class
 				from test_attempts a join workers w on w.id = a.worker_id
 				where w.id = $1 order by a.attempt desc limit 1`, worker).Scan(&r.principal, &r.class)
-			if err != nil || r.principal != principal {
-				t.Errorf("the refusal of %s is not in the history: %+v, %v", principal, r, err)
+					if err != nil || r.principal != principal {
+						t.Errorf("the refusal of %s is not in the history: %+v, %v", principal, r, err)
+					}
+					r.reason = reason
+					refusals <- r
+				}
+			})
+			worker := s.work(func(o *remote.ClientOptions, _ *stages.Runner) { o.URL = c.url })
+			task := s.submit("a source")
+			for range 3 {
+				if got, want := <-refusals, (refusal{"key-1", "it is rubbish", remote.ClassRefused}); got != want {
+					t.Errorf("the refusal is %+v", got)
+				}
+				e := worker.wait(t, stages.StageStarted)
+				for e.Kind == stages.StageStarted {
+					e = <-worker.events
+				}
+				if e.Kind != stages.AttemptFailed || e.Err.Error() != "the result was refused: it is rubbish" {
+					t.Errorf("the worker reports %s, %v", e.Kind, e.Err)
+				}
 			}
-			r.reason = reason
-			refusals <- r
+			waittest.Equal(t, "the status", store.StatusCompleted, func() store.Status { return s.status(task, "first") })
+		})
+	}
+}
+
+func TestExchange_SaysWhichResultsWereRefused(t *testing.T) {
+	t.Parallel()
+	s := setup(t, stages.Stage{Name: "first", MaxAttempts: 3, Backoff: stages.Backoff{Base: time.Minute, Max: time.Minute}, Work: echo})
+	s.coordinator = s.startCoordinator(func(o *remote.Options) { o.Files = judge{} })
+	worker := s.register("key-1")
+	report := func(result string) (refused []map[string]any) {
+		s.submit("a source")
+		c := s.claim("key-1", worker, "first")
+		var out struct{ Refused []map[string]any }
+		s.call("key-1", "/exchange", fmt.Sprintf(`{"worker_id":%q,"reports":[{"token":%q,"outcome":"completed","result":%s}]}`,
+			worker, c.Token, result), &out)
+		for _, r := range out.Refused {
+			if r["token"] != c.Token.String() {
+				t.Errorf("refused is %v", r)
+			}
+			if in := r["retry_in_s"].(float64); r["dead"] != (in == 0) || in > 72 { // a minute, varied
+				t.Errorf("refused is %v", r)
+			}
+			delete(r, "token")
+			delete(r, "retry_in_s")
 		}
-	})
-	s.work(func(o *remote.ClientOptions, _ *stages.Runner) { o.URL = c.url })
+		return out.Refused
+	}
+	if got := report(`"good"`); got != nil {
+		t.Errorf("refused are %v", got)
+	}
+	want := []map[string]any{{"error": "the result was refused: it is rubbish", "dead": false}}
+	if got := report(`"rubbish"`); !reflect.DeepEqual(got, want) {
+		t.Errorf("refused are %v, want %v", got, want)
+	}
+	want = []map[string]any{{"error": `store result: it contains \u0000`, "dead": true}}
+	if got := report(`"\u0000"`); !reflect.DeepEqual(got, want) {
+		t.Errorf("refused are %v, want %v", got, want)
+	}
+}
+
+func TestRemoteWorker_ShowsThatItsFilesAreBeingChecked(t *testing.T) {
+	t.Parallel()
+	s := setup(t, stages.Stage{Name: "first", Work: func(_ context.Context, job *stages.Job) (any, error) {
+		job.Progress(stages.Progress{Percent: 99, Note: "uploading"})
+		return "good", nil
+	}})
+	release := make(chan struct{})
+	c := s.startCoordinator(func(o *remote.Options) { o.Files = judge{release} })
+	worker := s.work(func(o *remote.ClientOptions, _ *stages.Runner) { o.URL = c.url })
 	task := s.submit("a source")
+	waittest.Equal(t, "the note", "being checked", func() string {
+		workers, err := s.Workers(t.Context(), false)
+		if err != nil || len(workers) != 1 || len(workers[0].Running) != 1 {
+			return ""
+		}
+		return workers[0].Running[0].Note
+	})
+	if got := s.status(task, "first"); got != store.StatusInProgress {
+		t.Errorf("the task is %s", got)
+	}
+	close(release)
+	if e := worker.wait(t, stages.StageCompleted); e.Attempt != 1 {
+		t.Errorf("attempt %d completed", e.Attempt)
+	}
+}
+
+func TestExchange_SaysWhichFilesAreBeingChecked(t *testing.T) {
+	t.Parallel()
+	s := setup(t, stages.Stage{Name: "first", Work: echo})
+	release := make(chan struct{})
+	s.coordinator = s.startCoordinator(func(o *remote.Options) { o.Files = judge{release} })
+	worker := s.register("key-1")
+	var reports []string
 	for range 3 {
-		if got, want := <-refusals, (refusal{"key-1", "it is rubbish", remote.ClassRefused}); got != want {
-			t.Errorf("the refusal is %+v", got)
+		s.submit("a source")
+		reports = append(reports, fmt.Sprintf(`{"token":%q,"outcome":"completed"}`, s.claim("key-1", worker, "first").Token))
+	}
+	type answer struct {
+		Checking []struct {
+			Token   store.ID
+			RetryIn float64 `json:"retry_in_s"`
+		}
+		Retry, Stale []any
+	}
+	exchange := func() (out answer) {
+		s.call("key-1", "/exchange", fmt.Sprintf(`{"worker_id":%q,"reports":[%s]}`, worker, strings.Join(reports, ",")), &out)
+		return out
+	}
+	for range 2 {
+		started := time.Now()
+		got := exchange()
+		if len(got.Checking) != 3 || got.Checking[0].RetryIn != 2 || len(got.Retry)+len(got.Stale) > 0 {
+			t.Errorf("the answer is %+v", got)
+		}
+		if took := time.Since(started); took > 2*time.Second {
+			t.Errorf("the answer to three reports took %s", took)
 		}
 	}
-	waittest.Equal(t, "the status", store.StatusCompleted, func() store.Status { return s.status(task, "first") })
+	close(release)
+	waittest.Equal(t, "the number of reports that are checked", 0, func() int { return len(exchange().Checking) })
 }

@@ -58,7 +58,7 @@ func (c *Coordinator) register(ctx context.Context, r request, in registerReques
 	}
 	row.ID = id
 	c.mu.Lock()
-	c.workers[id] = c.newWorker(row)
+	c.addWorker(c.newWorker(row))
 	c.mu.Unlock()
 	return registerResponse{
 		Protocol: ProtocolVersion, Worker: id, Lease: row.Lease.Seconds(),
@@ -91,7 +91,7 @@ func (c *Coordinator) deregister(ctx context.Context, w *worker) (noContent, err
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.answer(w, waitResult{err: store.ErrWorkerUnknown})
-	delete(c.workers, w.id)
+	c.removeWorker(w)
 	signal(c.grantNow)
 	return noContent{}, nil
 }
@@ -115,5 +115,13 @@ func (c *Coordinator) expireWorkers(ctx context.Context, r request, in expireBod
 	expired, err := c.engine.ExpireWorkers(ctx, slices.DeleteFunc(in.Workers, func(id store.ID) bool {
 		return !slices.ContainsFunc(own, func(w store.Worker) bool { return w.ID == id })
 	}))
+	if err == nil && len(expired) > 0 {
+		// Their claims end now, and not with the next sweep of a worker with the database.
+		in := engine.SweepRequest{MaxAttempts: make([]int, len(c.stages))}
+		for i := range in.MaxAttempts {
+			in.MaxAttempts[i] = c.o.Pipeline.MaxAttempts(i)
+		}
+		_, err = c.engine.Sweep(ctx, in)
+	}
 	return expireBody{append([]store.ID{}, expired...)}, err
 }

@@ -3,11 +3,12 @@ package remote_test
 import (
 	"context"
 	"errors"
+	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/stages/remote"
 	"github.com/cuelight/cuelight/store"
@@ -122,15 +123,21 @@ func TestRemoteWorker_ClaimsNothingOfAPausedStage(t *testing.T) {
 		t.Fatal(err)
 	}
 	worker := s.work(nil)
+	worker.wait(t, stages.StagePaused) // the coordinator may not have heard of it before
 	task := s.submit("a source")
-	worker.wait(t, stages.StagePaused)
-	if got := s.status(task, "first"); got != store.StatusPending {
-		t.Fatalf("the task is %s", got)
+	time.Sleep(200 * time.Millisecond) // the time is the test: a claim takes a few
+	var resumed time.Time
+	if err := s.pool.QueryRow(ctx, "select clock_timestamp()").Scan(&resumed); err != nil {
+		t.Fatal(err)
 	}
 	if _, err := s.Resume(ctx, store.Pause{Stage: "first"}); err != nil {
 		t.Fatal(err)
 	}
 	worker.wait(t, stages.StageCompleted)
+	history, err := s.History(ctx, task)
+	if err != nil || len(history) != 1 || history[0].StartedAt.Before(resumed) {
+		t.Errorf("the stage was resumed at %s, and the history is %+v, %v", resumed, history, err)
+	}
 }
 
 func TestRemoteWorker_GoesOnAtAnotherCoordinator(t *testing.T) {
@@ -164,38 +171,35 @@ func TestRemoteWorker_GoesOnAtAnotherCoordinator(t *testing.T) {
 
 func TestCoordinator_RefusesClaimsOfOtherKeys(t *testing.T) {
 	t.Parallel()
-	release := make(chan struct{})
-	s := setup(t, stages.Stage{Name: "first", Work: func(context.Context, *stages.Job) (any, error) {
-		<-release
-		return nil, nil
-	}})
-	worker := s.work(nil)
+	s := setup(t, stages.Stage{Name: "first", Work: echo})
+	worker, other := s.register("key-1"), s.register("key-2")
 	task := s.submit("a source")
-	worker.wait(t, stages.StageStarted)
-	defer close(release)
-	var token store.ID
-	if err := s.pool.QueryRow(context.Background(), "select first_token from test_tasks where id = $1", task).Scan(&token); err != nil {
-		t.Fatal(err)
+	token := s.claim("key-1", worker, "first").Token
+	if !s.report("key-2", other, token, `"outcome":"completed"`) {
+		t.Error("another worker has the claim")
 	}
 	for name, c := range map[string]struct{ key, path, kind string }{
-		"another key":  {"key-2", "/claims/" + token.String() + "/complete", "claim-lost"},
-		"no valid key": {"other", "/claims/" + token.String() + "/complete", "unauthenticated"},
+		"another key":  {"key-2", "/claims/" + token.String() + "/results/first", "claim-lost"},
+		"no valid key": {"other", "/claims/" + token.String() + "/results/first", "unauthenticated"},
 		"no such path": {"key-1", "/claims/" + token.String() + "/finish", "not-found"},
+		"no claim":     {"key-1", "/claims/x/results/first", "not-found"},
 	} {
-		if got := s.post(c.key, c.path, `{}`); got != c.kind {
+		if got := s.get(c.key, c.path); got != c.kind {
 			t.Errorf("%s: the problem is %q, want %q", name, got, c.kind)
 		}
 	}
 	if got := s.status(task, "first"); got != store.StatusInProgress {
 		t.Errorf("the task is %s", got)
 	}
-	if got := s.post("key-1", "/claims/"+token.String()+"/complete", `{"result":1}`); got != "" {
-		t.Errorf("the worker's own completion is a problem: %s", got)
+	if s.report("key-1", worker, token, `"outcome":"completed","result":1`) {
+		t.Error("the worker's own claim is lost")
 	}
-	if got := s.post("key-1", "/claims/"+token.String()+"/complete", `{"result":2}`); got != "claim-lost" {
-		t.Errorf("the repeated completion gives %q", got)
+	if !s.report("key-1", worker, token, `"outcome":"completed","result":2`) {
+		t.Error("the claim is not lost after its report")
 	}
-	waittest.Equal(t, "the status", store.StatusCompleted, func() store.Status { return s.status(task, "first") })
+	if got := s.status(task, "first"); got != store.StatusCompleted {
+		t.Errorf("the task is %s", got)
+	}
 }
 
 func TestRun_EndsWithTheReasonWhenTheKeyIsNotValid(t *testing.T) {
@@ -208,6 +212,51 @@ func TestRun_EndsWithTheReasonWhenTheKeyIsNotValid(t *testing.T) {
 	r := stages.Runner{Pipeline: s.pipeline, Backend: client.Backend(), Wakes: client.Wakes()}
 	if err := r.Run(context.Background()); !errors.Is(err, remote.ErrRefused) {
 		t.Fatalf("run returned %v", err)
+	}
+}
+
+func TestRemoteWorker_StopsAtOnceWhenItsKeyIsRevoked(t *testing.T) {
+	t.Parallel()
+	ended := make(chan error, 1)
+	s := setup(t, stages.Stage{Name: "first", Work: func(ctx context.Context, _ *stages.Job) (any, error) {
+		<-ctx.Done()
+		ended <- context.Cause(ctx)
+		return nil, ctx.Err()
+	}})
+	var revoked atomic.Bool
+	c := s.startCoordinator(func(o *remote.Options) {
+		o.Authenticate = func(r *http.Request) (string, error) {
+			if revoked.Load() {
+				return "", errors.New("the key is revoked")
+			}
+			return authenticate(r)
+		}
+	})
+	client, err := remote.NewClient(remote.ClientOptions{URL: c.url, Key: "key-1", Graph: s.pipeline.Graph()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := make(chan stages.Event, 100)
+	r := stages.Runner{
+		Pipeline: s.pipeline, Backend: client.Backend(), Wakes: client.Wakes(), Grace: time.Hour,
+		Observe: func(e stages.Event) { started <- e },
+	}
+	run := make(chan error, 1)
+	go func() { run <- r.Run(context.Background()) }()
+	s.submit("a source")
+	for e := <-started; e.Kind != stages.StageStarted; e = <-started {
+	}
+	revoked.Store(true)
+	at := time.Now()
+	err = <-run
+	if took := time.Since(at); took > 3*time.Second {
+		t.Errorf("the worker ended after %s", took)
+	}
+	if !errors.Is(err, remote.ErrRefused) || !strings.Contains(err.Error(), "the key is revoked") {
+		t.Errorf("run returned %v", err)
+	}
+	if why := <-ended; !errors.Is(why, stages.ErrLeaseLost) {
+		t.Errorf("the attempt ended because of %v", why)
 	}
 }
 

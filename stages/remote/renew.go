@@ -59,9 +59,9 @@ func (c *Coordinator) runRenewal(ctx context.Context) {
 func (c *Coordinator) heartbeats() (in engine.RemoteHeartbeat, urgent bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for id, w := range c.workers {
+	for _, w := range c.workers {
 		if w.wait == nil && time.Since(w.lastRequest) > forgetAfter {
-			delete(c.workers, id) // if it comes back, it is read from the database
+			c.removeWorker(w) // if it comes back, it is read from the database
 			continue
 		}
 		waits := w.wait != nil && len(w.claims) == 0
@@ -69,6 +69,9 @@ func (c *Coordinator) heartbeats() (in engine.RemoteHeartbeat, urgent bool) {
 			continue
 		}
 		r := engine.RemoteWorker{Worker: w.id, Progressed: w.progressed}
+		if w.wait == nil {
+			r.Silence = time.Since(w.lastRequest)
+		}
 		if w.started || w.progressed != nil {
 			urgent = true
 			r.Running = slices.Clone(w.running)
@@ -109,7 +112,7 @@ func (c *Coordinator) renew(ctx context.Context, in engine.RemoteHeartbeat) erro
 		draining, known := out.Draining[w.id]
 		if !known {
 			c.answer(w, waitResult{err: store.ErrWorkerUnknown})
-			delete(c.workers, w.id)
+			c.removeWorker(w)
 			continue
 		}
 		w.draining = draining

@@ -43,6 +43,30 @@ func (s *site) claim(key string, worker store.ID, stage string) claimed {
 	return out.Claims[0]
 }
 
+// exchanged is the answer to an exchange.
+type exchanged struct {
+	Claims []claimed
+	Stale  []struct {
+		Token     store.ID
+		Cancelled bool
+	}
+}
+
+// exchange sends an exchange to a coordinator, with further members.
+func (s *site) exchange(worker store.ID, members string) (out exchanged) {
+	s.t.Helper()
+	s.call("key-1", "/exchange", fmt.Sprintf(`{"worker_id":%q,%s}`, worker, members), &out)
+	return out
+}
+
+// report reports an outcome, and returns whether the claim was lost.
+func (s *site) report(key string, worker, token store.ID, outcome string) (isLost bool) {
+	s.t.Helper()
+	var out exchanged
+	s.call(key, "/exchange", fmt.Sprintf(`{"worker_id":%q,"reports":[{"token":%q,%s}]}`, worker, token, outcome), &out)
+	return len(out.Stale) > 0
+}
+
 // call sends a request that must succeed, and decodes the answer.
 func (s *site) call(key, path, body string, out any) {
 	s.t.Helper()
@@ -74,8 +98,8 @@ func TestCoordinator_GivesNoStageThatRemoteWorkersMayNotDo(t *testing.T) {
 	}
 	task := s.submit("a source")
 	c := s.claim("key-1", worker, "first")
-	if got := s.post("key-1", "/claims/"+c.Token.String()+"/complete", `{"result":1}`); got != "" {
-		t.Errorf("completion: %q", got)
+	if s.report("key-1", worker, c.Token, `"outcome":"completed"`) {
+		t.Error("the claim is lost")
 	}
 	if got := s.status(task, "second"); got != store.StatusPending {
 		t.Errorf("the stage for others is %s", got)
@@ -107,16 +131,15 @@ func TestCoordinator_AnswersInvalidRequestsWithTheirProblem(t *testing.T) {
 	s.submit("a source")
 	c := s.claim("key-1", worker, "first")
 	task, nobody := c.Task, store.ID{1}
-	complete := "/claims/" + c.Token.String() + "/complete"
 	register := func(members string) string { return `{"protocol":1,"pipeline":"test",` + members + `}` }
 	of := func(id store.ID, members string) string { return fmt.Sprintf(`{"worker_id":%q,%s}`, id, members) }
 	many := strings.Repeat(fmt.Sprintf(`{"token":%q},`, nobody), 1000) + fmt.Sprintf(`{"token":%q}`, c.Token)
 	for name, c := range map[string]struct{ path, body, kind string }{
-		"no JSON":                   {complete, `{`, "invalid-request"},
-		"no body":                   {complete, ``, "invalid-request"},
-		"a result that is no JSON":  {complete, `{"result":tru}`, "invalid-request"},
-		"a NUL in JSON":             {complete, "{\"result\":\"\x00\"}", "invalid-request"},
-		"a body of 21 MiB":          {complete, `{"result":"` + strings.Repeat("x", 21<<20) + `"}`, "too-large"},
+		"no JSON":                   {"/exchange", `{`, "invalid-request"},
+		"no body":                   {"/exchange", ``, "invalid-request"},
+		"a result that is no JSON":  {"/exchange", of(worker, `"reports":[{"result":tru}]`), "invalid-request"},
+		"a NUL in JSON":             {"/exchange", of(worker, "\"reports\":[{\"result\":\"\x00\"}]"), "invalid-request"},
+		"a body of 21 MiB":          {"/exchange", of(worker, `"reports":[{"result":"`+strings.Repeat("x", 21<<20)+`"}]`), "too-large"},
 		"another protocol":          {"/register", `{"protocol":2,"pipeline":"test"}`, "protocol-version"},
 		"another pipeline":          {"/register", `{"protocol":1,"pipeline":"video"}`, "invalid"},
 		"a name with a NUL":         {"/register", register(`"name":"\u0000"`), "invalid"},
@@ -129,20 +152,17 @@ func TestCoordinator_AnswersInvalidRequestsWithTheirProblem(t *testing.T) {
 		"capabilities with a NUL":   {"/register", register(`"capabilities":{"a":"\u0000"}`), "invalid"},
 		"a worker of another key":   {"/exchange", of(other, `"free_slots":{}`), "worker-unknown"},
 		"a worker of nobody":        {"/exchange", of(nobody, `"free_slots":{}`), "worker-unknown"},
-		"a drain of another's":      {"/drain", of(other, `"a":1`), "worker-unknown"},
-		"a stop of another's":       {"/deregister", of(other, `"a":1`), "worker-unknown"},
-		"claims of another's":       {"/claims/held", of(other, `"a":1`), "worker-unknown"},
+		"a drain of another's":      {"/drain", fmt.Sprintf(`{"worker_id":%q}`, other), "worker-unknown"},
+		"a stop of another's":       {"/deregister", fmt.Sprintf(`{"worker_id":%q}`, other), "worker-unknown"},
 		"a heartbeat for another's": {"/heartbeat", of(other, `"running":[]`), "worker-unknown"},
-		"a wait of no duration":     {"/exchange?wait=soon", of(worker, `"free_slots":{}`), "invalid-request"},
-		"a negative wait":           {"/exchange?wait=-1s", of(worker, `"free_slots":{}`), "invalid-request"},
+		"a wait in the address":     {"/exchange?wait=1s", of(worker, `"free_slots":{}`), "invalid-request"},
+		"a wait that is a text":     {"/exchange", of(worker, `"wait_s":"30s"`), "invalid-request"},
+		"a negative wait":           {"/exchange", of(worker, `"wait_s":-1`), "invalid"},
 		"an unknown outcome": {
 			"/exchange", of(worker, fmt.Sprintf(`"reports":[{"token":%q,"outcome":"won"}]`, c.Token)), "invalid",
 		},
-		"an outcome of nobody's": {
-			"/outcomes", of(worker, fmt.Sprintf(`"reports":[{"token":%q,"outcome":"won"}],"tasks":[%q]`, nobody, task)), "",
-		},
-		"outcomes of nobody's": {"/outcomes", of(worker, fmt.Sprintf(`"reports":[{"task_id":%q,"token":%q,"outcome":"x"}]`, nobody, nobody)), ""},
-		"a token that is none": {"/claims/../complete", `{}`, "not-found"},
+		"outcomes of nobody's": {"/exchange", of(worker, fmt.Sprintf(`"reports":[{"task_id":%q,"token":%q,"outcome":"x"}]`, nobody, nobody)), ""},
+		"an unknown call":      {"/claims/" + c.Token.String() + "/complete", `{}`, "not-found"},
 		"tokens of nobody":     {"/heartbeat", of(worker, `"running":[`+many+`]`), ""},
 		"checks of nobody's":   {"/claims/check", of(worker, fmt.Sprintf(`"tokens":[%q]`, nobody)), ""},
 		"expiry of another's":  {"/workers/expire", fmt.Sprintf(`{"worker_ids":[%q]}`, other), ""},
@@ -172,18 +192,40 @@ func TestCoordinator_AnswersInvalidRequestsWithTheirProblem(t *testing.T) {
 	}
 }
 
+func TestCoordinator_NamesTheMembersThatABodyMayHave(t *testing.T) {
+	t.Parallel()
+	s := setup(t, stages.Stage{Name: "first", Work: echo})
+	for _, c := range []struct{ path, body, detail string }{
+		{"/drain", `{"worker":1}`, `unknown member "worker"; allowed: worker_id`},
+		{"/heartbeat", `{"running":[{"percent":7},{"progress":7}]}`,
+			`unknown member "progress"; allowed: token, percent, speed, eta_s, note, started, progressed`},
+		{"/exchange", `{"wait":30}`, `unknown member "wait"; allowed: worker_id, sequence, reports, held, free_slots, wait_s`},
+		{"/exchange", `{"held":7,"wait":30}`, `unknown member "wait"; allowed: worker_id, sequence, reports, held, free_slots, wait_s`},
+		{"/exchange", `{"reports":[{"tokens":[]}]}`,
+			`unknown member "tokens"; allowed: token, task_id, outcome, result, error, error_class, permanent, retry_in_s`},
+		{"/exchange", `{"reports":[{"result":{"any":1},"outcome":7}]}`,
+			`the body is invalid: json: cannot unmarshal number into Go struct field reportBody.reports.outcome of type engine.Outcome`},
+	} {
+		status, text := s.sendAs("key-1", http.MethodPost, c.path, c.body)
+		var p struct{ Detail string }
+		if err := json.Unmarshal(text, &p); err != nil || status != http.StatusBadRequest || p.Detail != c.detail {
+			t.Errorf("%s %s: %d, %q", c.path, c.body, status, p.Detail)
+		}
+	}
+}
+
 func TestCoordinator_StoresErrorsOfAnyText(t *testing.T) {
 	t.Parallel()
 	s := setup(t, stages.Stage{Name: "first", MaxAttempts: 1, Work: echo})
 	worker := s.register("key-1")
 	for _, body := range []string{
-		`{"error":"\u0000","error_class":"\u0000"}`, `{"error":"\ud800","error_class":"\ud800"}`, `{"retry_in_s":1e300}`,
-		`{"error":"` + strings.Repeat("x", 10<<20) + `","error_class":"` + strings.Repeat("x", 5<<20) + `"}`,
+		`"error":"\u0000","error_class":"\u0000"`, `"error":"\ud800","error_class":"\ud800"`, `"retry_in_s":1e300`,
+		`"error":"` + strings.Repeat("x", 10<<20) + `","error_class":"` + strings.Repeat("x", 5<<20) + `"`,
 	} {
 		task := s.submit("a source")
 		c := s.claim("key-1", worker, "first")
-		if got := s.post("key-1", "/claims/"+c.Token.String()+"/fail", body); got != "" {
-			t.Errorf("%.50s: %q", body, got)
+		if s.report("key-1", worker, c.Token, `"outcome":"failed",`+body) {
+			t.Errorf("%.50s: the claim is lost", body)
 		}
 		if got := s.status(task, "first"); got != store.StatusDead {
 			t.Errorf("%.50s: the task is %s", body, got)
@@ -204,9 +246,9 @@ func TestCoordinator_RecordsNothingOfACancelledTask(t *testing.T) {
 	if err := s.Cancel(context.Background(), task); err != nil {
 		t.Fatal(err)
 	}
-	for _, end := range []string{"complete", "fail", "release"} {
-		if got := s.post("key-1", "/claims/"+c.Token.String()+"/"+end, `{"result":1}`); got != "claim-lost" {
-			t.Errorf("%s: %q", end, got)
+	for _, outcome := range []string{"completed", "failed", "released"} {
+		if !s.report("key-1", worker, c.Token, fmt.Sprintf(`"outcome":%q`, outcome)) {
+			t.Errorf("%s: the claim is not lost", outcome)
 		}
 	}
 	if got := s.status(task, "first"); got != store.StatusCancelled {

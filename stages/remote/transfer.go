@@ -59,20 +59,68 @@ type download struct {
 
 func (d *download) request(ctx context.Context) error {
 	header := http.Header{"Range": {fmt.Sprintf("bytes=%d-", d.size)}}
-	response, err := d.client.send(ctx, http.MethodGet, d.path, nil, header)
+	path := d.path
+	if !d.client.followsRedirects() {
+		path += "?redirect=no"
+	}
+	response, err := d.client.send(ctx, http.MethodGet, path, nil, header)
+	if e, ok := errors.AsType[*responseError](err); ok && e.status == http.StatusTemporaryRedirect {
+		return d.elsewhere(ctx, response.Header.Get("Location"), header)
+	}
 	if e, ok := errors.AsType[*responseError](err); ok && e.status == http.StatusRequestedRangeNotSatisfiable {
 		return nil // all of it is there
 	}
 	if err != nil {
 		return err
 	}
-	defer response.Body.Close()
 	if response.StatusCode != http.StatusPartialContent && d.size > 0 {
+		response.Body.Close()
 		return fmt.Errorf("%w: it ignores ranges", ErrRejected)
 	}
+	return d.copy(response)
+}
+
+// elsewhere continues the download at an address to which the coordinator redirects, without the key.
+// If nothing arrives from there, the coordinator is asked for the bytes for some time.
+func (d *download) elsewhere(ctx context.Context, address string, header http.Header) error {
+	before := d.size
+	err := d.requestElsewhere(ctx, address, header)
+	if err != nil && ctx.Err() == nil && d.size == before {
+		d.client.avoidRedirects()
+	}
+	return err
+}
+
+func (d *download) requestElsewhere(ctx context.Context, address string, header http.Header) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return errors.New("the coordinator redirects to something that is no address") // it may have a secret
+	}
+	r.Header = header
+	response, err := d.client.o.HTTP.Do(r)
+	if err != nil {
+		if e, ok := errors.AsType[*url.Error](err); ok {
+			err = e.Err // without the address
+		}
+		return fmt.Errorf("fetch from %s: %w", r.URL.Host, err)
+	}
+	switch {
+	case response.StatusCode == http.StatusRequestedRangeNotSatisfiable && d.size > 0:
+		response.Body.Close()
+		return nil // all of it is there
+	case response.StatusCode == http.StatusPartialContent, response.StatusCode == http.StatusOK && d.size == 0:
+		return d.copy(response)
+	}
+	response.Body.Close()
+	return fmt.Errorf("fetch from %s: it answers with status %d", r.URL.Host, response.StatusCode)
+}
+
+// copy appends the body of a response, and closes it.
+func (d *download) copy(response *http.Response) error {
+	defer response.Body.Close()
 	body := &stallReader{r: response.Body, timer: time.AfterFunc(pieceTimeout, func() { response.Body.Close() })}
 	defer body.timer.Stop()
-	_, err = io.Copy(io.MultiWriter(d.file, d.digest, counter{d}), body)
+	_, err := io.Copy(io.MultiWriter(d.file, d.digest, counter{d}), body)
 	return err
 }
 

@@ -59,11 +59,6 @@ const retryDelay = 2 * time.Second
 // Run keeps a request waiting at the coordinator, until ctx is done. It returns an error if the
 // coordinator refuses this worker.
 func (w clientWakes) Run(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	w.mu.Lock()
-	w.stopWaiting = cancel
-	w.mu.Unlock()
 	delay := 50 * time.Millisecond
 	for ctx.Err() == nil {
 		err := w.waitOnce(ctx)
@@ -76,20 +71,18 @@ func (w clientWakes) Run(ctx context.Context) error {
 			delay = 50 * time.Millisecond
 			continue
 		case errors.Is(err, ErrRefused):
+			w.notify(w.o.Graph.ControlChannel()) // a heartbeat finds it out for the attempts
 			return refusedForGood(err)
 		}
 		_ = ctxsleep.For(ctx, time.Duration(float64(delay)*(0.8+0.4*rand.Float64())))
 		delay = min(2*delay, retryDelay)
-	}
-	if err := context.Cause(ctx); errors.Is(err, ErrRefused) {
-		return refusedForGood(err)
 	}
 	return nil
 }
 
 // waitOnce sends one request that waits, and handles its answer.
 func (w clientWakes) waitOnce(ctx context.Context) error {
-	in := w.newExchange()
+	in := w.newWaiting()
 	if in.Worker.IsZero() {
 		select { // until the worker is registered
 		case <-w.registered:
@@ -99,8 +92,7 @@ func (w clientWakes) waitOnce(ctx context.Context) error {
 	}
 	trace := &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) { w.setWaits(i.Err == nil) }}
 	var out exchangeResponse
-	path := "/exchange?wait=" + maxWait.String()
-	if err := w.call(httptrace.WithClientTrace(ctx, trace), http.MethodPost, path, in, &out); err != nil {
+	if err := w.call(httptrace.WithClientTrace(ctx, trace), http.MethodPost, "/exchange", in, &out); err != nil {
 		return err
 	}
 	claims, err := w.receive(out.Claims)
@@ -120,15 +112,17 @@ func (w clientWakes) waitOnce(ctx context.Context) error {
 	return nil
 }
 
-// newExchange returns a request with the slots that are free after the last exchange. It waits
+// newWaiting returns a request with the slots that are free after the last exchange. It waits
 // for an exchange in progress, which changes them.
-func (w clientWakes) newExchange() exchangeRequest {
+func (w clientWakes) newWaiting() exchangeRequest {
 	w.exchanging.Lock()
 	defer w.exchanging.Unlock()
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.sequence++
-	return exchangeRequest{Worker: w.worker, Sequence: w.sequence, FreeSlots: maps.Clone(w.free)}
+	free := maps.Clone(w.free)
+	w.mu.Unlock()
+	in := w.newExchange(free)
+	in.Wait = maxWait.Seconds()
+	return in
 }
 
 func (w clientWakes) setWaits(waits bool) {

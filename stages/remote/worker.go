@@ -2,7 +2,9 @@ package remote
 
 import (
 	"context"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cuelight/cuelight/store"
@@ -15,6 +17,8 @@ type worker struct {
 	id         store.ID
 	principal  string
 	host       string
+	offers     string // what it offers, sorted, in one text: the key of its class
+	class      *class
 	exchanging chan struct{} // has a value during an exchange: a worker has one at a time
 	since      time.Time     // when this coordinator got to know it
 
@@ -113,12 +117,41 @@ func (c *Coordinator) adopt(ctx context.Context, row store.Worker) (*worker, err
 	if other := c.workers[row.ID]; other != nil {
 		return other, nil
 	}
-	c.workers[row.ID] = w
+	c.addWorker(w)
 	return w, nil
 }
 
+// addWorker adds a worker to its class. The lock is held.
+func (c *Coordinator) addWorker(w *worker) {
+	c.workers[w.id] = w
+	if c.classes[w.offers] == nil {
+		c.classes[w.offers] = w.class
+		w.class.markReady() // what was ready before
+	}
+	w.class = c.classes[w.offers]
+	w.class.workers++
+}
+
+// removeWorker removes a worker, if it is known, and its class if that is empty then. The lock is held.
+func (c *Coordinator) removeWorker(w *worker) {
+	if c.workers[w.id] != w {
+		return
+	}
+	delete(c.workers, w.id)
+	if w.class.workers--; w.class.workers == 0 {
+		delete(c.classes, w.offers)
+	}
+}
+
 func (c *Coordinator) newWorker(row store.Worker) *worker {
+	offers := row.Offers()
+	slices.Sort(offers)
+	class := &class{lacks: make([]bool, len(c.stages)), queues: make([]stageQueue, len(c.stages))}
+	for i := range c.stages {
+		class.lacks[i] = len(row.Lacks(c.o.Pipeline.Requires(i))) > 0
+	}
 	return &worker{
+		offers: strings.Join(offers, "\n"), class: class,
 		id: row.ID, principal: row.Principal, host: row.Host, exchanging: make(chan struct{}, 1),
 		claims: make(map[store.ID]engine.Claim), lost: make(map[store.ID]bool),
 		free: make([]int, len(c.stages)), since: time.Now(), lastRequest: time.Now(), draining: row.DrainAt != nil,
@@ -180,6 +213,47 @@ func (w *worker) rememberLost(token store.ID, cancelled bool) {
 		clear(w.lost)
 	}
 	w.lost[token] = cancelled
+}
+
+// unlistedClaims returns the claims that a worker holds and does not list, because an answer did not
+// arrive. It asks the database if there seem to be any, or if an exchange went to another coordinator.
+// The caller has the worker's turn of exchanging.
+func (c *Coordinator) unlistedClaims(ctx context.Context, w *worker, in exchangeRequest) (unlisted []engine.Claim, err error) {
+	if in.Held == nil {
+		return nil, nil
+	}
+	listed := make(map[store.ID]bool)
+	for _, token := range in.Held {
+		listed[token] = true
+	}
+	for _, report := range in.Reports {
+		listed[report.Token] = true
+	}
+	c.mu.Lock()
+	isLost := in.Sequence > w.sequence+1
+	for token := range w.claims {
+		isLost = isLost || !listed[token]
+	}
+	isLost = isLost && !in.isOvertaken(w)
+	c.mu.Unlock()
+	if !isLost {
+		return nil, nil
+	}
+	held, err := c.engine.FindHeldClaims(ctx, w.id)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// Claims that the worker does not list may have ended at another coordinator.
+	maps.DeleteFunc(w.claims, func(token store.ID, _ engine.Claim) bool { return !listed[token] })
+	for _, claim := range held {
+		if !listed[claim.Token] {
+			w.claims[claim.Token] = claim
+			unlisted = append(unlisted, claim)
+		}
+	}
+	return unlisted, nil
 }
 
 // readClaims reads the claims that a worker holds.

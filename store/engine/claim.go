@@ -26,6 +26,7 @@ with claimed as (
           where {{if .With.Aged}}id = any($3::uuid[]) and coalesce({{.Stage.Ready ""}}, false)
             {{- else}}{{.Stage.Ready ""}} and ($3::uuid[] is null or id = any($3)){{end}}
             and {{.Alive "$1"}}
+            and {{.Stage.MayClaim "" "$1" "null"}}
             {{- if .With.After}}
             and priority = $4 and id > $5
             {{- end}}
@@ -58,8 +59,8 @@ update {{.Tasks}} set {{.Stage.Name}}_run_at = null,
                limit 1000
                  for no key update skip locked)`
 
-// readySQL says, without locking, whether a stage has a ready task, and when the next
-// one is due.
+// readySQL says, without locking, whether a stage has a task that the worker may claim, and when
+// the next one is due or need not be left to other workers any more.
 const readySQL = `
 /* find ready {{.Stage.Name}} */
 select {{with .Stage}}` + readyColumnsSQL + `{{end}}`
@@ -69,10 +70,20 @@ select {{with .Stage}}` + readyColumnsSQL + `{{end}}`
 const readyColumnsSQL = `
        (select true from {{$.Tasks}} where {{.Ready ""}}
            and ($1::uuid[] is null or id = any($1))
+           and {{.MayClaim "" "$2" "null"}}
          order by priority desc, id limit 1) is not null,
-       (select greatest(extract(epoch from {{.Name}}_run_at - now()), 0)::float8 from {{$.Tasks}}
-         where {{.Name}}_run_at is not null
-         order by {{.Name}}_run_at limit 1)`
+       least(
+         (select greatest(extract(epoch from {{.Name}}_run_at - now()), 0)::float8 from {{$.Tasks}}
+           where {{.Name}}_run_at is not null
+           order by {{.Name}}_run_at limit 1),
+         (select min(wait)
+            from (select {{.PlacementWait "" "$2" "null"}} as wait from {{$.Tasks}}
+                   where {{.Ready ""}} and placement is not null
+                   order by id limit ` + maxPlacedWaits + `) as placed
+           where wait > 0))`
+
+// maxPlacedWaits is how many tasks with a placement are considered: the oldest.
+const maxPlacedWaits = "100"
 
 func (x *exchange) queuePromote(stage int) {
 	if x.request.PromoteDue != nil && x.request.PromoteDue[stage] {
@@ -95,7 +106,7 @@ func (x *exchange) queueClaims(stage int) {
 	if !after.Task.IsZero() {
 		return
 	}
-	x.batch.Queue(x.sql.ready[stage], x.request.OnlyTasks).QueryRow(func(row pgx.Row) error {
+	x.batch.Queue(x.sql.ready[stage], x.request.OnlyTasks, x.request.Worker).QueryRow(func(row pgx.Row) error {
 		var next *float64
 		if err := row.Scan(&x.result.MoreReady[stage], &next); err != nil {
 			return err

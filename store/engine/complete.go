@@ -29,14 +29,14 @@ const completeSQL = `
 with me as materialized (
   select {{.Alive "$1"}} as alive
 ), locked as materialized (
-  select ctid as row_ctid, id, priority
+  select ctid as row_ctid, id, priority, placement
          {{- range .Stages}},
          {{.Name}}_status, {{.Name}}_attempts, {{.Name}}_run_at,
          {{.Name}}_token, {{.Name}}_locked_at, {{.Name}}_locked_by
          {{- end}}
     from {{.Tasks}} where id = any($2::uuid[]) for no key update skip locked
 ), matched as (
-  select row_ctid, id, priority
+  select row_ctid, id, priority, placement
          {{- range .Stages}},
          {{.Name}}_status, {{.Name}}_run_at, coalesce({{.Name}}_token = {{.Name}}_reported, false) as {{.Name}}_done
          {{- end}}
@@ -53,7 +53,8 @@ with me as materialized (
            {{- range .Needs}}
            and ({{.}}_done or {{.}}_status = 'completed')
            {{- end}}
-           and ({{range $i, $n := .Needs}}{{if $i}} or {{end}}{{$n}}_done{{end}}) as {{.Name}}_ready
+           and ({{range $i, $n := .Needs}}{{if $i}} or {{end}}{{$n}}_done{{end}})
+           and {{.MayClaim "" "$1" "now()"}} as {{.Name}}_ready
          {{- end}}{{end}}
     from me
    cross join matched
@@ -182,6 +183,7 @@ const (
 	claimsHere = `(${{arg 8 (len $.Stages)}}::bool[])`
 	waitingSQL = `{{$.Tasks}} waiting
              where {{$s.Ready "waiting."}}
+               and {{$s.MayClaim "waiting." "$1" "null"}}
              {{- if $.With.Ranked}}
                and (${{arg 9 (len $.Stages)}}::uuid[] is null or waiting.id = any(${{arg 9 (len $.Stages)}})){{end}}
              order by waiting.priority desc, waiting.id`

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -9,13 +10,17 @@ import (
 )
 
 // remoteHeartbeatSQL renews the leases of workers that have no session of their own. It skips
-// rows that are locked; their workers count as registered.
+// rows that are locked; their workers count as registered. Only a request that came after the end
+// of a worker's connection undoes that: it may be another coordinator's that saw the end.
 const remoteHeartbeatSQL = `
 /* heartbeat of remote workers */
 with renewed as (
   update workers w
-     set heartbeat_at = clock_timestamp(), session = null, running = coalesce(r.running::jsonb, w.running)
-    from unnest($1::uuid[], $2::text[]) as r (id, running)
+     set heartbeat_at = least(clock_timestamp(),
+                              greatest(w.heartbeat_at, clock_timestamp() - make_interval(secs => r.silence))),
+         session = case when w.disconnected_at >= clock_timestamp() - make_interval(secs => r.silence) then w.session end,
+         running = coalesce(r.running::jsonb, w.running)
+    from unnest($1::uuid[], $2::text[], $3::float8[]) as r (id, running, silence)
    where w.id = r.id
      and w.id in (select id from workers
                    where id = any($1::uuid[]) and stopped_at is null and lost_at is null
@@ -35,6 +40,8 @@ select stage, host from cuelight_pauses where pipeline = $1`
 // RemoteWorker is a worker without a database connection, for [Engine.HeartbeatRemote].
 type RemoteWorker struct {
 	Worker store.ID
+	// Silence is how long ago its last request ended; 0: one is open.
+	Silence time.Duration
 	// Running replaces what is stored; nil leaves it. Progressed is for the events.
 	Running, Progressed []store.Running
 }
@@ -57,9 +64,9 @@ type RemoteHeartbeatResult struct {
 // workers have no session in the database: only their leases count, until
 // [Engine.DisconnectWorker].
 func (e *Engine) HeartbeatRemote(ctx context.Context, in RemoteHeartbeat) (RemoteHeartbeatResult, error) {
-	ids, running := make([]store.ID, len(in.Workers)), make([]*string, len(in.Workers))
+	ids, running, silence := make([]store.ID, len(in.Workers)), make([]*string, len(in.Workers)), make([]float64, len(in.Workers))
 	for i, w := range in.Workers {
-		ids[i] = w.Worker
+		ids[i], silence[i] = w.Worker, w.Silence.Seconds()
 		if text, ok := marshalRunning(w.Running); ok {
 			running[i] = &text
 		} else if w.Running != nil {
@@ -70,7 +77,7 @@ func (e *Engine) HeartbeatRemote(ctx context.Context, in RemoteHeartbeat) (Remot
 	out := RemoteHeartbeatResult{Draining: make(map[store.ID]bool, len(ids))}
 	err := e.send(ctx, store.ID{}, func(batch *pgx.Batch) {
 		batch.Queue(asynchronousCommitSQL)
-		batch.Queue(remoteHeartbeatSQL, ids, running).Query(func(rows pgx.Rows) error {
+		batch.Queue(remoteHeartbeatSQL, ids, running, silence).Query(func(rows pgx.Rows) error {
 			var id store.ID
 			var draining bool
 			_, err := pgx.ForEachRow(rows, []any{&id, &draining}, func() error {

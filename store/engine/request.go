@@ -108,6 +108,12 @@ type StaleReport struct {
 	Cancelled bool // as in [LostClaim]
 }
 
+// CheckingReport is a report of a completed stage whose files are being checked.
+type CheckingReport struct {
+	Report
+	Pause time.Duration // when to report again
+}
+
 // ExchangeResult is the database's answer. Slices from Requested on are by stage.
 type ExchangeResult struct {
 	Claims []Claim // in the order of [Claim.Compare]
@@ -117,6 +123,12 @@ type ExchangeResult struct {
 	// Locked are the reports that changed nothing yet because another transaction had
 	// locked the task's row. They should be reported again.
 	Locked []Report
+	// Refused are the reports of completed stages that a coordinator recorded as failed, as they
+	// were recorded, because it refuses the results of its remote worker. The database refuses none.
+	Refused []Report
+	// Checking are the reports that a coordinator has not recorded yet, because it checks the files
+	// of its remote worker. The database checks none.
+	Checking []CheckingReport
 	// Requested says how many claims the exchange asked for, apart from those of tasks
 	// that continue to their next stage; Granted says how many it got.
 	Requested, Granted []int

@@ -32,9 +32,10 @@ type SweepRequest struct {
 
 // SweepResult is what a sweep found and changed.
 type SweepResult struct {
-	ExpiredWorkers []store.ID // workers that are lost now
-	ExpiredClaims  int        // claims taken from workers that are lost or stopped
-	RowsLocked     bool       // other transactions locked some of these claims' rows: sweep again
+	ExpiredWorkers []store.ID          // workers that are lost now
+	Names          map[store.ID]string // theirs
+	ExpiredClaims  int                 // claims taken from workers that are lost or stopped
+	RowsLocked     bool                // other transactions locked some of these claims' rows: sweep again
 	// OpenTransactions are lost workers that left a transaction open, with its locks, which
 	// this role may not end.
 	OpenTransactions []store.ID
@@ -90,7 +91,7 @@ with lost as (
             for no key update skip locked)
   returning id, name, host, pid
 ), recorded as (` + workerLostSQL + `)
-select id from lost`
+select id, name from lost`
 
 // expireClaimsSQL ends the claims of lost workers: the stage failed, or is dead after its
 // last attempt. Claims that a stopped worker could not release, and claims in a restored
@@ -167,7 +168,7 @@ with recursive classes as (
 select t.id
   from classes
  cross join lateral (select id, created_at, ready_at from {{.Tasks}} where {{.Stage.Ready ""}}
-   and priority = classes.priority
+   and priority = classes.priority and {{.Stage.MayClaim "" "$3" "null"}}
                       order by id limit $2) as t
  where classes.priority < (select priority from {{.Tasks}} where {{.Stage.Ready ""}} order by priority desc, id limit 1)
    and {{.Stage.Waited .Attempts}} > make_interval(secs => $1)
@@ -198,7 +199,7 @@ func (e *Engine) expireWorkersAndScan(ctx context.Context, in SweepRequest, out 
 	e.queueExpireWorkers(&batch, in, out)
 	e.queueFindAged(&batch, in, out)
 	next := make([]*float64, len(out.NextDue))
-	batch.Queue(e.sql.sweepScan, in.OnlyTasks).QueryRow(func(row pgx.Row) error {
+	batch.Queue(e.sql.sweepScan, in.OnlyTasks, in.Worker).QueryRow(func(row pgx.Row) error {
 		dest := []any{&orphaned}
 		for i := range out.MoreReady {
 			dest = append(dest, &out.MoreReady[i], &next[i])
@@ -213,6 +214,23 @@ func (e *Engine) expireWorkersAndScan(ctx context.Context, in SweepRequest, out 
 		out.NextDue[i] = secondsToDuration(next[i])
 	}
 	return orphaned, nil
+}
+
+// collectLost adds the rows of lost workers to a result.
+func collectLost(out *SweepResult) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		var id store.ID
+		var name string
+		_, err := pgx.ForEachRow(rows, []any{&id, &name}, func() error {
+			if out.Names == nil {
+				out.Names = make(map[store.ID]string)
+			}
+			out.ExpiredWorkers = append(out.ExpiredWorkers, id)
+			out.Names[id] = name
+			return nil
+		})
+		return err
+	}
 }
 
 func (e *Engine) queueExpireWorkers(batch *pgx.Batch, in SweepRequest, out *SweepResult) {
@@ -236,7 +254,7 @@ func (e *Engine) queueExpireWorkers(batch *pgx.Batch, in SweepRequest, out *Swee
 		return err
 	})
 	if in.Credit != nil {
-		batch.Queue(e.sql.expireWorkers, args...).Query(collect(&out.ExpiredWorkers, pgx.RowTo[store.ID]))
+		batch.Queue(e.sql.expireWorkers, args...).Query(collectLost(out))
 	}
 }
 
@@ -246,7 +264,7 @@ func (e *Engine) queueFindAged(batch *pgx.Batch, in SweepRequest, out *SweepResu
 	}
 	out.Aged = make([][]store.ID, len(e.stages))
 	for i := range out.Aged {
-		batch.Queue(e.sql.aged[i], in.AgeAfter.Seconds(), maxAged).Query(collect(&out.Aged[i], pgx.RowTo[store.ID]))
+		batch.Queue(e.sql.aged[i], in.AgeAfter.Seconds(), maxAged, in.Worker).Query(collect(&out.Aged[i], pgx.RowTo[store.ID]))
 	}
 }
 
@@ -255,7 +273,8 @@ func (e *Engine) queueFindAged(batch *pgx.Batch, in SweepRequest, out *SweepResu
 func (e *Engine) expireClaims(ctx context.Context, in SweepRequest, out *SweepResult) error {
 	n := len(e.stages)
 	x := e.newExchange(ExchangeRequest{
-		FreeSlots: make([]int, n), ClaimFrom: make([]bool, n), PromoteDue: make([]bool, n), OnlyTasks: in.OnlyTasks,
+		Worker: in.Worker, FreeSlots: make([]int, n), ClaimFrom: make([]bool, n), PromoteDue: make([]bool, n),
+		OnlyTasks: in.OnlyTasks,
 	})
 	x.origin = originSweep
 	clear(out.MoreReady)

@@ -22,7 +22,7 @@ with me as materialized (
   select exists (select from workers
                     where id = $1 and stopped_at is null and lost_at is null) as alive
 ), locked as materialized (
-  select ctid as row_ctid, id, priority,
+  select ctid as row_ctid, id, priority, placement,
          ingest_status, ingest_attempts, ingest_run_at,
          ingest_token, ingest_locked_at, ingest_locked_by,
          transcode_status, transcode_attempts, transcode_run_at,
@@ -35,7 +35,7 @@ with me as materialized (
          publish_token, publish_locked_at, publish_locked_by
     from tasks where id = any($2::uuid[]) for no key update skip locked
 ), matched as (
-  select row_ctid, id, priority,
+  select row_ctid, id, priority, placement,
          ingest_status, ingest_run_at, coalesce(ingest_token = ingest_reported, false) as ingest_done,
          transcode_status, transcode_run_at, coalesce(transcode_token = transcode_reported, false) as transcode_done,
          metadata_status, metadata_run_at, coalesce(metadata_token = metadata_reported, false) as metadata_done,
@@ -54,17 +54,25 @@ with me as materialized (
   select matched.*,
          alive and transcode_status in ('pending', 'failed') and transcode_run_at is null
            and (ingest_done or ingest_status = 'completed')
-           and (ingest_done) as transcode_ready,
+           and (ingest_done)
+           and (placement is null
+                 or coalesce(cuelight_video_placement_wait(id, placement, 'transcode', $1, now()) <= 0, false)) as transcode_ready,
          alive and metadata_status in ('pending', 'failed') and metadata_run_at is null
            and (ingest_done or ingest_status = 'completed')
-           and (ingest_done) as metadata_ready,
+           and (ingest_done)
+           and (placement is null
+                 or coalesce(cuelight_video_placement_wait(id, placement, 'metadata', $1, now()) <= 0, false)) as metadata_ready,
          alive and assemble_status in ('pending', 'failed') and assemble_run_at is null
            and (transcode_done or transcode_status = 'completed')
            and (metadata_done or metadata_status = 'completed')
-           and (transcode_done or metadata_done) as assemble_ready,
+           and (transcode_done or metadata_done)
+           and (placement is null
+                 or coalesce(cuelight_video_placement_wait(id, placement, 'assemble', $1, now()) <= 0, false)) as assemble_ready,
          alive and publish_status in ('pending', 'failed') and publish_run_at is null
            and (assemble_done or assemble_status = 'completed')
-           and (assemble_done) as publish_ready
+           and (assemble_done)
+           and (placement is null
+                 or coalesce(cuelight_video_placement_wait(id, placement, 'publish', $1, now()) <= 0, false)) as publish_ready
     from me
    cross join matched
 ), ranked as (
@@ -80,6 +88,8 @@ with me as materialized (
              where waiting.transcode_status in ('pending', 'failed')
     and waiting.ingest_status = 'completed'
     and waiting.transcode_run_at is null
+               and (waiting.placement is null
+                 or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, 'transcode', $1, null) <= 0, false))
              order by waiting.priority desc, waiting.id limit 1), true) as transcode_continues,
          metadata_done, metadata_ready,
          metadata_ready and
@@ -88,6 +98,8 @@ with me as materialized (
              where waiting.metadata_status in ('pending', 'failed')
     and waiting.ingest_status = 'completed'
     and waiting.metadata_run_at is null
+               and (waiting.placement is null
+                 or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, 'metadata', $1, null) <= 0, false))
              order by waiting.priority desc, waiting.id limit 1), true) as metadata_continues,
          assemble_done, assemble_ready,
          assemble_ready and
@@ -97,6 +109,8 @@ with me as materialized (
     and waiting.transcode_status = 'completed'
     and waiting.metadata_status = 'completed'
     and waiting.assemble_run_at is null
+               and (waiting.placement is null
+                 or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, 'assemble', $1, null) <= 0, false))
              order by waiting.priority desc, waiting.id limit 1), true) as assemble_continues,
          publish_done, publish_ready,
          publish_ready and
@@ -105,6 +119,8 @@ with me as materialized (
              where waiting.publish_status in ('pending', 'failed')
     and waiting.assemble_status = 'completed'
     and waiting.publish_run_at is null
+               and (waiting.placement is null
+                 or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, 'publish', $1, null) <= 0, false))
              order by waiting.priority desc, waiting.id limit 1), true) as publish_continues
     from ranked
 ), updated as (
@@ -280,7 +296,7 @@ with me as materialized (
   select exists (select from workers
                     where id = $1 and stopped_at is null and lost_at is null) as alive
 ), locked as materialized (
-  select ctid as row_ctid, id, priority,
+  select ctid as row_ctid, id, priority, placement,
          ingest_status, ingest_attempts, ingest_run_at,
          ingest_token, ingest_locked_at, ingest_locked_by,
          transcode_status, transcode_attempts, transcode_run_at,
@@ -293,7 +309,7 @@ with me as materialized (
          publish_token, publish_locked_at, publish_locked_by
     from tasks where id = any($2::uuid[]) for no key update skip locked
 ), matched as (
-  select row_ctid, id, priority,
+  select row_ctid, id, priority, placement,
          ingest_status, ingest_run_at, coalesce(ingest_token = ingest_reported, false) as ingest_done,
          transcode_status, transcode_run_at, coalesce(transcode_token = transcode_reported, false) as transcode_done,
          metadata_status, metadata_run_at, coalesce(metadata_token = metadata_reported, false) as metadata_done,
@@ -312,17 +328,25 @@ with me as materialized (
   select matched.*,
          alive and transcode_status in ('pending', 'failed') and transcode_run_at is null
            and (ingest_done or ingest_status = 'completed')
-           and (ingest_done) as transcode_ready,
+           and (ingest_done)
+           and (placement is null
+                 or coalesce(cuelight_video_placement_wait(id, placement, 'transcode', $1, now()) <= 0, false)) as transcode_ready,
          alive and metadata_status in ('pending', 'failed') and metadata_run_at is null
            and (ingest_done or ingest_status = 'completed')
-           and (ingest_done) as metadata_ready,
+           and (ingest_done)
+           and (placement is null
+                 or coalesce(cuelight_video_placement_wait(id, placement, 'metadata', $1, now()) <= 0, false)) as metadata_ready,
          alive and assemble_status in ('pending', 'failed') and assemble_run_at is null
            and (transcode_done or transcode_status = 'completed')
            and (metadata_done or metadata_status = 'completed')
-           and (transcode_done or metadata_done) as assemble_ready,
+           and (transcode_done or metadata_done)
+           and (placement is null
+                 or coalesce(cuelight_video_placement_wait(id, placement, 'assemble', $1, now()) <= 0, false)) as assemble_ready,
          alive and publish_status in ('pending', 'failed') and publish_run_at is null
            and (assemble_done or assemble_status = 'completed')
-           and (assemble_done) as publish_ready
+           and (assemble_done)
+           and (placement is null
+                 or coalesce(cuelight_video_placement_wait(id, placement, 'publish', $1, now()) <= 0, false)) as publish_ready
     from me
    cross join matched
 ), ranked as (
@@ -343,6 +367,8 @@ with me as materialized (
              where waiting.transcode_status in ('pending', 'failed')
     and waiting.ingest_status = 'completed'
     and waiting.transcode_run_at is null
+               and (waiting.placement is null
+                 or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, 'transcode', $1, null) <= 0, false))
                and ($14::uuid[] is null or waiting.id = any($14))
              order by waiting.priority desc, waiting.id limit 1), true)
            then ($12::int4[])[2]
@@ -352,6 +378,8 @@ with me as materialized (
              where waiting.transcode_status in ('pending', 'failed')
     and waiting.ingest_status = 'completed'
     and waiting.transcode_run_at is null
+               and (waiting.placement is null
+                 or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, 'transcode', $1, null) <= 0, false))
                and ($14::uuid[] is null or waiting.id = any($14))
              order by waiting.priority desc, waiting.id limit ($12::int4[])[2]) as before)
            else 0 end as transcode_continues,
@@ -362,6 +390,8 @@ with me as materialized (
              where waiting.metadata_status in ('pending', 'failed')
     and waiting.ingest_status = 'completed'
     and waiting.metadata_run_at is null
+               and (waiting.placement is null
+                 or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, 'metadata', $1, null) <= 0, false))
                and ($14::uuid[] is null or waiting.id = any($14))
              order by waiting.priority desc, waiting.id limit 1), true)
            then ($12::int4[])[3]
@@ -371,6 +401,8 @@ with me as materialized (
              where waiting.metadata_status in ('pending', 'failed')
     and waiting.ingest_status = 'completed'
     and waiting.metadata_run_at is null
+               and (waiting.placement is null
+                 or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, 'metadata', $1, null) <= 0, false))
                and ($14::uuid[] is null or waiting.id = any($14))
              order by waiting.priority desc, waiting.id limit ($12::int4[])[3]) as before)
            else 0 end as metadata_continues,
@@ -382,6 +414,8 @@ with me as materialized (
     and waiting.transcode_status = 'completed'
     and waiting.metadata_status = 'completed'
     and waiting.assemble_run_at is null
+               and (waiting.placement is null
+                 or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, 'assemble', $1, null) <= 0, false))
                and ($14::uuid[] is null or waiting.id = any($14))
              order by waiting.priority desc, waiting.id limit 1), true)
            then ($12::int4[])[4]
@@ -392,6 +426,8 @@ with me as materialized (
     and waiting.transcode_status = 'completed'
     and waiting.metadata_status = 'completed'
     and waiting.assemble_run_at is null
+               and (waiting.placement is null
+                 or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, 'assemble', $1, null) <= 0, false))
                and ($14::uuid[] is null or waiting.id = any($14))
              order by waiting.priority desc, waiting.id limit ($12::int4[])[4]) as before)
            else 0 end as assemble_continues,
@@ -402,6 +438,8 @@ with me as materialized (
              where waiting.publish_status in ('pending', 'failed')
     and waiting.assemble_status = 'completed'
     and waiting.publish_run_at is null
+               and (waiting.placement is null
+                 or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, 'publish', $1, null) <= 0, false))
                and ($14::uuid[] is null or waiting.id = any($14))
              order by waiting.priority desc, waiting.id limit 1), true)
            then ($12::int4[])[5]
@@ -411,6 +449,8 @@ with me as materialized (
              where waiting.publish_status in ('pending', 'failed')
     and waiting.assemble_status = 'completed'
     and waiting.publish_run_at is null
+               and (waiting.placement is null
+                 or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, 'publish', $1, null) <= 0, false))
                and ($14::uuid[] is null or waiting.id = any($14))
              order by waiting.priority desc, waiting.id limit ($12::int4[])[5]) as before)
            else 0 end as publish_continues
@@ -615,6 +655,8 @@ with claimed as (
     and ingest_run_at is null, false)
             and exists (select from workers
                     where id = $1 and stopped_at is null and lost_at is null)
+            and (placement is null
+                 or coalesce(cuelight_video_placement_wait(id, placement, 'ingest', $1, null) <= 0, false))
           order by id
           limit $2
             for no key update skip locked))
@@ -644,6 +686,8 @@ with claimed as (
     and ingest_run_at is null and ($3::uuid[] is null or id = any($3))
             and exists (select from workers
                     where id = $1 and stopped_at is null and lost_at is null)
+            and (placement is null
+                 or coalesce(cuelight_video_placement_wait(id, placement, 'ingest', $1, null) <= 0, false))
           order by priority desc, id
           limit $2
             for no key update skip locked))
@@ -673,6 +717,8 @@ with claimed as (
     and ingest_run_at is null and ($3::uuid[] is null or id = any($3))
             and exists (select from workers
                     where id = $1 and stopped_at is null and lost_at is null)
+            and (placement is null
+                 or coalesce(cuelight_video_placement_wait(id, placement, 'ingest', $1, null) <= 0, false))
             and priority = $4 and id > $5
           order by priority desc, id
           limit $2
@@ -703,6 +749,8 @@ with claimed as (
     and ingest_run_at is null and ($3::uuid[] is null or id = any($3))
             and exists (select from workers
                     where id = $1 and stopped_at is null and lost_at is null)
+            and (placement is null
+                 or coalesce(cuelight_video_placement_wait(id, placement, 'ingest', $1, null) <= 0, false))
           order by priority desc, id
           limit greatest($2 - coalesce(
                   (nullif(current_setting('cuelight.continued', true), '')::int4[])[1], 0), 0)
@@ -724,10 +772,19 @@ select
        (select true from tasks where ingest_status in ('pending', 'failed')
     and ingest_run_at is null
            and ($1::uuid[] is null or id = any($1))
+           and (placement is null
+                 or coalesce(cuelight_video_placement_wait(id, placement, 'ingest', $2, null) <= 0, false))
          order by priority desc, id limit 1) is not null,
-       (select greatest(extract(epoch from ingest_run_at - now()), 0)::float8 from tasks
-         where ingest_run_at is not null
-         order by ingest_run_at limit 1);
+       least(
+         (select greatest(extract(epoch from ingest_run_at - now()), 0)::float8 from tasks
+           where ingest_run_at is not null
+           order by ingest_run_at limit 1),
+         (select min(wait)
+            from (select cuelight_video_placement_wait(id, placement, 'ingest', $2, null) as wait from tasks
+                   where ingest_status in ('pending', 'failed')
+    and ingest_run_at is null and placement is not null
+                   order by id limit 100) as placed
+           where wait > 0));
 
 /* fail or release ingest */
 with locked as materialized (
@@ -852,8 +909,11 @@ select set_config('synchronous_commit', 'off', true);
 /* heartbeat of remote workers */
 with renewed as (
   update workers w
-     set heartbeat_at = clock_timestamp(), session = null, running = coalesce(r.running::jsonb, w.running)
-    from unnest($1::uuid[], $2::text[]) as r (id, running)
+     set heartbeat_at = least(clock_timestamp(),
+                              greatest(w.heartbeat_at, clock_timestamp() - make_interval(secs => r.silence))),
+         session = case when w.disconnected_at >= clock_timestamp() - make_interval(secs => r.silence) then w.session end,
+         running = coalesce(r.running::jsonb, w.running)
+    from unnest($1::uuid[], $2::text[], $3::float8[]) as r (id, running, silence)
    where w.id = r.id
      and w.id in (select id from workers
                    where id = any($1::uuid[]) and stopped_at is null and lost_at is null
@@ -866,7 +926,7 @@ select id, drain_at is not null from workers
 select stage, host from cuelight_pauses where pipeline = $1;
 
 /* disconnect worker */
-update workers set session = 0 where id = $1 and stopped_at is null and lost_at is null;
+update workers set session = 0, disconnected_at = clock_timestamp() where id = $1 and stopped_at is null and lost_at is null;
 
 /* deregister worker */
 with stopped as (
@@ -971,7 +1031,7 @@ with lost as (
   insert into outbox (type, worker_id, data)
   select 'worker_lost', id, jsonb_build_object('name', name, 'host', host, 'pid', pid) from lost
 )
-select id from lost;
+select id, name from lost;
 
 /* sweep: find expired claims and due stages */
 select exists (select from tasks t where (t.ingest_status = 'inprogress'
@@ -997,43 +1057,93 @@ select exists (select from tasks t where (t.ingest_status = 'inprogress'
        (select true from tasks where ingest_status in ('pending', 'failed')
     and ingest_run_at is null
            and ($1::uuid[] is null or id = any($1))
+           and (placement is null
+                 or coalesce(cuelight_video_placement_wait(id, placement, 'ingest', $2, null) <= 0, false))
          order by priority desc, id limit 1) is not null,
-       (select greatest(extract(epoch from ingest_run_at - now()), 0)::float8 from tasks
-         where ingest_run_at is not null
-         order by ingest_run_at limit 1),
+       least(
+         (select greatest(extract(epoch from ingest_run_at - now()), 0)::float8 from tasks
+           where ingest_run_at is not null
+           order by ingest_run_at limit 1),
+         (select min(wait)
+            from (select cuelight_video_placement_wait(id, placement, 'ingest', $2, null) as wait from tasks
+                   where ingest_status in ('pending', 'failed')
+    and ingest_run_at is null and placement is not null
+                   order by id limit 100) as placed
+           where wait > 0)),
        (select true from tasks where transcode_status in ('pending', 'failed')
     and ingest_status = 'completed'
     and transcode_run_at is null
            and ($1::uuid[] is null or id = any($1))
+           and (placement is null
+                 or coalesce(cuelight_video_placement_wait(id, placement, 'transcode', $2, null) <= 0, false))
          order by priority desc, id limit 1) is not null,
-       (select greatest(extract(epoch from transcode_run_at - now()), 0)::float8 from tasks
-         where transcode_run_at is not null
-         order by transcode_run_at limit 1),
+       least(
+         (select greatest(extract(epoch from transcode_run_at - now()), 0)::float8 from tasks
+           where transcode_run_at is not null
+           order by transcode_run_at limit 1),
+         (select min(wait)
+            from (select cuelight_video_placement_wait(id, placement, 'transcode', $2, null) as wait from tasks
+                   where transcode_status in ('pending', 'failed')
+    and ingest_status = 'completed'
+    and transcode_run_at is null and placement is not null
+                   order by id limit 100) as placed
+           where wait > 0)),
        (select true from tasks where metadata_status in ('pending', 'failed')
     and ingest_status = 'completed'
     and metadata_run_at is null
            and ($1::uuid[] is null or id = any($1))
+           and (placement is null
+                 or coalesce(cuelight_video_placement_wait(id, placement, 'metadata', $2, null) <= 0, false))
          order by priority desc, id limit 1) is not null,
-       (select greatest(extract(epoch from metadata_run_at - now()), 0)::float8 from tasks
-         where metadata_run_at is not null
-         order by metadata_run_at limit 1),
+       least(
+         (select greatest(extract(epoch from metadata_run_at - now()), 0)::float8 from tasks
+           where metadata_run_at is not null
+           order by metadata_run_at limit 1),
+         (select min(wait)
+            from (select cuelight_video_placement_wait(id, placement, 'metadata', $2, null) as wait from tasks
+                   where metadata_status in ('pending', 'failed')
+    and ingest_status = 'completed'
+    and metadata_run_at is null and placement is not null
+                   order by id limit 100) as placed
+           where wait > 0)),
        (select true from tasks where assemble_status in ('pending', 'failed')
     and transcode_status = 'completed'
     and metadata_status = 'completed'
     and assemble_run_at is null
            and ($1::uuid[] is null or id = any($1))
+           and (placement is null
+                 or coalesce(cuelight_video_placement_wait(id, placement, 'assemble', $2, null) <= 0, false))
          order by priority desc, id limit 1) is not null,
-       (select greatest(extract(epoch from assemble_run_at - now()), 0)::float8 from tasks
-         where assemble_run_at is not null
-         order by assemble_run_at limit 1),
+       least(
+         (select greatest(extract(epoch from assemble_run_at - now()), 0)::float8 from tasks
+           where assemble_run_at is not null
+           order by assemble_run_at limit 1),
+         (select min(wait)
+            from (select cuelight_video_placement_wait(id, placement, 'assemble', $2, null) as wait from tasks
+                   where assemble_status in ('pending', 'failed')
+    and transcode_status = 'completed'
+    and metadata_status = 'completed'
+    and assemble_run_at is null and placement is not null
+                   order by id limit 100) as placed
+           where wait > 0)),
        (select true from tasks where publish_status in ('pending', 'failed')
     and assemble_status = 'completed'
     and publish_run_at is null
            and ($1::uuid[] is null or id = any($1))
+           and (placement is null
+                 or coalesce(cuelight_video_placement_wait(id, placement, 'publish', $2, null) <= 0, false))
          order by priority desc, id limit 1) is not null,
-       (select greatest(extract(epoch from publish_run_at - now()), 0)::float8 from tasks
-         where publish_run_at is not null
-         order by publish_run_at limit 1);
+       least(
+         (select greatest(extract(epoch from publish_run_at - now()), 0)::float8 from tasks
+           where publish_run_at is not null
+           order by publish_run_at limit 1),
+         (select min(wait)
+            from (select cuelight_video_placement_wait(id, placement, 'publish', $2, null) as wait from tasks
+                   where publish_status in ('pending', 'failed')
+    and assemble_status = 'completed'
+    and publish_run_at is null and placement is not null
+                   order by id limit 100) as placed
+           where wait > 0));
 
 /* find aged ingest */
 with recursive classes as (
@@ -1051,7 +1161,8 @@ select t.id
   from classes
  cross join lateral (select id, created_at, ready_at from tasks where ingest_status in ('pending', 'failed')
     and ingest_run_at is null
-   and priority = classes.priority
+   and priority = classes.priority and (placement is null
+                 or coalesce(cuelight_video_placement_wait(id, placement, 'ingest', $3, null) <= 0, false))
                       order by id limit $2) as t
  where classes.priority < (select priority from tasks where ingest_status in ('pending', 'failed')
     and ingest_run_at is null order by priority desc, id limit 1)

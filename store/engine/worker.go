@@ -83,7 +83,7 @@ func jsonText(raw json.RawMessage) *string {
 
 const disconnectSQL = `
 /* disconnect worker */
-update workers set session = 0 where id = $1 and stopped_at is null and lost_at is null`
+update workers set session = 0, disconnected_at = clock_timestamp() where id = $1 and stopped_at is null and lost_at is null`
 
 // DisconnectWorker says that a worker without a session of its own has lost its contact: it
 // is expired after [store.DisconnectGrace] without a heartbeat, and not only after its

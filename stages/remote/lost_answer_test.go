@@ -1,0 +1,171 @@
+package remote_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cuelight/cuelight/internal/waittest"
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/stages/remote"
+	"github.com/cuelight/cuelight/store"
+)
+
+// at returns the site with another coordinator.
+func (s *site) at(c *coordinator) *site {
+	other := *s
+	other.coordinator = c
+	return &other
+}
+
+func TestExchange_BringsTheClaimsThatTheWorkerDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	s := setup(t, stages.Stage{Name: "first", Work: echo})
+	worker := s.register("key-1")
+	for range 3 {
+		s.submit("a source")
+	}
+	known, lost := s.claim("key-1", worker, "first"), s.claim("key-1", worker, "first")
+	started := time.Now()
+	got := s.exchange(worker, fmt.Sprintf(`"held":[%q],"free_slots":{"first":1}`, known.Token)).Claims
+	if len(got) != 1 || got[0] != lost {
+		t.Errorf("the claims are %+v, want %+v in the one slot", got, lost)
+	}
+	if took := time.Since(started); took > time.Second {
+		t.Errorf("the answer took %s", took)
+	}
+	all := fmt.Sprintf(`"held":[%q,%q],"free_slots":{"first":1}`, known.Token, lost.Token)
+	if got := s.exchange(worker, all).Claims; len(got) != 1 || got[0] == lost || got[0] == known {
+		t.Errorf("the claims of a worker that knows all are %+v", got)
+	}
+}
+
+func TestExchange_BringsTheClaimsOfAnotherCoordinator(t *testing.T) {
+	t.Parallel()
+	s := setup(t, stages.Stage{Name: "first", Work: echo})
+	worker := s.register("key-1")
+	other := s.at(s.startCoordinator(nil))
+	s.exchange(worker, `"sequence":1,"held":[],"free_slots":{}`)
+	s.submit("a source")
+	var lost []claimed
+	sequence := 1
+	waittest.Until(t, "there is a claim", func() bool {
+		sequence++
+		lost = other.exchange(worker, fmt.Sprintf(`"sequence":%d,"held":[],"free_slots":{"first":1}`, sequence)).Claims
+		return len(lost) > 0
+	})
+	got := s.exchange(worker, fmt.Sprintf(`"sequence":%d,"held":[],"free_slots":{"first":1}`, sequence+1)).Claims
+	if !slices.Equal(got, lost) {
+		t.Errorf("the claims are %+v, want %+v", got, lost)
+	}
+	other.exchange(worker, fmt.Sprintf(`"sequence":%d,"reports":[{"token":%q,"outcome":"completed"}]`, sequence+2, lost[0].Token))
+	// This coordinator does not know that the claim has ended.
+	if got := s.exchange(worker, fmt.Sprintf(`"sequence":%d,"held":[]`, sequence+3)).Claims; len(got) != 0 {
+		t.Errorf("the claims after the report are %+v", got)
+	}
+}
+
+func TestExchange_QueriesNothingMoreWhileNothingIsLost(t *testing.T) {
+	t.Parallel()
+	s := setup(t, stages.Stage{Name: "first", Work: echo})
+	counter := &queryCounter{}
+	config := s.pool.Config()
+	config.ConnConfig.Tracer = counter
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	counted := s.at(s.startCoordinator(func(o *remote.Options) { o.Pool = pool }))
+	worker := counted.register("key-1")
+	counted.exchange(worker, `"sequence":1,"held":[],"free_slots":{"first":1}`) // it finds that nothing is ready
+	s.submit("a source")
+	c := counted.claim("key-1", worker, "first")
+	before := counter.n.Load()
+	for sequence := 2; sequence < 12; sequence++ {
+		counted.exchange(worker, fmt.Sprintf(`"sequence":%d,"held":[%q]`, sequence, c.Token))
+	}
+	if n := counter.n.Load() - before; n > 1 { // the renewal sends one every two seconds
+		t.Errorf("10 exchanges made %d queries", n)
+	}
+}
+
+func TestExchange_AcceptsARecordedReportAgain(t *testing.T) {
+	t.Parallel()
+	s := setup(t, stages.Stage{Name: "first", Work: echo})
+	worker := s.register("key-1")
+	s.submit("a source")
+	c := s.claim("key-1", worker, "first")
+	report := func(outcome, task string) int {
+		return len(s.exchange(worker, fmt.Sprintf(`"reports":[{"token":%q,"outcome":%q%s}]`, c.Token, outcome, task)).Stale)
+	}
+	withTask := fmt.Sprintf(`,"task_id":%q`, c.Task)
+	got := []int{report("completed", withTask), report("completed", withTask), report("completed", ""), report("failed", withTask)}
+	if want := []int{0, 0, 1, 1}; !slices.Equal(got, want) {
+		t.Errorf("the numbers of stale reports are %v, want %v", got, want)
+	}
+}
+
+// loseFirst closes the connection instead of the first answer for which is returns true.
+func (s *site) loseFirst(is func(answer []byte) bool) (url string) {
+	var lost atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := httptest.NewRecorder()
+		s.coordinator.ServeHTTP(answer, r)
+		if is(answer.Body.Bytes()) && lost.CompareAndSwap(false, true) {
+			panic(http.ErrAbortHandler)
+		}
+		w.WriteHeader(answer.Code)
+		_, _ = w.Write(answer.Body.Bytes())
+	}))
+	s.t.Cleanup(server.Close)
+	return server.URL
+}
+
+func TestRemoteWorker_StartsAClaimWhoseAnswerWasLost(t *testing.T) {
+	t.Parallel()
+	s := setup(t, stages.Stage{Name: "first", Work: echo})
+	url := s.loseFirst(func(answer []byte) bool { return bytes.Contains(answer, []byte(`"token"`)) })
+	worker := s.work(func(o *remote.ClientOptions, _ *stages.Runner) { o.URL = url })
+	task := s.submit("a source")
+	submitted := time.Now()
+	if e := worker.wait(t, stages.StageCompleted); e.Attempt != 1 {
+		t.Errorf("attempt %d completed", e.Attempt)
+	}
+	if took := time.Since(submitted); took > 3*time.Second {
+		t.Errorf("the task took %s", took)
+	}
+	history, err := s.History(t.Context(), task)
+	if err != nil || len(history) != 1 {
+		t.Errorf("the history is %+v, %v", history, err)
+	}
+}
+
+func TestRemoteWorker_CompletesAStageAlthoughTheAnswerWasLost(t *testing.T) {
+	t.Parallel()
+	s := setup(t, stages.Stage{Name: "first", Work: echo})
+	var task store.ID
+	url := s.loseFirst(func(answer []byte) bool {
+		var out map[string]json.RawMessage
+		return json.Unmarshal(answer, &out) == nil && out["claims"] != nil && s.status(task, "first") == store.StatusCompleted
+	})
+	task = s.submit("a source")
+	worker := s.work(func(o *remote.ClientOptions, _ *stages.Runner) { o.URL = url })
+	for {
+		e := <-worker.events
+		if e.Kind == stages.StageCompleted {
+			return
+		}
+		if e.Kind == stages.ClaimRevoked {
+			t.Fatalf("the worker takes the completed stage for lost: %v", e.Err)
+		}
+	}
+}
