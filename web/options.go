@@ -25,6 +25,13 @@ type Subscription interface {
 	Close()
 }
 
+// PublishedFile is an open published file.
+type PublishedFile struct {
+	io.ReadSeekCloser
+	Modified time.Time
+	ETag     string // with quotes; it changes with the content
+}
+
 // Options configure a [Server]. Store and Guard are required.
 type Options struct {
 	Store *store.Store
@@ -37,6 +44,9 @@ type Options struct {
 	// Published is the directory to which the pipeline publishes; each task has a subdirectory named by its id.
 	// Default: nothing is served.
 	Published string
+	// OpenPublished opens a published file that is not in a directory, by the name that it would have in Published. It
+	// returns fs.ErrNotExist if there is none. Reading ends with ctx. Default: the files in Published are served.
+	OpenPublished func(ctx context.Context, name string) (PublishedFile, error)
 	// CheckSource refuses a submitted source: an error that matches [access.ErrForbidden] as forbidden, any other as
 	// invalid. The client gets its text. Default: [CheckSource].
 	CheckSource func(who access.Principal, source string) error

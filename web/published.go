@@ -19,7 +19,7 @@ var errNoFile = problem.New(problem.NotFound, "the published file does not exist
 
 // servePublished serves a published file, with ranges. The open file stays the same if another replaces it.
 func (s *Server) servePublished(w http.ResponseWriter, r *http.Request) {
-	f, info, err := s.openPublished(r)
+	f, err := s.openPublished(r)
 	if err != nil {
 		s.writeError(w, r, err)
 		return
@@ -28,26 +28,42 @@ func (s *Server) servePublished(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	// Browsers must not interpret files of other types.
 	h.Set("Content-Type", contenttype.Of(r.PathValue("path")))
-	h.Set("Etag", fmt.Sprintf(`"%x-%x"`, info.Size(), info.ModTime().UnixNano()))
+	h.Set("Etag", f.ETag)
 	// Only the browser may cache a file, not a proxy. The directory of a generation never changes; the files above
 	// it, which refer to the newest generation, do.
 	h.Set("Cache-Control", "private, no-cache")
 	if strings.Contains(r.PathValue("path"), "/") {
 		h.Set("Cache-Control", "private, max-age=31536000, immutable")
 	}
-	http.ServeContent(w, r, "", info.ModTime(), f)
+	http.ServeContent(w, r, "", f.Modified, f)
 }
 
 // openPublished opens a file in the directory of its task, and never one outside of it.
-func (s *Server) openPublished(r *http.Request) (*os.File, fs.FileInfo, error) {
+func (s *Server) openPublished(r *http.Request) (PublishedFile, error) {
 	id, err := parsePathID(r)
 	if err != nil {
-		return nil, nil, err
+		return PublishedFile{}, err
 	}
 	name, err := publishedName(id, r.PathValue("path"))
 	if err != nil {
-		return nil, nil, err
+		return PublishedFile{}, err
 	}
+	if s.opts.OpenPublished != nil {
+		f, err := s.opts.OpenPublished(r.Context(), name)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = errNoFile
+		}
+		return f, err
+	}
+	f, info, err := s.openFile(name)
+	if err != nil {
+		return PublishedFile{}, err
+	}
+	return PublishedFile{f, info.ModTime(), fmt.Sprintf(`"%x-%x"`, info.Size(), info.ModTime().UnixNano())}, nil
+}
+
+// openFile opens a regular file in the published directory.
+func (s *Server) openFile(name string) (*os.File, fs.FileInfo, error) {
 	root, err := os.OpenRoot(s.opts.Published) // each time: the disk may have been mounted since
 	if err != nil {
 		return nil, nil, fmt.Errorf("open published directory: %w", err)

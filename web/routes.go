@@ -21,7 +21,7 @@ func (s *Server) buildRoutes() []route {
 			rawRoute("GET", apiPath+"/events/stream", access.Read, events),
 			rawRoute("GET", apiPath+"/tasks/{id}/events", access.Read, task))
 	}
-	if s.opts.Published != "" {
+	if s.opts.Published != "" || s.opts.OpenPublished != nil {
 		routes = append(routes, rawRoute("GET", apiPath+"/published/{id}/{path...}", access.Read, s.servePublished))
 	}
 	if s.opts.Webhooks != nil {

@@ -29,6 +29,8 @@ type submission struct {
 	RequestID string          `json:"request_id"`
 	UserID    string          `json:"user_id"`
 	NotBefore *time.Time      `json:"not_before"`
+
+	Placement map[string]store.Placement `json:"placement"` // by stage
 }
 
 // submitRequest has either one submission or a list of them.
@@ -43,7 +45,7 @@ func (in submitRequest) list() (all []submission, isList bool, err error) {
 	}
 	one := in.submission
 	if one.Source != "" || one.Params != nil || one.Priority != 0 || one.RequestID != "" || one.UserID != "" ||
-		one.NotBefore != nil {
+		one.NotBefore != nil || one.Placement != nil {
 		return nil, true, problem.New(problem.InvalidRequest, "the body has both tasks and members of one task")
 	}
 	if len(in.Tasks) == 0 || len(in.Tasks) > maxTasksPerRequest {
@@ -64,6 +66,7 @@ func (in submission) toStoreSubmission() (store.Submission, error) {
 	}
 	sub := store.Submission{
 		Source: in.Source, Params: in.Params, Priority: in.Priority, RequestID: in.RequestID, UserID: in.UserID,
+		Placement: in.Placement,
 	}
 	if string(in.Params) == "null" {
 		sub.Params = nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cuelight/cuelight/store"
 )
@@ -110,6 +111,9 @@ func TestJSON_IsReadStrictly(t *testing.T) {
 		"long source":      {`{"source":"/` + strings.Repeat("x", 3000) + `"}`, 422, "invalid"},
 		"too large":        {`{"source":"/` + strings.Repeat("x", 2<<20) + `"}`, 413, "too-large"},
 		"time":             {`{"source":"/a","not_before":"soon"}`, 400, "invalid-request"},
+		"placement":        {`{"source":"/a","placement":{"transcode":{"needs":["gpu"]}}}`, 400, "invalid-request"},
+		"placed stage":     {`{"source":"/a","placement":{"transcod":{"requires":["gpu"]}}}`, 422, "invalid"},
+		"label":            {`{"source":"/a","placement":{"transcode":{"prefers":["a gpu"]}}}`, 422, "invalid"},
 	} {
 		header := http.Header{"Content-Type": {"application/json"}}
 		if name == "empty" {
@@ -125,6 +129,22 @@ func TestJSON_IsReadStrictly(t *testing.T) {
 		wantProblem(415, "unsupported-media-type")
 	b.post(api+"/tasks", `{"source":"/a","params":null,"not_before":null}`).wantStatus(http.StatusCreated, nil)
 	b.post(api+"/tasks", `{"source":"/a","params":{"a":1,"A":2,"b":{"C":3}}}`).wantStatus(http.StatusCreated, nil)
+}
+
+func TestSubmit_StoresThePlacement(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const placement = `{"transcode":{"requires":["north"],"prefers":["h264_nvenc"],"wait_s":300}}`
+	var created struct {
+		ID string `json:"task_id"`
+	}
+	b.post(api+"/tasks", `{"source":"/a","placement":`+placement+`}`).wantStatus(http.StatusCreated, &created)
+	var task struct{ Placement map[string]store.Placement }
+	b.get(api+"/tasks/"+created.ID).wantStatus(http.StatusOK, &task)
+	p := task.Placement["transcode"]
+	if len(p.Requires) != 1 || p.Requires[0] != "north" || len(p.Prefers) != 1 || p.Prefers[0] != "h264_nvenc" || p.Wait != 5*time.Minute {
+		t.Errorf("the placement is %+v", task.Placement)
+	}
 }
 
 func TestSubmit_LocalFilesRequireAdmin(t *testing.T) {

@@ -129,7 +129,8 @@ func (w remoteWorker) claim(stage string) (task store.ID, token string) {
 		if out.Claims[0].Stage == stage {
 			return task, out.Claims[0].Token
 		}
-		w.post("/claims/"+out.Claims[0].Token+"/complete", `{"result": {"seconds": 7}}`).wantStatus(204, nil)
+		w.post("/exchange", `{"worker_id": "WORKER", "reports": [
+			{"token": "`+out.Claims[0].Token+`", "outcome": "completed", "result": {"seconds": 7}}]}`).wantStatus(200, nil)
 	}
 }
 
@@ -139,6 +140,9 @@ func TestWorkerAPI_AnswersAsDescribed(t *testing.T) {
 	w := b.registerRemote()
 	task, token := w.claim("transcode")
 	claim := "/claims/" + token
+	report := func(outcome string) string {
+		return `{"worker_id": "WORKER", "reports": [{"token": "` + token + `", ` + outcome + `}]}`
+	}
 	for _, c := range []struct {
 		method, path, body string
 		status             int
@@ -148,9 +152,6 @@ func TestWorkerAPI_AnswersAsDescribed(t *testing.T) {
 		{"POST", "/heartbeat", `{"worker_id": "WORKER", "running": [{"token": "` + token + `", "started": true, "percent": 7, "speed": 1,
 			"eta_s": 7, "note": "encoding", "progressed": true}, {"token": "` + w.id + `", "started": false}]}`, 200},
 		{"POST", "/claims/check", `{"worker_id": "WORKER", "tokens": ["` + token + `", "` + w.id + `"]}`, 200},
-		{"POST", "/claims/held", `{"worker_id": "WORKER"}`, 200},
-		{"POST", "/outcomes", fmt.Sprintf(`{"worker_id": "WORKER", "reports": [
-			{"task_id": %q, "token": %q, "outcome": "completed"}]}`, task, token), 200},
 		{"GET", claim + "/results/ingest", "", 200},
 		{"GET", claim + "/results/publish", "", 404},
 		{"GET", claim + "/input/dir/input", "", 200},
@@ -158,13 +159,15 @@ func TestWorkerAPI_AnswersAsDescribed(t *testing.T) {
 		{"HEAD", claim + "/output/dir/output", "", 204},
 		{"HEAD", claim + "/output/dir/other", "", 422},
 		{"PUT", claim + "/output/dir/output", "film", 400},
-		{"POST", "/exchange?wait=10ms", `{"worker_id": "WORKER", "sequence": 1, "free_slots": {"transcode": 1}}`, 200},
-		{"POST", "/exchange?wait=soon", `{"worker_id": "WORKER", "free_slots": {}}`, 400},
+		{"POST", "/exchange", `{"worker_id": "WORKER", "sequence": 1, "held": [], "free_slots": {"transcode": 1}, "wait_s": 0.01}`, 200},
+		{"POST", "/exchange", `{"worker_id": "WORKER", "free_slots": {}, "wait": 1}`, 400},
 		{"POST", "/exchange", `{"worker_id": "WORKER", "free_slots": {"bake": 1}}`, 422},
 		{"POST", "/exchange", `{"worker_id": "WORKER", "free_slots": {}, "reports": [{"token": "` + w.id + `", "outcome": "released"}]}`, 200},
-		{"POST", claim + "/release", `{"error": "the disk is full", "retry_in_s": 0}`, 204},
-		{"POST", claim + "/complete", `{"result": 1}`, 409},
-		{"POST", claim + "/fail", `{"error": "no", "error_class": "error", "permanent": true, "retry_in_s": 7}`, 409},
+		{"POST", "/exchange", fmt.Sprintf(`{"worker_id": "WORKER", "held": [], "free_slots": {}, "reports": [
+			{"task_id": %q, "token": %q, "outcome": "completed"}]}`, task, w.id), 200},
+		{"POST", "/exchange", report(`"outcome": "released", "error": "the disk is full", "retry_in_s": 0`), 200},
+		{"POST", "/exchange", report(`"outcome": "completed", "result": 1`), 200},
+		{"POST", "/exchange", report(`"outcome": "failed", "error": "no", "error_class": "error", "permanent": true, "retry_in_s": 7`), 200},
 		{"POST", "/drain", `{"worker_id": "WORKER"}`, 204},
 		{"POST", "/workers/expire", `{"worker_ids": ["` + w.key + `"]}`, 400},
 		{"POST", "/workers/expire", `{"worker_ids": ["WORKER"]}`, 200},

@@ -42,6 +42,7 @@ func (d *doctor) checks() []check {
 		{"encoders", hasFFmpeg, d.checkEncoders},
 		{"filters", hasFFmpeg, d.checkFilters},
 		{"sandbox", hasFFmpeg, d.checkSandbox},
+		{"encoders", hasFFmpeg, d.tryEncoders},
 		{"data", nil, d.checkDataDir},
 		{"published", nil, d.checkPublishDir},
 		{"database", nil, d.checkDatabase},
@@ -58,7 +59,7 @@ func (c *cli) doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Check this machine, and suggest fixes",
 		Long: `Doctor checks what cuelight needs: PostgreSQL, ffmpeg with its encoders and filters,
-the sandbox, directories and their free space, the database, its tables, its clock
+the sandbox, hardware encoders whose device is there, directories and their free space, the database, its tables, its clock
 and its notifications. If --data-dir or --publish-dir is s3://BUCKET/PREFIX, it checks
 the bucket with files of its own, which it deletes. It prints what is wrong and how to
 fix it, and changes nothing else.

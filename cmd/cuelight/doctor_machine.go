@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,11 +104,60 @@ func (d *doctor) checkSandbox(ctx context.Context) (found []finding) {
 		}
 		found = append(found, result...)
 	}
-	tools := media.Tools{FFmpeg: d.o.ffmpeg, FFprobe: d.o.ffprobe, Memory: int64(d.o.maxMemory)}
-	if err := d.o.setSandbox(&tools); err != nil {
+	tools, err := d.tools()
+	if err != nil {
 		return append(found, failure(err.Error(), "correct the flag or its environment variable")...)
 	}
 	return append(found, checkSandboxedStart(ctx, tools)...)
+}
+
+func (d *doctor) tools() (media.Tools, error) {
+	tools := media.Tools{FFmpeg: d.o.ffmpeg, FFprobe: d.o.ffprobe, Memory: int64(d.o.maxMemory)}
+	if err := d.o.setSandbox(&tools); err != nil {
+		return tools, err
+	}
+	return tools, d.o.setEncoders(&tools)
+}
+
+// tryEncoders tries the hardware encoders whose devices are there, even if --encoders does not have them.
+func (d *doctor) tryEncoders(ctx context.Context) (found []finding) {
+	tools, err := d.tools()
+	if err != nil {
+		return nil // checkSandbox has reported it
+	}
+	used := tools.Encoders
+	tools.Encoders = []string{"hardware"}
+	trials, err := tools.TryEncoders(ctx)
+	if err != nil {
+		return errorFinding(err)
+	}
+	for _, trial := range trials {
+		if trial.IsWanted {
+			found = append(found, triedEncoder(trial, slices.Contains(used, trial.Name))...)
+		}
+	}
+	for _, name := range d.o.encoders {
+		isTried := func(t media.EncoderTrial) bool { return t.IsWanted && (t.Name == name || name == "hardware") }
+		if name != "libx264" && !slices.ContainsFunc(trials, isTried) {
+			found = append(found, warning("--encoders "+name+": there is no device for it, so libx264 encodes",
+				"run cuelight doctor where cuelight runs, such as in its container, or correct --encoders")...)
+		}
+	}
+	return found
+}
+
+// triedEncoder is the finding of an encoder whose device is there.
+func triedEncoder(trial media.EncoderTrial, isUsed bool) []finding {
+	switch {
+	case trial.Failure == "" && isUsed:
+		return ok("%s works", trial.Name)
+	case trial.Failure == "":
+		return ok("%s works; --encoders %s uses it", trial.Name, trial.Name)
+	case isUsed:
+		return warning(trial.Name+" does not work, so libx264 encodes: "+trial.Failure,
+			cmp.Or(trial.Hint, "install the driver of the card, and check it with vainfo or nvidia-smi"))
+	}
+	return ok("%s, which --encoders does not have, would not work: %s", trial.Name, trial.Failure)
 }
 
 func checkSandboxedStart(ctx context.Context, tools media.Tools) []finding {

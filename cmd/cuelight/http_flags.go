@@ -39,6 +39,8 @@ func addHTTPFlags(f *pflag.FlagSet) *httpFlags {
 	f.IntVar(&o.ConnectionsPerAddress, "max-connections-per-address", 500,
 		"maximum connections to --listen from one address, except loopback addresses and --proxy")
 	f.Var((*byteSize)(&o.MaxUpload), "max-upload", "largest upload")
+	f.BoolVar(&o.SourcesFromBucket, "sources-from-bucket", true,
+		"let remote workers fetch sources from the bucket that --data-dir is; false to send them from here")
 	f.StringVar(&o.DebugListen, "debug-listen", "", "serve profiles (pprof) at this loopback address or unix socket")
 	f.BoolVar(&o.WebhookHTTP, "webhook-http", false, "allow http addresses for webhooks that are added through the API")
 	webhookAllowFlag(f, &o.WebhookAllow)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cuelight/cuelight/internal/console"
 	"github.com/cuelight/cuelight/internal/report"
@@ -55,5 +56,24 @@ func TestShow_PrintsWarnings(t *testing.T) {
 	}})
 	if !strings.Contains(b.String(), "\nwarning    the source is damaged: about 2.0 s") {
 		t.Errorf("shown: %s", b.String())
+	}
+}
+
+func TestSubmit_ShowsThePlacementOfATask(t *testing.T) {
+	t.Parallel()
+	p := newWorkDir(t)
+	p.run(0, "submit", "clip.mp4", "--requires", "gpu", "--prefers", "h264_nvenc", "--prefer-wait", "5m")
+	task := decode[store.Task](p.run(0, "list", "--json"))[0]
+	placed := task.Placements()["transcode"]
+	wantPlaced := store.Placement{Requires: []string{"gpu"}, Prefers: []string{"h264_nvenc"}, Wait: 5 * time.Minute}
+	if !reflect.DeepEqual(placed, wantPlaced) {
+		t.Errorf("the placement is %+v, want %+v", placed, wantPlaced)
+	}
+	const want = "transcode requires gpu, prefers h264_nvenc for 5m0s"
+	if shown := p.run(0, "show", task.ID.String()).stdout.String(); !strings.Contains(shown, want) {
+		t.Errorf("show does not say %q:\n%s", want, shown)
+	}
+	if refused := p.run(2, "submit", "clip.mp4", "--requires", "a gpu").stderr(); !strings.Contains(refused, `label "a gpu"`) {
+		t.Errorf("a label with a space is answered with %s", refused)
 	}
 }

@@ -23,6 +23,7 @@ import (
 // workOptions are the flags of commands that work on tasks.
 type workOptions struct {
 	ffmpeg, ffprobe string
+	encoders        []string
 	preset          string
 	crf             int
 	threads         int
@@ -39,11 +40,13 @@ type workOptions struct {
 	mediaReadable   []string
 	downloadTimeout time.Duration
 	reserve         byteSize
+	scratchLimit    byteSize
 	keepOld         time.Duration
 	linkSources     bool
 	grace           time.Duration
 	lease           time.Duration
 	name            string // of the worker; empty for the host's
+	labels          []string
 }
 
 // The limits of the flags.
@@ -53,6 +56,7 @@ const (
 	maxLease    = 24 * time.Hour
 	maxDuration = 7 * 24 * time.Hour
 	minMemory   = 256 << 20 // a small video needs it
+	minScratch  = 1 << 30   // a video of some minutes needs it
 )
 
 // newWorkOptions returns options with the defaults that their flags do not set.
@@ -95,14 +99,22 @@ func (o *workOptions) transcodeFlags(f *pflag.FlagSet) {
 	f.Float64Var(&o.timeFactor, "time-factor", media.DefaultTimeFactor,
 		"timeout of ffmpeg: half an hour and this many seconds for each second of video")
 	f.Var(&o.reserve, "reserve", "disk space to keep free; 0 for none")
+	f.Var(&o.scratchLimit, "scratch-limit",
+		"disk space for files of attempts whose results are elsewhere, at least 1G (default what --reserve leaves)")
+	f.Lookup("scratch-limit").DefValue = "" // the text has the default
 	f.DurationVar(&o.grace, "grace", 30*time.Second, "how long running stages may continue after the first signal")
 }
 
 // machineFlags adds the flags that `cuelight doctor` checks: the directory of published
 // videos, ffmpeg and its sandbox.
 func (c *cli) machineFlags(f *pflag.FlagSet, o *workOptions) {
-	f.StringVar(&c.PublishDir, "publish-dir", "", "directory for published videos, or s3://BUCKET/PREFIX (default DATA-DIR/published)")
+	c.publishDirFlag(f)
 	o.toolFlags(f)
+	bindEnvironment(f)
+}
+
+func (c *cli) publishDirFlag(f *pflag.FlagSet) {
+	f.StringVar(&c.PublishDir, "publish-dir", "", "directory for published videos, or s3://BUCKET/PREFIX (default DATA-DIR/published)")
 	bindEnvironment(f)
 }
 
@@ -110,6 +122,9 @@ func (c *cli) machineFlags(f *pflag.FlagSet, o *workOptions) {
 func (o *workOptions) toolFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.ffmpeg, "ffmpeg", "ffmpeg", "ffmpeg program")
 	f.StringVar(&o.ffprobe, "ffprobe", "ffprobe", "ffprobe program")
+	f.StringSliceVar(&o.encoders, "encoders", []string{"libx264"},
+		"H.264 encoders, the preferred one first: libx264, h264_nvenc, h264_qsv, h264_vaapi, or hardware for the last three. "+
+			"Hardware is faster, and its files are larger or worse; libx264 does what it cannot")
 	f.Var(&o.maxMemory, "max-memory",
 		"memory limit of each ffmpeg and ffprobe (default half of the memory of this host or container, at least 1 GiB)")
 	f.Lookup("max-memory").DefValue = "" // the text has the default
@@ -121,6 +136,11 @@ func (o *workOptions) toolFlags(f *pflag.FlagSet) {
 		"file or directory that a sandboxed ffmpeg may read and execute besides the system's; repeatable")
 }
 
+// labelFlag adds the flag of processes that take the tasks of others.
+func (o *workOptions) labelFlag(f *pflag.FlagSet) {
+	f.StringSliceVar(&o.labels, "label", nil, "label that tasks may ask for; repeatable")
+}
+
 // config checks the flags and returns the configuration of the stages.
 func (o *workOptions) config(data, published string) (video.Config, error) {
 	config := video.Config{
@@ -128,13 +148,18 @@ func (o *workOptions) config(data, published string) (video.Config, error) {
 		Tools: video.Tools{
 			FFmpeg: o.ffmpeg, FFprobe: o.ffprobe, Preset: o.preset, CRF: o.crf, Threads: o.threads, Nice: o.nice,
 			Stall: cmp.Or(o.stall, -1), MaxDuration: o.maxDuration, TimeFactor: o.timeFactor, Memory: int64(o.maxMemory),
+			Cache: new(media.CapabilityCache),
 		},
 		MaxDownload: int64(o.maxDownload), DownloadTimeout: o.downloadTimeout,
 		AllowNetworks: o.allow, LinkSources: o.linkSources, Marker: daemon.IDFile,
 		// For the stages, 0 is the default.
-		Reserve: cmp.Or(int64(o.reserve), -1), KeepOld: cmp.Or(max(o.keepOld, 0), -1),
+		ScratchLimit: int64(o.scratchLimit),
+		Reserve:      cmp.Or(int64(o.reserve), -1), KeepOld: cmp.Or(max(o.keepOld, 0), -1),
 	}
 	if err := o.check(); err != nil {
+		return config, err
+	}
+	if err := o.setEncoders(&config.Tools); err != nil {
 		return config, err
 	}
 	if err := o.setSandbox(&config.Tools); err != nil {
@@ -156,10 +181,19 @@ func (o *workOptions) check() error {
 		flagCheck{o.lease >= minLease && o.lease <= maxLease, "lease", o.lease, "5s to 24h"},
 		flagCheck{o.maxDuration > 0 && o.maxDuration <= maxDuration, "max-duration", o.maxDuration, "positive and at most 168h"},
 		flagCheck{o.maxMemory == 0 || o.maxMemory >= minMemory, "max-memory", &o.maxMemory, "at least 256M for ffmpeg"},
+		flagCheck{o.scratchLimit == 0 || o.scratchLimit >= minScratch, "scratch-limit", &o.scratchLimit, "at least 1G"},
 		flagCheck{o.timeFactor >= 1, "time-factor", o.timeFactor, "at least 1"},
 		flagCheck{o.maxDownload > 0, "max-download", &o.maxDownload, "positive"},
 		flagCheck{o.downloadTimeout > 0, "download-timeout", o.downloadTimeout, "positive"},
 	)
+}
+
+// setEncoders sets the encoders from the flag.
+func (o *workOptions) setEncoders(t *video.Tools) (err error) {
+	if t.Encoders, err = media.ParseEncoders(o.encoders); err != nil {
+		return usererr.Usagef("--encoders: %s", usererr.Printable(err.Error()))
+	}
+	return nil
 }
 
 // setSandbox sets the sandbox of ffmpeg from the flags.

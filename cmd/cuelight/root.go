@@ -84,7 +84,7 @@ func (c *cli) rootCommand() *cobra.Command {
 		c.retryCommand(), c.cancelCommand())
 	add(groupWorkers, c.workersCommand(), c.pauseCommand(), c.resumeCommand(), c.drainCommand(),
 		c.keysCommand(), c.webhooksCommand())
-	add(groupMachine, c.migrateCommand(), c.databaseCommand(), c.doctorCommand(), c.conformanceCommand(),
+	add(groupMachine, c.migrateCommand(), c.databaseCommand(), c.doctorCommand(), c.moveCommand(), c.conformanceCommand(),
 		c.versionCommand())
 	return root
 }

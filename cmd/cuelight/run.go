@@ -99,16 +99,31 @@ func (c *cli) prepareWork(o *workOptions) (video.Config, error) {
 func (c *cli) openBuckets(config *video.Config) error {
 	data, published := c.Buckets()
 	for address, bucket := range map[string]**video.Bucket{data: &config.Bucket, published: &config.PublishBucket} {
-		if address == "" {
-			continue
-		}
-		opened, err := video.OpenBucket(address, c.Env.Get)
+		opened, err := c.openBucket(address)
 		if err != nil {
-			return usererr.Usagef("%s: %s", usererr.Printable(address), usererr.FirstLine(err.Error()))
+			return err
 		}
 		*bucket = opened
 	}
 	return nil
+}
+
+// dataBucket opens the bucket that takes the place of the data directory; nil if none does.
+func (c *cli) dataBucket() (*video.Bucket, error) {
+	data, _ := c.Buckets()
+	return c.openBucket(data)
+}
+
+// openBucket returns nil without an address.
+func (c *cli) openBucket(address string) (*video.Bucket, error) {
+	if address == "" {
+		return nil, nil
+	}
+	b, err := video.OpenBucket(address, c.Env.Get)
+	if err != nil {
+		return nil, usererr.Usagef("%s: %s", usererr.Printable(address), usererr.FirstLine(err.Error()))
+	}
+	return b, nil
 }
 
 // prepareTools checks ffmpeg, and protects this process from it.
@@ -135,7 +150,7 @@ func (c *cli) runOn(
 	tracer, flush := c.startTracing(ctx)
 	defer flush()
 	traceparent, done := c.traceSubmission(ctx, tracer)
-	tasks, err := submitInputs(ctx, db.Store, inputs, traceparent)
+	tasks, err := submitInputs(ctx, db.Store, config.Bucket, inputs, traceparent)
 	done(err)
 	if err != nil {
 		return err
@@ -186,11 +201,15 @@ func collectSources(args []string) ([]*input, error) {
 const runPriority = 1
 
 func submitInputs(
-	ctx context.Context, st *store.Store, all []*input, traceparent string,
+	ctx context.Context, st *store.Store, bucket *video.Bucket, all []*input, traceparent string,
 ) (tasks []store.ID, err error) {
 	var subs []store.Submission
 	for _, in := range all {
-		subs = append(subs, store.Submission{Source: in.source, Priority: runPriority, Traceparent: traceparent})
+		sub := store.Submission{Source: in.source, Priority: runPriority, Traceparent: traceparent}
+		if err := daemon.StoreSource(ctx, st, bucket, &sub); err != nil {
+			return nil, err
+		}
+		subs = append(subs, sub)
 	}
 	receipts, err := st.SubmitAll(ctx, subs)
 	for i, r := range receipts {

@@ -31,6 +31,9 @@ The first SIGTERM or Ctrl-C drains: the daemon claims nothing more, lets running
 stages finish for as long as --grace, releases the rest, and exits with 0. The
 second one stops at once, releases everything, and exits with 143 or 130.
 
+At the start it tries the hardware encoders of --encoders, and publishes those that
+work in the list of workers.
+
 It waits for a database that does not answer, also at the start. It never changes the
 tables of a database that is not private: see cuelight migrate.
 
@@ -65,6 +68,7 @@ func (c *cli) serveCommand() *cobra.Command {
 	f.DurationVar(&o.ageAfter, "age-after", 0,
 		"how long a task waits for a stage before it precedes tasks of higher priority; 0 for ever")
 	f.DurationVar(&o.keepEvents, "keep-events", 7*24*time.Hour, "how long events are kept; negative for ever")
+	o.labelFlag(f)
 	o.http = addHTTPFlags(f)
 	bindEnvironment(f)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return c.serve(cmd.Context(), o) }
@@ -87,7 +91,7 @@ func (c *cli) runDaemon(
 	ctx context.Context, db *dbconn.Database, o *serveOptions, config video.Config, watched inbox.Options,
 ) error {
 	d, err := daemon.New(ctx, daemon.Options{
-		DB: db, Config: config, HTTP: o.http.HTTPOptions, Inbox: watched, Log: daemon.NewLog(c.err), Env: c.Env,
+		DB: db, Config: config, Labels: o.labels, HTTP: o.http.HTTPOptions, Inbox: watched, Log: daemon.NewLog(c.err), Env: c.Env,
 		Engine: &daemon.Engine{
 			Grace: o.grace, Lease: o.lease, AgeAfter: o.ageAfter, KeepEvents: o.keepEvents,
 			Name: o.name, Version: programVersion(), Abort: c.sig.Abort,

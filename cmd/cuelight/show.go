@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -89,6 +90,9 @@ func (c *cli) writeHead(b *strings.Builder, d shownTask) {
 	if string(d.Params) != "{}" {
 		line("params", usererr.Printable(string(d.Params)))
 	}
+	for _, text := range report.Placements(d.Task) {
+		line("placement", usererr.Printable(text))
+	}
 	if !d.OverriddenBy.IsZero() {
 		line("replaced by", d.OverriddenBy.String())
 	}
@@ -129,8 +133,8 @@ func (c *cli) writeHistory(history []store.Attempt) error {
 	var b strings.Builder
 	b.WriteString("\n")
 	for _, a := range history {
-		fmt.Fprintf(&b, "%s  %s, attempt %d: %s after %s on %s\n", a.StartedAt.Local().Format(time.DateTime),
-			a.Stage, a.Attempt, a.Outcome, console.Duration(a.FinishedAt.Sub(a.StartedAt)),
+		fmt.Fprintf(&b, "%s  %s, attempt %d: %s%s after %s on %s\n", a.StartedAt.Local().Format(time.DateTime),
+			a.Stage, a.Attempt, a.Outcome, encoderText(a.Result), console.Duration(a.FinishedAt.Sub(a.StartedAt)),
 			workerText(a.WorkerName, a.Host, a.PID))
 		for line := range strings.Lines(a.Error) {
 			fmt.Fprintf(&b, "    %s\n", usererr.Printable(strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\t", "  ")))
@@ -138,4 +142,15 @@ func (c *cli) writeHistory(history []store.Attempt) error {
 	}
 	_, err := fmt.Fprint(c.out, b.String())
 	return err
+}
+
+// encoderText says with which encoder a transcode was made; it is empty for other results.
+func encoderText(result json.RawMessage) string {
+	var r struct {
+		Output struct{ Encoder string }
+	}
+	if json.Unmarshal(result, &r) != nil || r.Output.Encoder == "" {
+		return ""
+	}
+	return " with " + usererr.Printable(r.Output.Encoder)
 }

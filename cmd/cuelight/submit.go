@@ -22,6 +22,7 @@ type submitOptions struct {
 	params, requestID, user, notBefore string
 	priority                           int16
 	replaces                           []string
+	placement                          store.Placement
 	wait                               bool
 }
 
@@ -31,7 +32,8 @@ func (c *cli) submitCommand() *cobra.Command {
 		Use:   "submit FILE|URL...",
 		Short: "Submit tasks for daemons",
 		Long: `Submit submits a task for each file or URL, and prints its id. A daemon works on it,
-see cuelight serve. A path must lead to the same file where the daemon runs.
+see cuelight serve. A path must lead to the same file where the daemon runs, unless
+--data-dir is a bucket: then the file is copied there, and any daemon can ingest it.
 
 With --replaces the new task replaces others: their running stages are stopped, they
 never run again, and what they published stays.
@@ -51,6 +53,11 @@ codes of cuelight run.`,
 	f.StringVar(&o.user, "user", "", "user that the task belongs to")
 	f.StringVar(&o.notBefore, "not-before", "",
 		"do not start before this time, such as 2030-01-31T08:00:00Z, or delay, such as 90m")
+	f.StringSliceVar(&o.placement.Requires, "requires", nil,
+		"label or encoder that the worker of the transcode must have; repeatable")
+	f.StringSliceVar(&o.placement.Prefers, "prefers", nil,
+		"label or encoder that it should have: other workers wait for --prefer-wait; repeatable")
+	f.DurationVar(&o.placement.Wait, "prefer-wait", store.DefaultPlacementWait, "how long they leave the transcode to workers with --prefers")
 	f.StringSliceVar(&o.replaces, "replaces", nil, "ids of tasks that the new one replaces; repeatable")
 	f.BoolVar(&o.wait, "wait", false, "wait until the tasks have ended")
 	c.jsonFlag(cmd)
@@ -63,19 +70,27 @@ func (c *cli) submit(ctx context.Context, args []string, o *submitOptions) error
 		return err
 	}
 	c.warnMissingFiles(subs)
+	bucket, err := c.dataBucket()
+	if err != nil {
+		return err
+	}
 	return c.withDatabase(ctx, func(db *dbconn.Database) error {
 		tracer, flush := c.startTracing(ctx)
 		defer flush() // after the ids are printed: a slow collector delays nothing
 		traceparent, done := c.traceSubmission(ctx, tracer)
 		for i := range subs {
 			subs[i].Traceparent = traceparent
+			if err := daemon.StoreSource(ctx, db.Store, bucket, &subs[i]); err != nil {
+				done(err)
+				return err
+			}
 		}
 		receipts, err := c.submitOrReplace(ctx, db, subs, o.replaces)
 		done(err)
 		if err != nil {
 			return err
 		}
-		c.warnNoWorkers(ctx, db.Store)
+		c.warnNoWorkers(ctx, db.Store, o.placement.Requires)
 		if o.wait {
 			var tasks []awaited
 			for i, r := range receipts {
@@ -142,6 +157,7 @@ func (o *submitOptions) submissions(args []string) ([]store.Submission, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find working directory: %w", err)
 	}
+	placement := o.placements()
 	var subs []store.Submission
 	for _, arg := range args {
 		source, err := sourceOf(arg, dir)
@@ -150,9 +166,18 @@ func (o *submitOptions) submissions(args []string) ([]store.Submission, error) {
 		}
 		subs = append(subs, store.Submission{
 			Source: source, Params: params, Priority: o.priority, RequestID: o.requestID, UserID: o.user, NotBefore: notBefore,
+			Placement: placement,
 		})
 	}
 	return subs, nil
+}
+
+// placements is the placement by stage: that of the transcode, which needs most of a host.
+func (o *submitOptions) placements() map[string]store.Placement {
+	if len(o.placement.Requires)+len(o.placement.Prefers) == 0 {
+		return nil
+	}
+	return map[string]store.Placement{"transcode": o.placement}
 }
 
 // warnMissingFiles warns of files that do not exist here. They may exist where the
@@ -168,14 +193,20 @@ func (c *cli) warnMissingFiles(subs []store.Submission) {
 	}
 }
 
-// warnNoWorkers warns if no worker would take the tasks. They are submitted, so an error
-// of this query does not matter.
-func (c *cli) warnNoWorkers(ctx context.Context, st *store.Store) {
+// warnNoWorkers warns if no worker would take the tasks, or do what requires some labels. They are
+// submitted, so an error of this query does not matter.
+func (c *cli) warnNoWorkers(ctx context.Context, st *store.Store, required []string) {
 	workers, err := st.Workers(ctx, false)
 	takesAny := func(w store.Worker) bool {
 		return w.HeartbeatAge <= daemon.AliveWithin && !daemon.WorkspaceOf(w).OnlyOwnTasks
 	}
-	if err == nil && !slices.ContainsFunc(workers, takesAny) {
+	offersAll := func(w store.Worker) bool { return takesAny(w) && len(w.Lacks(required)) == 0 }
+	switch {
+	case err != nil:
+	case !slices.ContainsFunc(workers, takesAny):
 		fmt.Fprintln(c.err, "cuelight: no worker is running on this database; start one with cuelight serve")
+	case !slices.ContainsFunc(workers, offersAll):
+		fmt.Fprintf(c.err, "cuelight: warning: no running worker offers %s: the transcode waits for one; "+
+			"cuelight workers lists what they offer\n", strings.Join(required, " and "))
 	}
 }

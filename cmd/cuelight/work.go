@@ -33,10 +33,10 @@ const workHelp = `Work works for a coordinator, which is a cuelight serve --list
 needs no database and no shared directory: one address, which it connects to, and a
 key of the scope work, which cuelight keys create NAME --scope work prints there.
 
-At the start it tries which encoders of ffmpeg work, for the list of workers. It
-downloads the source of each task, transcodes it, and uploads the result, which
-the coordinator checks before it counts. Its files are in --scratch-dir, and are
-deleted when a task's work is done.
+At the start it tries the hardware encoders of --encoders, and publishes those that
+work in the list of workers. It downloads the source of each task, transcodes it, and
+uploads the result, which the coordinator checks before it counts. Its files are in
+--scratch-dir, and are deleted when a task's work is done.
 
 It waits for a coordinator that does not answer, also at the start. Transfers that
 are cut continue where they ended. Without contact to the coordinator it stops its
@@ -50,9 +50,9 @@ second one stops at once.`
 type remoteWorkOptions struct {
 	*workOptions
 	server, keyFile, caFile string
+	key                     string // of keyFile
 	scratch                 string
 	stages                  []string
-	labels                  []string
 	slots                   int
 }
 
@@ -69,7 +69,7 @@ func (c *cli) workCommand() *cobra.Command {
 	f.StringVar(&o.keyFile, "key-file", "", "file with a key of the scope work")
 	f.StringVar(&o.caFile, "ca-file", "", "certificates of authorities to trust besides the system's, in PEM form")
 	f.StringVar(&o.name, "name", "", "name of this worker (default the host's name)")
-	f.StringSliceVar(&o.labels, "label", nil, "label that tasks may ask for; repeatable")
+	o.labelFlag(f)
 	f.StringVar(&o.scratch, "scratch-dir", "", "directory for the files of running attempts (default DATA-DIR/scratch)")
 	f.StringSliceVar(&o.stages, "stages", video.RemoteStageNames(), "stages to work on")
 	f.IntVar(&o.slots, "slots", 1, "concurrent tasks of each stage")
@@ -96,15 +96,14 @@ func (c *cli) work(ctx context.Context, o *remoteWorkOptions) error {
 	if err != nil {
 		return err
 	}
-	encoders, err := config.Tools.TryEncoders(ctx)
-	if err != nil {
+	if err := daemon.CheckCoordinator(ctx, client); err != nil {
 		return err
 	}
 	return daemon.Work(ctx, daemon.WorkOptions{
-		Client: client, Server: o.server, Log: daemon.NewLog(c.err), Env: c.Env,
+		Client: client, Server: o.server, Tools: config.Tools, Labels: o.labels, Log: daemon.NewLog(c.err), Env: c.Env,
 		Runner: stages.Runner{
 			Pipeline: pipeline, Name: o.name, Version: programVersion(), Lease: o.lease,
-			Grace: cmp.Or(o.grace, -1), Abort: c.sig.Abort, Capabilities: daemon.WorkerCapabilities(o.labels, encoders),
+			Grace: cmp.Or(o.grace, -1), Abort: c.sig.Abort,
 		},
 	})
 }
@@ -129,6 +128,9 @@ func (o *remoteWorkOptions) prepare(c *cli) (video.Config, error) {
 	// The flags that this command does not have are valid.
 	o.downloadTimeout = time.Hour
 	config, err := o.config(scratch, scratch)
+	if err == nil {
+		o.key, err = readKey(o.keyFile)
+	}
 	if err != nil {
 		return config, err
 	}
@@ -155,12 +157,29 @@ func (o *remoteWorkOptions) checkFlags() error {
 	case o.slots < 1 || o.slots > 1000:
 		return invalidFlag("slots", fmt.Sprint(o.slots), "1 to 1000")
 	}
+	if len(o.stages) == 0 {
+		return invalidFlag("stages", "", "some of "+strings.Join(video.RemoteStageNames(), ", "))
+	}
 	for _, name := range o.stages {
 		if !slices.Contains(video.RemoteStageNames(), name) {
 			return invalidFlag("stages", name, "some of "+strings.Join(video.RemoteStageNames(), ", "))
 		}
 	}
 	return nil
+}
+
+func readKey(file string) (string, error) {
+	key, err := access.ReadSecret(file)
+	if err != nil {
+		return "", usererr.Usagef("--key-file %s: %s", usererr.Printable(file), usererr.SystemMessage(err))
+	}
+	if _, isKey := access.KeyPrefix(key); !isKey {
+		return "", &usererr.Error{
+			Kind: usererr.Usage, Text: "--key-file " + usererr.Printable(file) + ": it has no API key, which begins with cue_",
+			Hint: "put the line into it that cuelight keys create NAME --scope work prints on the coordinator's host",
+		}
+	}
+	return key, nil
 }
 
 func hostPort(u *url.URL) string {
@@ -172,18 +191,15 @@ func hostPort(u *url.URL) string {
 
 // connect returns the client of the coordinator, and the pipeline that works with its files.
 func (o *remoteWorkOptions) connect(config video.Config) (*stages.Pipeline, *remote.Client, error) {
-	key, err := os.ReadFile(o.keyFile)
-	if err != nil {
-		return nil, nil, usererr.Usagef("--key-file %s: %s", usererr.Printable(o.keyFile), usererr.SystemMessage(err))
-	}
 	transport := remote.NewTransport()
 	if o.caFile != "" {
+		var err error
 		if transport.TLSClientConfig, err = trust(o.caFile); err != nil {
 			return nil, nil, err
 		}
 	}
 	client, err := remote.NewClient(remote.ClientOptions{
-		URL: strings.TrimSuffix(o.server, "/") + "/api/v1/worker", Key: string(key), Graph: store.Video(),
+		URL: strings.TrimSuffix(o.server, "/") + "/api/v1/worker", Key: o.key, Graph: store.Video(),
 		HTTP: &http.Client{Transport: transport},
 	})
 	if err != nil {

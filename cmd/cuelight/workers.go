@@ -70,7 +70,7 @@ func (c *cli) listWorkers(ctx context.Context, db *dbconn.Database, all bool) er
 			Capabilities: w.Capabilities, Metadata: w.Metadata, Running: w.Running,
 		})
 	}
-	return printList(c, shown, "workers", "WORKER NAME KIND STATE HOST PROCESS VERSION HEARTBEAT RUNNING", workerRow)
+	return printList(c, shown, "workers", "WORKER NAME KIND STATE HOST PROCESS VERSION HEARTBEAT OFFERS RUNNING", workerRow)
 }
 
 // workerText is a worker in a sentence. By default its name is its host's.
@@ -86,9 +86,10 @@ func workerRow(w workerJSON) []string {
 	for _, r := range w.Running {
 		running = append(running, strings.TrimSpace(r.Stage+" "+shortID(r.Task)+" "+progressRow(r, "").String()))
 	}
+	offers := store.Worker{Capabilities: w.Capabilities}.Offers()
 	return []string{
 		shortID(w.ID), usererr.Printable(w.Name), w.Kind, w.State,
 		usererr.Printable(w.Host), fmt.Sprint(w.PID), usererr.Printable(w.Version),
-		console.Duration(seconds(w.HeartbeatAge)) + " ago", strings.Join(running, "; "),
+		console.Duration(seconds(w.HeartbeatAge)) + " ago", usererr.Printable(strings.Join(offers, ",")), strings.Join(running, "; "),
 	}
 }

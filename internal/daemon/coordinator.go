@@ -17,6 +17,8 @@ func (s *services) newCoordinator() error {
 	if err != nil {
 		return err
 	}
+	files := video.NewRemoteFiles(d.Config, d.DB.Store.Result)
+	files.FromBucket = d.HTTP.SourcesFromBucket
 	s.refusals = newRefusals(d.DB.Store, d.Log)
 	s.coordinator = remote.NewCoordinator(remote.Options{
 		Pool: d.DB.Pool, Pipeline: pipeline, Wakes: s.coordinatorWakes,
@@ -24,7 +26,7 @@ func (s *services) newCoordinator() error {
 		Authenticate: func(r *http.Request) (string, error) { return access.PrincipalOf(r.Context()).Name, nil },
 		// Ingest has fetched it, and an address may have a password.
 		Source:    redact.Source,
-		Files:     video.NewRemoteFiles(d.Config, d.DB.Store.Result),
+		Files:     files,
 		Stages:    video.RemoteStageNames(),
 		OnRefused: s.refusals.observe,
 		OnError:   failureLogger(d.Log, "remote workers cannot be served", "remote workers are served again"),

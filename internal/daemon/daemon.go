@@ -36,7 +36,8 @@ import (
 type Options struct {
 	DB     *dbconn.Database // the caller closes it after Run
 	Config video.Config
-	Engine *Engine // New sets its DB, Stages and Workspace
+	Labels []string // that tasks may ask for
+	Engine *Engine  // New sets its DB, Stages and Workspace
 	HTTP   HTTPOptions
 	Inbox  inbox.Options // the watched directories; New sets Skip
 	Log    *zap.Logger
@@ -74,12 +75,13 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	}
 	// A watched directory may contain the data directory, with files that are no sources.
 	o.Inbox.Skip = []string{
-		filepath.Join(o.Config.DataDir, "tasks"), filepath.Join(o.Config.DataDir, dbconn.PrivateDir), o.Config.PublishDir,
+		filepath.Join(o.Config.DataDir, "tasks"), filepath.Join(o.Config.DataDir, "copies"),
+		filepath.Join(o.Config.DataDir, dbconn.PrivateDir), o.Config.PublishDir,
 	}
 	d := &Daemon{
 		Options: o, events: NewEventQueue(), systemd: newSystemd(o.Env),
-		cleanup:      newCleanup(video.Cleaner{Config: o.Config}, o.Log),
-		watchedFiles: watchedFiles{store: o.DB.Store, log: o.Log},
+		cleanup:      newCleanup(video.Cleaner{Config: o.Config, Results: o.DB.Reads.Store.Result}, o.Log),
+		watchedFiles: watchedFiles{store: o.DB.Store, bucket: o.Config.Bucket, log: o.Log},
 	}
 	d.tracer, d.flush = StartTracing(ctx, o.Engine.Version, o.Engine.Abort,
 		failureLogger(o.Log, "traces cannot be sent", "traces are sent again"),
@@ -112,6 +114,10 @@ func (d *Daemon) Run(ctx context.Context) error {
 	defer all.Wait()
 	defer stopServices()
 	defer stopWork()
+	trial := newTrial()
+	d.Engine.found = trial.wait
+	// In the background, because opening a device may take seconds.
+	all.Go(func() { trial.finish(tryCapabilities(workCtx, d.Config.Tools, d.Labels, d.Log)) })
 	all.Go(func() { ended <- d.work(workCtx) })
 	all.Go(func() { d.DB.SuperviseServer(serviceCtx, d.logPrivateServer) })
 	all.Go(func() { d.services.run(serviceCtx) })

@@ -21,6 +21,12 @@ import (
 func (s *services) newDashboard() (*ui.UI, error) {
 	d, base := s.d, s.d.HTTP.BasePath
 	files := publishedFiles{publish: d.Config.PublishDir, base: base}
+	poster := func(t store.Task) (string, bool) { return files.newest(t.ID, "poster.jpg") }
+	playback := func(_ context.Context, t store.Task) (ui.Playback, bool) { return files.playback(t.ID) }
+	if d.Config.PublishBucket != nil {
+		results := &publishedResults{read: d.DB.Reads.Store.Result, base: base}
+		poster, playback = results.poster, results.playback
+	}
 	return ui.New(ui.Options{
 		Store: ui.NewReader(d.DB.Reads.Store), Actions: newDashboardActions(d.DB.Reads.Store), BasePath: base,
 		Version: d.Engine.Version,
@@ -34,8 +40,8 @@ func (s *services) newDashboard() (*ui.UI, error) {
 			d.Log.Warn("page cannot be shown", zap.String("page", page), zap.Error(err))
 		},
 		WakeLatency: s.wakeLatency.within,
-		Poster:      func(t store.Task) (string, bool) { return files.newest(t.ID, "poster.jpg") },
-		Playback:    func(_ context.Context, t store.Task) (ui.Playback, bool) { return files.playback(t.ID) },
+		Poster:      poster,
+		Playback:    playback,
 	})
 }
 

@@ -81,6 +81,7 @@ func TestDashboardActions_AreAudited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var created access.Key
 	type entry struct{ action, target, detail string }
 	acts := []struct {
 		method string
@@ -116,6 +117,11 @@ func TestDashboardActions_AreAudited(t *testing.T) {
 			func() entry { return entry{"pause", "stage transcode on host h", `{}`} }},
 		{"Resume", func(ctx context.Context) error { return o.Resume(ctx, pause) },
 			func() entry { return entry{"resume", "stage transcode on host h", `{}`} }},
+		{"CreateKey", func(ctx context.Context) error {
+			var err error
+			created, _, err = o.CreateKey(ctx, "attic", "work")
+			return err
+		}, func() entry { return entry{"key_create", created.Prefix, `{"name": "attic", "scope": "work"}`} }},
 		{"DisableKey", func(ctx context.Context) error { _, err := o.DisableKey(ctx, key.ID); return err },
 			func() entry { return entry{"key_disable", key.Prefix, `{"name": "north"}`} }},
 		{"EnableKey", func(ctx context.Context) error { _, err := o.EnableKey(ctx, key.ID); return err },

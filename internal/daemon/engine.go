@@ -28,6 +28,7 @@ type Engine struct {
 	Abort      <-chan struct{} // closed to stop at once
 	Observe    func(stages.Event)
 
+	found       func(context.Context) *Capabilities // waits for their trial; nil without one
 	onListening func(connected bool, err error)
 	wakes       []*notify.Wakes // other readers of the listener in this process
 	watchdog    watchdog
@@ -52,7 +53,7 @@ func pipelineStages(config video.Config) []stages.Stage {
 	all := video.Stages(config)
 	for i := range all {
 		if all[i].Name == publishStage {
-			all[i] = recordPublishDir(all[i], publishLocation(config))
+			all[i] = recordPublishDir(all[i], config.PublishLocation().String())
 		}
 	}
 	return all
@@ -68,13 +69,20 @@ func (e *Engine) Run(ctx context.Context) error {
 	if len(e.wakes) > 0 {
 		channels = ops.EventChannels(pipeline.Graph())
 	}
+	capabilities := workerCapabilities{Workspace: e.Workspace}
+	capabilities.OnlyOwnTasks = e.OnlyTasks != nil
+	if e.found != nil {
+		if capabilities.Capabilities = e.found(ctx); ctx.Err() != nil {
+			return nil
+		}
+	}
 	listener := notify.New(e.DB.Pool, notify.Options{
 		Channels: channels, AlsoWake: e.wakes, ConnConfig: e.DB.NotifyConfig, KeepSession: e.Lease,
 		OnChange: e.onListening, OnAlive: func() { e.watchdog.recordIteration("listener") },
 	})
 	runner := stages.Runner{
 		Pool: e.DB.Pool, Pipeline: pipeline, Wakes: listener,
-		OnlyTasks: e.OnlyTasks, Capabilities: e.Workspace.capabilities(e.OnlyTasks != nil),
+		OnlyTasks: e.OnlyTasks, Capabilities: capabilities.json(),
 		// For the Runner, 0 is the default and a negative grace is none.
 		Grace: cmp.Or(e.Grace, -1), Abort: e.Abort, Lease: e.Lease, AgeAfter: e.AgeAfter,
 		OnAlive: e.watchdog.recordIteration,

@@ -30,6 +30,7 @@ type HTTPOptions struct {
 	MaxUpload             int64  // bytes
 	ConnectionsPerAddress int
 	DebugListen           string // address for profiles; empty for none
+	SourcesFromBucket     bool   // remote workers fetch sources that are in a bucket from there
 
 	WebhookAllow []netip.Prefix // networks that are not public and may have webhooks
 	WebhookHTTP  bool           // webhooks may have http addresses

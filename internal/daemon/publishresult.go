@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 
@@ -23,12 +24,15 @@ type publishResult struct {
 	Dir string `json:"publish_dir"`
 }
 
-// publishLocation is the publish directory or the address of the bucket in its place.
-func publishLocation(c video.Config) string {
-	if c.PublishBucket != nil {
-		return c.PublishBucket.String()
+// RecordPublishDir changes the recorded directory of a task's published video, after it was moved.
+func RecordPublishDir(ctx context.Context, st *store.Store, task store.ID, dir string) error {
+	_, err := st.DB().Exec(ctx, `
+		update attempts set result = jsonb_set(result, '{publish_dir}', to_jsonb($2::text))
+		where task_id = $1 and stage = $3 and outcome = 'completed' and result->>'publish_dir' <> $2`, task, dir, publishStage)
+	if err != nil {
+		return fmt.Errorf("record where the video is published: %w", err)
 	}
-	return c.PublishDir
+	return nil
 }
 
 // recordPublishDir makes the publish stage add its directory to its result.

@@ -52,12 +52,14 @@ type services struct {
 	coordinator      *remote.Coordinator // of remote workers
 	coordinatorWakes *notify.Wakes
 	refusals         *refusals
+	keyWakes         *notify.Wakes
 }
 
 // newServices prepares the services. Their run, or an error of this, frees what they hold.
 func (d *Daemon) newServices(ctx context.Context) (*services, error) {
 	s := &services{
 		d: d, webhookWakes: notify.NewWakes(), feedWakes: notify.NewWakes(), coordinatorWakes: notify.NewWakes(),
+		keyWakes:    notify.NewWakes(),
 		workStarted: make(chan struct{}), failed: make(chan error, 1),
 	}
 	graph := d.DB.Store.Graph()
@@ -105,7 +107,11 @@ func (d *Daemon) diskChecks() []health.Check {
 // listen creates what is served, and opens the listening socket.
 func (s *services) listen(ctx context.Context) (err error) {
 	d, reads := s.d, &s.d.DB.Reads
-	guard, err := d.HTTP.guard(d.Config.DataDir, access.NewKeyStore(reads.ReservedStore.DB()), d.Log)
+	keys := &access.KeyCache{
+		Store: access.NewKeyStore(reads.ReservedStore.DB()), Wakes: s.keyWakes,
+		Channel: d.DB.Store.Graph().ControlChannel(), IsListening: d.listening.Load,
+	}
+	guard, err := d.HTTP.guard(d.Config.DataDir, keys, d.Log)
 	if err != nil {
 		return err
 	}
@@ -140,8 +146,9 @@ func (d *Daemon) uploadOptions(guard *access.Guard) upload.Options {
 		Dir: d.Config.DataDir, BasePath: web.UploadsPath(d.HTTP.BasePath),
 		MaxBytes: d.HTTP.MaxUpload, MinFree: cmp.Or(max(d.Config.Reserve, 0), -1),
 		Principal:      func(ctx context.Context) string { return access.PrincipalOf(ctx).Name },
-		CheckPrincipal: stillAuthorized(guard), OnComplete: submitUpload(st),
-		SourceState: uploadSourceState(st),
+		CheckPrincipal: stillAuthorized(guard), OnComplete: submitUpload(st, d.Config.Bucket),
+		Store: storeUpload(d.Config.Bucket), Release: releaseUpload(d.Config.Bucket),
+		SourceState: uploadSourceState(st, d.Config.Bucket),
 		OnError:     func(id string, err error) { d.Log.Warn("upload failed", zap.String("upload", id), zap.Error(err)) },
 	}
 }
@@ -155,6 +162,9 @@ func (s *services) webOptions(guard *access.Guard) web.Options {
 	o.Store, o.Guard, o.Webhooks = reads.Store, guard, webhook.New(hooks)
 	o.Workers = s.coordinator
 	o.Dashboard, o.Published, o.Uploads, o.Metrics = s.dashboard, d.Config.PublishDir, s.uploads, s.metrics.Handler()
+	if d.Config.PublishBucket != nil {
+		o.OpenPublished = openPublished(d.Config.PublishBucket)
+	}
 	o.Subscribe = func(after int64, keep func(store.Event) bool) web.Subscription { return s.feed.Subscribe(after, keep) }
 	o.Wrap, o.Abort = d.tracer.Handler, d.Engine.Abort
 	o.Observe = func(r web.Request) { s.metrics.ObserveHTTPRequest(r.Route, r.Status, r.Duration, r.Stream) }
@@ -182,7 +192,7 @@ func (s *services) wakes() []*notify.Wakes {
 	if s.server == nil {
 		return []*notify.Wakes{s.webhookWakes}
 	}
-	return []*notify.Wakes{s.webhookWakes, s.feedWakes, s.coordinatorWakes}
+	return []*notify.Wakes{s.webhookWakes, s.feedWakes, s.coordinatorWakes, s.keyWakes}
 }
 
 // run runs the services until ctx is done, whatever becomes of the web server.

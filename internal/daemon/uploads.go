@@ -21,27 +21,33 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// submitUpload returns a function that submits an uploaded file as a task. Called again
-// for the same upload, it returns the same task.
-func submitUpload(st *store.Store) func(context.Context, upload.Upload) (upload.Receipt, error) {
+// submitUpload returns a function that submits an uploaded file as a task, or its copy in the
+// bucket, if there is one. Called again for the same upload, it returns the same task.
+func submitUpload(st *store.Store, bucket *video.Bucket) func(context.Context, upload.Upload) (upload.Receipt, error) {
 	return func(ctx context.Context, u upload.Upload) (upload.Receipt, error) {
 		params, err := uploadParams(u)
 		if err != nil {
 			return upload.Receipt{}, err
 		}
+		var placement map[string]store.Placement
+		if len(u.Placement) > 0 {
+			if err := json.Unmarshal(u.Placement, &placement); err != nil {
+				return upload.Receipt{}, fmt.Errorf("%w: %w", upload.ErrRefused, err)
+			}
+		}
 		actions := ops.Actions{Store: st, Authorize: func(ctx context.Context, _ access.Scope) (string, error) {
 			return u.Principal, checkKey(ctx, st, u.Principal) // the route has checked the scope
 		}}
 		r, err := actions.SubmitUpload(ctx, u, store.Submission{
-			Source: u.Path, Params: params, Priority: u.Priority, RequestID: cmp.Or(u.RequestID, "upload:"+u.ID),
+			Source: uploadSource(bucket, u), Params: params, Priority: u.Priority, RequestID: cmp.Or(u.RequestID, "upload:"+u.ID),
 			SubmittedBy: access.Principal{Name: u.Principal}.Submitter(), UserID: cmp.Or(u.UserID, u.Principal),
-			Traceparent: trace.Traceparent(ctx),
+			Traceparent: trace.Traceparent(ctx), Placement: placement,
 		})
 		switch {
 		case errors.Is(err, upload.ErrRefused):
 			return upload.Receipt{}, err
 		case errors.Is(err, store.ErrRequestIDTaken):
-			return existingReceipt(ctx, st, r.ID, u)
+			return existingReceipt(ctx, st, bucket, r.ID, u)
 		case errors.Is(err, store.ErrInvalid) || store.IsRejected(err):
 			return upload.Receipt{}, fmt.Errorf("%w: %w", upload.ErrRefused, err)
 		}
@@ -97,12 +103,14 @@ func uploadParams(u upload.Upload) (json.RawMessage, error) {
 // existingReceipt returns the receipt of an upload whose request id names a task already: that
 // task, if its file has the same bytes, for a client that has lost the first response. Otherwise
 // the error is [upload.ErrRequestIDTaken].
-func existingReceipt(ctx context.Context, st *store.Store, id store.ID, u upload.Upload) (upload.Receipt, error) {
+func existingReceipt(
+	ctx context.Context, st *store.Store, bucket *video.Bucket, id store.ID, u upload.Upload,
+) (upload.Receipt, error) {
 	t, err := st.Get(ctx, id)
 	if err != nil {
 		return upload.Receipt{}, err
 	}
-	same, err := sameBytes(ctx, st, t, u)
+	same, err := sameBytes(ctx, st, bucket, t, u)
 	if err != nil {
 		return upload.Receipt{}, err
 	}
@@ -114,10 +122,16 @@ func existingReceipt(ctx context.Context, st *store.Store, id store.ID, u upload
 
 // sameBytes reports whether a task has the bytes of an upload. It compares the digest
 // from ingest, or else the file. If neither exists any more, it returns false.
-func sameBytes(ctx context.Context, st *store.Store, t store.Task, u upload.Upload) (bool, error) {
+func sameBytes(ctx context.Context, st *store.Store, bucket *video.Bucket, t store.Task, u upload.Upload) (bool, error) {
 	in, err := ingestResult(ctx, st, t.ID)
-	if err == nil && in.SHA256 == "" && strings.HasPrefix(t.Source, "/") {
-		if in.Bytes, in.SHA256, err = digest(t.Source, u.Size); errors.Is(err, fs.ErrNotExist) {
+	if err == nil && in.SHA256 == "" {
+		switch {
+		case strings.HasPrefix(t.Source, "/"):
+			in.Bytes, in.SHA256, err = digest(t.Source, u.Size)
+		case bucket != nil:
+			in.Bytes, in.SHA256, err = bucket.SourceDigest(ctx, t.Source)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
 			return false, nil
 		}
 	}
@@ -168,7 +182,7 @@ func digest(path string, want int64) (size int64, sum string, err error) {
 
 // uploadSourceState returns a function that reports whether the task of an upload still needs the
 // file. Ingest takes a copy.
-func uploadSourceState(st *store.Store) func(context.Context, upload.Upload) (upload.SourceState, error) {
+func uploadSourceState(st *store.Store, bucket *video.Bucket) func(context.Context, upload.Upload) (upload.SourceState, error) {
 	return func(ctx context.Context, u upload.Upload) (upload.SourceState, error) {
 		id, err := store.ParseID(u.Task)
 		if err != nil {
@@ -180,8 +194,8 @@ func uploadSourceState(st *store.Store) func(context.Context, upload.Upload) (up
 			return upload.TaskEnded, nil
 		case err != nil:
 			return upload.SourceNeeded, err
-		case t.Source != u.Path: // the request id had a task already
-			same, err := sameBytes(ctx, st, t, u)
+		case t.Source != u.Path && t.Source != uploadSource(bucket, u): // the request id had a task already
+			same, err := sameBytes(ctx, st, bucket, t, u)
 			if err != nil || !same {
 				return upload.SourceNeeded, err
 			}

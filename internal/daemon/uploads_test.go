@@ -70,7 +70,7 @@ func TestUpload_WithARevokedKeyIsRefused(t *testing.T) {
 		t.Errorf("after: %v", err)
 	}
 	// After a restart there is no request.
-	if r, err := submitUpload(st)(t.Context(), u); !errors.Is(err, upload.ErrRefused) {
+	if r, err := submitUpload(st, nil)(t.Context(), u); !errors.Is(err, upload.ErrRefused) {
 		t.Errorf("the upload is %+v, %v", r, err)
 	}
 	if tasks, err := st.List(t.Context(), store.ListQuery{Filter: store.Filter{}}); err != nil || len(tasks) != 0 {
@@ -85,7 +85,7 @@ func TestUpload_RequestIDBelongsToTheKeyAndTheBytes(t *testing.T) {
 	one, two, three := keyOf(t, st), keyOf(t, st), keyOf(t, st)
 	hand := func(u upload.Upload) (upload.Upload, error) {
 		t.Helper()
-		r, err := submitUpload(st)(t.Context(), u)
+		r, err := submitUpload(st, nil)(t.Context(), u)
 		u.Task, u.Existed = r.Task, r.Existed
 		return u, err
 	}
@@ -125,13 +125,13 @@ func TestUpload_RequestIDBelongsToTheKeyAndTheBytes(t *testing.T) {
 	if _, err := hand(sent(t, "f", one, "xyz")); !errors.Is(err, upload.ErrRequestIDTaken) {
 		t.Errorf("another file later: %v", err)
 	}
-	if state, err := uploadSourceState(st)(t.Context(), again); err != nil || state != upload.SourceCopied {
+	if state, err := uploadSourceState(st, nil)(t.Context(), again); err != nil || state != upload.SourceCopied {
 		t.Errorf("the second copy is %v, %v", state, err)
 	}
 	// An older version answered with a task that is not of this file.
 	foreign := sent(t, "g", three, "xyz")
 	foreign.Task = first.Task
-	if state, err := uploadSourceState(st)(t.Context(), foreign); err != nil || state != upload.SourceNeeded {
+	if state, err := uploadSourceState(st, nil)(t.Context(), foreign); err != nil || state != upload.SourceNeeded {
 		t.Errorf("the file of another key is %v, %v", state, err)
 	}
 }
@@ -146,7 +146,7 @@ func TestUploads_AreAuditedAndHaveAUser(t *testing.T) {
 	for id, c := range map[string]struct{ user, want string }{"a": {"", key}, "b": {"ann", "ann"}} {
 		u := upload.Upload{ID: id, Path: "/data/uploads/" + id, Name: "holiday.mp4", Size: 7, UserID: c.user, Principal: key}
 		for range 2 {
-			r, err := submitUpload(st)(t.Context(), u)
+			r, err := submitUpload(st, nil)(t.Context(), u)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,13 +8,15 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cuelight/cuelight/internal/inbox"
+	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
 )
 
 // watchedFiles submits the files that appear in watched directories.
 type watchedFiles struct {
-	store *store.Store
-	log   *zap.Logger
+	store  *store.Store
+	bucket *video.Bucket // nil if every host that ingests has the files
+	log    *zap.Logger
 }
 
 func (w watchedFiles) run(ctx context.Context, o inbox.Options) error {
@@ -26,9 +28,21 @@ func (w watchedFiles) run(ctx context.Context, o inbox.Options) error {
 }
 
 func (w watchedFiles) submit(ctx context.Context, files []inbox.File) error {
+	if w.bucket != nil && len(files) > 1 {
+		// A task begins when its file is in the bucket, and need not wait for other files.
+		for i := range files {
+			if err := w.submit(ctx, files[i:i+1]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	subs := make([]store.Submission, len(files))
 	for i, f := range files {
 		subs[i] = store.Submission{Source: SourceOfPath(f.Path), RequestID: f.RequestID()}
+		if err := StoreSource(ctx, w.store, w.bucket, &subs[i]); err != nil {
+			return err
+		}
 	}
 	receipts, err := w.store.SubmitAll(ctx, subs)
 	if err != nil {

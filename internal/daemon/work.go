@@ -2,9 +2,10 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
+	"strings"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -12,13 +13,16 @@ import (
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/stages/remote"
+	"github.com/cuelight/cuelight/stages/video"
 )
 
 // WorkOptions say what a remote worker does.
 type WorkOptions struct {
 	Client *remote.Client
 	Server string        // the coordinator's address, for the log
-	Runner stages.Runner // without Backend, Wakes, Observe and OnAlive
+	Tools  video.Tools   // those of the pipeline
+	Labels []string      // that tasks may ask for
+	Runner stages.Runner // without Backend, Wakes, Observe, OnAlive and Capabilities
 	Log    *zap.Logger
 	Env    dbconn.Environment // has the service manager's socket
 }
@@ -28,6 +32,11 @@ func Work(ctx context.Context, o WorkOptions) error {
 	manager, events := newSystemd(o.Env), NewEventQueue()
 	defer manager.close()
 	o.Log.Info("working for a coordinator", zap.String("server", o.Server))
+	found := tryCapabilities(ctx, o.Tools, o.Labels, o.Log)
+	if ctx.Err() != nil {
+		return nil
+	}
+	o.Runner.Capabilities = found.json()
 	o.Runner.Backend, o.Runner.Wakes, o.Runner.Observe = o.Client.Backend(), o.Client.Wakes(), events.Observe
 	ended := make(chan error, 1)
 	var run sync.WaitGroup
@@ -39,19 +48,7 @@ func Work(ctx context.Context, o WorkOptions) error {
 		select {
 		case err := <-ended:
 			o.logEvents(events, manager)
-			switch {
-			case errors.Is(err, remote.ErrUntrusted):
-				return &usererr.Error{
-					Kind: usererr.Usage, Text: usererr.FirstLine(err.Error()),
-					Hint: "give the certificate of its authority with --ca-file, or correct --server",
-				}
-			case errors.Is(err, remote.ErrRefused):
-				return &usererr.Error{
-					Kind: usererr.Usage, Text: usererr.FirstLine(err.Error()),
-					Hint: "check --server; a key is made by cuelight keys create NAME --scope work, on the coordinator's host",
-				}
-			}
-			return err
+			return explainRefusal(err)
 		case <-events.Wake:
 			o.logEvents(events, manager)
 		case <-stopping:
@@ -62,6 +59,41 @@ func Work(ctx context.Context, o WorkOptions) error {
 			manager.notify("STOPPING=1\nSTATUS=draining")
 		}
 	}
+}
+
+// checkTimeout is how long CheckCoordinator waits for an answer.
+const checkTimeout = 5 * time.Second
+
+// CheckCoordinator returns an error if the coordinator answers that it will never accept this worker, or
+// is none. One that does not answer is waited for later.
+func CheckCoordinator(ctx context.Context, client *remote.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	if err := client.Backend().Check(ctx); stages.IsPermanent(err) {
+		return explainRefusal(err)
+	}
+	return nil
+}
+
+// explainRefusal says what to do about an error of a coordinator that will not go away.
+func explainRefusal(err error) error {
+	if !errors.Is(err, remote.ErrRefused) {
+		return err
+	}
+	hint := "change the flags of this worker accordingly"
+	switch {
+	case errors.Is(err, remote.ErrUntrusted):
+		hint = "give the certificate of its authority with --ca-file, or correct --server"
+	case errors.Is(err, remote.ErrNoCoordinator):
+		hint = "correct --server: it is the address of a cuelight serve --listen, with http or https as that serves"
+	case errors.Is(err, remote.ErrKey):
+		hint = "put a valid key of the scope work into --key-file; on the coordinator's host, cuelight keys list shows all,\n" +
+			"and cuelight keys create NAME --scope work makes one"
+	case errors.Is(err, remote.ErrVersion):
+		hint = "update the older of the two"
+	}
+	text := strings.TrimPrefix(usererr.FirstLine(err.Error()), "run pipeline: ")
+	return &usererr.Error{Kind: usererr.Usage, Text: text, Hint: hint}
 }
 
 func (o *WorkOptions) logEvents(events *EventQueue, manager *systemd) {
@@ -77,16 +109,4 @@ func (o *WorkOptions) logEvents(events *EventQueue, manager *systemd) {
 			logEvent(o.Log, nil, e)
 		}
 	}
-}
-
-// WorkerCapabilities is what a remote worker says about itself.
-func WorkerCapabilities(labels, encoders []string) json.RawMessage {
-	raw, err := json.Marshal(struct {
-		Labels   []string `json:"labels,omitempty"`
-		Encoders []string `json:"encoders"`
-	}{labels, encoders})
-	if err != nil {
-		panic(err) // it has strings
-	}
-	return raw
 }

@@ -21,8 +21,8 @@ import (
 // other's tasks must share them, under any path: otherwise a stage would not find the
 // files of the stage before it, and videos would be published in several directories.
 type Workspace struct {
-	Data         string `json:"data_dir_id"`
-	Published    string `json:"publish_dir_id"`
+	Data         string `json:"data_dir_id,omitempty"` // empty for remote workers
+	Published    string `json:"publish_dir_id,omitempty"`
 	OnlyOwnTasks bool   `json:"only_some_tasks,omitempty"` // the process takes its own tasks only
 }
 
@@ -35,6 +35,9 @@ const IDFile = ".cuelight-id"
 // identifyWorkspace reads the ids of the directories or buckets, or creates them at the first use.
 func identifyWorkspace(ctx context.Context, c video.Config) (Workspace, error) {
 	var w Workspace
+	if err := checkNotMoved(ctx, c); err != nil {
+		return w, err
+	}
 	for dir, id := range map[string]*string{c.DataDir: &w.Data, c.PublishDir: &w.Published} {
 		var err error
 		if *id, err = dirID(dir); err != nil {
@@ -62,6 +65,56 @@ func identifyWorkspace(ctx context.Context, c video.Config) (Workspace, error) {
 	return w, nil
 }
 
+// checkNotMoved returns an error if the results or the published videos were moved elsewhere: a worker
+// that went on in the old location would divide them between two.
+func checkNotMoved(ctx context.Context, c video.Config) error {
+	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
+	defer cancel()
+	for flag, location := range map[string]video.Location{"data": c.DataLocation(), "publish": c.PublishLocation()} {
+		moved, err := location.Moved(ctx)
+		switch {
+		case err != nil:
+			return &usererr.Error{
+				Kind: usererr.Usage, Text: usererr.FirstLine(err.Error()),
+				Hint: "cuelight doctor, with the same --data-dir and --publish-dir, says what is missing",
+			}
+		case moved.To == "":
+		case moved.Complete:
+			return &usererr.Error{
+				Kind: usererr.Usage, Text: fmt.Sprintf("%s was moved to %s", usererr.Printable(location.String()), moved.To),
+				Hint: fmt.Sprintf("use --%s-dir %s; cuelight move brings everything back", flag, moved.To),
+			}
+		default:
+			return &usererr.Error{
+				Kind: usererr.Usage, Text: fmt.Sprintf("the move of %s to %s is not complete", usererr.Printable(location.String()), moved.To),
+				Hint: "run the same cuelight move again",
+			}
+		}
+	}
+	return nil
+}
+
+// CheckNoWorkers returns an error if a worker may be alive: one that has stopped counts until its lease
+// is over, unless it has deregistered.
+func CheckNoWorkers(ctx context.Context, st *store.Store) error {
+	workers, err := st.Workers(ctx, false)
+	if err != nil {
+		return err
+	}
+	for _, w := range workers {
+		if w.HeartbeatAge > max(w.Lease, AliveWithin) {
+			continue
+		}
+		return &usererr.Error{
+			Kind: usererr.Usage,
+			Text: fmt.Sprintf("process %d on %s works on this database; its last heartbeat was %s ago",
+				w.PID, w.Host, w.HeartbeatAge.Round(time.Second)),
+			Hint: "stop all workers, and cuelight run; --copy-only copies while they work",
+		}
+	}
+	return nil
+}
+
 // identifyTimeout is that of reading or creating the id of a bucket.
 const identifyTimeout = 30 * time.Second
 
@@ -86,16 +139,6 @@ func dirID(dir string) (string, error) {
 			return "", err
 		}
 	}
-}
-
-// capabilities returns what the process's worker publishes about itself.
-func (w Workspace) capabilities(onlyOwnTasks bool) json.RawMessage {
-	w.OnlyOwnTasks = onlyOwnTasks
-	raw, err := json.Marshal(w)
-	if err != nil {
-		panic(err) // it has strings and a bool
-	}
-	return raw
 }
 
 // WorkspaceOf returns the workspace that a worker published; it is empty for workers of

@@ -1,7 +1,7 @@
 // Package fetch copies a source, which is a local file or an http(s) URL, into a
 // directory of the caller.
 //
-// Call [Fetch]. What it promises:
+// Call [Fetch]. Guarantees:
 //
 //   - The destination contains the whole source, synced to disk, or does not exist.
 //     Unfinished files have other names.

@@ -1,6 +1,6 @@
 // Package inbox watches directories and submits each file that is complete.
 //
-// Call [Run]. What it promises:
+// Call [Run]. Guarantees:
 //
 //   - It submits a file when the file's size and modification time have not changed
 //     for Options.UnchangedFor. If the modification time is already older than that, as

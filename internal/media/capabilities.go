@@ -21,6 +21,7 @@ type capabilities struct {
 	sidedata bool
 	bwdif    bool
 	decoders decoderSet
+	encoders []string
 }
 
 func (t Tools) capabilities(ctx context.Context, video, audio bool) (capabilities, error) {
@@ -37,6 +38,7 @@ func (t Tools) capabilities(ctx context.Context, video, audio bool) (capabilitie
 	}
 	return capabilities{
 		decoders: decoders,
+		encoders: encoders,
 		fpsMode:  hasFPSModeOption(version),
 		zscale:   hasFilter(filters, "zscale") && hasFilter(filters, "tonemap"),
 		sidedata: hasFilter(filters, "sidedata"),
@@ -44,10 +46,30 @@ func (t Tools) capabilities(ctx context.Context, video, audio bool) (capabilitie
 	}, nil
 }
 
+// OptionalFilters returns the names of the filters that this ffmpeg has and that Transcode uses only if they
+// are there: bwdif for interlaced sources; zscale, tonemap and sidedata for HDR.
+func (t Tools) OptionalFilters(ctx context.Context) ([]string, error) {
+	text, err := t.ffmpegOutput(ctx, "-filters")
+	if err != nil {
+		return nil, err
+	}
+	found := []string{}
+	for _, name := range []string{"bwdif", "sidedata", "tonemap", "zscale"} {
+		if hasFilter(text, name) {
+			found = append(found, name)
+		}
+	}
+	return found, nil
+}
+
 // CapabilityCache remembers the output of programs that list their capabilities,
 // until their files change; the lists take a fifth of a second of processor
-// time. The zero value is ready, and goroutines may share it.
-type CapabilityCache struct{ outputs sync.Map }
+// time. It also remembers for ten minutes which hardware encoders failed. The zero
+// value is ready, and goroutines may share it.
+type CapabilityCache struct {
+	outputs     sync.Map // cacheKey → string
+	pausedUntil sync.Map // name of an encoder → time.Time
+}
 
 type cacheKey struct {
 	path, option string

@@ -21,7 +21,7 @@ func transcodeWith(t *testing.T, src string, c capabilities) result {
 	}
 	plan := planTiming(r.info)
 	said, err := fastTools.run(t.Context(), command{
-		tool: "ffmpeg", args: fastTools.transcodeArgs(src, r.info, video, audio, plan, c), dir: r.dir, source: src,
+		tool: "ffmpeg", args: fastTools.transcodeArgs(src, r.info, video, audio, plan, c, libx264, nil), dir: r.dir, source: src,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -34,7 +34,10 @@ const (
 // exit code nor out. An error that wraps [ErrMismatch] means that the output is
 // wrong and must be discarded; another attempt may succeed.
 func (t Tools) Check(ctx context.Context, info *Info, dir string, out *Output) error {
-	t = t.withStepCounter()
+	return t.withStepCounter().check(ctx, info, dir, out)
+}
+
+func (t Tools) check(ctx context.Context, info *Info, dir string, out *Output) error {
 	if err := checkOutput(info, dir, out); err != nil {
 		return fmt.Errorf("check output: %w", err)
 	}

@@ -27,6 +27,7 @@ type command struct {
 	// source is the input's absolute path. It is removed from messages, so that
 	// errors show nothing of this host.
 	source string
+	device *device   // the graphics card that the child may use; nil for none
 	stdin  io.Reader // nil: empty
 	stdout io.Writer // nil: discarded
 	// noProgress means that the child does not write to stdout all the time;
@@ -63,7 +64,7 @@ func (t Tools) execute(ctx context.Context, c command) (stderrReport, error) {
 	}
 	stdout, stderr := &stdoutMonitor{next: c.stdout}, &stderrTail{source: c.source}
 	cmd := exec.Command(path, c.args...)
-	cmd.Dir, cmd.Env = cmp.Or(c.dir, "/"), environment(c.dir)
+	cmd.Dir, cmd.Env = cmp.Or(c.dir, "/"), append(environment(c.dir), c.device.environment()...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.stdin, stdout, stderr
 	oomKills := oomKillCount()
 	grant, err := t.applySandbox(ctx, cmd, c)
@@ -79,6 +80,9 @@ func (t Tools) execute(ctx context.Context, c command) (stderrReport, error) {
 	}
 	cause := t.waitAndWatch(ctx, child, stdout, c.noProgress)
 	cause = cmp.Or(cause, grant.release())
+	if grant.input != nil && ctx.Err() == nil {
+		cause = grant.input.failure(cause, t.stall())
+	}
 	out := stderr.report()
 	out.cpu = child.State().UserTime() + child.State().SystemTime()
 	if c.dir != "" { // a child without a directory writes nothing

@@ -53,6 +53,9 @@ func (u *untrustedCheck) compareWithSource(ctx context.Context) error {
 		if isContentError(err) {
 			err = u.compareMoment(ctx, m, false)
 		}
+		if _, isRefused := errors.AsType[*RefusedError](err); isRefused && len(u.video) > 0 {
+			err = u.compareWithOwn(ctx, m)
+		}
 		switch {
 		case errors.Is(err, errNotDecoded): // the source is damaged here
 			undecoded++
@@ -73,21 +76,43 @@ func isContentError(err error) bool {
 	return isRefused || errors.Is(err, errNotDecoded)
 }
 
-// compareMoment decodes a moment and compares it. Without seek, the source and the
+// compareMoment decodes a moment and judges it. Without seek, the source and the
 // renditions are decoded apart, so that neither can spoil the other.
 func (u *untrustedCheck) compareMoment(ctx context.Context, m moment, seek bool) error {
+	return u.decodeMoment(ctx, m, seek, func(raw *rawFiles) error {
+		for i := range u.video {
+			c, err := u.comparePicture(m, i, raw)
+			if err == nil {
+				u.report(c)
+				err = c.judgePicture(usualLimits)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		for i := range u.audio {
+			if err := u.compareSound(m, i, raw); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// decodeMoment decodes a moment of the source and of the renditions, and calls compare.
+func (u *untrustedCheck) decodeMoment(ctx context.Context, m moment, seek bool, compare func(*rawFiles) error) error {
 	work, err := os.MkdirTemp(u.dir, ".compare-")
 	if err != nil {
 		return spaceError(err)
 	}
 	defer os.RemoveAll(work)
-	r := &sampleRun{u: u, m: m, work: work}
+	r := u.newSampleRun(m, work)
 	r.addSource(seek)
 	if !seek {
 		if err := r.run(ctx); err != nil {
 			return err
 		}
-		r = &sampleRun{u: u, m: m, work: work}
+		r = u.newSampleRun(m, work)
 	}
 	if err := r.addRenditions(); err != nil {
 		return err
@@ -96,20 +121,11 @@ func (u *untrustedCheck) compareMoment(ctx context.Context, m moment, seek bool)
 		return err
 	}
 	raw := &rawFiles{dir: work}
-	for i := range u.video {
-		if err := u.comparePicture(m, i, raw); err != nil {
-			return errors.Join(err, raw.err)
-		}
-	}
-	for i := range u.audio {
-		if err := u.compareSound(m, i, raw); err != nil {
-			return errors.Join(err, raw.err)
-		}
-	}
-	return raw.err
+	err = compare(raw)
+	return errors.Join(err, raw.err)
 }
 
-func (u *untrustedCheck) comparePicture(m moment, i int, raw *rawFiles) error {
+func (u *untrustedCheck) comparePicture(m moment, i int, raw *rawFiles) (c comparison, err error) {
 	r := u.video[i]
 	w, h := u.smallSize()
 	plane := w * h
@@ -117,21 +133,20 @@ func (u *untrustedCheck) comparePicture(m moment, i int, raw *rawFiles) error {
 	full := raw.read(fmt.Sprintf("got-%d.y", i))
 	switch {
 	case len(want) != 6*plane:
-		return errNotDecoded
+		return c, errNotDecoded
 	case len(got) != 6*plane:
-		return refuse(r.dir, "no picture can be decoded at %.1f s", m.at)
+		return c, refuse(r.dir, "no picture can be decoded at %.1f s", m.at)
 	case len(full) != r.rung.Width*r.rung.Height:
-		return refuse(r.dir, "the picture at %.1f s is not %dx%d pixels", m.at, r.rung.Width, r.rung.Height)
+		return c, refuse(r.dir, "the picture at %.1f s is not %dx%d pixels", m.at, r.rung.Width, r.rung.Height)
 	}
 	sharp, soft := raw.read(fmt.Sprintf("want-%d.y", i)), raw.read(fmt.Sprintf("soft-%d.y", i))
 	if len(sharp) != len(full) || len(soft) != len(full) {
-		return errNotDecoded
+		return c, errNotDecoded
 	}
-	c := comparison{rendition: r.dir, at: m.at}
+	c = comparison{rendition: r.dir, at: m.at}
 	c.setPictures(want, got, w, h)
 	c.detail, c.detailLevel = detail(full, sharp, soft)
-	u.report(c)
-	return c.judgePicture()
+	return c, nil
 }
 
 func (u *untrustedCheck) report(c comparison) {
@@ -157,17 +172,22 @@ type comparison struct {
 	soundMatch  float64
 }
 
-func (c comparison) judgePicture() error {
+// limits are those that depend on how well the picture can be encoded at its rate.
+type limits struct{ similarity, colourError, colourShare, motionMatch, detail float64 }
+
+var usualLimits = limits{minSimilarity, maxColourError, minColourShare, minMotionMatch, minDetail}
+
+func (c comparison) judgePicture(l limits) error {
 	switch {
-	case c.similarity < minSimilarity:
+	case c.similarity < l.similarity:
 		return refuse(c.rendition, "the picture at %.1f s is not the source's: their similarity is %.2f of 1", c.at,
 			c.similarity)
-	case c.colour > maxColourError, c.colourLevel >= minColour && c.colourShare < minColourShare:
+	case c.colour > l.colourError, c.colourLevel >= minColour && c.colourShare < l.colourShare:
 		return refuse(c.rendition, "the colours at %.1f s are not the source's", c.at)
-	case c.motion >= minMotion && c.motionMatch < minMotionMatch:
+	case c.motion >= minMotion && c.motionMatch < l.motionMatch:
 		return refuse(c.rendition, "the motion at %.1f s is not the source's: their correlation is %.2f of 1", c.at,
 			c.motionMatch)
-	case c.detailLevel >= minDetailLevel && c.detail < minDetail:
+	case c.detailLevel >= minDetailLevel && c.detail < l.detail:
 		return refuse(c.rendition, "the picture at %.1f s has %.0f %% of the detail of its size: it was scaled up", c.at,
 			100*max(c.detail, 0))
 	}

@@ -30,6 +30,8 @@
 //     dies with this process.
 //   - As far as the host allows, a child can access only its source, its own
 //     directory and the system's programs: no other files, network or processes.
+//     With a hardware encoder it can also use a graphics card.
+//   - A hardware encoder that fails is replaced by libx264, in the same call.
 //   - Exit codes and headers are not trusted. Durations and frame counts are
 //     measured from packets, from decoded frames and from the written files,
 //     and [Tools.Check] compares the three.
@@ -60,7 +62,7 @@
 //
 // # Limits
 //
-// It does not extract subtitles, encrypt, encode on a GPU, resume in the middle
+// It does not extract subtitles, encrypt, decode or scale on a GPU, resume in the middle
 // of a file, or log. It needs ffmpeg 4.4 or later with libx264. HDR sources
 // need the zscale filter for exact colours; without it they are approximate.
 package media

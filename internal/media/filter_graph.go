@@ -9,9 +9,9 @@ import (
 // deinterlaces, rotates, tone-maps and scales to the largest rung once, and
 // scales the other rungs from that. Its outputs are [decoded], every frame from
 // the decoder; [shown], the frames for the encoders; and [v0], [v1] …, one per
-// rung. Every output must get frames continuously: ffmpeg 7 buffers the frames
-// of the others until it does.
-func videoGraph(info *Info, rungs []Rung, t timing, c capabilities) string {
+// rung, through the filter upload if there is one. Every output must get frames
+// continuously: ffmpeg 7 buffers the frames of the others until it does.
+func videoGraph(info *Info, rungs []Rung, t timing, c capabilities, upload string) string {
 	v := info.Video
 	chain := []string{"null"}
 	if v.Interlaced {
@@ -32,6 +32,9 @@ func videoGraph(info *Info, rungs []Rung, t timing, c capabilities) string {
 		scale := "null"
 		if i > 0 {
 			scale = fmt.Sprintf("scale=w=%d:h=%d:flags=bicubic,setsar=1", r.Width, r.Height)
+		}
+		if upload != "" {
+			scale += "," + upload
 		}
 		fmt.Fprintf(&b, ";[s%d]%s[v%d]", i, scale, i)
 	}

@@ -16,6 +16,10 @@ func (t Tools) MemoryLimit() int64 {
 	return defaultMemory()
 }
 
+// HostMemory is the memory in bytes of this host, or of this process's control group if that is less; 0 if
+// it is not known here.
+func HostMemory() int64 { return availableMemory() }
+
 // defaultMemory leaves the other half to the database, the daemon and other children.
 // The largest permitted picture fits.
 var defaultMemory = sync.OnceValue(func() int64 {

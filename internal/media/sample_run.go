@@ -32,6 +32,13 @@ type sampleRun struct {
 	// isLong means that hours may be decoded before the moment. Then frames are
 	// counted as progress.
 	isLong bool
+	// own is where an encode of this host begins, in seconds of the output: the files
+	// own-0.mp4 … in work are compared instead of the renditions. Negative: none.
+	own float64
+}
+
+func (u *untrustedCheck) newSampleRun(m moment, work string) *sampleRun {
+	return &sampleRun{u: u, m: m, work: work, own: -1}
 }
 
 func (r *sampleRun) addInput(options []string, file string) int {
@@ -183,11 +190,14 @@ var oneChannel = fmt.Sprintf("pan=mono|c0=0.5*c0+0.5*c1,aresample=%d,aformat=sam
 func (r *sampleRun) addRenditions() error {
 	u := r.u
 	for i, d := range u.video {
-		file := fmt.Sprintf("%d.mp4", i)
-		if err := d.copySegments(u.dir, filepath.Join(r.work, file), r.m.segment, 1); err != nil {
-			return err
+		file, options := ownName(i), ownOptions(r.m.at-r.own)
+		if r.own < 0 {
+			file, options = fmt.Sprintf("%d.mp4", i), r.renditionOptions(d, r.m.segment, r.m.at, "h264")
+			if err := d.copySegments(u.dir, filepath.Join(r.work, file), r.m.segment, 1); err != nil {
+				return err
+			}
 		}
-		n := r.addInput(r.renditionOptions(d, r.m.segment, r.m.at, "h264"), file)
+		n := r.addInput(options, file)
 		r.graphs = append(r.graphs, fmt.Sprintf("[%d:v]%s,split[gotfull%d][gotin%d];"+
 			"[gotfull%d]trim=end_frame=1,%s[gotfirst%d];[gotin%d]%s[got%d]", n, twoPictures(r.m.gap), i, i, i,
 			lumaPlane, i, i, u.smallPictures(), i))
@@ -195,6 +205,9 @@ func (r *sampleRun) addRenditions() error {
 		r.addOutput(fmt.Sprintf("[got%d]", i), fmt.Sprintf("got-%d.yuv", i))
 	}
 	for i, d := range u.audio {
+		if r.own >= 0 {
+			break // sound does not depend on the encoder
+		}
 		at, k := r.m.at+soundLead, 0
 		for k+1 < len(d.files.segments) && d.files.shownAt(d.files.segments[k+1].firstPTS) <= at {
 			k++

@@ -50,13 +50,23 @@ type sandboxGrant struct {
 	dir     string   // the child's directory
 	chowned bool     // dir belongs to the child's user
 	url     string   // the source as the child sees it
+	input   *inputServer
 }
 
 // applySandbox makes a command run confined. The caller releases the grant after
 // the child has ended.
 func (t Tools) applySandbox(ctx context.Context, cmd *exec.Cmd, c command) (*sandboxGrant, error) {
 	k := &sandboxGrant{}
+	served := t.Source != nil && c.source == t.Source.Path
+	if served {
+		c.source = "" // there is no such file
+	}
 	if t.Sandbox == SandboxOff {
+		if served {
+			var err error
+			k.input, k.url, err = t.serveInput(cmd, nil)
+			return k, err
+		}
 		return k, nil
 	}
 	p := sandbox.Policy{
@@ -70,6 +80,7 @@ func (t Tools) applySandbox(ctx context.Context, cmd *exec.Cmd, c command) (*san
 	if c.dir != "" {
 		p.ReadWrite = []string{c.dir}
 	}
+	c.device.allow(&p)
 	if user := t.sandboxUser(); sandbox.CanChangeUser(user) {
 		switch err := k.grantAccess(cmd, c, user); {
 		case err == nil:
@@ -81,6 +92,12 @@ func (t Tools) applySandbox(ctx context.Context, cmd *exec.Cmd, c command) (*san
 			// Keep root's access to files, and apply all other restrictions.
 			k.revokeAccess()
 			p.KeepCapabilities = true
+		}
+	}
+	if served {
+		var err error
+		if k.input, k.url, err = t.serveInput(cmd, &p); err != nil {
+			return nil, errors.Join(fmt.Errorf("%w: %w", ErrSandbox, err), k.release())
 		}
 	}
 	if err := p.Wrap(cmd); err != nil {
@@ -220,6 +237,9 @@ func (k *sandboxGrant) openSource(cmd *exec.Cmd, source string) error {
 // only plain files: ffmpeg makes nothing else, and a link could mislead those who
 // read or publish the output.
 func (k *sandboxGrant) release() error {
+	if k.input != nil {
+		k.input.close()
+	}
 	if k.source != nil {
 		k.source.Close()
 		k.source = nil

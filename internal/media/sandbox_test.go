@@ -184,3 +184,55 @@ func TestParseCoders_ReadsList(t *testing.T) {
 		}
 	}
 }
+
+// A device of the kernel stands in for a card: it is a file that only its group may open.
+func TestSandbox_OpensADeviceOnlyForACommandThatNeedsIt(t *testing.T) {
+	t.Parallel()
+	if !sandbox.CanChangeUser(DefaultUser) {
+		t.Skip("this process cannot start programs as another user")
+	}
+	const group = 60818
+	dir := t.TempDir()
+	openParents(t, dir)
+	node, about := filepath.Join(dir, "renderD128"), filepath.Join(dir, "vendor")
+	if out, err := exec.Command("mknod", "-m", "660", node, "c", "1", "5").CombinedOutput(); err != nil {
+		t.Skipf("no device can be made here: %v: %s", err, out)
+	}
+	err := errors.Join(os.Chown(node, 0, group), os.WriteFile(about, []byte("0x8086\n"), 0o644),
+		os.WriteFile(node+".other", []byte("another device"), 0o644))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f, err := os.OpenFile(node, os.O_RDWR, 0); err != nil {
+		t.Skipf("the file system has no devices: %v", err)
+	} else {
+		f.Close()
+	}
+	tool := Tools{Sandbox: SandboxRequire, FFmpeg: script(t,
+		"cat $2 && exec 3<>$1 && head -c 1 <&3 | od -An -tx1 && ls ${1%/*} && echo a >/proc/$$/task/$$/comm && ! cat $1.other\n")}
+	out := &limitedBuffer{limit: 1 << 10}
+	c := command{tool: "ffmpeg", args: []string{node, about}, stdout: out}
+	if _, err := tool.run(t.Context(), c); err == nil {
+		t.Errorf("without the device: it printed %q", out.String())
+	}
+	c.device = &device{kind: renderDevice, nodes: []string{node}, readable: []string{about}}
+	if said, err := tool.run(t.Context(), c); err != nil || out.String() != "0x8086\n 00\nrenderD128\nrenderD128.other\nvendor\n" {
+		t.Errorf("with the device: %v: it printed %q and %q", err, out.String(), said.tail)
+	}
+	if err := os.Chown(node, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tool.run(t.Context(), c); err == nil || tool.closedNode(c.device) != node {
+		t.Errorf("a node of the group of root: %v; closed is %q", err, tool.closedNode(c.device))
+	}
+}
+
+// openParents lets all users enter a directory of a test.
+func openParents(t *testing.T, dir string) {
+	t.Helper()
+	for ; dir != "/" && dir != os.TempDir(); dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

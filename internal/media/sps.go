@@ -16,7 +16,7 @@ type spsParameters struct {
 
 // parseSPS reads sequence parameters of progressive H.264. The library's own parser
 // allocates memory for as many elements as the parameters declare, up to all of it;
-// this one accepts only what x264 writes, which has no lists.
+// this one accepts only what our encoders write, which has no lists.
 func parseSPS(nalu []byte) (*spsParameters, error) {
 	const maxBytes, sequenceParameters = 256, 7
 	if len(nalu) < 4 || len(nalu) > maxBytes || nalu[0]&0x1f != sequenceParameters {

@@ -56,6 +56,9 @@ var (
 	// each run.
 	pointerAddress = regexp.MustCompile(` @ 0x[0-9a-f]+`)
 	levelTag       = regexp.MustCompile(`\[(error|fatal|panic)\] `)
+	// hardwareMessage is a message of a hardware encoder, which is not about the
+	// source.
+	hardwareMessage = regexp.MustCompile(`^\[(h264_(nvenc|qsv|vaapi)|AVHW\w+)\] `)
 )
 
 // diskMessages are the C library's messages for ENOSPC, EDQUOT, EFBIG and EROFS.
@@ -74,7 +77,9 @@ func (s *stderrTail) flush() {
 	line := s.cleanLine(string(s.pending))
 	s.pending = s.pending[:0]
 	if levelTag.MatchString(line) {
-		s.errors++
+		if !hardwareMessage.MatchString(line) {
+			s.errors++
+		}
 		line = levelTag.ReplaceAllString(line, "")
 	}
 	for text, err := range diskMessages {

@@ -13,6 +13,14 @@ type Tools struct {
 	// "ffmpeg" and "ffprobe" from PATH.
 	FFmpeg, FFprobe string
 
+	// Encoders are the H.264 encoders that Transcode may use, the preferred one
+	// first: libx264, h264_nvenc, h264_qsv, h264_vaapi, or "hardware" for the last
+	// three. It uses the first that this ffmpeg has, whose device is there and has
+	// not failed in the last ten minutes (see Cache), and whose limits allow the
+	// renditions. libx264 is always the last. If a hardware encoder fails,
+	// Transcode begins again with libx264. Empty means libx264 alone, because
+	// hardware encoders make larger or worse files.
+	Encoders []string
 	// Preset is libx264's trade of time for size, from "ultrafast" to
 	// "veryslow". Empty means "veryfast".
 	Preset string
@@ -50,12 +58,16 @@ type Tools struct {
 	// [DefaultMaxDuration].
 	MaxDuration time.Duration
 	// TimeFactor is how many seconds a call may take for each second of its
-	// source, plus half an hour; then it returns [ErrTooLong]. Zero means
+	// source, plus half an hour; then it returns [ErrTooLong]. A transcode that
+	// begins again with libx264 has the time again. Zero means
 	// [DefaultTimeFactor]. Negative means no limit.
 	TimeFactor float64
 	// Cache, if set, remembers the capabilities of the programs, so that they
-	// are not queried again.
+	// are not queried again, and hardware encoders that failed.
 	Cache *CapabilityCache
+	// Source, if set, is not a file: children read it by ranges through this
+	// process. Probe needs a file. See CheckServe.
+	Source *ServedSource
 	// Step, if set, is called when a method makes progress, with a number that
 	// rises from 1. While a child runs, it is called at most about once a
 	// second. It lets a watchdog tell slow work from stalled work. Calls do not
@@ -65,6 +77,7 @@ type Tools struct {
 	steps         *int64           // steps of the current call
 	probeDecoders decoderSet       // set while a source is probed
 	minTimeLimit  time.Duration    // replaces the constant in tests
+	root          string           // replaces / in tests, for the files of devices
 	compared      func(comparison) // for tests that measure comparisons
 }
 

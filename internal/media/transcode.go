@@ -19,6 +19,9 @@ import (
 // renditions are separate. progress may be nil; it is called about once a second
 // from another goroutine, and never after Transcode has returned.
 //
+// If a hardware encoder of Tools.Encoders fails, the content of dir is removed and
+// made again with libx264.
+//
 // If ctx ends, ffmpeg is killed before Transcode returns, and the content of dir
 // is useless. A [*RejectedError] means that too little of the source could be
 // decoded. Success means only that there are renditions: [Tools.Check] verifies
@@ -26,10 +29,7 @@ import (
 func (t Tools) Transcode(
 	ctx context.Context, src string, info *Info, rungs []Rung, dir string, progress func(Progress),
 ) (*Output, error) {
-	t = t.withStepCounter()
-	ctx, cancel := t.withTimeLimit(ctx, info.Duration)
-	defer cancel()
-	out, err := t.transcode(ctx, src, info, rungs, dir, progress)
+	out, err := t.withStepCounter().transcode(ctx, src, info, rungs, dir, progress)
 	if err != nil {
 		return nil, fmt.Errorf("transcode: %w", err)
 	}
@@ -54,24 +54,60 @@ func (t Tools) transcode(
 	if err != nil {
 		return nil, err
 	}
-	if err := createRenditionDirs(dir, slices.Concat(video, audio)); err != nil {
+	e, d, err := t.chooseEncoder(video, c)
+	if err != nil {
 		return nil, err
 	}
-	plan := planTiming(info)
-	args := t.transcodeArgs(source, info, video, audio, plan, c)
-	reader := newProgressReader(info.Duration, progress, time.Now)
-	cmd := command{tool: "ffmpeg", purpose: "transcode", args: args, dir: dir, source: source, stdout: reader}
-	out, err := t.run(ctx, cmd)
-	if err != nil {
-		return nil, out.preferDiskError(explainExit(err, dir, info, len(video) > 0))
+	r := transcodeRun{
+		tools: t, source: source, dir: dir, info: info, video: video, audio: audio, plan: planTiming(info), found: c,
+		progress: progress,
 	}
-	result, err := t.collect(ctx, dir, info, video, audio, plan, c, out)
+	if e.isHardware() {
+		return r.encodeWithFallback(ctx, e, d)
+	}
+	return r.encode(ctx, e, d)
+}
+
+// transcodeRun is one run of ffmpeg that makes all renditions.
+type transcodeRun struct {
+	tools        Tools
+	source, dir  string
+	info         *Info
+	video, audio []renditionJob
+	plan         timing
+	found        capabilities
+	progress     func(Progress) // may be nil
+	failed       string         // the encoder of the run before, if it failed
+}
+
+func (r transcodeRun) encode(ctx context.Context, e videoEncoder, d *device) (*Output, error) {
+	ctx, cancel := r.tools.withTimeLimit(ctx, r.info.Duration)
+	defer cancel()
+	if err := createRenditionDirs(r.dir, slices.Concat(r.video, r.audio)); err != nil {
+		return nil, err
+	}
+	cmd := command{
+		tool: "ffmpeg", purpose: "transcode", dir: r.dir, source: r.source, device: d,
+		args:   r.tools.transcodeArgs(r.source, r.info, r.video, r.audio, r.plan, r.found, e, d),
+		stdout: newProgressReader(r.info.Duration, r.progressOf(e), time.Now),
+	}
+	out, err := r.tools.run(ctx, cmd)
+	if err != nil && e.isHardware() {
+		return nil, err // only libx264 shows whether the source is to blame
+	}
+	if err != nil {
+		return nil, out.preferDiskError(explainExit(err, r.dir, r.info, len(r.video) > 0))
+	}
+	result, err := r.tools.collect(ctx, r.dir, r.info, r.video, r.audio, r.plan, r.found, out)
 	if err != nil {
 		return nil, out.preferDiskError(err)
 	}
-	result.Storyboard, err = t.storyboard(ctx, dir, info, result)
+	result.Storyboard, err = r.tools.storyboard(ctx, r.dir, r.info, result)
 	if err != nil && !errors.Is(err, ErrNoPicture) {
 		return nil, fmt.Errorf("make storyboard: %w", err)
+	}
+	if len(r.video) > 0 {
+		result.Encoder = e.name
 	}
 	return result, nil
 }

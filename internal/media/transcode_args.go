@@ -49,10 +49,11 @@ func renditionJobs(info *Info, rungs []Rung) (video, audio []renditionJob) {
 // Output names are relative to the output directory, because ffmpeg would
 // interpret some characters of the directory's own name.
 func (t Tools) transcodeArgs(
-	source string, info *Info, video, audio []renditionJob, plan timing, c capabilities,
+	source string, info *Info, video, audio []renditionJob, plan timing, c capabilities, e videoEncoder, d *device,
 ) []string {
 	// Whether there are too many errors is decided from the output.
 	args := t.ffmpegArgs("-progress", "pipe:1", "-stats_period", "1", "-max_error_rate", "1")
+	args = append(args, d.globalArgs()...)
 	// If frames change mid-stream, ffmpeg would rebuild the graph and lose the
 	// frames in it.
 	options := []string{"-noautorotate", "-reinit_filter:v", "0"}
@@ -68,12 +69,12 @@ func (t Tools) transcodeArgs(
 		for i, j := range video {
 			rungs[i] = j.rung
 		}
-		args = append(args, "-filter_complex", videoGraph(info, rungs, plan, c))
+		args = append(args, "-filter_complex", videoGraph(info, rungs, plan, c, e.upload))
 		args = append(args, frameListArgs("[decoded]", "passthrough", decodedFrames, plan, c)...)
 		args = append(args, frameListArgs("[shown]", "vfr", encodedFrames, plan, c)...)
 	}
 	for i, j := range video {
-		args = append(args, t.videoArgs(i, j, info.Video, plan, c)...)
+		args = append(args, t.videoArgs(i, j, info.Video, plan, c, e)...)
 	}
 	for _, j := range audio {
 		args = append(args, audioArgs(j, info, plan)...)
@@ -104,39 +105,43 @@ func fpsModeArgs(mode string, c capabilities) []string {
 	return []string{"-fps_mode", mode}
 }
 
-func (t Tools) videoArgs(i int, j renditionJob, v *Video, plan timing, c capabilities) []string {
-	preset, crf := cmp.Or(t.Preset, defaultPreset), t.CRF
-	if crf <= 0 {
-		crf = defaultCRF
-	}
-	every := keyframeSeconds
-	if plan.isSlideShow {
-		crf, every = min(crf+slideShowCRF, 51), segmentSeconds
-	}
+func (t Tools) videoArgs(i int, j renditionJob, v *Video, plan timing, c capabilities, e videoEncoder) []string {
 	r := j.rung
+	s := t.encoderSettings(r, h264LevelFor(r.Width, r.Height, maxDecodeRate(v, plan), r.VideoBitrate))
+	if plan.isSlideShow {
+		s.crf, s.keyframeEvery = min(s.crf+slideShowCRF, 51), segmentSeconds
+	}
 	args := append([]string{"-map", fmt.Sprintf("[v%d]", i)}, fpsModeArgs("vfr", c)...)
-	args = append(args,
-		"-enc_time_base", fmt.Sprintf("1:%d", videoTimescale), "-t", formatSeconds(plan.maxSeconds),
-		"-c:v", "libx264", "-preset", preset, "-crf", strconv.Itoa(crf),
-		"-maxrate", strconv.Itoa(r.VideoBitrate), "-bufsize", strconv.Itoa(2*r.VideoBitrate),
-		"-profile:v", "high", "-level:v", h264LevelFor(r.Width, r.Height, maxDecodeRate(v, plan), r.VideoBitrate),
-		"-pix_fmt", "yuv420p",
-		"-color_primaries", "bt709", "-color_trc", "bt709", "-colorspace", "bt709", "-color_range", "tv",
-		"-sc_threshold", "0", "-g", "600", "-force_key_frames", keyframeExpression(every), "-forced-idr", "1",
-	)
+	args = append(args, "-enc_time_base", fmt.Sprintf("1:%d", videoTimescale), "-t", formatSeconds(plan.maxSeconds))
+	args = append(args, e.args(s)...)
 	if plan.repeatedFrames > 0 {
-		// With frames that last seconds, B-frames would delay the picture by seconds.
-		args = append(args, "-bf", "0")
+		if !e.isHardware() {
+			// With frames that last seconds, B-frames would delay the picture by seconds.
+			args = append(args, "-bf", "0")
+		}
 		if c.fpsMode {
 			args = append(args, "-bsf:v", frameDurations)
 		}
 	}
-	if slices.Contains(slowPresets, preset) {
-		args = append(args, "-refs", strconv.Itoa(maxReferences))
+	if !e.isHardware() {
+		if slices.Contains(slowPresets, s.preset) {
+			args = append(args, "-refs", strconv.Itoa(maxReferences))
+		}
+		args = append(args, t.threads()[:min(2, len(t.threads()))]...)
 	}
-	args = append(args, t.threads()[:min(2, len(t.threads()))]...)
 	args = append(args, "-map_metadata", "-1", "-map_chapters", "-1")
 	return append(args, hlsArgs(j.dir)...)
+}
+
+func (t Tools) encoderSettings(r Rung, level string) encoderSettings {
+	s := encoderSettings{
+		preset: cmp.Or(t.Preset, defaultPreset), crf: t.CRF, bitrate: r.VideoBitrate, level: level,
+		keyframeEvery: keyframeSeconds,
+	}
+	if s.crf <= 0 {
+		s.crf = defaultCRF
+	}
+	return s
 }
 
 // frameDurations tells the muxer each frame's duration. The muxer starts a segment

@@ -2,43 +2,154 @@ package media
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"sync"
 	"time"
+
+	"github.com/cuelight/cuelight/internal/media/sandbox"
 )
 
-// triedEncoders are the video encoders that TryEncoders tries, with what they need before -c:v.
-var triedEncoders = []struct {
-	name  string
-	setup []string
-}{
-	{name: "libx264"}, {name: "libx265"}, {name: "libsvtav1"},
-	{name: "h264_nvenc"}, {name: "hevc_nvenc"}, {name: "av1_nvenc"},
-	{name: "h264_vaapi", setup: vaapiSetup}, {name: "hevc_vaapi", setup: vaapiSetup},
-	{name: "h264_qsv"}, {name: "hevc_qsv"},
+// EncoderTrial is what came of trying a hardware encoder.
+type EncoderTrial struct {
+	Name string
+	// IsWanted means that Tools.Encoders has it. The others share its device.
+	IsWanted bool
+	// Failure is why it does not work, in a sentence without a full stop; empty if it works.
+	Failure string
+	// Hint is what to do about it; it may be empty.
+	Hint string
 }
 
-var vaapiSetup = []string{"-vaapi_device", "/dev/dri/renderD128", "-vf", "format=nv12,hwupload"}
+// otherEncoders are tried with the hardware encoder of the same device, for the list of workers.
+var otherEncoders = []videoEncoder{
+	{name: "hevc_nvenc", device: nvidiaDevice}, {name: "av1_nvenc", device: nvidiaDevice},
+	{name: "hevc_qsv", device: intelDevice},
+	{name: "hevc_vaapi", device: renderDevice, upload: "format=nv12,hwupload"},
+}
 
 // tryTimeout is how long an encoder may take for one second of a small picture.
 const tryTimeout = 10 * time.Second
 
-// TryEncoders returns the names of ffmpeg's video encoders that work on this host. It encodes a
-// second with each, in the sandbox, because a list of encoders does not say whether their device
-// and its driver are there. An encoder that fails is left out.
-func (t Tools) TryEncoders(ctx context.Context) ([]string, error) {
-	var works []string
-	for _, e := range triedEncoders {
-		within, cancel := context.WithTimeout(ctx, tryTimeout)
-		args := []string{"-nostdin", "-hide_banner", "-loglevel", "error", "-f", "lavfi", "-i", "testsrc2=s=320x240:r=25:d=1"}
-		args = append(append(args, e.setup...), "-c:v", e.name, "-f", "null", "-")
-		_, err := t.run(within, command{tool: "ffmpeg", purpose: "try " + e.name, args: args, noProgress: true})
-		cancel()
-		if ctx.Err() != nil {
-			return works, fmt.Errorf("try encoders: %w", context.Cause(ctx))
-		}
-		if err == nil {
-			works = append(works, e.name)
+// SoftwareEncoders returns the names of the video encoders of interest that this ffmpeg has and that need
+// no device.
+func (t Tools) SoftwareEncoders(ctx context.Context) ([]string, error) {
+	_, installed, err := t.codecs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found := []string{}
+	for _, name := range []string{softwareEncoder, "libx265", "libsvtav1"} {
+		if slices.Contains(installed, name) {
+			found = append(found, name)
 		}
 	}
-	return works, nil
+	return found, nil
+}
+
+// TryEncoders encodes a second with each hardware encoder of Tools.Encoders whose device is there, and with
+// the others of the same device. It does so in the sandbox and with the options of a transcode, because
+// ffmpeg's list of encoders does not say whether a device and its driver work. The trials run at once, and
+// take at most ten seconds. If t has a Cache, an encoder that fails is not used for the next ten minutes.
+func (t Tools) TryEncoders(ctx context.Context) ([]EncoderTrial, error) {
+	wanted, err := t.wantedHardware()
+	if err != nil {
+		return nil, fmt.Errorf("try encoders: %w", err)
+	}
+	var list []videoEncoder
+	devices := map[deviceKind]*device{}
+	for _, e := range wanted {
+		if d := t.findDevice(e.device); d != nil {
+			devices[e.device], list = d, append(list, e)
+		}
+	}
+	for _, e := range otherEncoders {
+		if devices[e.device] != nil {
+			list = append(list, e)
+		}
+	}
+	trials := make([]EncoderTrial, len(list))
+	var all sync.WaitGroup
+	for i, e := range list {
+		all.Go(func() { trials[i] = t.tryEncoder(ctx, e, devices[e.device]) })
+	}
+	all.Wait()
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("try encoders: %w", context.Cause(ctx))
+	}
+	return trials, nil
+}
+
+func (t Tools) tryEncoder(ctx context.Context, e videoEncoder, d *device) EncoderTrial {
+	ctx, cancel := context.WithTimeoutCause(ctx, tryTimeout, fmt.Errorf("it did not end within %v", tryTimeout))
+	defer cancel()
+	args := append([]string{"-nostdin"}, quiet...)
+	args = append(append(args, d.globalArgs()...), "-f", "lavfi", "-i", "testsrc2=s=320x240:r=25:d=1")
+	if e.upload != "" {
+		args = append(args, "-vf", e.upload)
+	}
+	if e.quality == nil {
+		args = append(args, "-c:v", e.name)
+	} else {
+		rung := Rung{Width: 320, Height: 240, VideoBitrate: 500_000}
+		args = append(args, e.args(t.encoderSettings(rung, h264LevelFor(rung.Width, rung.Height, 25, rung.VideoBitrate)))...)
+	}
+	cmd := command{
+		tool: "ffmpeg", purpose: "try " + e.name, args: append(args, "-f", "null", "-"), device: d, noProgress: true,
+	}
+	_, err := t.run(ctx, cmd)
+	trial := EncoderTrial{Name: e.name, IsWanted: e.quality != nil}
+	if err == nil {
+		t.Cache.resumeEncoder(e.name)
+		return trial
+	}
+	t.Cache.pauseEncoder(e.name)
+	trial.Failure = encoderFailure(err, e)
+	if node := t.closedNode(d); node != "" {
+		trial.Failure = "no permission for " + node
+		trial.Hint = "add the user of cuelight to the group of " + node + ", usually render or video " +
+			"(usermod -aG GROUP USER), and start cuelight again"
+	}
+	return trial
+}
+
+// encoderFailure is the reason for an encoder's failure: what it reported first, or else the last message.
+func encoderFailure(err error, e videoEncoder) string {
+	exit, ok := errors.AsType[*exitError](err)
+	if !ok || exit.signal != 0 || exit.tail == "" {
+		text, _, _ := strings.Cut(err.Error(), "\n")
+		return text
+	}
+	lines := strings.Split(exit.tail, "\n")
+	for _, line := range lines {
+		for _, speaker := range []string{"[" + e.name + "] ", "[AVHWDeviceContext] ", "[AVHWFramesContext] "} {
+			if text, ok := strings.CutPrefix(line, speaker); ok {
+				return strings.TrimSuffix(text, ".")
+			}
+		}
+	}
+	return lines[len(lines)-1]
+}
+
+// closedNode returns the first node of a device that a child may not open, or "".
+func (t Tools) closedNode(d *device) string {
+	if d == nil {
+		return ""
+	}
+	for _, node := range d.nodes {
+		f, err := os.OpenFile(node, os.O_RDWR, 0)
+		if err == nil {
+			f.Close()
+		}
+		// Root may open every node, but the user of its children must be in a group.
+		asRoot := t.Sandbox != SandboxOff && sandbox.CanChangeUser(t.sandboxUser())
+		if errors.Is(err, fs.ErrPermission) || asRoot && isClosedToOthers(node) {
+			return node
+		}
+	}
+	return ""
 }

@@ -20,9 +20,9 @@ const countSlack = 0.01
 // at random times. dir must have only files that [ExpectedFile] allows; nobody else
 // may write to it meanwhile. The Output has no storyboard.
 //
-// claimed is the worker's own Output, or nil. Of it, only two hints are used: that
-// the source is damaged, which is then measured by decoding the source once more,
-// and that the colours of an HDR source are approximate.
+// claimed is the worker's own Output, or nil. Of it, only three hints are used: that
+// the source is damaged, which is then measured by decoding the source once more;
+// that the colours of an HDR source are approximate; and the names of the encoders.
 //
 // A [*RefusedError] means that the files are wrong, a [*RejectedError] that the
 // source is. All other errors are about this host or this attempt. Without damage,
@@ -186,6 +186,7 @@ func (u *untrustedCheck) countFrames(ctx context.Context) error {
 		return nil
 	}
 	o, v := u.out, u.info.Video
+	u.nameEncoders()
 	o.Constant, o.Expected = u.plan.repeatedFrames > 0, u.out.Video[0].Frames
 	if v.HDR != "" && (!u.found.zscale || slices.Contains(u.claimed.Warnings, approximateColours)) {
 		o.warn(approximateColours)
@@ -200,6 +201,17 @@ func (u *untrustedCheck) countFrames(ctx context.Context) error {
 	}
 	o.Distinct = o.Decoded
 	return nil
+}
+
+// nameEncoders takes the names of the encoders from the worker, if it is one of ours.
+func (u *untrustedCheck) nameEncoders() {
+	if _, ok := findHardware(u.claimed.Encoder); ok || u.claimed.Encoder == softwareEncoder {
+		u.out.Encoder = u.claimed.Encoder
+	}
+	if failed, ok := findHardware(u.claimed.FailedEncoder); ok && u.out.Encoder != "" {
+		u.out.FailedEncoder = failed.name
+		u.out.warn("%s failed on the worker's host; encoded with %s", failed.name, u.out.Encoder)
+	}
 }
 
 // isCountPlausible reports whether the frames are as many as the packets say.
@@ -248,8 +260,5 @@ func (u *untrustedCheck) maxLevel(j renditionJob) int {
 	if j.audio != nil {
 		return 0
 	}
-	level := h264LevelFor(j.rung.Width, j.rung.Height, maxDecodeRate(u.info.Video, u.plan), j.rung.VideoBitrate)
-	var whole, tenth int
-	_, _ = fmt.Sscanf(level, "%d.%d", &whole, &tenth)
-	return 10*whole + tenth
+	return levelNumber(h264LevelFor(j.rung.Width, j.rung.Height, maxDecodeRate(u.info.Video, u.plan), j.rung.VideoBitrate))
 }

@@ -2,6 +2,10 @@ package report
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/cuelight/cuelight/store"
 )
@@ -11,7 +15,7 @@ type TaskDetails struct {
 	store.Task
 	Running  []store.Running `json:"running"`
 	History  []store.Attempt `json:"history"`
-	Warnings []string        `json:"warnings"` // of the stages
+	Warnings []string        `json:"warnings"` // of the stages, and of what none of the workers offers
 }
 
 // Task reads a task with its attempts. It returns [store.ErrNotFound].
@@ -24,30 +28,45 @@ func Task(ctx context.Context, st *store.Store, id store.ID) (d TaskDetails, err
 		return d, err
 	}
 	d.History, d.Warnings = append([]store.Attempt{}, history...), store.Warnings(history)
-	d.Running, err = runningStages(ctx, st, d.Task)
+	workers, err := st.Workers(ctx, false)
+	d.Running = runningStages(d.Task, workers)
+	d.Warnings = append(d.Warnings, PlacementWarnings(d.Task, workers)...)
 	return d, err
+}
+
+// Placements says, for each stage of a task with a placement, which workers may do it.
+func Placements(t store.Task) (texts []string) {
+	byStage := t.Placements()
+	for _, stage := range slices.Sorted(maps.Keys(byStage)) {
+		texts = append(texts, stage+" "+byStage[stage].String())
+	}
+	return texts
+}
+
+// PlacementWarnings lists the stages that are to be claimed and require what none of the workers offers.
+func PlacementWarnings(t store.Task, workers []store.Worker) (warnings []string) {
+	byStage := t.Placements()
+	for _, s := range t.Stages {
+		required := byStage[s.Name].Requires
+		isOpen := s.Status == store.StatusPending || s.Status == store.StatusFailed
+		if isOpen && !slices.ContainsFunc(workers, func(w store.Worker) bool { return len(w.Lacks(required)) == 0 }) && len(required) > 0 {
+			warnings = append(warnings, fmt.Sprintf("%s waits: it requires %s, and no running worker offers that",
+				s.Name, strings.Join(required, " and ")))
+		}
+	}
+	return warnings
 }
 
 // runningStages returns what workers report of the stages that they run now. A report may
 // be older than the task, so only stages with a current claim count.
-func runningStages(ctx context.Context, st *store.Store, t store.Task) ([]store.Running, error) {
+func runningStages(t store.Task, workers []store.Worker) []store.Running {
 	running := []store.Running{}
-	claimed := make(map[store.ID]bool)
-	for _, s := range t.Stages {
-		if !s.Token.IsZero() {
-			claimed[s.Token] = true
-		}
-	}
-	if len(claimed) == 0 {
-		return running, nil
-	}
-	workers, err := st.Workers(ctx, false)
 	for _, w := range workers {
 		for _, r := range w.Running {
-			if claimed[r.Token] {
+			if slices.ContainsFunc(t.Stages, func(s store.StageState) bool { return !r.Token.IsZero() && s.Token == r.Token }) {
 				running = append(running, r)
 			}
 		}
 	}
-	return running, err
+	return running
 }

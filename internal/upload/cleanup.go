@@ -107,7 +107,7 @@ func (u *Uploads) deleteUnneeded(ctx context.Context, id string, result *CleanUp
 		case state == SourceCopied, hasEnded && hadEnded && time.Since(since) >= u.options.TaskEndedRetention:
 			result.DeletedFinished++
 			result.Bytes += e.Size
-			return u.deleteFiles(id)
+			return u.deleteComplete(ctx, e)
 		case hasEnded == hadEnded:
 			return nil
 		case hasEnded:

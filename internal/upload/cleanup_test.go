@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -221,5 +222,55 @@ func TestCleanUp_IgnoresOtherFiles(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(s.dir, "uploads", "README")); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestUpload_IsStoredBeforeItIsSubmittedAndReleasedBeforeItIsDeleted(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex // of the rest
+	var calls []string
+	var failing error
+	call := func(name string) func(context.Context, upload.Upload) error {
+		return func(_ context.Context, u upload.Upload) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if _, err := os.Stat(u.Path); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			calls = append(calls, name)
+			return failing
+		}
+	}
+	fail := func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		failing = err
+	}
+	down := errors.New("the bucket is down")
+	s := serve(t, upload.Options{
+		Store: call("store"), Release: call("release"),
+		SourceState: func(context.Context, upload.Upload) (upload.SourceState, error) { return upload.SourceCopied, nil },
+	})
+	fail(down)
+	url := s.create(3)
+	s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("abc"))
+	if all := s.submissions.all(); len(all) > 0 {
+		t.Errorf("it was submitted before it was stored: %+v", all)
+	}
+	fail(nil)
+	s.mustCleanUp(1, 1)
+	s.submissions.only(t)
+	if got := strings.Join(calls, " "); got != "store store release" {
+		t.Errorf("the calls were %s", got)
+	}
+	// Space that cannot be released stays.
+	s.mustSend(http.StatusCreated, "PUT", "/uploads/a.mp4", strings.NewReader("abc"))
+	fail(down)
+	if done, err := s.uploads.CleanUp(t.Context()); !errors.Is(err, down) || len(s.entries()) == 0 {
+		t.Errorf("CleanUp returned %+v, %v", done, err)
+	}
+	fail(nil)
+	if _, err := s.uploads.CleanUp(t.Context()); err != nil || len(s.entries()) > 0 {
+		t.Errorf("CleanUp returned %v, and left %v", err, s.entries())
 	}
 }

@@ -31,6 +31,9 @@ func (u *Uploads) complete(ctx context.Context, e *record) error {
 	if !e.state.SubmittedAt.IsZero() {
 		return nil
 	}
+	if err := u.options.Store(ctx, e.Upload); err != nil {
+		return fmt.Errorf("%w: store it: %w", errNotSubmitted, err)
+	}
 	return u.submit(ctx, e)
 }
 
@@ -79,7 +82,7 @@ func (u *Uploads) submit(ctx context.Context, e *record) error {
 	receipt, err := u.options.OnComplete(ctx, e.Upload)
 	switch {
 	case errors.Is(err, ErrRefused):
-		return errors.Join(problem.New(problem.Invalid, "%v", err), u.deleteFiles(e.ID))
+		return errors.Join(problem.New(problem.Invalid, "%v", err), u.deleteComplete(ctx, e))
 	case errors.Is(err, ErrRequestIDTaken):
 		return u.keepForNewRequestID(e, err)
 	case err != nil:

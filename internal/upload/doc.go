@@ -12,6 +12,8 @@
 //     upload that it has handled, so it must be idempotent by Upload.ID.
 //   - Only the principal who created an upload can see, resume and delete it. Its id
 //     cannot be guessed.
+//   - Options.Store has returned nil for a file before OnComplete gets it, so it can copy the
+//     file to other hosts. Options.Release is called before a complete file is deleted.
 //   - One request at a time appends to an upload.
 //   - Text from clients, such as a file's name, is never part of a path, except a file
 //     extension of letters and digits.
@@ -29,7 +31,7 @@
 //	                       replaces one that belongs to another task
 //	DELETE   BasePath{id}  deletes the upload, unless it has a task
 //
-// Upload-Metadata can contain filename or name, filetype or type, params (a JSON object),
+// Upload-Metadata can contain filename or name, filetype or type, params and placement (JSON objects),
 // priority (-32768 to 32767), user_id, request_id, and sha256 (hexadecimal), which is
 // compared before the upload is complete. All pairs are in Upload.Metadata.
 //

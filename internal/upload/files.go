@@ -232,6 +232,17 @@ func (u *Uploads) syncDir(name string) error {
 	return d.Sync()
 }
 
+// deleteComplete deletes an upload, and what Options.Store made of it if it is complete. The caller
+// has locked the upload.
+func (u *Uploads) deleteComplete(ctx context.Context, e *record) error {
+	if e.isComplete() {
+		if err := u.options.Release(ctx, e.Upload); err != nil {
+			return fmt.Errorf("release upload: %w", err)
+		}
+	}
+	return u.deleteFiles(e.ID)
+}
+
 // deleteFiles deletes an upload, which the caller has locked. It deletes the state first:
 // after a crash the rest is an orphan, and cannot be resumed.
 func (u *Uploads) deleteFiles(id string) error {

@@ -20,7 +20,7 @@ import (
 // Maximum sizes of client texts, in bytes.
 const (
 	maxMetadata  = 32 << 10 // the header, or one field of a form
-	maxParams    = 10 << 10
+	maxObject    = 10 << 10
 	maxRequestID = 200
 	maxUserID    = 2048
 	maxName      = 255
@@ -86,20 +86,23 @@ func newUpload(metadata map[string]string) (Upload, error) {
 			return u, badRequest("sha256 is not 64 hexadecimal digits")
 		}
 	}
-	params, err := parseParams(metadata["params"])
-	u.Params = params
+	var err error
+	if u.Params, err = parseObject("params", metadata["params"]); err != nil {
+		return u, err
+	}
+	u.Placement, err = parseObject("placement", metadata["placement"])
 	return u, err
 }
 
-func parseParams(text string) (json.RawMessage, error) {
+func parseObject(name, text string) (json.RawMessage, error) {
 	raw := bytes.TrimSpace([]byte(text))
 	switch {
 	case len(raw) == 0:
 		return nil, nil
-	case len(raw) > maxParams:
-		return nil, badRequest("params are longer than %d bytes", maxParams)
+	case len(raw) > maxObject:
+		return nil, badRequest("%s: it is longer than %d bytes", name, maxObject)
 	case raw[0] != '{' || !json.Valid(raw):
-		return nil, badRequest("params are not a JSON object")
+		return nil, badRequest("%s: it is not a JSON object", name)
 	}
 	return raw, nil
 }

@@ -26,6 +26,15 @@ type Options struct {
 	// request.
 	OnComplete func(ctx context.Context, u Upload) (Receipt, error)
 
+	// Store is called with a complete file before OnComplete, and again after an error. It may
+	// copy the file to where other hosts find it, and may take long: its context ends with Close
+	// or CleanUp. Default: nothing is done.
+	Store func(ctx context.Context, u Upload) error
+
+	// Release is called before a complete file is deleted, to delete what Store has made. After
+	// an error the file is kept. Default: nothing is done.
+	Release func(ctx context.Context, u Upload) error
+
 	// Principal returns the principal of a request. Default "".
 	Principal func(ctx context.Context) string
 
@@ -118,6 +127,7 @@ type Upload struct {
 	SHA256    string            // hexadecimal; empty if the client did not send it; verified when complete
 	Principal string            // who created it
 	Params    json.RawMessage   // a JSON object, or nil
+	Placement json.RawMessage   // a JSON object, or nil
 	Priority  int16             // higher first
 	UserID    string            // from the client; at most 2048 bytes
 	RequestID string            // from the client; may be empty
@@ -145,6 +155,13 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.SourceState == nil {
 		o.SourceState = func(context.Context, Upload) (SourceState, error) { return SourceNeeded, nil }
+	}
+	nothing := func(context.Context, Upload) error { return nil }
+	if o.Store == nil {
+		o.Store = nothing
+	}
+	if o.Release == nil {
+		o.Release = nothing
 	}
 	if o.OnError == nil {
 		o.OnError = func(string, error) {}

@@ -192,6 +192,9 @@ func (u *Uploads) completeAndSubmit(ctx context.Context, e *record) error {
 	if !e.isComplete() && errors.Is(u.options.CheckPrincipal(ctx), ErrRevoked) {
 		return errors.Join(errRevoked, u.deleteFiles(e.ID)) // otherwise CleanUp would complete it
 	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(u.closed, cancel)()
 	err := u.complete(ctx, e)
 	if errors.Is(err, errNotSubmitted) {
 		u.options.OnError(e.ID, err)
@@ -301,7 +304,7 @@ func (u *Uploads) handleDelete(w http.ResponseWriter, r *http.Request, a *active
 	if e.isComplete() && !e.state.RequestIDTaken {
 		return problem.New(problem.UploadComplete, "the upload is complete; cancel its task instead")
 	}
-	if err := u.deleteFiles(id); err != nil {
+	if err := u.deleteComplete(r.Context(), e); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)

@@ -23,6 +23,8 @@ type Uploads struct {
 	active  map[string]*activeRequest // by upload id
 	closing bool
 
+	closed   context.Context // ends with Close
+	close    context.CancelFunc
 	requests sync.WaitGroup
 }
 
@@ -44,7 +46,9 @@ func New(o Options) (*Uploads, error) {
 	if err != nil {
 		return nil, fmt.Errorf("uploads: %w", err)
 	}
-	return &Uploads{options: o, root: root, dir: dir, active: make(map[string]*activeRequest)}, nil
+	u := &Uploads{options: o, root: root, dir: dir, active: make(map[string]*activeRequest)}
+	u.closed, u.close = context.WithCancel(context.Background())
+	return u, nil
 }
 
 // Close interrupts the active requests and waits for them. It keeps the data of resumable
@@ -53,6 +57,7 @@ func New(o Options) (*Uploads, error) {
 func (u *Uploads) Close() error {
 	u.mu.Lock()
 	u.closing = true
+	u.close()
 	for _, r := range u.active {
 		r.interrupt(errClosing)
 	}

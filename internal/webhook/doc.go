@@ -1,7 +1,7 @@
 // Package webhook delivers the events of a pipeline to other programs by HTTP.
 //
 // Create [Webhooks] with [New], register receivers with [Webhooks.Add], and call
-// [Webhooks.Run] in at least one process. What it promises:
+// [Webhooks.Run] in at least one process. Guarantees:
 //
 //   - It delivers every requested event since the registration at least once, or lists
 //     it as dead. It loses nothing when a process or a receiver is down. The header

@@ -2,9 +2,9 @@ package video
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -13,13 +13,20 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/blockcache"
+	"github.com/cuelight/cuelight/internal/diskspace"
 	"github.com/cuelight/cuelight/internal/storage"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 )
 
 // Bucket is a bucket of an S3-compatible service, or a prefix in one.
-type Bucket struct{ storage *storage.Bucket }
+type Bucket struct {
+	storage *storage.Bucket
+
+	once   sync.Once
+	stages *bucketStages // of all users of the bucket in this process
+}
 
 // IsBucketAddress reports whether text is the address of a bucket and not the path of a directory.
 func IsBucketAddress(text string) bool { return storage.IsAddress(text) }
@@ -35,7 +42,7 @@ func OpenBucket(address string, getenv func(string) string) (*Bucket, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Bucket{b}, nil
+	return &Bucket{storage: b}, nil
 }
 
 // Close closes the idle connections.
@@ -43,6 +50,16 @@ func (b *Bucket) Close() { b.storage.Close() }
 
 // String returns the address without its options.
 func (b *Bucket) String() string { return b.storage.Address().String() }
+
+// Open opens a file for reading by ranges, and returns when it was stored and its version. It returns
+// fs.ErrNotExist if there is none. Reading ends with ctx.
+func (b *Bucket) Open(ctx context.Context, name string) (f io.ReadSeekCloser, modified time.Time, version string, err error) {
+	o, err := b.storage.Open(ctx, name)
+	if err != nil {
+		return nil, time.Time{}, "", err
+	}
+	return o, o.Modified, o.ETag, nil
+}
 
 // Identity returns the random id of a bucket or prefix, which the first use creates in the
 // document with the given name.
@@ -60,18 +77,32 @@ func (b *Bucket) Identity(ctx context.Context, name, proposal string) (string, e
 	return strings.TrimSpace(string(content)), err
 }
 
-// bucketStages keep the results of stages in a bucket. DataDir is scratch space: it has the
+// bucketStages keep the results of stages in a bucket. DataDir has scratch space: it has the
 // results that the attempts of this process need, under the same names as in the bucket.
 type bucketStages struct {
-	config Config
-
-	mu      sync.Mutex // guards the rest
-	users   map[store.ID]int
-	trimmed time.Time // when trimIdle ran last
+	config  Config
+	blocks  *blockcache.Cache // of sources
+	scratch *scratch
 }
 
-func newBucketStages(c Config) *bucketStages {
-	return &bucketStages{config: c, users: make(map[store.ID]int)}
+// bucketStages returns those of the process: its stages and RemoteFiles share them.
+func (c Config) bucketStages() *bucketStages {
+	c.Bucket.once.Do(func() {
+		blocks := blockcache.New(c.DataDir, c.blockCacheLimit(), func(dir string, bytes int64) error {
+			return diskspace.Check(dir, bytes, c.reserve())
+		})
+		c.Bucket.stages = &bucketStages{config: c, blocks: blocks, scratch: newScratch(c, scratchAge, blocks)}
+	})
+	return c.Bucket.stages
+}
+
+// blockCacheLimit is how many bytes of sources the block cache keeps.
+func (c Config) blockCacheLimit() int64 {
+	const most = 8 << 30
+	if c.ScratchLimit > 0 {
+		return min(most, c.ScratchLimit/4)
+	}
+	return most
 }
 
 // over returns a stage whose result is stored in the bucket, after the results of the needed
@@ -79,8 +110,7 @@ func newBucketStages(c Config) *bucketStages {
 func (b *bucketStages) over(build func(Config) stages.Stage, needs ...string) stages.Stage {
 	stage := build(b.config)
 	stage.Work = func(ctx context.Context, job *stages.Job) (any, error) {
-		defer b.use(job.Task)()
-		result, err := b.attempt(ctx, job, build, needs)
+		result, err := b.attempt(ctx, job, stage.Name, build, needs)
 		if inner, ok := err.(*classifiedError); ok {
 			return nil, inner.error
 		}
@@ -96,32 +126,54 @@ func (b *bucketStages) over(build func(Config) stages.Stage, needs ...string) st
 type classifiedError struct{ error }
 
 func (b *bucketStages) attempt(
-	ctx context.Context, job *stages.Job, build func(Config) stages.Stage, needs []string,
+	ctx context.Context, job *stages.Job, stage string, build func(Config) stages.Stage, needs []string,
 ) (any, error) {
+	need, err := b.config.scratchNeed(ctx, job, stage)
+	if err != nil {
+		return nil, err
+	}
+	done, err := b.scratch.use(job.Task, need)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	stored, err := b.list(ctx, job.Task)
 	if err != nil {
 		return nil, err
 	}
+	config := b.config
+	config.numbers = stored
 	var used []string
 	for _, need := range needs {
-		dir, err := b.fetch(ctx, job, need)
+		dir, done := "", func() {}
+		if need == ingestStage {
+			dir, done, err = b.openSource(ctx, job, &config)
+		} else {
+			dir, err = b.fetch(ctx, job, need)
+		}
 		if err != nil {
 			return nil, err
 		}
+		defer done()
 		used = append(used, dir)
 	}
-	config := b.config
-	config.numbers = stored
 	result, err := build(config).Work(ctx, job)
 	if err != nil {
 		return nil, &classifiedError{err}
 	}
-	if dir := storedDir(result); dir != "" {
-		if err := b.put(ctx, job, dir); err != nil {
-			return nil, err
+	if in, ok := result.(Ingest); ok {
+		err = b.putSource(ctx, job, storedDir(in), in.origin)
+	} else if dir := storedDir(result); dir != "" {
+		var similar []storage.ArtifactRef
+		if _, ok := result.(Assemble); ok { // its files are those of the stages before
+			similar = b.config.Bucket.artifacts(job.Task, used)
 		}
+		err = b.put(ctx, job, dir, similar...)
 	}
-	b.deleteOlder(ctx, job.Task, stored, used)
+	if err != nil {
+		return nil, err
+	}
+	b.deleteUnneeded(ctx, job, stored, used)
 	return result, nil
 }
 
@@ -140,81 +192,8 @@ func storedDir(result any) string {
 	return ""
 }
 
-// use keeps the files of a task in the scratch space until the returned function was called as
-// often as use, and some time longer: the next stage may run here, too.
-func (b *bucketStages) use(task store.ID) (done func()) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.users[task]++
-	return func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if b.users[task]--; b.users[task] == 0 {
-			delete(b.users, task)
-		}
-		if time.Since(b.trimmed) > trimInterval {
-			b.trimmed = time.Now()
-			b.trimIdle()
-		}
-	}
-}
-
-const (
-	// scratchAge is how long the scratch copies of a task stay after they were last used.
-	scratchAge = 15 * time.Minute
-	// trimInterval is the shortest time between two searches for such copies.
-	trimInterval = time.Minute
-)
-
-// trimIdle removes the scratch copies of tasks that were not used for long, except unfinished
-// directories and downloads, which other attempts or a Cleaner need. The lock is held.
-func (b *bucketStages) trimIdle() {
-	root := filepath.Join(b.config.DataDir, "tasks")
-	tasks, err := os.ReadDir(root)
-	if err != nil {
-		return // the next call tries again
-	}
-	for _, e := range tasks {
-		task, err := store.ParseID(e.Name())
-		if err != nil || b.users[task] > 0 {
-			continue
-		}
-		dir := filepath.Join(root, e.Name())
-		entries, _ := os.ReadDir(dir) // without entries nothing is removed
-		if time.Since(lastChange(dir, entries)) < scratchAge {
-			continue
-		}
-		for _, e := range entries {
-			if d, ok := parseDirName(e.Name()); ok && !d.unfinished {
-				_ = os.RemoveAll(filepath.Join(dir, e.Name()))
-			}
-		}
-		_ = os.Remove(dir) // if it is empty
-	}
-}
-
-// lastChange is the latest time of a directory and its entries. Attempts of other processes touch
-// theirs every minute.
-func lastChange(dir string, entries []fs.DirEntry) (latest time.Time) {
-	infos := make([]fs.FileInfo, 0, len(entries)+1)
-	if info, err := os.Stat(dir); err == nil {
-		infos = append(infos, info)
-	}
-	for _, e := range entries {
-		if info, err := e.Info(); err == nil {
-			infos = append(infos, info)
-		}
-	}
-	for _, info := range infos {
-		if info.ModTime().After(latest) {
-			latest = info.ModTime()
-		}
-	}
-	return latest
-}
-
 // artifactName is the name of a result in the bucket.
-func artifactName(task store.ID, dir string) string { return path.Join("tasks", task.String(), dir) }
+func artifactName(task store.ID, dir string) string { return path.Join(tasksName, task.String(), dir) }
 
 // storedNames are the artifacts of a task in the bucket.
 type storedNames []dirName
@@ -231,7 +210,7 @@ func (n storedNames) newest(stage string) int {
 }
 
 func (b *bucketStages) list(ctx context.Context, task store.ID) (names storedNames, err error) {
-	all, err := b.config.Bucket.storage.ListArtifacts(ctx, path.Join("tasks", task.String()))
+	all, err := b.config.Bucket.storage.ListArtifacts(ctx, path.Join(tasksName, task.String()))
 	for _, a := range all {
 		if d, ok := parseDirName(path.Base(a.Name)); ok {
 			names = append(names, d)
@@ -242,20 +221,13 @@ func (b *bucketStages) list(ctx context.Context, task store.ID) (names storedNam
 
 // fetch makes the result of a stage present in the scratch space, and returns its name.
 func (b *bucketStages) fetch(ctx context.Context, job *stages.Job, stage string) (string, error) {
-	var result struct {
-		File string `json:"file"`
-		Dir  string `json:"dir"`
-	}
 	raw, err := job.Results(ctx, stage)
 	if err != nil {
 		return "", fmt.Errorf("read result of %s: %w", stage, err)
 	}
-	if err := json.Unmarshal(raw, &result); err != nil {
-		return "", fmt.Errorf("read result of %s: %w", stage, err)
-	}
-	name := result.Dir
-	if stage == ingestStage {
-		name = filepath.Dir(result.File)
+	name, err := resultDir(stage, raw)
+	if err != nil {
+		return "", err
 	}
 	if d, ok := parseDirName(name); !ok || d.stage != stage || d.unfinished {
 		return "", fmt.Errorf("%q is not a result directory of stage %s", name, stage)
@@ -278,10 +250,20 @@ func (b *bucketStages) fetch(ctx context.Context, job *stages.Job, stage string)
 	return name, err
 }
 
-func (b *bucketStages) put(ctx context.Context, job *stages.Job, dir string) error {
+// put stores a result. The service copies the files that are in similar artifacts, too.
+func (b *bucketStages) put(ctx context.Context, job *stages.Job, dir string, similar ...storage.ArtifactRef) error {
 	local := filepath.Join(b.config.TaskDir(job.Task), dir)
-	_, err := b.config.Bucket.storage.PutArtifact(ctx, artifactName(job.Task, dir), local, reportTransfer(job, "storing"))
+	_, err := b.config.Bucket.storage.PutArtifact(
+		ctx, artifactName(job.Task, dir), local, reportTransfer(job, "storing"), similar...)
 	return err
+}
+
+// artifacts names results of a task in the bucket.
+func (b *Bucket) artifacts(task store.ID, dirs []string) (refs []storage.ArtifactRef) {
+	for _, dir := range dirs {
+		refs = append(refs, storage.ArtifactRef{Bucket: b.storage, Name: artifactName(task, dir)})
+	}
+	return refs
 }
 
 // reportTransfer reports the progress of a transfer.
@@ -296,17 +278,20 @@ func reportTransfer(job *stages.Job, note string) storage.Progress {
 // deleteTimeout limits the removal of what is not needed any more.
 const deleteTimeout = time.Minute
 
-// deleteOlder deletes artifacts that are older than those that were used. What it cannot delete,
-// a later attempt does.
-func (b *bucketStages) deleteOlder(ctx context.Context, task store.ID, stored storedNames, used []string) {
+// deleteUnneeded deletes artifacts that are older than those that were used, and the stored source
+// of the task, of which ingest has a copy. What it cannot delete, a later attempt does.
+func (b *bucketStages) deleteUnneeded(ctx context.Context, job *stages.Job, stored storedNames, used []string) {
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
 	for _, name := range used {
 		keep, _ := parseDirName(name)
 		for _, d := range stored {
 			if d.stage == keep.stage && d.number < keep.number {
-				_ = b.config.Bucket.storage.DeleteArtifact(ctx, artifactName(task, d.String()))
+				_ = b.config.Bucket.storage.DeleteArtifact(ctx, artifactName(job.Task, d.String()))
 			}
 		}
+	}
+	if len(used) > 0 { // so ingest is completed
+		_ = b.config.Bucket.DeleteSource(ctx, job.Source)
 	}
 }

@@ -2,16 +2,16 @@ package video
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 
 	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/internal/storage"
 	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
 )
 
 // publishToBucket publishes the assembled files in PublishBucket: the generation first, as an
@@ -24,11 +24,13 @@ func (c Config) publishToBucket(
 	if err != nil {
 		return Publish{}, err
 	}
-	p := &bucketPublish{config: c, bucket: c.PublishBucket.storage, task: job.Task.String(), mine: as}
-	if err := p.readStable(ctx); err != nil {
+	p := &bucketPublish{
+		config: c, location: c.PublishLocation(), bucket: c.PublishBucket.storage, task: job.Task, mine: as,
+	}
+	if p.stable, err = p.location.readStable(ctx, p.task); err != nil {
 		return Publish{}, err
 	}
-	stored, err := p.bucket.ListArtifacts(ctx, p.task)
+	stored, err := p.bucket.ListArtifacts(ctx, p.task.String())
 	if err != nil {
 		return Publish{}, err
 	}
@@ -40,41 +42,24 @@ func (c Config) publishToBucket(
 	if err := p.replaceStable(ctx, job, taskDir, tr.Output); err != nil {
 		return Publish{}, err
 	}
-	return publishedPaths(p.task, p.generation.String(), md, as), nil
+	p.removeOld(ctx, stored)
+	return publishedPaths(p.task.String(), p.generation.String(), md, as), nil
 }
 
 // bucketPublish is one publish into a bucket.
 type bucketPublish struct {
 	config     Config
-	bucket     *storage.Bucket
-	task       string
+	location   Location
+	bucket     *storage.Bucket // of location
+	task       store.ID
 	mine       Assemble
 	generation dirName
-	stable     [2]stableManifest // master.m3u8 and manifest.mpd, in the order of the switch
-}
-
-// stableManifest is a manifest at the stable address, as it was read.
-type stableManifest struct {
-	name, version string // no version: it does not exist
-	served        generationSet
-}
-
-func (p *bucketPublish) readStable(ctx context.Context) error {
-	for i, name := range []string{media.MasterName, media.ManifestName} {
-		content, version, err := p.bucket.ReadDocument(ctx, path.Join(p.task, name))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		served := generationSet{}
-		served.add(string(content))
-		p.stable[i] = stableManifest{name, version, served}
-	}
-	return nil
+	stable     stableManifests // as they were read
 }
 
 // newest is the highest number of a generation that exists or is served.
 func (p *bucketPublish) newest(stored []storage.Artifact) int {
-	newest := max(p.stable[0].served.newest(), p.stable[1].served.newest())
+	newest := p.stable.newest()
 	for _, a := range stored {
 		if d, ok := parseDirName(path.Base(a.Name)); ok {
 			newest = max(newest, d.number)
@@ -86,7 +71,7 @@ func (p *bucketPublish) newest(stored []storage.Artifact) int {
 // copyGeneration makes the generation: by copies inside the service where the assembled files are
 // in it, too.
 func (p *bucketPublish) copyGeneration(ctx context.Context, job *stages.Job, taskDir string) error {
-	name := path.Join(p.task, p.generation.String())
+	name := path.Join(p.task.String(), p.generation.String())
 	progress := reportTransfer(job, "publishing")
 	if p.config.copiesInService() {
 		return p.config.Bucket.storage.CopyArtifact(ctx, artifactName(job.Task, p.mine.Dir), p.bucket, name, progress)
@@ -95,14 +80,20 @@ func (p *bucketPublish) copyGeneration(ctx context.Context, job *stages.Job, tas
 	if err != nil {
 		return err
 	}
-	_, err = p.bucket.PutArtifact(ctx, name, assembled, progress)
+	// The renditions may be those of the generation before.
+	var similar []storage.ArtifactRef
+	for _, s := range p.stable {
+		for _, served := range s.served {
+			similar = append(similar, storage.ArtifactRef{Bucket: p.bucket, Name: path.Join(p.task.String(), served)})
+		}
+	}
+	_, err = p.bucket.PutArtifact(ctx, name, assembled, progress, similar...)
 	return err
 }
 
 // copiesInService reports whether the service can copy what is published.
 func (c Config) copiesInService() bool {
-	return c.Bucket != nil && c.PublishBucket != nil &&
-		c.Bucket.storage.Address().Endpoint == c.PublishBucket.storage.Address().Endpoint
+	return c.Bucket != nil && c.PublishBucket != nil && !Route{c.DataLocation(), c.PublishLocation()}.hasTwoServices()
 }
 
 // replaceStable switches both manifests to the generation.
@@ -114,16 +105,22 @@ func (p *bucketPublish) replaceStable(ctx context.Context, job *stages.Job, task
 	if err != nil {
 		return err
 	}
-	for i, s := range p.stable {
-		_, err := p.bucket.WriteDocument(ctx, path.Join(p.task, s.name), texts[i], s.version)
-		if errors.Is(err, storage.ErrConflict) {
-			return fmt.Errorf("another attempt published at the same time: %w", err)
-		}
-		if err != nil {
-			return err
-		}
+	return p.location.replaceStable(ctx, p.task, p.stable, texts)
+}
+
+// removeOld deletes older generations. What it cannot delete, a later publish or a Cleaner does.
+func (p *bucketPublish) removeOld(ctx context.Context, stored []storage.Artifact) {
+	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
+	defer cancel()
+	keep := p.config.keepOld()
+	stored = slices.DeleteFunc(stored, func(a storage.Artifact) bool {
+		d, ok := parseDirName(path.Base(a.Name))
+		return ok && keep > 0 && p.stable.refersTo(d) // it was replaced just now
+	})
+	now, err := p.location.readStable(ctx, p.task)
+	if err == nil {
+		_, _ = removeOldGenerations(ctx, p.bucket, stored, now, keep)
 	}
-	return nil
 }
 
 // stableTexts returns the manifests of the stable address.
@@ -144,7 +141,7 @@ func (p *bucketPublish) stableTexts(
 	}
 	var mpd []byte
 	if p.config.copiesInService() {
-		mpd, _, err = p.bucket.ReadDocument(ctx, path.Join(p.task, p.generation.String(), media.ManifestName))
+		mpd, _, err = p.bucket.ReadDocument(ctx, path.Join(p.task.String(), p.generation.String(), media.ManifestName))
 	} else {
 		mpd, err = os.ReadFile(filepath.Join(taskDir, p.mine.Dir, media.ManifestName))
 	}
@@ -175,7 +172,7 @@ func (c Config) bucketNeeds(stage string) []string {
 
 // overBucket returns the stages with their results in Config.Bucket.
 func overBucket(c Config) []stages.Stage {
-	b := newBucketStages(c)
+	b := c.bucketStages()
 	var all []stages.Stage
 	for _, build := range []func(Config) stages.Stage{
 		Config.Ingest, Config.Transcode, Config.Metadata, Config.Assemble, Config.Publish,

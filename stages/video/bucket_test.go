@@ -21,7 +21,9 @@ import (
 // bucketHosts are hosts that share a bucket and nothing else.
 type bucketHosts struct {
 	t       *testing.T
+	server  *s3test.Server
 	proxy   *s3test.Proxy
+	dir     string // of the server's files
 	env     func(string) string
 	job     *stages.Job
 	results map[string]json.RawMessage // by stage
@@ -34,7 +36,9 @@ func newBucketHosts(t *testing.T) *bucketHosts {
 	}
 	server := s3test.Start(t, s3test.Options{})
 	server.MakeBucket(t, "videos")
-	h := &bucketHosts{t: t, proxy: s3test.NewProxy(t, server), results: make(map[string]json.RawMessage)}
+	h := &bucketHosts{
+		t: t, server: server, proxy: s3test.NewProxy(t, server), dir: server.Dir, results: make(map[string]json.RawMessage),
+	}
 	h.env = func(name string) string {
 		if name == "AWS_ENDPOINT_URL" {
 			return h.proxy.Endpoint

@@ -2,6 +2,7 @@ package video
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -45,6 +46,10 @@ const (
 // through a symbolic link. It decides from the directories alone, without the
 // database. It adds an hour to all times, because clocks may be wrong.
 //
+// In buckets, by the service's clock, it removes artifacts without a manifest, with
+// their unfinished uploads, a day after the last byte arrived; replaced generations
+// older than Config.KeepOld; and results older than the recorded one, after a day.
+//
 // Any number of Cleaners may work in the same directories, on any hosts, together
 // with attempts. Goroutines must not share one.
 type Cleaner struct {
@@ -55,36 +60,44 @@ type Cleaner struct {
 	// hosts, whose locks are not visible here. Negative: the lock alone decides.
 	MinIdle time.Duration
 
-	lastTask, lastPublished string // where the last call ended
+	// Results reads the recorded result of a stage, as store.Store.Result does. Without it, older
+	// results in a bucket stay if the attempt that should have deleted them could not.
+	Results func(ctx context.Context, task store.ID, stage string) (json.RawMessage, error)
+
+	lastTask, lastPublished string     // where the last call ended
+	inData, inPublished     bucketPass // where it ended in the buckets
 }
 
 // CleanResult is what one call of Clean removed.
 type CleanResult struct {
 	// Removed counts directories with their content, and files.
 	Removed int
-	// Bytes is the freed space, not counting files with other hard links.
+	// Bytes is the freed space on disks, not counting files with other hard links.
 	Bytes int64
 }
 
 // Clean inspects up to 20,000 tasks in each of the two directories, the newest
-// first, and continues there on the next call. It stops early when ctx ends. An
+// first, and continues there on the next call; in each bucket 200, and all of them
+// at most every 6 hours. It stops early when ctx ends. An
 // error with one task does not stop it; it returns the first such error.
 func (t *Cleaner) Clean(ctx context.Context) (CleanResult, error) {
 	var done CleanResult
-	err1 := t.cleanDir(ctx, "data", t.Config.DataDir, "tasks", &t.lastTask, t.findAbandonedInTask, &done)
-	err2 := t.cleanDir(ctx, "publish", t.Config.PublishDir, ".", &t.lastPublished, t.findAbandonedInPublished, &done)
-	return done, errors.Join(err1, err2)
+	err1 := t.cleanDir(ctx, "data", t.Config.DataDir, t.Config.tasksDir(), &t.lastTask, t.findAbandonedInTask, &done)
+	err2 := t.cleanDir(ctx, "publish", t.Config.PublishDir, t.Config.PublishDir, &t.lastPublished, t.findAbandonedInPublished, &done)
+	err3 := t.cleanBucket(ctx, t.Config.DataLocation(), tasksName, &t.inData, t.cleanResults, &done)
+	err4 := t.cleanBucket(ctx, t.Config.PublishLocation(), "", &t.inPublished, t.cleanGenerations, &done)
+	return done, errors.Join(err1, err2, err3, err4)
 }
 
 // cleanDir cleans the tasks in one directory.
 func (t *Cleaner) cleanDir(
-	ctx context.Context, what, root, sub string, after *string,
+	ctx context.Context, what, root, dir string, after *string,
 	find func(*removalList) (busy bool, err error), done *CleanResult,
 ) error {
 	if err := t.Config.checkRoot(what, root); err != nil {
 		return fmt.Errorf("clean up: %w", err)
 	}
-	tasks, err := os.OpenRoot(filepath.Join(root, sub))
+	tasks, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // there is no task yet
 	}

@@ -54,11 +54,13 @@
 //
 // # Buckets and remote workers
 //
-// With Config.Bucket, DataDir is scratch space: an attempt fetches the results that it
-// needs, and stores its own as an artifact under the same name. With
+// With Config.Bucket, DataDir/copies is scratch space: an attempt fetches the results that
+// it needs, and stores its own as an artifact under the same name. With
 // Config.PublishBucket, a generation is an artifact, and the stable URLs are replaced by
-// conditional writes; older generations stay. [RemoteStages] are the stages of a worker
-// that has neither; [RemoteFiles] gives it its source, and checks what it delivers.
+// conditional writes. A Cleaner removes the same as in directories. [Move] brings results
+// and published videos from a directory to a bucket, and back. [RemoteStages] are the
+// stages of a worker that has neither; [RemoteFiles] gives it its source, and checks what
+// it delivers.
 //
 // # Retention
 //
@@ -95,6 +97,8 @@
 //
 // An error that the task may have caused counts as an attempt. It is retried
 // after 5 minutes and then every hour: not enough memory, a missing permission, a
-// failing disk. Renditions that do not match the source are made once more. All
-// other errors, such as an ffmpeg that hangs or was killed, are retried as usual.
+// failing disk. A hardware encoder that fails is no error: the attempt begins again
+// with libx264, and its result has a warning. Renditions that do not match the
+// source are made once more. All other errors, such as an ffmpeg that hangs or was
+// killed, are retried as usual.
 package video

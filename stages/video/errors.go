@@ -41,9 +41,16 @@ func classify(ctx context.Context, err error, attempt int) error {
 	}
 	fetching, isFetching := errors.AsType[*fetch.Error](err)
 	service, isService := errors.AsType[*storage.ServiceError](err)
+	scratch, isScratchFull := errors.AsType[*scratchFullError](err)
 	switch {
+	case isScratchFull && scratch.need <= scratch.limit:
+		return stages.Postpone(scratchWait, err)
+	case isScratchFull:
+		return stages.PostponeTask(hostRetryDelay, err)
 	case isService:
 		return stages.Postpone(hostRetryDelay, service)
+	case isMoved(err):
+		return stages.Postpone(hostRetryDelay, err)
 	case isMissing(err):
 		return postpone(hostRetryDelay, err)
 	case isPermanent(err, attempt):
@@ -53,7 +60,7 @@ func classify(ctx context.Context, err error, attempt int) error {
 	case errors.Is(err, media.ErrToolMissing):
 		return stages.Postpone(hostRetryDelay,
 			fmt.Errorf("%w; install it: apt-get install ffmpeg, or brew install ffmpeg", err))
-	case errors.Is(err, media.ErrStarved):
+	case errors.Is(err, media.ErrStarved), errors.Is(err, media.ErrInputStalled):
 		return stages.Postpone(hostRetryDelay, err)
 	case errors.Is(err, media.ErrSandbox):
 		return postpone(hostRetryDelay,
@@ -68,6 +75,11 @@ func classify(ctx context.Context, err error, attempt int) error {
 
 func isMissing(err error) bool {
 	_, ok := errors.AsType[*missingError](err)
+	return ok
+}
+
+func isMoved(err error) bool {
+	_, ok := errors.AsType[*movedError](err)
 	return ok
 }
 

@@ -121,7 +121,7 @@ func TestIngest_ReadsLinkedSourceWithoutRoot(t *testing.T) {
 		}
 		if !asRoot {
 			// Another stage does so with other options.
-			if _, err := in.readableSource(h.TaskDir(h.job.Task)); err != nil {
+			if _, err := h.readableSource(in, h.TaskDir(h.job.Task)); err != nil {
 				t.Error(err)
 			}
 			if info, err := os.Stat(h.job.Source); err != nil || info.Mode().Perm() != mode {

@@ -32,12 +32,15 @@ type Ingest struct {
 	Info *media.Info `json:"info"`
 	// Warnings are those of Info, at the top level for clients.
 	Warnings []string `json:"warnings,omitempty"`
+
+	origin string // the artifact that has the file already; empty if none has
 }
 
 // Ingest returns the stage that fetches the source into the task's directory and
 // rejects early what is not media.
 //
-// A source is an absolute path or an http, https or file URL. The stage has more
+// A source is an absolute path, an http, https or file URL, or what
+// Bucket.StoreSource returned. The stage has more
 // attempts than others, because networks and servers recover, and an attempt
 // continues the previous download.
 func (c Config) Ingest() stages.Stage {
@@ -60,15 +63,8 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 	defer w.discard()
 	job = w.withTouch(job)
 
-	file := filepath.Join(w.path, "source")
-	f, err := fetch.Fetch(ctx, job.Source, file, c.fetchOptions(w.parent, job))
-	if errors.Is(err, fs.ErrNotExist) {
-		f, err = c.fetchKeptCopy(ctx, job, file, err)
-	}
+	f, file, origin, err := c.fetchSource(ctx, job, filepath.Join(w.path, sourceFile))
 	if err != nil {
-		return Ingest{}, err
-	}
-	if file, err = addExtension(file, f.Name); err != nil {
 		return Ingest{}, err
 	}
 	if err := makeSourceReadable(file, f.Method); err != nil {
@@ -85,6 +81,7 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 	return Ingest{
 		File: filepath.Join(name, filepath.Base(file)), Name: f.Name,
 		Bytes: f.Bytes, SHA256: f.SHA256, Method: f.Method, Info: info, Warnings: info.Warnings,
+		origin: origin,
 	}, nil
 }
 
@@ -109,27 +106,43 @@ func (c Config) probe(ctx context.Context, job *stages.Job, file string) (*media
 
 // fetchKeptCopy uses the copy that an earlier attempt made of a source that is
 // missing now: an upload, of which there is no other copy, or a file that was
-// removed. Without such a copy it returns missing.
-func (c Config) fetchKeptCopy(ctx context.Context, job *stages.Job, file string, missing error) (fetch.File, error) {
+// removed. Without such a copy it returns missing. The other results are those of
+// fetchSource.
+func (c Config) fetchKeptCopy(
+	ctx context.Context, job *stages.Job, file string, missing error,
+) (f fetch.File, path, origin string, err error) {
 	if job.Results == nil {
-		return fetch.File{}, missing
+		return f, "", "", missing
 	}
 	before, err := stages.Result[Ingest](ctx, job, ingestStage)
 	if err != nil {
-		return fetch.File{}, missing // there is no earlier result, or it is not available
+		return f, "", "", missing // there is no earlier result, or it is not available
 	}
+	if c.Bucket != nil {
+		origin = artifactName(job.Task, filepath.Dir(before.File))
+		f, path, err = c.fetchStored(ctx, job, origin, file)
+	} else {
+		f, path, err = c.linkKeptCopy(ctx, job, before, file)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return f, "", "", missing
+	}
+	f.Name = before.Name
+	return f, path, origin, err
+}
+
+func (c Config) linkKeptCopy(ctx context.Context, job *stages.Job, before Ingest, file string) (f fetch.File, path string, err error) {
 	kept, err := before.source(c.TaskDir(job.Task))
 	if err != nil {
-		return fetch.File{}, missing
+		return f, "", fs.ErrNotExist
 	}
 	o := c.fetchOptions(filepath.Dir(filepath.Dir(file)), job)
 	o.Link = true // the copy never changes
-	f, err := fetch.Fetch(ctx, kept, file, o)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fetch.File{}, missing
+	if f, err = fetch.Fetch(ctx, kept, file, o); err != nil {
+		return f, "", err
 	}
-	f.Name = before.Name
-	return f, err
+	path, err = addExtension(file, before.Name)
+	return f, path, err
 }
 
 // checkFFprobe checks, before a long download, that ffprobe is installed.
@@ -197,7 +210,10 @@ func (in Ingest) source(taskDir string) (string, error) {
 }
 
 // readableSource returns the ingested file after making it readable for ffmpeg.
-func (in Ingest) readableSource(taskDir string) (string, error) {
+func (c Config) readableSource(in Ingest, taskDir string) (string, error) {
+	if c.Tools.Source != nil {
+		return c.Tools.Source.Path, nil
+	}
 	file, err := in.source(taskDir)
 	if err != nil {
 		return "", err

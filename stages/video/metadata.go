@@ -66,7 +66,7 @@ func (c Config) metadata(ctx context.Context, job *stages.Job, in Ingest) (Metad
 	if err != nil {
 		return Metadata{}, err
 	}
-	source, err := in.readableSource(taskDir)
+	source, err := c.readableSource(in, taskDir)
 	if err != nil {
 		return Metadata{}, err
 	}

@@ -81,7 +81,13 @@ func (t *transcodeReporter) step(n int64) {
 }
 
 func (t *transcodeReporter) report() {
-	t.job.Progress(stages.Progress{
-		Percent: t.last.Percent, Speed: t.last.Speed, ETA: t.last.ETA, Note: fmt.Sprintf("transcoding %d", t.steps),
-	})
+	p := stages.Progress{Percent: t.last.Percent, Speed: t.last.Speed, ETA: t.last.ETA, Note: "transcoding"}
+	if t.last.FailedEncoder != "" {
+		p.Note = fmt.Sprintf("%s failed, transcoding again with %s", t.last.FailedEncoder, t.last.Encoder)
+		if p.Speed == 0 {
+			p.Percent = -1 // so that the note is shown, before the percentage begins at 0 again
+		}
+	}
+	p.Note += fmt.Sprintf(" %d", t.steps)
+	t.job.Progress(p)
 }

@@ -23,12 +23,26 @@ const maxPosterBytes = 16 << 20
 // Accept checks the files of a claim and makes them the result of its stage.
 func (f *RemoteFiles) Accept(ctx context.Context, c engine.Claim, result json.RawMessage) (json.RawMessage, error) {
 	stage, err := stageName(c)
+	if err == nil {
+		err = f.config.checkNotMoved(ctx) // a coordinator that was stopped for long may not know it
+	}
 	if err != nil {
 		return nil, err
 	}
 	w, err := f.receiving(c, stage)
 	if err != nil {
 		return nil, err
+	}
+	receiving := w.path
+	if before, err := acceptedBefore(receiving); before != nil || err != nil {
+		return before, err
+	}
+	if f.bucket != nil {
+		done, err := f.bucket.scratch.use(c.Task, 0)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
 	}
 	in, err := f.ingest(ctx, c.Task)
 	if err != nil {
@@ -41,11 +55,13 @@ func (f *RemoteFiles) Accept(ctx context.Context, c engine.Claim, result json.Ra
 	out.mu.Lock()
 	out.accepting = true
 	out.mu.Unlock()
-	if err := f.reopenAccepted(w); err != nil {
-		return nil, err
+	lock, err := lockToAccept(ctx, w)
+	if errors.Is(err, errComplete) { // another coordinator has accepted them while this waited
+		if before, err := acceptedBefore(receiving); before != nil || err != nil {
+			return before, err
+		}
 	}
-	lock, err := lockReceiving(ctx, w)
-	if err != nil { // also after the check of another coordinator: this one takes its result back then
+	if err != nil { // not a refusal: the next call finds the result
 		return nil, fmt.Errorf("lock received files: %v", err)
 	}
 	defer flock.Unlock(lock)
@@ -65,23 +81,10 @@ func (f *RemoteFiles) Accept(ctx context.Context, c engine.Claim, result json.Ra
 		_ = os.RemoveAll(w.path) // a Cleaner removes the rest
 		return nil, err
 	}
-	return json.Marshal(accepted)
-}
-
-// reopenAccepted takes back the result of an earlier Accept whose outcome was not recorded, so
-// that it is checked again: what the check found out is not stored.
-func (f *RemoteFiles) reopenAccepted(w *workdir) error {
-	names, err := dirNames(w.parent, w.stage)
-	if err != nil {
-		return err
+	if result, err = json.Marshal(accepted); err != nil {
+		return nil, err
 	}
-	for _, d := range names {
-		if d.random == w.random && !d.unfinished {
-			_ = os.RemoveAll(w.path) // made just now
-			return os.Rename(filepath.Join(w.parent, d.String()), w.path)
-		}
-	}
-	return nil
+	return result, recordAccepted(receiving, result)
 }
 
 func (f *RemoteFiles) acceptTranscode(
@@ -92,14 +95,15 @@ func (f *RemoteFiles) acceptTranscode(
 	if err := json.Unmarshal(result, &claimed); err != nil {
 		return tr, refused("the result of stage %s is invalid", transcodeStage)
 	}
-	source, err := f.sourceFile(ctx, c, in)
-	if err == nil {
-		err = removeUnexpected(w.path, in.Info, tr.Rungs)
-	}
+	source, tools, done, err := f.openSource(ctx, c, in)
 	if err != nil {
 		return tr, err
 	}
-	tr.Output, err = f.config.Tools.CheckUntrusted(ctx, source, in.Info, tr.Rungs, w.path, claimed.Output)
+	defer done()
+	if err := removeUnexpected(w.path, in.Info, tr.Rungs); err != nil {
+		return tr, err
+	}
+	tr.Output, err = tools.CheckUntrusted(ctx, source, in.Info, tr.Rungs, w.path, claimed.Output)
 	if err != nil {
 		return tr, refusal(err)
 	}

@@ -33,17 +33,24 @@ type attacker struct {
 
 func newAttacker(t *testing.T) *attacker {
 	t.Helper()
-	a := &attacker{remoteSite: newRemoteSite(t)}
+	a := newAttackerOn(newRemoteSite(t))
+	a.segment = firstSegment(t)
+	return a
+}
+
+// newAttackerOn returns an attacker without the name of an output.
+func newAttackerOn(s *remoteSite) *attacker {
+	s.t.Helper()
+	a := &attacker{remoteSite: s}
 	a.workLocally(RemoteStageNames()...)
 	a.task = a.submit(clips.picture)
 	a.register()
 	a.claim()
 	in, err := NewRemoteFiles(a.Config, a.Result).ingest(context.Background(), a.task)
 	if err != nil {
-		t.Fatal(err)
+		a.t.Fatal(err)
 	}
 	a.source = filepath.ToSlash(in.File)
-	a.segment = firstSegment(t)
 	return a
 }
 
@@ -70,6 +77,13 @@ func (a *attacker) register() {
 	}
 	a.post("key-evil", "/register", `{"protocol":1,"pipeline":"video","host":"evil","pid":1}`, &out)
 	a.worker = out.Worker
+}
+
+// report reports an outcome of the attacker's worker.
+func (a *attacker) report(key string, token store.ID, outcome string) reply {
+	a.t.Helper()
+	body := fmt.Sprintf(`{"worker_id":%q,"reports":[{"token":%q,%s}]}`, a.worker, token, outcome)
+	return a.send("POST", key, "/exchange", strings.NewReader(body), nil)
 }
 
 // claim claims both stages of the task.
@@ -127,7 +141,7 @@ func (a *attacker) wantUnharmed(before string) {
 	}
 	a.mu.Unlock()
 	for _, token := range []store.ID{a.transcode, a.metadata} {
-		a.send("POST", "key-evil", "/claims/"+token.String()+"/release", strings.NewReader(`{}`), nil)
+		a.report("key-evil", token, `"outcome":"released"`)
 	}
 	a.workRemotely(a.url, "key-honest")
 	tr, p := a.waitPublished(a.task)
@@ -317,12 +331,9 @@ func TestRemoteFiles_AcceptNothingFromOtherKeysOrForOtherStages(t *testing.T) {
 	segment := claim + "/output/" + a.segment
 	one := http.Header{"Content-Range": {"bytes 0-0/1"}}
 	put := func(key, path string) reply { return a.send("PUT", key, path, strings.NewReader("x"), one) }
-	end := func(key string, token store.ID, act, body string) reply {
-		return a.send("POST", key, "/claims/"+token.String()+"/"+act, strings.NewReader(body), nil)
-	}
 	a.wantKind("an output by another key", put("key-other", segment), "claim-lost")
 	a.wantKind("an input by another key", a.send("GET", "key-other", claim+"/input/"+a.source, nil, nil), "claim-lost")
-	a.wantKind("a completion by another key", end("key-other", a.transcode, "complete", `{"result":{}}`), "claim-lost")
+	a.wantKind("a completion by another key", a.report("key-other", a.transcode, `"outcome":"completed"`), "worker-unknown")
 	a.wantKind("a token of nobody", put("key-evil", "/claims/"+store.ID{9}.String()+"/output/"+a.segment), "claim-lost")
 	a.wantKind("no token", put("key-evil", "/claims/x/output/"+a.segment), "not-found")
 	a.wantKind("a segment for metadata", put("key-evil", "/claims/"+a.metadata.String()+"/output/"+a.segment), "invalid")
@@ -333,7 +344,7 @@ func TestRemoteFiles_AcceptNothingFromOtherKeysOrForOtherStages(t *testing.T) {
 	}
 	a.revoke("key-evil", true)
 	a.wantKind("an output after the key was revoked", put("key-evil", segment), "unauthenticated")
-	a.wantKind("a completion after that", end("key-evil", a.transcode, "complete", `{"result":{}}`), "unauthenticated")
+	a.wantKind("a completion after that", a.report("key-evil", a.transcode, `"outcome":"completed"`), "unauthenticated")
 	a.revoke("key-evil", false)
 	a.wantUnharmed(before)
 }
@@ -343,20 +354,17 @@ func TestRemoteFiles_RefuseCompletionsWithoutFiles(t *testing.T) {
 	a := newAttacker(t)
 	before := a.snapshot()
 	results := []string{
-		`{}`, `{"result":[]}`, `{"result":{"dir":"../../.."}}`, `{"result":{"note":"` + strings.Repeat("x", 17<<20) + `"}}`,
+		`null`, `[]`, `{"dir":"../../.."}`, `{"note":"` + strings.Repeat("x", 17<<20) + `"}`,
 	}
-	for n, body := range results {
+	for n, result := range results {
 		token := a.transcode
-		path := "/claims/" + token.String() + "/complete"
-		for {
-			r := a.send("POST", "key-evil", path, strings.NewReader(body), nil)
-			if r.kind == "unavailable" {
-				continue // the files are being checked
-			}
-			a.wantKind(fmt.Sprintf("completion %d", n), r, "")
-			break
+		complete := func() string {
+			return string(a.report("key-evil", token, `"outcome":"completed","result":`+result).body)
 		}
-		a.wantKind("the same again", a.send("POST", "key-evil", path, strings.NewReader(body), nil), "claim-lost")
+		waittest.Until(t, fmt.Sprintf("result %d is refused", n), func() bool { return strings.Contains(complete(), `"refused":[`) })
+		if answer := complete(); !strings.Contains(answer, `"stale":[`) {
+			t.Errorf("the answer to the same again is %s", answer)
+		}
 		history, err := a.History(context.Background(), a.task)
 		if last := history[len(history)-1]; err != nil || last.Class != remote.ClassRefused || last.Token != token {
 			t.Fatalf("the last attempt is %+v, %v", last, err)
@@ -391,7 +399,7 @@ func (a *attacker) claimTranscode() {
 				Token store.ID `json:"token"`
 			}
 		}
-		a.post("key-evil", "/exchange?wait=1s", fmt.Sprintf(`{"worker_id":%q,"free_slots":{"transcode":1}}`, a.worker), &out)
+		a.post("key-evil", "/exchange", fmt.Sprintf(`{"worker_id":%q,"free_slots":{"transcode":1},"wait_s":1}`, a.worker), &out)
 		for _, c := range out.Claims {
 			a.transcode = c.Token
 		}

@@ -33,6 +33,10 @@ import (
 // arrive in a working directory, which becomes a result only after the same checks as those of a
 // local attempt. Nothing in the worker's result is believed that the files can show.
 type RemoteFiles struct {
+	// FromBucket lets workers fetch sources that are in a bucket from there, at addresses that are
+	// valid for some minutes.
+	FromBucket bool
+
 	config  Config
 	results func(ctx context.Context, task store.ID, stage string) (json.RawMessage, error)
 	bucket  *bucketStages // nil: the results are in DataDir
@@ -57,23 +61,29 @@ func NewRemoteFiles(
 ) *RemoteFiles {
 	f := &RemoteFiles{config: c.withCache(), results: results, outputs: make(map[store.ID]*remoteOutput)}
 	if c.Bucket != nil {
-		f.bucket = newBucketStages(f.config)
+		f.bucket = f.config.bucketStages()
 	}
 	return f
 }
 
-// sourceFile returns the source of a task. If it is in a bucket, it is fetched first.
-func (f *RemoteFiles) sourceFile(ctx context.Context, c engine.Claim, in Ingest) (string, error) {
+// openSource returns the source of a task, and tools that can read it until done is called.
+func (f *RemoteFiles) openSource(
+	ctx context.Context, c engine.Claim, in Ingest,
+) (file string, tools Tools, done func(), err error) {
+	config, done := f.config, func() {}
 	if f.bucket != nil {
-		if _, err := f.bucket.fetch(ctx, f.job(c), ingestStage); err != nil {
-			return "", err
+		if _, done, err = f.bucket.openSource(ctx, f.job(c), &config); err != nil {
+			return "", tools, nil, err
 		}
 	}
 	taskDir, err := f.taskDir(c.Task)
-	if err != nil {
-		return "", err
+	if err == nil {
+		file, err = config.readableSource(in, taskDir)
 	}
-	return in.source(taskDir)
+	if err != nil {
+		done()
+	}
+	return file, config.Tools, done, err
 }
 
 // taskDir is the directory of a task's files, or of its scratch copies.
@@ -120,23 +130,58 @@ func (f *RemoteFiles) ingest(ctx context.Context, task store.ID) (in Ingest, err
 	return in, nil
 }
 
-// OpenInput opens the source of the claim's task.
-func (f *RemoteFiles) OpenInput(ctx context.Context, c engine.Claim, name string) (io.ReadSeekCloser, error) {
+// input returns the result of ingest if its file has the name, which is all that a worker may read.
+func (f *RemoteFiles) input(ctx context.Context, c engine.Claim, name string) (Ingest, error) {
 	if _, err := stageName(c); err != nil {
-		return nil, err
+		return Ingest{}, err
 	}
 	in, err := f.ingest(ctx, c.Task)
+	if err == nil && name != filepath.ToSlash(in.File) {
+		err = fs.ErrNotExist
+	}
+	return in, err
+}
+
+// OpenInput opens the source of the claim's task.
+func (f *RemoteFiles) OpenInput(ctx context.Context, c engine.Claim, name string) (io.ReadSeekCloser, error) {
+	in, err := f.input(ctx, c, name)
 	if err != nil {
 		return nil, err
 	}
-	if name != filepath.ToSlash(in.File) {
-		return nil, fs.ErrNotExist
+	if f.bucket != nil {
+		if input, err := f.bucket.openInput(ctx, f.job(c), in); input != nil || err != nil {
+			return input, err
+		}
+		if _, err := f.bucket.fetch(ctx, f.job(c), ingestStage); err != nil {
+			return nil, err
+		}
 	}
-	file, err := f.sourceFile(ctx, c, in)
+	taskDir, err := f.taskDir(c.Task)
+	if err != nil {
+		return nil, err
+	}
+	file, err := in.source(taskDir)
 	if err != nil {
 		return nil, err
 	}
 	return os.Open(file)
+}
+
+// presignLife is how long the address of an input is valid. A worker gets a new one with every
+// request.
+const presignLife = 15 * time.Minute
+
+// InputAddress returns an address of the source of the claim's task in the bucket.
+func (f *RemoteFiles) InputAddress(ctx context.Context, c engine.Claim, name string) (string, error) {
+	if f.bucket == nil || !f.FromBucket {
+		return "", nil
+	}
+	in, err := f.input(ctx, c, name)
+	if err != nil {
+		return "", err
+	}
+	dir, file := filepath.Split(in.File)
+	return f.config.Bucket.storage.PresignFile(ctx, artifactName(c.Task, dir), file, presignLife)
 }
 
 // sizeLimit is how many bytes a file of a stage may have. It refuses names that the stage does
@@ -237,11 +282,14 @@ func (f *RemoteFiles) WriteOutput(
 	if err := diskspace.Check(w.parent, total-at, f.config.reserve()); err != nil {
 		return err
 	}
-	lock, err := lockReceiving(ctx, w)
+	lock, err := lockReceiving(ctx, w.path)
 	if err != nil {
 		return err
 	}
 	defer flock.Unlock(lock)
+	if accepted, err := acceptedBefore(w.path); accepted != nil || err != nil {
+		return errors.Join(err, errComplete)
+	}
 	return f.append(w, out, name, at, total, sum, from)
 }
 
@@ -250,8 +298,8 @@ const outputAge = 24 * time.Hour
 
 // lockReceiving locks the directory in which a claim's files arrive, so that no other coordinator
 // writes to what is being checked. It refuses a claim whose files were accepted.
-func lockReceiving(ctx context.Context, w *workdir) (*os.File, error) {
-	lock, err := lockDir(ctx, w.path)
+func lockReceiving(ctx context.Context, dir string) (*os.File, error) {
+	lock, err := lockDir(ctx, dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, errComplete
 	}
@@ -261,7 +309,7 @@ func lockReceiving(ctx context.Context, w *workdir) (*os.File, error) {
 	held, err := lock.Stat()
 	if err == nil {
 		var found fs.FileInfo
-		if found, err = os.Lstat(w.path); errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(held, found) {
+		if found, err = os.Lstat(dir); errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(held, found) {
 			err = errComplete // it was renamed while this waited
 		}
 	}

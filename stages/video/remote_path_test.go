@@ -105,21 +105,28 @@ func TestRemoteStages_PublishWhatLocalOnesDo(t *testing.T) {
 	}
 }
 
-// A link that ends in the middle of downloads and uploads costs at most what was on its way.
-func TestRemoteStages_SendAtMostOnePieceAgainPerCut(t *testing.T) {
-	t.Parallel()
-	const cuts, piece = 3, 8 << 20
-	s := newRemoteSite(t)
-	// The source is larger than the limit of a piece, because what follows the video is ignored.
-	source := filepath.Join(t.TempDir(), "large.mp4")
+// paddedClip makes a source that is larger than the limit of a piece, and returns its path and its
+// size: what follows the video is ignored.
+func paddedClip(t *testing.T) (file string, size int64) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "large.mp4")
 	in, err := os.ReadFile(clips.picture)
 	if err != nil {
 		t.Fatal(err)
 	}
 	free := append([]byte{0, 0xc0, 0, 0, 'f', 'r', 'e', 'e'}, make([]byte, 0xc00000-8)...)
-	if err := os.WriteFile(source, append(in, free...), 0o600); err != nil {
+	if err := os.WriteFile(file, append(in, free...), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return file, int64(len(in) + len(free))
+}
+
+// A link that ends in the middle of downloads and uploads costs at most what was on its way.
+func TestRemoteStages_SendAtMostOnePieceAgainPerCut(t *testing.T) {
+	t.Parallel()
+	const cuts, piece = 3, 8 << 20
+	s := newRemoteSite(t)
+	source, size := paddedClip(t)
 	link := newCutter(t, s.url, cuts, [2]int64{30 << 10, 2 << 20})
 	s.workLocally(RemoteStageNames()...)
 	s.workRemotely(link.url, "key-1")
@@ -133,7 +140,6 @@ func TestRemoteStages_SendAtMostOnePieceAgainPerCut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	size := int64(len(in) + len(free))
 	up, down := link.through[0].Load(), link.through[1].Load()
 	t.Logf("%d cuts in each direction: %d bytes down for a source of %d, %d bytes up for files of %d", cuts, down, size, up, made)
 	if most := size + 2*cuts*piece; down < size || down > most {

@@ -42,17 +42,35 @@ type remoteSite struct {
 
 func newRemoteSite(t *testing.T) *remoteSite {
 	t.Helper()
+	return newRemoteSiteOver(t, nil)
+}
+
+// newRemoteSiteOver is newRemoteSite with a bucket for data, unless that is nil.
+func newRemoteSiteOver(t *testing.T, bucket *Bucket) *remoteSite {
+	t.Helper()
 	if clips.picture == "" {
 		t.Skip("there is no ffmpeg here")
 	}
 	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
 	s := &remoteSite{
 		Store: store.New(pool, store.Video()), t: t, pool: pool, revoked: make(map[string]bool),
-		Config: Config{DataDir: t.TempDir(), PublishDir: t.TempDir(), Tools: Tools{Preset: "ultrafast", Threads: 1}},
+		Config: Config{DataDir: t.TempDir(), PublishDir: t.TempDir(), Bucket: bucket, Tools: Tools{Preset: "ultrafast", Threads: 1}},
 	}
+	files := NewRemoteFiles(s.Config, s.Result)
+	files.FromBucket = true
+	server := s.startCoordinator(files)
+	s.url, s.http = server.URL, server.Client()
+	// A redirect would hide what the coordinator answers.
+	s.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return s
+}
+
+// startCoordinator starts a coordinator, which runs until the test ends.
+func (s *remoteSite) startCoordinator(files remote.Files) *httptest.Server {
+	s.t.Helper()
 	c := remote.NewCoordinator(remote.Options{
-		Pool: pool, Pipeline: pipelineOf(t, Stages(s.Config)), Authenticate: s.authenticate, Stages: RemoteStageNames(),
-		Files: NewRemoteFiles(s.Config, s.Result),
+		Pool: s.pool, Pipeline: pipelineOf(s.t, Stages(s.Config)), Authenticate: s.authenticate, Stages: RemoteStageNames(),
+		Files: files,
 		OnRefused: func(_ store.ID, _, reason string) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -67,21 +85,18 @@ func newRemoteSite(t *testing.T) *remoteSite {
 		},
 	})
 	server := httptest.NewServer(c)
-	s.url, s.http = server.URL, server.Client()
-	// A redirect would hide what the coordinator answers.
-	s.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx) }()
-	t.Cleanup(func() {
+	s.t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
-			t.Error(err)
+			s.t.Error(err)
 		}
 		server.CloseClientConnections()
 		server.Close()
 	})
-	return s
+	return server
 }
 
 func pipelineOf(t *testing.T, list []stages.Stage) *stages.Pipeline {
@@ -142,7 +157,16 @@ func (s *remoteSite) workLocally(leave ...string) (stop func()) {
 // workRemotely starts a worker that has only an address and a key.
 func (s *remoteSite) workRemotely(url, key string) (stop func()) {
 	s.t.Helper()
-	transport := remote.NewTransport()
+	return s.workRemotelyWith(url, key, Tools{Preset: "ultrafast", Threads: 1})
+}
+
+func (s *remoteSite) workRemotelyWith(url, key string, tools Tools) (stop func()) {
+	s.t.Helper()
+	return s.workRemotelyOver(remote.NewTransport(), url, key, tools)
+}
+
+func (s *remoteSite) workRemotelyOver(transport *http.Transport, url, key string, tools Tools) (stop func()) {
+	s.t.Helper()
 	s.t.Cleanup(transport.CloseIdleConnections)
 	client, err := remote.NewClient(remote.ClientOptions{
 		URL: url, Key: key, Graph: store.Video(), HTTP: &http.Client{Transport: transport},
@@ -150,7 +174,7 @@ func (s *remoteSite) workRemotely(url, key string) (stop func()) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	c := Config{DataDir: s.t.TempDir(), Tools: Tools{Preset: "ultrafast", Threads: 1}}
+	c := Config{DataDir: s.t.TempDir(), Tools: tools}
 	p := pipelineOf(s.t, RemoteStages(c, client, RemoteStageNames()))
 	return s.run(stages.Runner{Pipeline: p, Backend: client.Backend(), Wakes: client.Wakes()})
 }

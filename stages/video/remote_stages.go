@@ -8,7 +8,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"sync"
 
 	"github.com/cuelight/cuelight/internal/diskspace"
 	"github.com/cuelight/cuelight/internal/flock"
@@ -27,10 +26,11 @@ type Transfer interface {
 // the named stages, of [RemoteStageNames], and leaves the others to other workers. Config.DataDir
 // is scratch space of this process: a source is there while an attempt needs it.
 func RemoteStages(c Config, t Transfer, names []string) []stages.Stage {
-	scratch := &scratch{config: c.withCache(), transfer: t, users: make(map[store.ID]int)}
-	all := Stages(scratch.config)
+	c = c.withCache()
+	r := remoteStages{config: c, transfer: t, scratch: newScratch(c, 0, nil)}
+	all := Stages(c)
 	for i := range all {
-		all[i].Work = scratch.work(all[i].Work)
+		all[i].Work = r.work(all[i].Name, all[i].Work)
 		leave := true
 		for _, name := range names {
 			leave = leave && name != all[i].Name
@@ -45,19 +45,26 @@ func RemoteStages(c Config, t Transfer, names []string) []stages.Stage {
 // RemoteStageNames are the stages that a worker without the directories can work on.
 func RemoteStageNames() []string { return []string{transcodeStage, metadataStage} }
 
-// scratch is the directory in which a remote worker has the files of its attempts.
-type scratch struct {
+// remoteStages are the stages of a remote worker, which has the files of its attempts in its
+// scratch space.
+type remoteStages struct {
 	config   Config
 	transfer Transfer
-
-	mu    sync.Mutex // guards users
-	users map[store.ID]int
+	scratch  *scratch
 }
 
 // work downloads the source before a stage, and uploads what it made afterwards.
-func (s *scratch) work(do stages.Work) stages.Work {
+func (s remoteStages) work(stage string, do stages.Work) stages.Work {
 	return func(ctx context.Context, job *stages.Job) (any, error) {
-		defer s.use(job.Task)()
+		need, err := s.config.scratchNeed(ctx, job, stage)
+		if err != nil {
+			return nil, classify(ctx, err, job.Attempt)
+		}
+		done, err := s.scratch.use(job.Task, need)
+		if err != nil {
+			return nil, classify(ctx, err, job.Attempt)
+		}
+		defer done()
 		in, err := stages.Result[Ingest](ctx, job, ingestStage)
 		if err == nil {
 			err = s.download(ctx, job, in)
@@ -76,23 +83,8 @@ func (s *scratch) work(do stages.Work) stages.Work {
 	}
 }
 
-// use keeps the files of a task until the returned function was called as often as use.
-func (s *scratch) use(task store.ID) (done func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.users[task]++
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.users[task]--; s.users[task] == 0 {
-			delete(s.users, task)
-			_ = os.RemoveAll(s.config.TaskDir(task)) // the next start removes the rest
-		}
-	}
-}
-
 // download makes the source present at the path that it has where ingest ran.
-func (s *scratch) download(ctx context.Context, job *stages.Job, in Ingest) error {
+func (s remoteStages) download(ctx context.Context, job *stages.Job, in Ingest) error {
 	taskDir, err := s.config.makeTaskDir(job.Task)
 	if err != nil {
 		return err
@@ -122,7 +114,7 @@ func (s *scratch) download(ctx context.Context, job *stages.Job, in Ingest) erro
 	return s.downloadSource(ctx, job, in, file)
 }
 
-func (s *scratch) downloadSource(ctx context.Context, job *stages.Job, in Ingest, file string) error {
+func (s remoteStages) downloadSource(ctx context.Context, job *stages.Job, in Ingest, file string) error {
 	part := file + ".part"
 	sum, size, err := s.transfer.Download(ctx, job.Token, filepath.ToSlash(in.File), part, func(done int64) {
 		job.Progress(stages.Progress{Percent: -1, Note: fmt.Sprintf("downloading %.1f MiB", float64(done)/(1<<20))})
@@ -141,7 +133,7 @@ func (s *scratch) downloadSource(ctx context.Context, job *stages.Job, in Ingest
 }
 
 // upload sends the files of a result that the coordinator does not make itself.
-func (s *scratch) upload(ctx context.Context, job *stages.Job, in Ingest, dir string) error {
+func (s remoteStages) upload(ctx context.Context, job *stages.Job, in Ingest, dir string) error {
 	root := filepath.Join(s.config.TaskDir(job.Task), dir)
 	_, bytes, err := measureTree(root, func() {})
 	if err != nil {

@@ -10,9 +10,21 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// TaskDir is the directory of a task's files until the task is deleted.
+// TaskDir is the directory of a task's files until the task is deleted, or of their copies if they are
+// in a bucket.
 func (c Config) TaskDir(task store.ID) string {
-	return filepath.Join(c.DataDir, "tasks", task.String())
+	return filepath.Join(c.tasksDir(), task.String())
+}
+
+// copiesName is the directory of scratch copies. Results are never in it, so that none is taken for a
+// copy where a directory was used before a bucket.
+const copiesName = "copies"
+
+func (c Config) tasksDir() string {
+	if c.Bucket != nil {
+		return filepath.Join(c.DataDir, copiesName, tasksName)
+	}
+	return filepath.Join(c.DataDir, tasksName)
 }
 
 // PublishedDir is the directory of a task's published video.

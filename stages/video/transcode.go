@@ -41,7 +41,7 @@ func (c Config) transcode(ctx context.Context, job *stages.Job, in Ingest) (Tran
 	if err != nil {
 		return Transcode{}, err
 	}
-	source, err := in.readableSource(taskDir)
+	source, err := c.readableSource(in, taskDir)
 	if err != nil {
 		return Transcode{}, err
 	}

@@ -33,10 +33,10 @@ type Config struct {
 	// same file system as DataDir, publishing takes no space and little time.
 	PublishDir string
 
-	// Bucket keeps the results of the stages, instead of DataDir, which then is scratch space of
+	// Bucket keeps the results of the stages, instead of DataDir, which then has scratch space of
 	// this process. Hosts with the same Bucket and PublishBucket work on the same tasks and share no
-	// directory; a source must be a URL, or a file that every host with ingest has. Default: DataDir
-	// keeps them.
+	// directory; a source must be a URL, what Bucket.StoreSource returned, or a file that every host
+	// with ingest has. All Configs with one Bucket must be the same. Default: DataDir keeps them.
 	Bucket *Bucket
 
 	// PublishBucket holds what players are served, instead of PublishDir. Default: PublishDir does.
@@ -67,6 +67,11 @@ type Config struct {
 	// Reserve is how many bytes stay free on either disk. Default 1 GiB;
 	// negative: none.
 	Reserve int64
+
+	// ScratchLimit is how many bytes DataDir may have where it is scratch space: files of running
+	// attempts, copies that nobody uses any more, which make room for others, and for a quarter of it,
+	// but at most 8 GiB, blocks of sources. An attempt that may need more waits. Default: what Reserve leaves of the disk.
+	ScratchLimit int64
 
 	// KeepOld is how long a replaced generation stays for current viewers, plus
 	// an hour in case clocks are wrong. A Cleaner, or the next publish of the
@@ -167,7 +172,11 @@ func work[T any](c Config, do func(ctx context.Context, job *stages.Job) (T, err
 	dirs = append([]rootDir{{"data", c.DataDir}}, dirs...)
 	return func(ctx context.Context, job *stages.Job) (any, error) {
 		job, lastNote := withLastNote(job)
-		result, err := do(ctx, job)
+		var result T
+		err := c.checkNotMoved(ctx)
+		if err == nil {
+			result, err = do(ctx, job)
+		}
 		switch {
 		case err == nil:
 			return result, nil

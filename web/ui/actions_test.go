@@ -6,14 +6,18 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/web/ui"
@@ -152,7 +156,7 @@ func TestReadOnlyViewer_SeesNoButtonsAndIsForbidden(t *testing.T) {
 		for _, path := range []string{
 			video + "/cancel", video + "/retry", video + "/override", "/dead/retry", "/pause", "/resume",
 			"/workers/" + s.seeded.Workers[0].String() + "/drain", "/add",
-			"/keys/" + s.seeded.Keys[0].ID.String() + "/disable", "/keys/" + s.seeded.Keys[2].ID.String() + "/enable",
+			"/keys/create", "/keys/" + s.seeded.Keys[0].ID.String() + "/disable", "/keys/" + s.seeded.Keys[2].ID.String() + "/enable",
 		} {
 			if status, _, _ := s.get(path); status != http.StatusForbidden {
 				t.Errorf("%s: GET %s: status %d", name, path, status)
@@ -386,5 +390,48 @@ func TestAssets_AreCachedByAddress(t *testing.T) {
 	}
 	if !found {
 		t.Error("the page has no assets")
+	}
+}
+
+func TestKeys_AreShownOnceInThePageThatCreatesThem(t *testing.T) {
+	t.Parallel()
+	s := newTestSite(t, nil)
+	if status, body, _ := s.get("/keys/create"); status != http.StatusOK || !strings.Contains(body, `action="/keys/create"`) {
+		t.Errorf("GET: status %d", status)
+	}
+	s.client.CheckRedirect = func(*http.Request, []*http.Request) error { return errors.New("the key is in the address") }
+	answer, err := s.client.PostForm(s.url+"/keys/create", url.Values{"name": {" attic "}, "scope": {"work"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := regexp.MustCompile(`cue_[a-z2-7]{8}_[A-Za-z0-9_-]{43}`).FindString(string(body))
+	if answer.StatusCode != http.StatusOK || key == "" || answer.Header.Get("Cache-Control") != "no-store" ||
+		len(answer.Header.Values("Set-Cookie")) > 0 {
+		t.Fatalf("status %d, header %v", answer.StatusCode, answer.Header)
+	}
+	found, err := access.NewKeyStore(s.st.DB()).Keys(t.Context())
+	created := found[len(found)-1]
+	if err != nil || created.Name != "attic" || created.Scope != "work" || !strings.HasPrefix(key, "cue_"+created.Prefix) {
+		t.Errorf("the key is %+v, %v", created, err)
+	}
+	for _, path := range []string{"/workers", "/keys/create", "/"} {
+		if _, body, _ := s.get(path); strings.Contains(body, key) {
+			t.Errorf("%s shows the key again", path)
+		}
+	}
+	if _, body, _ := s.get("/workers"); !strings.Contains(body, "attic") {
+		t.Error("the page of workers does not show the key's name")
+	}
+	for name, form := range map[string]url.Values{
+		"no name": {"scope": {"work"}}, "no scope": {"name": {"attic"}}, "another scope": {"name": {"attic"}, "scope": {"root"}},
+	} {
+		if status, body := s.post("/keys/create", form); status != http.StatusUnprocessableEntity || strings.Contains(body, "cue_") {
+			t.Errorf("%s: status %d", name, status)
+		}
 	}
 }

@@ -92,7 +92,7 @@ func (s *testSite) pages() []string {
 		video + "/retry", video + "/cancel", video + "/override", "/dead/retry", "/dead/retry?selected=1", "/pause",
 		"/pause?stage=ingest", "/resume?host=a",
 		"/workers/" + s.seeded.Workers[0].String() + "/drain", "/add", "/nowhere",
-		"/keys/" + s.seeded.Keys[0].ID.String() + "/disable", "/keys/" + s.seeded.Keys[2].ID.String() + "/enable",
+		"/keys/create", "/keys/" + s.seeded.Keys[0].ID.String() + "/disable", "/keys/" + s.seeded.Keys[2].ID.String() + "/enable",
 	}
 }
 

@@ -57,7 +57,7 @@ func (u *UI) parseTemplates() (map[string]*template.Template, error) {
 		return nil, fmt.Errorf("dashboard: %w", err)
 	}
 	pages := map[string]*template.Template{"": common}
-	for _, name := range []string{"board", "video", "workers", "dead", "latency", "login", "confirm", "problem"} {
+	for _, name := range []string{"board", "video", "workers", "dead", "latency", "login", "confirm", "key", "problem"} {
 		t, err := template.Must(common.Clone()).ParseFS(files, "templates/"+name+".html")
 		if err != nil {
 			return nil, fmt.Errorf("dashboard: %w", err)

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/web/ui"
@@ -62,11 +63,16 @@ func TestConfirmation_ShowsTheSameActionAsACommand(t *testing.T) {
 	whole := add(store.Submission{
 		Source: "/srv/a.mp4", Params: []byte(`{"title": "It's"}`), Priority: -7, UserID: "ann b",
 	})
+	placed := add(store.Submission{Source: "/srv/a.mp4", Placement: map[string]store.Placement{
+		"transcode": {Requires: []string{"north"}, Prefers: []string{"gpu"}, Wait: time.Minute},
+	}})
 	plain := add(store.Submission{Source: "/srv/a.mp4"})
 	odd := add(store.Submission{Source: "/srv/a.mp4", UserID: "a\u202eb"})
 	for path, want := range map[string]string{
 		"/videos/" + whole + "/override": `cuelight submit --replaces ` + whole +
 			` --params '{"title": "It'\''s"}' --priority=-7 '--user=ann b' SOURCE`,
+		"/videos/" + placed + "/override": `cuelight submit --replaces ` + placed +
+			` --requires=north --prefers=gpu --prefer-wait=1m0s SOURCE`,
 		"/videos/" + plain + "/override": `cuelight submit --replaces ` + plain + ` SOURCE`,
 		"/videos/" + odd + "/override":   "", // has invisible characters
 		"/dead/retry?stage=transcode":    "cuelight retry --all --stage transcode=dead",
@@ -173,6 +179,23 @@ func TestPages_OfferUploadsOnlyIfPossible(t *testing.T) {
 		}
 		if _, body, _ := s.get("/add"); strings.Contains(body, "drop them on the board") != (name == "") {
 			t.Errorf("%q: the confirmation offers to drop a file: %t", name, name != "")
+		}
+	}
+}
+
+func TestVideoPage_SaysWhichPlacementNoWorkerMeets(t *testing.T) {
+	t.Parallel()
+	s := newTestSite(t, nil)
+	r, err := s.st.Submit(t.Context(), store.Submission{
+		Source: "/srv/a.mp4", Placement: map[string]store.Placement{"transcode": {Requires: []string{"tpu"}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body, _ := s.get("/videos/" + r.ID.String())
+	for _, want := range []string{"transcode requires tpu", "transcode waits: it requires tpu, and no running worker offers that"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the page does not say %q", want)
 		}
 	}
 }

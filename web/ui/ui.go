@@ -52,6 +52,7 @@ type Actions interface {
 	Pause(ctx context.Context, p store.Pause) error
 	Resume(ctx context.Context, p store.Pause) error
 	DrainWorker(ctx context.Context, worker store.ID) error
+	CreateKey(ctx context.Context, name, scope string) (key access.Key, text string, err error)
 	DisableKey(ctx context.Context, key store.ID) (access.Key, error)
 	EnableKey(ctx context.Context, key store.ID) (access.Key, error)
 }
@@ -197,6 +198,8 @@ func (u *UI) registerRoutes() {
 		m.HandleFunc("GET "+path, u.serveConfirmation(a))
 		m.HandleFunc("POST "+path, u.serveAction(a))
 	}
+	m.HandleFunc("GET /keys/create", u.serveKeyForm)
+	m.HandleFunc("POST /keys/create", u.serveNewKey)
 	m.HandleFunc("POST /theme", u.serveTheme)
 	m.HandleFunc("/", u.serveNotFound)
 	u.mux = m

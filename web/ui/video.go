@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/redact"
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -73,6 +74,8 @@ func (u *UI) loadVideo(ctx context.Context, k viewKey) (screen, error) {
 		return screen{}, err
 	}
 	details := readVideoDetails(history)
+	details.add("Placement", strings.Join(report.Placements(t), "; "))
+	details.Warnings = append(details.Warnings, report.PlacementWarnings(t, c.Workers)...)
 	head, err := u.videoHead(ctx, t, c, details.Name, k.canOperate)
 	if err != nil {
 		return screen{}, err

@@ -142,6 +142,17 @@ func overrideCommand(t store.Task) string {
 	if t.Priority != 0 {
 		args = append(args, fmt.Sprintf("--priority=%d", t.Priority))
 	}
+	if p, ok := t.Placements()["transcode"]; ok {
+		for _, label := range p.Requires {
+			args = append(args, "--requires="+label)
+		}
+		for _, label := range p.Prefers {
+			args = append(args, "--prefers="+label)
+		}
+		if p.Wait > 0 {
+			args = append(args, "--prefer-wait="+p.Wait.String())
+		}
+	}
 	if t.UserID != "" {
 		args = append(args, "--user="+t.UserID)
 	}
@@ -158,7 +169,7 @@ func doOverride(u *UI, ctx context.Context, r *http.Request) (string, error) {
 		return "", err
 	}
 	_, err = u.o.Actions.Override(ctx, []store.ID{t.ID}, store.Submission{
-		Source: source, Params: t.Params, Priority: t.Priority, UserID: t.UserID,
+		Source: source, Params: t.Params, Priority: t.Priority, UserID: t.UserID, Placement: t.Placements(),
 	})
 	return "Replaced with “" + sourceName(source) + "”.", err
 }

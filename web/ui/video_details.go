@@ -47,6 +47,9 @@ type stageResult struct {
 	Rungs []struct {
 		Height int `json:"height"`
 	} `json:"rungs"`
+	Output struct {
+		Encoder string `json:"encoder"`
+	} `json:"output"`
 	Files int `json:"files"`
 }
 
@@ -74,12 +77,14 @@ func readVideoDetails(history []store.Attempt) (d videoDetails) {
 	}
 	d.addMediaInfo(ingest)
 	var heights []string
-	for _, r := range latestResult(history, "transcode").Rungs {
+	transcode := latestResult(history, "transcode")
+	for _, r := range transcode.Rungs {
 		if r.Height > 0 {
 			heights = append(heights, fmt.Sprintf("%dp", r.Height))
 		}
 	}
 	d.add("Renditions", strings.Join(heights, ", "))
+	d.add("Encoder", transcode.Output.Encoder)
 	for _, w := range store.Warnings(history) {
 		if !slices.Contains(d.Warnings, w) {
 			d.Warnings = append(d.Warnings, w)

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/cuelight/cuelight/store"
@@ -19,16 +20,19 @@ func TestVideoTitle_PrefersTheSubmittersTitle(t *testing.T) {
 	}
 }
 
-func TestVideoDetails_ListEachWarningOnce(t *testing.T) {
+func TestVideoDetails_HaveTheEncoderAndEachWarningOnce(t *testing.T) {
 	t.Parallel()
 	result := func(stage, text string) store.Attempt {
 		return store.Attempt{Stage: stage, Outcome: "completed", Result: []byte(text)}
 	}
 	got := readVideoDetails([]store.Attempt{
 		result("ingest", `{"info": {"warnings": ["odd header"]}, "warnings": ["odd header"]}`),
-		result("transcode", `{"output": {"warnings": ["damaged"]}, "warnings": ["damaged"]}`),
-	}).Warnings
-	if want := "[odd header damaged]"; fmt.Sprint(got) != want {
-		t.Errorf("warnings %q, want %s", got, want)
+		result("transcode", `{"output": {"warnings": ["damaged"], "encoder": "h264_qsv"}, "warnings": ["damaged"]}`),
+	})
+	if want := "[odd header damaged]"; fmt.Sprint(got.Warnings) != want {
+		t.Errorf("warnings %q, want %s", got.Warnings, want)
+	}
+	if !slices.Contains(got.Rows, detail{"Encoder", "h264_qsv"}) {
+		t.Errorf("the rows are %q", got.Rows)
 	}
 }

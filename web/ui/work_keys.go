@@ -2,7 +2,9 @@ package ui
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/report"
@@ -76,4 +78,57 @@ func doEnableKey(u *UI, ctx context.Context, r *http.Request) (string, error) {
 	}
 	key, err := u.o.Actions.EnableKey(ctx, id)
 	return "Enabled: " + printable(key.Name) + ".", err
+}
+
+// keyScope is a scope to choose from.
+type keyScope struct{ Name, Text string }
+
+// keyForm asks for the name and the scope of a key, or shows the text of a new one.
+type keyForm struct {
+	Scopes      []keyScope
+	Command     string // the same in a shell
+	Name, Scope string
+	Text        string // of the new key
+}
+
+// serveKeyForm asks for the name and the scope of a new key.
+func (u *UI) serveKeyForm(w http.ResponseWriter, r *http.Request) {
+	u.serveKey(w, r, "Create a key", func() (keyForm, error) {
+		return keyForm{Command: shellCommand("keys", "create", "NAME", "--scope", access.Work.String()), Scopes: []keyScope{
+			{access.Work.String(), "what a remote worker does, and nothing else"},
+			{access.Read.String(), "reading"},
+			{access.Submit.String(), "reading, and submitting videos"},
+			{access.Admin.String(), "everything"},
+		}}, nil
+	})
+}
+
+// serveNewKey creates a key. Its text is in this answer only, and not in a redirect or a message.
+func (u *UI) serveNewKey(w http.ResponseWriter, r *http.Request) {
+	u.serveKey(w, r, "Key created", func() (keyForm, error) {
+		r.Body = http.MaxBytesReader(w, r.Body, 8<<10)
+		if err := r.ParseForm(); err != nil {
+			return keyForm{}, fmt.Errorf("%w: %w", errIncomplete, err)
+		}
+		name, scope := strings.TrimSpace(r.PostForm.Get("name")), r.PostForm.Get("scope")
+		_, text, err := u.o.Actions.CreateKey(r.Context(), name, scope)
+		u.hub.invalidate()
+		return keyForm{Name: name, Scope: scope, Text: text}, err
+	})
+}
+
+// serveKey shows the page that make returns, to operators.
+func (u *UI) serveKey(w http.ResponseWriter, r *http.Request, title string, make func() (keyForm, error)) {
+	if !mayOperate(u.o.Viewer(r.Context())) {
+		u.fail(w, r, errReadOnly)
+		return
+	}
+	form, err := make()
+	if err != nil {
+		u.fail(w, r, err)
+		return
+	}
+	d := u.pageData(w, r)
+	d.screen, d.Page, d.Input = screen{title: title}, "confirm", form
+	u.render(w, http.StatusOK, "key", d)
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -119,6 +120,7 @@ func (p Policy) restrictFiles(program string) error {
 		landlock.RWFiles("/dev/null"),
 		landlock.PathAccess(readWriteAccess, p.ReadWrite...),
 	}
+	rules = append(rules, p.deviceRules()...)
 	for _, path := range p.ReadOnly {
 		info, err := os.Stat(path)
 		switch {
@@ -135,11 +137,29 @@ func (p Policy) restrictFiles(program string) error {
 	return landlock.V11.BestEffort().Restrict(rules...)
 }
 
+// deviceRules let the program use the devices, as drivers do.
+func (p Policy) deviceRules() []landlock.Rule {
+	if len(p.Devices) == 0 {
+		return nil
+	}
+	rules := []landlock.Rule{
+		landlock.RWFiles(p.Devices...).WithIoctlDev().IgnoreIfMissing(),
+		// NVIDIA's drivers since 570 fail if they cannot name their threads.
+		landlock.PathAccess(ll.AccessFSWriteFile|ll.AccessFSTruncate, "/proc/self/task"),
+	}
+	for _, device := range p.Devices {
+		if dir := filepath.Dir(device); dir != "/dev" { // libdrm lists the cards in /dev/dri
+			rules = append(rules, landlock.PathAccess(ll.AccessFSReadDir, dir).IgnoreIfMissing())
+		}
+	}
+	return rules
+}
+
 func (p Policy) changeUser() error {
 	if p.User == 0 {
 		return nil
 	}
-	if err := syscall.Setgroups([]int{p.User}); err != nil {
+	if err := syscall.Setgroups(append([]int{p.User}, p.Groups...)); err != nil {
 		return fmt.Errorf("set groups: %w", err)
 	}
 	if err := syscall.Setresgid(p.User, p.User, p.User); err != nil {

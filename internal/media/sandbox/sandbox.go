@@ -13,9 +13,15 @@ type Policy struct {
 	// in which it may also create files.
 	ReadOnly, ReadWrite paths `json:",omitempty"`
 
+	// Devices are files of devices that the program may open, write to and control. With any, it may
+	// also name its threads, and list their directories below /dev.
+	Devices paths `json:",omitempty"`
+
 	// User is the id of the user and of the group that the program runs as. Default: those of
 	// this process.
 	User int `json:",omitempty"`
+	// Groups are further groups of the program if it has a User.
+	Groups []int `json:",omitempty"`
 	// KeepCapabilities leaves the program the capabilities of this process, with which it can
 	// open the same files. It is for a policy without a User.
 	KeepCapabilities bool `json:",omitempty"`
@@ -30,6 +36,10 @@ type Policy struct {
 
 	// Require makes the start fail if the host does not offer a layer.
 	Require bool `json:",omitempty"`
+
+	// Control is the descriptor over which the child sends the listener of its socket calls. Sockets
+	// sets it.
+	Control int `json:",omitempty"`
 
 	// Parent is the id of the process that the program must not outlive. Wrap sets it.
 	Parent int `json:",omitempty"`

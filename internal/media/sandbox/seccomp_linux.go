@@ -69,11 +69,21 @@ func ret(action uint32) unix.SockFilter {
 
 // filter returns the program that decides about each system call of the process. If Landlock keeps
 // it from sending signals to other processes, which is landlockScoped, the filter need not.
-func filter(pid int, landlockScoped bool) []unix.SockFilter {
+//
+// With offerSockets, socket(AF_INET, SOCK_STREAM) is left to the parent, which answers with one end of
+// a socket pair, and connect succeeds without doing anything: such a socket is connected.
+func filter(pid int, landlockScoped, offerSockets bool) []unix.SockFilter {
 	f := []unix.SockFilter{
 		// For another architecture, the numbers mean other calls.
 		load(archOffset), jump(unix.BPF_JEQ, arch, 1, 0), ret(unix.SECCOMP_RET_KILL_PROCESS),
 		load(callOffset), jump(unix.BPF_JGE, foreignCalls, 0, 1), ret(deny),
+	}
+	if offerSockets {
+		f = append(f, jump(unix.BPF_JEQ, unix.SYS_SOCKET, 0, 7),
+			load(argOffset), jump(unix.BPF_JEQ, unix.AF_INET, 0, 4),
+			load(argOffset+8), unix.SockFilter{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: socketTypes},
+			jump(unix.BPF_JEQ, unix.SOCK_STREAM, 0, 1), ret(unix.SECCOMP_RET_USER_NOTIF), ret(deny))
+		f = append(f, jump(unix.BPF_JEQ, unix.SYS_CONNECT, 0, 1), ret(unix.SECCOMP_RET_ERRNO))
 	}
 	for _, call := range deniedCalls {
 		f = append(f, jump(unix.BPF_JEQ, uint32(call), 0, 1), ret(deny))
@@ -100,6 +110,9 @@ func filter(pid int, landlockScoped bool) []unix.SockFilter {
 	f = append(f, denyWhere(unix.SYS_IOCTL, 1, unix.TIOCSTI, tiocLinux)...)
 	return append(f, ret(allow))
 }
+
+// socketTypes masks the type of a socket in an argument that has flags, too.
+const socketTypes = 0xf
 
 const (
 	// tiocLinux is TIOCLINUX, which can paste into a console.
@@ -132,12 +145,22 @@ func denyWhere(call int, arg uint32, values ...uint32) []unix.SockFilter {
 // restrictCalls installs the filter. A host without seccomp goes on: Wrap has refused the start if
 // the layer is required.
 func (p Policy) restrictCalls() error {
-	program := filter(os.Getpid(), landlockABI() >= 6)
+	program := filter(os.Getpid(), landlockABI() >= 6, p.Control != 0)
 	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
+	flags := uintptr(0)
+	if p.Control != 0 {
+		flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER
+	}
 	// Without the flag, kernels before 5.16 turn on mitigations that slow the whole process down.
-	err := setFilter(unix.SECCOMP_FILTER_FLAG_SPEC_ALLOW, &prog)
+	listener, err := setFilter(flags|unix.SECCOMP_FILTER_FLAG_SPEC_ALLOW, &prog)
 	if err != nil {
-		err = setFilter(0, &prog)
+		listener, err = setFilter(flags, &prog)
+	}
+	if p.Control != 0 {
+		if err == nil {
+			err = sendListener(p.Control, listener)
+		}
+		return err
 	}
 	if !p.Require && (errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM)) {
 		return nil
@@ -145,10 +168,11 @@ func (p Policy) restrictCalls() error {
 	return err
 }
 
-func setFilter(flags uintptr, prog *unix.SockFprog) error {
-	_, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(prog)))
+// setFilter returns the listener of the filter, if the flags ask for one.
+func setFilter(flags uintptr, prog *unix.SockFprog) (listener int, err error) {
+	fd, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(prog)))
 	if errno != 0 {
-		return errno
+		return 0, errno
 	}
-	return nil
+	return int(fd), nil
 }

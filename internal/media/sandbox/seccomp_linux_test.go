@@ -39,12 +39,12 @@ const allOfUser = "other: ioprio_set, all processes of the user"
 func tryCalls(kind string) (map[string]bool, error) {
 	own, parent := uintptr(os.Getpid()), uintptr(os.Getppid())
 	thread := uintptr(unix.Gettid())
-	program := filter(int(own), kind == "scoped")
+	program := filter(int(own), kind == "scoped", false)
 	if kind != "none" {
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 			return nil, err
 		}
-		if err := setFilter(0, &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}); err != nil {
+		if _, err := setFilter(0, &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}); err != nil {
 			return nil, err
 		}
 	}

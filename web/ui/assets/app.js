@@ -198,7 +198,7 @@
       showMessage("Copied.");
     } catch {
       getSelection().selectAllChildren(button.previousElementSibling);
-      showMessage("The command is selected. Press Ctrl+C or ⌘C to copy it.");
+      showMessage("The text is selected. Press Ctrl+C or ⌘C to copy it.");
     }
   };
   document.addEventListener("submit", (e) => {

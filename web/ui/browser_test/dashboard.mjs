@@ -4,7 +4,7 @@ import { checkAccessibility, checkWidth, connected, control, done, drop, given, 
 
 const screens = {
   board: "/", video: `/videos/${given.published}`, retrying: `/videos/${given.retrying}`, running: `/videos/${given.running}`,
-  workers: "/workers", dead: "/dead", latency: "/latency", login: "/login", ask: `/videos/${given.waiting}/cancel`,
+  workers: "/workers", dead: "/dead", latency: "/latency", login: "/login", ask: `/videos/${given.waiting}/cancel`, key: "/keys/create",
 };
 
 for (const colorScheme of ["light", "dark"]) {
@@ -12,7 +12,7 @@ for (const colorScheme of ["light", "dark"]) {
     await test(`all pages, ${colorScheme}, ${width} px`, async (page) => {
       for (const [name, path] of Object.entries(screens)) {
         await page.goto(given.url + path);
-        if (name !== "login" && name !== "ask") await connected(page);
+        if (!["login", "ask", "key"].includes(name)) await connected(page);
         await page.evaluate(() => document.fonts.ready);
         if (name === "retrying") await page.evaluate(() => document.querySelectorAll("main details").forEach((d) => { d.open = true; }));
         await checkWidth(page, name);
@@ -237,7 +237,7 @@ await test("a command is copied, or selected without a clipboard", async (page, 
   must(await page.evaluate(() => navigator.clipboard.readText()) === command, "the clipboard has another text");
   await page.addInitScript(() => Object.defineProperty(navigator, "clipboard", { value: undefined }));
   await copy();
-  await page.waitForSelector("#messages >> text=The command is selected");
+  await page.waitForSelector("#messages >> text=The text is selected");
   must(await page.evaluate(() => String(getSelection())) === command, "the selection has another text");
 });
 

@@ -1,0 +1,95 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cuelight/cuelight/internal/media"
+)
+
+// Capabilities are what a worker publishes about its host, for tasks that ask for it.
+type Capabilities struct {
+	Labels      []string `json:"labels,omitempty"` // given by the operator
+	Encoders    []string `json:"encoders"`         // those of ffmpeg that work
+	Filters     []string `json:"filters"`          // those of ffmpeg that the pipeline uses if they are there
+	MemoryBytes int64    `json:"memory_bytes,omitempty"`
+}
+
+// tryTimeout is how long a process waits before it registers without what it has not found out.
+const tryTimeout = 15 * time.Second
+
+// tryCapabilities tries the hardware encoders, and logs what it finds. Without any it takes as long as
+// listing what ffmpeg has, which the first transcode need not do again; with some, the drivers may take
+// seconds. Afterwards tools.Cache knows which encoders do not work.
+func tryCapabilities(ctx context.Context, tools media.Tools, labels []string, log *zap.Logger) Capabilities {
+	within, cancel := context.WithTimeoutCause(ctx, tryTimeout, fmt.Errorf("ffmpeg did not answer within %v", tryTimeout))
+	defer cancel()
+	c := Capabilities{Labels: labels, MemoryBytes: media.HostMemory()}
+	var errs [3]error
+	var trials []media.EncoderTrial
+	c.Encoders, errs[0] = tools.SoftwareEncoders(within)
+	c.Filters, errs[1] = tools.OptionalFilters(within)
+	trials, errs[2] = tools.TryEncoders(within)
+	if ctx.Err() != nil {
+		return c
+	}
+	c.Encoders, c.Filters = append([]string{}, c.Encoders...), append([]string{}, c.Filters...) // not null in JSON
+	if err := cmp.Or(errs[:]...); err != nil {
+		log.Warn("capabilities of ffmpeg unknown", zap.Error(err))
+	}
+	for _, trial := range trials {
+		switch {
+		case trial.Failure == "":
+			c.Encoders = append(c.Encoders, trial.Name)
+		case trial.IsWanted:
+			log.Warn("encoder does not work", zap.String("encoder", trial.Name), zap.String("error", trial.Failure),
+				zap.String("hint", trial.Hint))
+		}
+	}
+	log.Info("encoders found", zap.Strings("encoders", c.Encoders))
+	return c
+}
+
+func (c Capabilities) json() json.RawMessage { return workerCapabilities{Capabilities: &c}.json() }
+
+// workerCapabilities is the JSON of workers.capabilities.
+type workerCapabilities struct {
+	Workspace
+	*Capabilities // nil if they were not tried
+}
+
+func (w workerCapabilities) json() json.RawMessage {
+	raw, err := json.Marshal(w)
+	if err != nil {
+		panic(err) // it has strings, numbers and a bool
+	}
+	return raw
+}
+
+// trial is a trial of the capabilities that goes on while the process starts.
+type trial struct {
+	done  chan struct{}
+	found Capabilities // set before done is closed
+}
+
+func newTrial() *trial { return &trial{done: make(chan struct{})} }
+
+func (t *trial) finish(found Capabilities) {
+	t.found = found
+	close(t.done)
+}
+
+// wait returns the result, or nil if ctx ends before.
+func (t *trial) wait(ctx context.Context) *Capabilities {
+	select {
+	case <-t.done:
+		return &t.found
+	case <-ctx.Done():
+		return nil
+	}
+}

@@ -1,0 +1,91 @@
+package daemon
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"github.com/cuelight/cuelight/internal/upload"
+	"github.com/cuelight/cuelight/stages/video"
+	"github.com/cuelight/cuelight/store"
+)
+
+// StoreSource copies the file that a submission names into the bucket and makes the copy the source, so
+// that any host can ingest it. It leaves sources that are not files of this host. A file whose
+// request has a task already is not copied again. Without a bucket it does nothing.
+func StoreSource(ctx context.Context, st *store.Store, bucket *video.Bucket, sub *store.Submission) error {
+	file := sub.Source
+	if u, err := url.Parse(file); err == nil && u.Scheme == "file" {
+		file = u.Path
+	}
+	if bucket == nil || !filepath.IsAbs(file) {
+		return nil
+	}
+	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
+		return nil // ingest says what is wrong with it, if it is wrong everywhere
+	}
+	name := filepath.Base(file)
+	if sub.RequestID == "" {
+		return storeFile(ctx, bucket, "file-"+rand.Text(), file, name, sub)
+	}
+	// The same request has the same address.
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s", sub.SubmittedBy, sub.RequestID, sub.Source))
+	id := "request-" + hex.EncodeToString(sum[:16])
+	known, err := st.List(ctx, store.ListQuery{Filter: store.Filter{RequestID: sub.RequestID}})
+	if err != nil {
+		return err
+	}
+	for _, t := range known {
+		if t.SubmittedBy != sub.SubmittedBy {
+			continue
+		}
+		if t.Source == bucket.SourceAddress(id, name) {
+			sub.Source = t.Source
+		}
+		return nil // the store compares the sources
+	}
+	return storeFile(ctx, bucket, id, file, name, sub)
+}
+
+func storeFile(ctx context.Context, bucket *video.Bucket, id, file, name string, sub *store.Submission) error {
+	address, err := bucket.StoreSource(ctx, id, file, name)
+	if err == nil {
+		sub.Source = address
+	}
+	return err
+}
+
+// uploadSource returns the source of the task of an upload.
+func uploadSource(bucket *video.Bucket, u upload.Upload) string {
+	if bucket == nil {
+		return u.Path
+	}
+	return bucket.SourceAddress("upload-"+u.ID, u.Name)
+}
+
+// storeUpload returns a function that copies an uploaded file into the bucket, so that any host can
+// ingest it.
+func storeUpload(bucket *video.Bucket) func(context.Context, upload.Upload) error {
+	if bucket == nil {
+		return nil
+	}
+	return func(ctx context.Context, u upload.Upload) error {
+		_, err := bucket.StoreSource(ctx, "upload-"+u.ID, u.Path, u.Name)
+		return err
+	}
+}
+
+// releaseUpload returns a function that deletes the copy in the bucket.
+func releaseUpload(bucket *video.Bucket) func(context.Context, upload.Upload) error {
+	if bucket == nil {
+		return nil
+	}
+	return func(ctx context.Context, u upload.Upload) error {
+		return bucket.DeleteSource(ctx, uploadSource(bucket, u))
+	}
+}

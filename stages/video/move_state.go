@@ -1,0 +1,236 @@
+package video
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/cuelight/cuelight/internal/media"
+	"github.com/cuelight/cuelight/store"
+)
+
+// movedFile marks a location whose content was moved. No worker may use it any more.
+const movedFile = ".cuelight-moved"
+
+// Moved says where the content of a location was moved to.
+type Moved struct {
+	To       string `json:"to"`       // path or address
+	Complete bool   `json:"complete"` // everything is there
+}
+
+// Moved reads where the content of a location was moved to; it is zero if it was not.
+func (p Location) Moved(ctx context.Context) (Moved, error) {
+	moved, _, err := p.readMoved(ctx)
+	return moved, err
+}
+
+func (p Location) readMoved(ctx context.Context) (moved Moved, version string, err error) {
+	content, version, err := p.readFile(ctx, movedFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return moved, "", nil
+	}
+	if err == nil {
+		err = json.Unmarshal(content, &moved)
+	}
+	if err == nil && moved.To == "" {
+		err = errors.New("it does not say where to")
+	}
+	if err != nil {
+		err = fmt.Errorf("read %s in %s: %w", movedFile, p, err)
+	}
+	return moved, version, err
+}
+
+func (p Location) writeMoved(ctx context.Context, moved Moved) error {
+	content, err := json.Marshal(moved)
+	if err != nil {
+		return err
+	}
+	content = append(content, '\n')
+	if p.Bucket != nil {
+		_, version, err := p.readMoved(ctx)
+		if err == nil {
+			_, err = p.Bucket.storage.WriteDocument(ctx, movedFile, content, version)
+		}
+		return err
+	}
+	temporary := filepath.Join(p.Dir, movedFile+".tmp")
+	if err := os.WriteFile(temporary, content, servedFileMode); err != nil {
+		return err
+	}
+	if err := syncFile(temporary); err != nil {
+		return err
+	}
+	if err := os.Rename(temporary, filepath.Join(p.Dir, movedFile)); err != nil {
+		return err
+	}
+	return syncFile(p.Dir)
+}
+
+func (p Location) removeMoved(ctx context.Context) error {
+	if p.Bucket != nil {
+		return p.Bucket.storage.DeleteDocument(ctx, movedFile)
+	}
+	if err := os.Remove(filepath.Join(p.Dir, movedFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return syncFile(p.Dir)
+}
+
+// movedError is a location whose content was moved while this process used it, as one that was stopped
+// for long does.
+type movedError struct{ location, to string }
+
+func (e *movedError) Error() string {
+	return fmt.Sprintf("%s was moved to %s; stop this worker, and start it with the new location", e.location, e.to)
+}
+
+// checkNotMoved returns a movedError if the results or the published videos were moved. An error of a
+// disk is left to the stage, which explains it.
+func (c Config) checkNotMoved(ctx context.Context) error {
+	for _, l := range []Location{c.DataLocation(), c.PublishLocation()} {
+		moved, err := l.Moved(ctx)
+		if _, isDisk := errors.AsType[*fs.PathError](err); err != nil && !isDisk {
+			return err
+		}
+		if moved.To != "" {
+			return &movedError{l.String(), moved.To}
+		}
+	}
+	return nil
+}
+
+// routes are those to take.
+func (m *Move) routes() (routes []Route) {
+	for _, r := range []Route{m.Data, m.Published} {
+		if r != (Route{}) {
+			routes = append(routes, r)
+		}
+	}
+	return routes
+}
+
+// IsComplete reports whether the move was finished before. It returns an error if an old location was
+// moved elsewhere.
+func (m *Move) IsComplete(ctx context.Context) (bool, error) {
+	complete := true
+	for _, r := range m.routes() {
+		moved, err := r.From.Moved(ctx)
+		if err != nil {
+			return false, err
+		}
+		if moved.To != "" && moved.To != r.To.String() {
+			return false, fmt.Errorf("%s was moved to %s; move it from there", r.From, moved.To)
+		}
+		complete = complete && moved.Complete
+	}
+	return complete, nil
+}
+
+// Begin marks the old locations, so that no worker that starts from now on uses them.
+func (m *Move) Begin(ctx context.Context) error {
+	for _, r := range m.routes() {
+		moved, err := r.From.Moved(ctx)
+		if err == nil && !moved.Complete {
+			err = r.From.writeMoved(ctx, Moved{To: r.To.String()})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Finish lets workers use the new locations. Copy has succeeded for all tasks since Begin.
+func (m *Move) Finish(ctx context.Context) error {
+	for _, r := range m.routes() {
+		if err := r.To.removeMoved(ctx); err != nil {
+			return err
+		}
+		if err := r.From.writeMoved(ctx, Moved{To: r.To.String(), Complete: true}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Remove deletes the results and the published video of a task from the old locations. It returns an
+// error unless the move is complete. Files with unknown names stay.
+func (m *Move) Remove(ctx context.Context, task store.ID) error {
+	complete, err := m.IsComplete(ctx)
+	if err == nil && !complete {
+		err = errors.New("the move is not complete")
+	}
+	if err != nil {
+		return err
+	}
+	if m.Data != (Route{}) {
+		if err := m.Data.From.removeTask(ctx, path.Join(tasksName, task.String())); err != nil {
+			return err
+		}
+	}
+	if m.Published != (Route{}) {
+		return m.Published.From.removeTask(ctx, task.String(), media.MasterName, media.ManifestName)
+	}
+	return nil
+}
+
+// removeTask deletes first the given files, so that no player finds a manifest whose segments are
+// gone, and then all directories of attempts in the directory of a task.
+func (p Location) removeTask(ctx context.Context, name string, files ...string) error {
+	if p.Bucket != nil {
+		return p.removeTaskFromBucket(ctx, name, files)
+	}
+	list, err := newRemovalList(filepath.Join(p.Dir, filepath.FromSlash(name)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer list.close()
+	entries, err := readDir(list.dir)
+	if err != nil {
+		return err
+	}
+	list.names = append(list.names, files...)
+	for _, e := range entries {
+		_, ok := parseDirName(e.Name())
+		if ok && e.IsDir() || strings.HasPrefix(e.Name(), switchPrefix) || isPartialDownload(e) {
+			list.names = append(list.names, e.Name())
+		}
+	}
+	var freed int64
+	if _, err := list.remove(ctx, &freed, func() {}); err != nil {
+		return err
+	}
+	_ = os.Remove(list.path) // if it is empty
+	return nil
+}
+
+func (p Location) removeTaskFromBucket(ctx context.Context, name string, files []string) error {
+	for _, file := range files {
+		if err := p.Bucket.storage.DeleteDocument(ctx, path.Join(name, file)); err != nil {
+			return err
+		}
+	}
+	artifacts, err := p.Bucket.storage.ListNames(ctx, name)
+	if err != nil {
+		return err
+	}
+	for _, artifact := range artifacts {
+		if _, ok := parseDirName(artifact); !ok {
+			continue
+		}
+		if err := p.Bucket.storage.DeleteArtifact(ctx, path.Join(name, artifact)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

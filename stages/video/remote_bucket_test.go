@@ -1,0 +1,119 @@
+package video
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cuelight/cuelight/internal/storage/s3test"
+	"github.com/cuelight/cuelight/stages/remote"
+)
+
+func TestRemoteStages_FetchTheSourceFromTheBucket(t *testing.T) {
+	t.Parallel()
+	for _, bucket := range []string{"reachable", "cut in between", "not reachable", "refuses"} {
+		t.Run(bucket, func(t *testing.T) {
+			t.Parallel()
+			h := newBucketHosts(t)
+			s := newRemoteSiteOver(t, h.bucket("data"))
+			source, size := paddedClip(t)
+			signed, cuts := new(atomic.Int64), new(atomic.Int64)
+			h.proxy.Inject(func(_ int, r *http.Request) s3test.Fault {
+				if strings.HasPrefix(r.Header.Get("Authorization"), "Bearer") {
+					t.Error("the key of the worker arrived at the bucket")
+				}
+				if !r.URL.Query().Has("X-Amz-Signature") {
+					return ""
+				}
+				signed.Add(1)
+				switch {
+				case bucket == "refuses":
+					return s3test.ServerError
+				case bucket == "cut in between" && cuts.Add(1) == 1:
+					return s3test.Truncate
+				}
+				return ""
+			})
+			s.workLocally(RemoteStageNames()...)
+			link, transport := newCutter(t, s.url, 0, [2]int64{}), remote.NewTransport()
+			if bucket == "not reachable" {
+				transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+					if strings.HasSuffix(h.proxy.Endpoint, address) {
+						return nil, errors.New("there is no route")
+					}
+					return new(net.Dialer).DialContext(ctx, network, address)
+				}
+			}
+			s.workRemotelyOver(transport, link.url, "key-1", Tools{Preset: "ultrafast", Threads: 1})
+			task := s.submit(source)
+			tr, p := s.waitPublished(task)
+			wantPlayable(t, filepath.Join(s.PublishDir, p.Master), append(tr.Output.Video, tr.Output.Audio...))
+			history, err := s.History(t.Context(), task)
+			if err != nil || len(history) != 5 {
+				t.Errorf("the history is %+v, %v", history, err)
+			}
+			down, fromBucket := link.through[1].Load(), bucket == "reachable" || bucket == "cut in between"
+			if fromBucket && down > size/2 || !fromBucket && down < size {
+				t.Errorf("the coordinator sent %d bytes for a source of %d", down, size)
+			}
+			if n := signed.Load(); fromBucket && n == 0 || bucket == "not reachable" && n > 0 {
+				t.Errorf("%d signed requests arrived at the bucket", n)
+			}
+		})
+	}
+}
+
+func TestRemoteFiles_AddressIsOfTheSourceAloneAndForGetAlone(t *testing.T) {
+	t.Parallel()
+	h := newBucketHosts(t)
+	s := newAttackerOn(newRemoteSiteOver(t, h.bucket("data")))
+	claim := "/claims/" + s.metadata.String() + "/input/"
+	path := claim + s.source
+	got := s.send("GET", "key-evil", path, nil, nil)
+	address := got.header.Get("Location")
+	if got.status != http.StatusTemporaryRedirect || len(got.body) > 0 || got.header.Get("Cache-Control") != "private, no-store" {
+		t.Fatalf("the answer is %d %s %v", got.status, got.body, got.header)
+	}
+	direct := s.send("GET", "key-evil", path+"?redirect=no", nil, nil)
+	if direct.status != http.StatusOK || string(direct.body) != read(t, clips.picture) {
+		t.Errorf("without redirects: %d, %d bytes", direct.status, len(direct.body))
+	}
+	if other := s.send("GET", "key-2", path, nil, nil); other.status < 400 {
+		t.Errorf("another key got %d", other.status)
+	}
+	if other := s.send("GET", "key-evil", claim+"other", nil, nil); other.status != http.StatusNotFound {
+		t.Errorf("another file: %d", other.status)
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := *u
+	other.Path = strings.ReplaceAll(u.Path, filepath.Base(s.source), ".cuelight-manifest.json")
+	for name, c := range map[string]struct {
+		method, url string
+		want        int
+	}{
+		"get": {"GET", address, http.StatusOK}, "put": {"PUT", address, http.StatusForbidden},
+		"delete": {"DELETE", address, http.StatusForbidden}, "another object": {"GET", other.String(), http.StatusForbidden},
+	} {
+		r, err := http.NewRequest(c.method, c.url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := s.http.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != c.want {
+			t.Errorf("%s: %d", name, response.StatusCode)
+		}
+	}
+}

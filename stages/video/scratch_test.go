@@ -1,0 +1,106 @@
+package video
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/diskspace"
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
+)
+
+const testMiB = 1 << 20
+
+// putCopy puts a copy of a result into a scratch space, whose last use was some time ago.
+func putCopy(t *testing.T, c Config, task store.ID, name string, bytes int64, age time.Duration) string {
+	t.Helper()
+	dir := filepath.Join(c.TaskDir(task), name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "source.mp4"), strings.Repeat("x", int(bytes)))
+	for _, path := range []string{dir, c.TaskDir(task)} {
+		if err := os.Chtimes(path, time.Now(), time.Now().Add(-age)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestScratch_AttemptsThatDoNotFitWait(t *testing.T) {
+	t.Parallel()
+	c := Config{DataDir: t.TempDir(), ScratchLimit: 100 * testMiB, Reserve: -1}
+	s := newScratch(c, 0, nil)
+	first, err := s.use(store.ID{1}, 60*testMiB)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.use(store.ID{2}, 60*testMiB)
+	if _, ok := errors.AsType[*scratchFullError](err); !ok {
+		t.Fatalf("the second attempt: %v", err)
+	}
+	if err := classify(t.Context(), err, 1); !stages.IsPostponed(err) {
+		t.Errorf("the attempt counts: %v", err)
+	}
+	if want := "the attempt waits for scratch space: it may need 60.0 MiB, and 60.0 MiB of 100.0 MiB"; !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("the error is %q", err)
+	}
+	if second, err := s.use(store.ID{2}, 30*testMiB); err != nil {
+		t.Errorf("a smaller attempt: %v", err)
+	} else {
+		second()
+	}
+	first()
+	second, err := s.use(store.ID{2}, 60*testMiB)
+	if err != nil {
+		t.Fatalf("after the end of the first: %v", err)
+	}
+	second()
+	_, err = s.use(store.ID{3}, 200*testMiB)
+	if err := classify(t.Context(), err, 1); !stages.IsPostponed(err) || !strings.Contains(err.Error(), "raise --scratch-limit") {
+		t.Errorf("an attempt that never fits: %v", err)
+	}
+	free, _, err := diskspace.Free(c.DataDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.config.ScratchLimit, s.config.Reserve = 0, free-testMiB
+	if _, err := s.use(store.ID{4}, 500*testMiB); err == nil {
+		t.Error("an attempt began that does not fit above the reserve")
+	}
+}
+
+func TestScratch_RemovesUnusedCopiesForAnAttemptTheOldestUseFirst(t *testing.T) {
+	t.Parallel()
+	c := Config{DataDir: t.TempDir(), ScratchLimit: 10 * testMiB, Reserve: -1}
+	s := newScratch(c, scratchAge, nil)
+	name := dirName{stage: ingestStage, number: 1, random: "aaaaaaaaaa"}.String()
+	used := putCopy(t, c, store.ID{1}, name, 2*testMiB, time.Hour)
+	oldest := putCopy(t, c, store.ID{2}, name, 2*testMiB, 20*time.Minute)
+	old := putCopy(t, c, store.ID{3}, name, 2*testMiB, 10*time.Minute)
+	young := putCopy(t, c, store.ID{4}, name, 2*testMiB, 0)
+	done, err := s.use(store.ID{1}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	exists := func(dir string) bool { _, err := os.Stat(dir); return err == nil }
+	attempt, err := s.use(store.ID{5}, 4*testMiB)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !exists(used) || exists(oldest) || !exists(old) || !exists(young) {
+		t.Errorf("used %v, oldest %v, old %v, young %v", exists(used), exists(oldest), exists(old), exists(young))
+	}
+	if _, err := s.use(store.ID{6}, 3*testMiB); err == nil {
+		t.Error("an attempt began that does not fit")
+	}
+	if exists(old) || !exists(young) || !exists(used) {
+		t.Errorf("then used %v, old %v, young %v", exists(used), exists(old), exists(young))
+	}
+	attempt()
+}
