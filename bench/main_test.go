@@ -178,7 +178,7 @@ func TestRun_OnceModeBuildsTheDaemonAndTranscodes(t *testing.T) {
 	}
 	server.start(t)
 	out := filepath.Join(t.TempDir(), "results")
-	o := options{mode: modeOnce, only: []string{"idle_daemon", "transcode"}, dir: defaultDataDir(), out: out}
+	o := options{mode: modeOnce, only: []string{"idle_daemon", "waiting_workers", "transcode"}, dir: defaultDataDir(), out: out}
 	var text bytes.Buffer
 	must(t, run(t.Context(), o, &text))
 	files, err := filepath.Glob(filepath.Join(out, "*-once.json"))
@@ -195,6 +195,10 @@ func TestRun_OnceModeBuildsTheDaemonAndTranscodes(t *testing.T) {
 	f, ok := r.Find(result.Key{Scenario: "idle_daemon", System: "cuelight", Case: "queries"})
 	if !ok || f.Median() <= 0 || f.Median() > 100 {
 		t.Errorf("queries of the daemon are %+v", f)
+	}
+	f, ok = r.Find(result.Key{Scenario: "waiting_workers", System: "cuelight", Case: "workers=20,memory"})
+	if !ok || f.Median() <= 0 || f.Median() > 500 {
+		t.Errorf("memory of the daemon with waiting workers is %+v", f)
 	}
 	if len(r.ForScenario("transcode")) != 9 || len(r.Skipped) > 0 {
 		t.Errorf("%d figures of transcodes; skipped: %v", len(r.ForScenario("transcode")), r.Skipped)

@@ -93,6 +93,8 @@ func fullPlan() []scenario.Group {
 		group(1, cuelightRuns(scenario.Size(50_000))),
 		group(3, cuelightRuns(scenario.TriggerCost(100_000))),
 		group(1, cuelightRuns(scenario.IdleDaemon(10*time.Second, time.Minute))),
+		group(3, runs(scenario.Start(250), localAndRemote...), runs(scenario.RemoteDrain(5_000), localAndRemote...)),
+		group(1, cuelightRuns(scenario.WaitingWorkers(1000, time.Minute))),
 		group(4, cuelightRuns(scenario.Transcode(
 			scenario.Clip{File: "bbb_720p24_vp8_30s.webm", Size: "1280x720", Rate: 24, Duration: 10 * time.Second},
 			scenario.Clip{File: "vfr_360p_17s.mp4", Size: "640x360", Rate: 30, Duration: 10 * time.Second},
@@ -137,6 +139,8 @@ func quickPlan() []scenario.Group {
 		group(1, cuelightRuns(scenario.Size(5_000))),
 		group(1, cuelightRuns(scenario.TriggerCost(10_000))),
 		group(1, cuelightRuns(scenario.IdleDaemon(2*time.Second, 20*time.Second))),
+		group(1, runs(scenario.Start(100), localAndRemote...), runs(scenario.RemoteDrain(2_000), localAndRemote...)),
+		group(1, cuelightRuns(scenario.WaitingWorkers(1000, 8*time.Second))),
 		group(1, cuelightRuns(scenario.Transcode(
 			scenario.Clip{Size: "1280x720", Rate: 30, Duration: 6 * time.Second},
 		))),
@@ -165,6 +169,9 @@ func oncePlan() []scenario.Group {
 		cuelightRuns(scenario.Size(200)),
 		cuelightRuns(scenario.TriggerCost(200)),
 		cuelightRuns(scenario.IdleDaemon(time.Second, 2*time.Second)),
+		runs(scenario.Start(5), localAndRemote...),
+		runs(scenario.RemoteDrain(200), localAndRemote...),
+		cuelightRuns(scenario.WaitingWorkers(20, time.Second)),
 		cuelightRuns(scenario.Transcode(scenario.Clip{Size: "640x360", Rate: 25, Duration: time.Second})),
 		processes(200, 1, 2), grown(200, 0, 1_000), held(200),
 	)}

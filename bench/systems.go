@@ -17,6 +17,7 @@ import (
 func allSystems() []harness.System {
 	return []harness.System{
 		cuelight.System,
+		cuelight.Remote,
 		river.Tx(),
 		river.Fast(),
 		river.Default(),
@@ -41,8 +42,9 @@ func systemByName(name string) (s harness.System, ok bool) {
 // The systems of a comparison. Notified systems can be compared sample by sample; one sample
 // of river_default or of polling takes seconds.
 var (
-	tunedRiver   = []string{"river_tx", "river_fast"}
-	notified     = []string{"cuelight", "river_tx", "river_fast", "graphile", "pgboss", "dbos"}
-	defaultRiver = []string{"river_default"}
-	pollers      = []string{"polling_5s", "polling_1s"}
+	tunedRiver     = []string{"river_tx", "river_fast"}
+	localAndRemote = []string{"cuelight", "cuelight_remote"}
+	notified       = []string{"cuelight", "river_tx", "river_fast", "graphile", "pgboss", "dbos"}
+	defaultRiver   = []string{"river_default"}
+	pollers        = []string{"polling_5s", "polling_1s"}
 )

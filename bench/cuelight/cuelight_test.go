@@ -77,6 +77,11 @@ func TestSystem_RunsEveryStageOnceAndInOrder(t *testing.T) {
 	harnesstest.CheckPipeline(t, system)
 }
 
+func TestRemote_RunsEveryStageOnceAndInOrder(t *testing.T) {
+	t.Parallel()
+	harnesstest.Check(t, cuelight.Remote)
+}
+
 func TestWorkers_ShareTheStages(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)

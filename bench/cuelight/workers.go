@@ -33,6 +33,24 @@ type workers struct {
 // start starts to work. It returns when the Runner is registered in the database and its
 // listener is connected.
 func start(ctx context.Context, url string, o harness.Options) (harness.Workers, error) {
+	w, err := startWorkers(ctx, url, o, runLocally)
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// runLocally runs a Runner with the database.
+func runLocally(ctx context.Context, w *workers, p *stages.Pipeline) error {
+	listener := notify.New(w.pool, notify.Options{Channels: p.Channels(), OnChange: w.onListenerChange})
+	return stages.Runner{Pool: w.pool, Pipeline: p, Wakes: listener, Observe: w.onEvent}.Run(ctx)
+}
+
+// startWorkers calls run, until Stop, in a goroutine, and returns when the Runner is registered and
+// a listener is connected.
+func startWorkers(
+	ctx context.Context, url string, o harness.Options, run func(context.Context, *workers, *stages.Pipeline) error,
+) (*workers, error) {
 	w := &workers{
 		Options: o, registered: make(chan struct{}, 1), listening: make(chan struct{}, 1), done: make(chan struct{}),
 	}
@@ -44,7 +62,12 @@ func start(ctx context.Context, url string, o harness.Options) (harness.Workers,
 		w.closePools()
 		return nil, err
 	}
-	w.run(context.WithoutCancel(ctx), p)
+	runCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	w.stop = stop
+	go func() {
+		defer close(w.done)
+		w.err = run(runCtx, w, p)
+	}()
 	for _, ready := range []chan struct{}{w.registered, w.listening} {
 		select {
 		case <-ready:
@@ -72,17 +95,6 @@ func (w *workers) connect(ctx context.Context, url string) (err error) {
 func (w *workers) closePools() {
 	w.submitPool.Close()
 	w.pool.Close()
-}
-
-// run runs the Runner until Stop.
-func (w *workers) run(ctx context.Context, p *stages.Pipeline) {
-	ctx, w.stop = context.WithCancel(ctx)
-	listener := notify.New(w.pool, notify.Options{Channels: p.Channels(), OnChange: w.onListenerChange})
-	runner := stages.Runner{Pool: w.pool, Pipeline: p, Wakes: listener, Observe: w.onEvent}
-	go func() {
-		defer close(w.done)
-		w.err = runner.Run(ctx)
-	}()
 }
 
 func (w *workers) onListenerChange(connected bool, err error) {

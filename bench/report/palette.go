@@ -37,6 +37,7 @@ type systemStyle struct {
 // too.
 var systemStyles = map[string]systemStyle{
 	cuelightSystem:    {"Cuelight", paint{0x0072B2, 0x58B4F5}, draw.CircleGlyph{}},
+	"cuelight_remote": {"Cuelight, remote worker", paint{0x0072B2, 0x58B4F5}, nil},
 	floor:             {"floor (bare SQL)", ink, draw.PlusGlyph{}},
 	"river_tx":        {"River, transactional", paint{0xB33A00, 0xFF7430}, draw.BoxGlyph{}},
 	"river_fast":      {"River, not transactional", paint{0xB88C00, 0xF0D24A}, draw.PyramidGlyph{}},

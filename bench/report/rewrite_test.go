@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/cuelight/cuelight/bench/result"
 )
 
 func TestRewrite_RestoresTheReport(t *testing.T) {
@@ -80,5 +83,27 @@ func TestReport_OmitsTargetsInOnceMode(t *testing.T) {
 	r.Mode = "once"
 	if text := markdown(r, nil, "x"); HasTargets(r) || bytes.Contains(text, heading) {
 		t.Error("a once run has targets")
+	}
+}
+
+func TestReport_OfAnOlderResultOmitsRemoteWorkers(t *testing.T) {
+	t.Parallel()
+	r := sample()
+	newer := []string{"start", "start_beyond", "http", "remote_drain", "waiting_workers"}
+	r.Figures = slices.DeleteFunc(r.Figures, func(f result.Figure) bool { return slices.Contains(newer, f.Scenario) })
+	file, err := r.Write(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, err := Rewrite(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil || bytes.Contains(text, []byte(" Remote workers")) || !bytes.Contains(text, []byte("not measured")) {
+		t.Errorf("the report has a section about remote workers, or no unmeasured target; error: %v", err)
+	}
+	if text := markdown(sample(), nil, "x"); !bytes.Contains(text, []byte(". Remote workers")) {
+		t.Error("a newer report has no section about remote workers")
 	}
 }

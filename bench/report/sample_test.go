@@ -74,6 +74,16 @@ func sample() *result.Result {
 	s.value("idle_daemon", cuelightSystem, "queries", "queries/s", 0.4)
 	s.value("idle_daemon", cuelightSystem, "cpu", "share of a core", 0.0021)
 	s.value("idle_daemon", cuelightSystem, "memory", "MiB", 31)
+	s.spread("start", cuelightSystem, "idle", 1.4)
+	s.spread("start", "cuelight_remote", "idle", 2.1)
+	s.spread("http", "cuelight_remote", "idle", 0.2)
+	s.value("start_beyond", "cuelight_remote", "idle", "ms", 1.7)
+	s.value("remote_drain", cuelightSystem, "tasks=5000", "tasks/s", 20_000)
+	s.value("remote_drain", "cuelight_remote", "tasks=5000", "tasks/s", 18_000)
+	s.value("waiting_workers", cuelightSystem, "workers=1000,queries", "queries/s", 0.8)
+	s.value("waiting_workers", cuelightSystem, "workers=1000,cpu", "share of a core", 0.03)
+	s.value("waiting_workers", cuelightSystem, "workers=1000,memory", "MiB", 55)
+	s.value("waiting_workers", cuelightSystem, "workers=1000,added memory", "MiB", 40)
 	s.value("notifies", cuelightSystem, "", "per task", 0.0016)
 	for _, clip := range []string{"bunny", "phone_hdr"} {
 		for i, name := range []string{cuelightSystem, "ffmpeg_bare", "ffmpeg_per_rung"} {

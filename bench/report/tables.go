@@ -34,6 +34,10 @@ var sections = []section{
 	{title: "Growth", scenarios: []string{"grown", "held", "size", "bulk"},
 		about: "The same in a table that has grown, and how much it grows."},
 	{title: "Idle cost, and notifications", scenarios: []string{"idle_daemon", "notifies"}},
+	{title: "Remote workers", scenarios: []string{"start", "start_beyond", "http", "remote_drain", "waiting_workers"},
+		about: "Workers that talk over HTTP to a coordinator, on a loopback address without TLS, next to workers with the " +
+			"database in the same run. From a submission until the first stage starts at a worker that waits; and a daemon at " +
+			"which workers wait while nothing happens."},
 	{title: "Polling", scenarios: []string{"e2e"}, selects: isPollerOrIdleCuelight, write: writePolling,
 		about: "The same pipeline with stages that search for work and then sleep."},
 	{title: "Peers", write: writePeers,

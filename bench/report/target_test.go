@@ -118,6 +118,28 @@ func TestTarget_NeedsEnoughSamplesForAPercentile(t *testing.T) {
 	}
 }
 
+func TestTarget_ComparesRemoteWorkersWithLocalOnes(t *testing.T) {
+	t.Parallel()
+	r := result.New("quick")
+	addRounds(r, "start", cuelightSystem, "idle", "ms", result.FromSamples(numbersUpTo(3)))
+	addRounds(r, "start", "cuelight_remote", "idle", "ms", result.FromSamples(numbersUpTo(7)))
+	addRounds(r, "http", "cuelight_remote", "idle", "ms", result.FromValue(0.5))
+	addRounds(r, "start_beyond", "cuelight_remote", "idle", "ms", result.FromValue(3))
+	v := findTarget(t, r, "submission → start at a waiting remote worker")
+	if want := "in all: 4.00 ms; a round trip: 0.50 ms; a local worker: 2.00 ms"; v.status != reached || v.note != want {
+		t.Errorf("%+v, want the note %q", v, want)
+	}
+	addRounds(r, "remote_drain", cuelightSystem, "tasks=200", "tasks/s", result.FromValue(100))
+	addRounds(r, "remote_drain", "cuelight_remote", "tasks=200", "tasks/s", result.FromValue(79))
+	if v := findTarget(t, r, "tasks/s drained by a remote worker"); v.status != missed {
+		t.Errorf("%+v, want a miss", v)
+	}
+	addRounds(r, "waiting_workers", cuelightSystem, "workers=20,queries", "queries/s", result.FromValue(1))
+	if v := findTarget(t, r, "daemon with 1,000 waiting remote workers: queries"); v.status != notMeasured {
+		t.Errorf("%+v, but 20 workers waited", v)
+	}
+}
+
 func numbersUpTo(n int) []float64 {
 	all := make([]float64, n)
 	for i := range all {

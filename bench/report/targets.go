@@ -55,6 +55,14 @@ var targets = []target{
 	{name: "idle daemon: queries per second", bound: "≤ 1", formula: "idle_daemon/cuelight/queries"},
 	{name: "idle daemon: share of a core", bound: "≤ 0.005", formula: "idle_daemon/cuelight/cpu"},
 	{name: "idle daemon: memory", bound: "≤ 40", unit: "MiB", formula: "idle_daemon/cuelight/memory"},
+	{name: "submission → start at a waiting remote worker, p50, beyond two HTTP round trips", bound: "≤ 3", unit: "ms",
+		formula: "start_beyond/cuelight_remote/idle", note: noteStart},
+	{name: "tasks/s drained by a remote worker / by a local one", bound: "≥ 0.8",
+		formula: "remote_drain/cuelight_remote/tasks=* over remote_drain/cuelight/tasks=*"},
+	{name: "daemon with 1,000 waiting remote workers: queries per second", bound: "≤ 2",
+		formula: "waiting_workers/cuelight/workers=1000,queries"},
+	{name: "memory that 1,000 waiting remote workers add to a daemon", bound: "≤ 60", unit: "MiB",
+		formula: "waiting_workers/cuelight/workers=1000,added memory"},
 	{name: "real transcode / the same ffmpeg bare, CPU", bound: "≤ 1.05",
 		formula: "transcode/cuelight/clip=*,cpu over transcode/ffmpeg_bare/clip=*,cpu"},
 }
@@ -80,6 +88,19 @@ func noteRate400(r *result.Result) string {
 				note += ", not sustained"
 			}
 			notes = append(notes, note)
+		}
+	}
+	return strings.Join(notes, "; ")
+}
+
+// noteStart says what the start at a remote worker is compared with.
+func noteStart(r *result.Result) string {
+	var notes []string
+	for _, n := range []struct{ text, scenario, system string }{
+		{"in all", "start", "cuelight_remote"}, {"a round trip", "http", "cuelight_remote"}, {"a local worker", "start", cuelightSystem},
+	} {
+		if f, ok := find(r, n.scenario, n.system, "idle"); ok {
+			notes = append(notes, fmt.Sprintf("%s: %s ms", n.text, formatNumber(f.Median())))
 		}
 	}
 	return strings.Join(notes, "; ")

@@ -3,11 +3,13 @@ package scenario
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -38,30 +40,21 @@ type idleDaemon struct{ warmup, during time.Duration }
 const startTimeout = time.Minute
 
 func (d idleDaemon) measure(ctx context.Context, t *Trial) (err error) {
-	if t.DaemonCommand == nil {
-		return fmt.Errorf("%w: this session cannot start a daemon", errNotMeasured)
-	}
-	if err := requireFFmpeg(); err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp(t.ScratchDir, "cuelight-bench-daemon-")
+	daemon, err := startDaemon(ctx, t)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	daemon, err := startDaemon(ctx, t, dir)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-		defer cancel()
-		err = errors.Join(err, daemon.Stop(ctx, syscall.SIGTERM))
-	}()
+	defer daemon.end(ctx, &err)
 	if err := ctxsleep.For(ctx, d.warmup); err != nil {
 		return err
 	}
-	return d.measureUsage(ctx, t, daemon.PID())
+	usage, err := measureUsage(ctx, t, daemon, d.during)
+	if err != nil {
+		return err
+	}
+	usage.record(t, "idle_daemon", "")
+	t.Note("idle_daemon", "cuelight serve on an empty database, for %v, %v after it started to work", d.during, d.warmup)
+	return nil
 }
 
 func requireFFmpeg() error {
@@ -73,27 +66,65 @@ func requireFFmpeg() error {
 	return nil
 }
 
-// startDaemon starts the daemon and returns when it works.
-func startDaemon(ctx context.Context, t *Trial, dir string) (*childproc.Process, error) {
-	cmd, err := t.DaemonCommand(ctx, dir, t.URL)
+// benchDaemon is a running daemon, with its files in a directory.
+type benchDaemon struct {
+	*childproc.Process
+	dir     string
+	address string // URL at which it serves HTTP; "" without --listen
+}
+
+// startDaemon starts the daemon with some more arguments, and returns when it works.
+func startDaemon(ctx context.Context, t *Trial, args ...string) (_ *benchDaemon, err error) {
+	if t.DaemonCommand == nil {
+		return nil, fmt.Errorf("%w: this session cannot start a daemon", errNotMeasured)
+	}
+	if err := requireFFmpeg(); err != nil {
+		return nil, err
+	}
+	d := &benchDaemon{}
+	if d.dir, err = os.MkdirTemp(t.ScratchDir, "cuelight-bench-daemon-"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(d.dir))
+		}
+	}()
+	cmd, err := t.DaemonCommand(ctx, d.dir, t.URL)
 	if err != nil {
 		return nil, err
 	}
-	working := make(chan struct{})
-	reportWorking := sync.OnceFunc(func() { close(working) })
+	cmd.Args = append(cmd.Args, args...)
+	ready := make(chan struct{})
+	reportReady := sync.OnceFunc(func() { close(ready) })
+	isWorking, isServing := false, !slices.Contains(args, "--listen")
 	cmd.Stderr = childproc.Lines(func(line []byte) {
-		if bytes.Contains(line, []byte(`"msg":"working"`)) {
-			reportWorking()
+		var entry struct{ Msg, Address string }
+		_ = json.Unmarshal(line, &entry) // other lines have no message
+		switch entry.Msg {
+		case "serving HTTP":
+			d.address, isServing = entry.Address, true
+		case "working":
+			isWorking = true
+		}
+		if isWorking && isServing {
+			reportReady()
 		}
 	})
-	daemon, err := childproc.Start(cmd, childproc.Options{})
-	if err != nil {
+	if d.Process, err = childproc.Start(cmd, childproc.Options{}); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout,
 		fmt.Errorf("the daemon does not work after %v", startTimeout))
 	defer cancel()
-	return daemon, proofkit.WaitReady(ctx, daemon, working)
+	return d, proofkit.WaitReady(ctx, d.Process, ready)
+}
+
+// end stops the daemon, removes its files, and adds the errors to err.
+func (d *benchDaemon) end(ctx context.Context, err *error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	*err = errors.Join(*err, d.Stop(ctx, syscall.SIGTERM), os.RemoveAll(d.dir))
 }
 
 // daemonSample is the usage of the daemon at a time.
@@ -103,28 +134,35 @@ type daemonSample struct {
 	logSize int64 // of the server
 }
 
-func (d idleDaemon) measureUsage(ctx context.Context, t *Trial, pid int) error {
-	before, err := takeDaemonSample(t.Server, pid)
+// daemonUsage is what a daemon used in some time.
+type daemonUsage struct {
+	queries float64 // per second
+	cpu     float64 // cores
+	memory  int64   // bytes, at most since its start
+}
+
+func measureUsage(ctx context.Context, t *Trial, d *benchDaemon, during time.Duration) (u daemonUsage, err error) {
+	before, err := takeDaemonSample(t.Server, d.PID())
 	if err != nil {
-		return err
+		return u, err
 	}
-	if err := ctxsleep.For(ctx, d.during); err != nil {
-		return err
+	if err := ctxsleep.For(ctx, during); err != nil {
+		return u, err
 	}
-	after, err := takeDaemonSample(t.Server, pid)
+	after, err := takeDaemonSample(t.Server, d.PID())
 	if err != nil {
-		return err
+		return u, err
 	}
 	seconds := after.at.Sub(before.at).Seconds()
 	statements, err := t.Server.countLoggedStatements(before.logSize, after.logSize)
-	if err != nil {
-		return err
-	}
-	t.Record("idle_daemon", "queries", "queries/s", result.FromValue(float64(statements)/seconds))
-	t.Record("idle_daemon", "cpu", "share of a core", result.FromValue((after.CPU-before.CPU).Seconds()/seconds))
-	t.Record("idle_daemon", "memory", "MiB", result.FromValue(float64(after.Peak)/(1<<20)))
-	t.Note("idle_daemon", "cuelight serve on an empty database, for %v, %v after it started to work", d.during, d.warmup)
-	return nil
+	return daemonUsage{float64(statements) / seconds, (after.CPU - before.CPU).Seconds() / seconds, after.Peak}, err
+}
+
+// record records the usage with cases that begin with a prefix.
+func (u daemonUsage) record(t *Trial, scenario, prefix string) {
+	t.Record(scenario, prefix+"queries", "queries/s", result.FromValue(u.queries))
+	t.Record(scenario, prefix+"cpu", "share of a core", result.FromValue(u.cpu))
+	t.Record(scenario, prefix+"memory", "MiB", result.FromValue(float64(u.memory)/(1<<20)))
 }
 
 func takeDaemonSample(s *Server, pid int) (d daemonSample, err error) {

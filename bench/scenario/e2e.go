@@ -95,8 +95,9 @@ func (o E2EOptions) measure(ctx context.Context, t *Trial) (err error) {
 type e2eRun struct {
 	E2EOptions
 	*harness.Recorder
-	workers harness.Workers
-	submits []span
+	workers   harness.Workers
+	submits   []span
+	afterTask func() error // called after each task of submitInSequence; may be nil
 }
 
 // span is the time of a call.
@@ -134,6 +135,9 @@ func (r *e2eRun) submitInSequence(ctx context.Context) (n int, err error) {
 		}
 		if err == nil {
 			err = r.wait(ctx, n, 2*stuckTimeout)
+		}
+		if err == nil && r.afterTask != nil {
+			err = r.afterTask()
 		}
 		if err != nil {
 			return n, err

@@ -111,6 +111,7 @@ func TestScenarios_SkipWhatCannotBeMeasured(t *testing.T) {
 		"unknown tables":          scenario.Size(1),
 		"unknown triggers":        scenario.TriggerCost(1),
 		"a daemon":                scenario.IdleDaemon(0, time.Hour),
+		"waiting workers":         scenario.WaitingWorkers(1, time.Hour),
 	} {
 		tr, _ := newTrial(fakeSystem{name: "fake", onStart: func() { t.Errorf("%s: the system was started", name) }})
 		if err := s.Measure(t.Context(), tr); err == nil || !strings.Contains(err.Error(), "not measured") {

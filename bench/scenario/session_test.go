@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"slices"
@@ -169,6 +170,43 @@ func TestSession_MeasuresDaemonAndTranscode(t *testing.T) {
 	}
 	if left, err := os.ReadDir(s.ScratchDir); err != nil || len(left) > 0 {
 		t.Errorf("files are left: %v, %v", left, err)
+	}
+}
+
+func TestSession_MeasuresRemoteWorkers(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	var all []scenario.Run
+	for _, system := range []harness.System{cuelight.System, cuelight.Remote} {
+		for _, measured := range []scenario.Scenario{scenario.Start(3), scenario.RemoteDrain(100)} {
+			all = append(all, scenario.Run{Scenario: measured, System: system})
+		}
+	}
+	if err := s.Run(t.Context(), scenario.Group{Rounds: 1, Runs: all}); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Result.Skipped) > 0 {
+		t.Errorf("skipped: %v", s.Result.Skipped)
+	}
+	for _, key := range []result.Key{
+		{Scenario: "start", System: "cuelight", Case: "idle"},
+		{Scenario: "start", System: "cuelight_remote", Case: "idle"},
+		{Scenario: "http", System: "cuelight_remote", Case: "idle"},
+		{Scenario: "remote_drain", System: "cuelight", Case: "tasks=100"},
+		{Scenario: "remote_drain", System: "cuelight_remote", Case: "tasks=100"},
+	} {
+		if f, ok := s.Result.Find(key); !ok || f.Median() <= 0 {
+			t.Errorf("%s is %+v", key, f)
+		}
+	}
+	start, _ := s.Result.Find(result.Key{Scenario: "start", System: "cuelight_remote", Case: "idle"})
+	trip, _ := s.Result.Find(result.Key{Scenario: "http", System: "cuelight_remote", Case: "idle"})
+	beyond, ok := s.Result.Find(result.Key{Scenario: "start_beyond", System: "cuelight_remote", Case: "idle"})
+	if !ok || math.Abs(beyond.Median()-start.Median()+2*trip.Median()) > 1e-6 {
+		t.Errorf("%v ms beyond two round trips, of %v and %v", beyond.Median(), start.Median(), trip.Median())
+	}
+	if _, ok := s.Result.Find(result.Key{Scenario: "http", System: "cuelight", Case: "idle"}); ok {
+		t.Error("a round trip of workers without HTTP was measured")
 	}
 }
 

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/cuelight/cuelight/internal/ctxsleep"
@@ -31,6 +29,7 @@ var checks = []struct {
 }{
 	{"waiting", checkWaiting},
 	{"good-path", checkGoodPath},
+	{"checking", checkChecking},
 	{"late", checkLate},
 	{"lost-lease", checkLostLease},
 	{"cancel", checkCancel},
@@ -49,7 +48,7 @@ func (k *kit) awaitWaiting(ctx context.Context) error {
 	if err := k.start(); err != nil {
 		return err
 	}
-	return k.await(ctx, startTime, "an idle worker keeps POST /exchange?wait=… open", func() (bool, string, error) {
+	return k.await(ctx, startTime, "an idle worker keeps POST /exchange with wait_s open", func() (bool, string, error) {
 		return k.front.isWaiting(), "no such request is open", nil
 	})
 }
@@ -65,7 +64,7 @@ func checkWaiting(ctx context.Context, k *kit) error {
 	}
 	isExchange := func(r seenRequest) bool { return r.path == "/exchange" }
 	if n := k.front.count(isExchange); n > 3 {
-		return fmt.Errorf("expected: an idle worker waits with wait=30s; but it sent %d exchanges in 3 s", n)
+		return fmt.Errorf("expected: an idle worker waits with wait_s 30; but it sent %d exchanges in 3 s", n)
 	}
 	task, err := k.submitTask(ctx, params{Bytes: 7})
 	if err != nil {
@@ -107,6 +106,42 @@ func checkGoodPath(ctx context.Context, k *kit) error {
 		last = r.at
 	}
 	return k.expectAttempts(ctx, task, 1)
+}
+
+// The coordinator checks the file for longer than a request waits. The worker keeps the claim, and sends
+// the report again.
+func checkChecking(ctx context.Context, k *kit) error {
+	if err := k.awaitWaiting(ctx); err != nil {
+		return err
+	}
+	task, err := k.submitTask(ctx, params{Seconds: 3, Bytes: 7, CheckSeconds: 6})
+	if err != nil {
+		return err
+	}
+	token, err := k.awaitWork(ctx, task)
+	if err == nil {
+		err = k.awaitCompleted(ctx, task, longTime)
+	}
+	if err == nil {
+		err = k.expectAttempts(ctx, task, 1)
+	}
+	if err != nil {
+		return err
+	}
+	var reported time.Time
+	beats := 0
+	for _, r := range k.front.requests() {
+		if reported.IsZero() && r.reports(token) {
+			reported = r.at
+		}
+		if !reported.IsZero() && r.runs(token) {
+			beats++
+		}
+	}
+	if beats == 0 {
+		return errors.New("expected: heartbeats with the claim go on while its files are checked; but there were none")
+	}
+	return nil
 }
 
 func (k *kit) expectAttempts(ctx context.Context, task store.ID, want int) error {
@@ -228,103 +263,6 @@ func checkCancel(ctx context.Context, k *kit) error {
 	return nil
 }
 
-// completeWith completes a task in its first attempt, although a fault happens.
-func (k *kit) completeWith(ctx context.Context, p params, t *trigger, f fault) error {
-	if err := k.awaitWaiting(ctx); err != nil {
-		return err
-	}
-	k.front.inject(f)
-	// The request that waits does not get the fault, so the fault may need a second task.
-	for range 2 {
-		task, err := k.submitTask(ctx, p)
-		if err == nil {
-			err = k.awaitCompleted(ctx, task, longTime)
-		}
-		if err == nil {
-			err = k.expectAttempts(ctx, task, 1)
-		}
-		if err != nil || t.hasFired() {
-			return err
-		}
-	}
-	return errors.New("expected: a request of the kind that this check interrupts; but there was none")
-}
-
-// Half of a piece arrives. The coordinator takes the file only from where it ends.
-func checkCutUpload(ctx context.Context, k *kit) error {
-	isPiece := func(r seenRequest) bool {
-		return r.Method == http.MethodPut && !strings.HasPrefix(r.Header.Get("Content-Range"), "bytes 0-")
-	}
-	var t trigger
-	return k.completeWith(ctx, params{Bytes: largeFile}, &t, t.once(isPiece, cutBody))
-}
-
-// Half of the input arrives.
-func checkCutDownload(ctx context.Context, k *kit) error {
-	isInput := func(r seenRequest) bool { return r.Method == http.MethodGet && strings.Contains(r.path, "/input/") }
-	var t trigger
-	return k.completeWith(ctx, params{Bytes: largeFile}, &t, t.once(isInput, cutAnswer(largeFile/2)))
-}
-
-// The answer with the claim does not arrive. The worker holds a claim that it does not know, and works
-// on it, or releases it.
-func checkLostAnswer(ctx context.Context, k *kit) error {
-	var t trigger
-	return k.completeWith(ctx, params{Bytes: 7}, &t, t.loseClaims)
-}
-
-// refusedTime is how long connections are refused. With the age of the last heartbeat, up to 4 s, it
-// is less than the time after which a worker whose connection has ended is lost. errorTime is longer.
-const (
-	refusedTime = 2 * time.Second
-	errorTime   = 9 * time.Second
-)
-
-// The coordinator answers with 503, while the worker is idle and while it works.
-func checkErrors(ctx context.Context, k *kit) error {
-	return k.checkOutage(ctx, func() error {
-		k.front.inject(unavailable)
-		defer k.front.inject(nil)
-		return ctxsleep.For(ctx, errorTime)
-	})
-}
-
-// The coordinator's address refuses connections, while the worker is idle and while it works.
-func checkRefused(ctx context.Context, k *kit) error {
-	return k.checkOutage(ctx, func() error {
-		k.disconnect()
-		return errors.Join(ctxsleep.For(ctx, refusedTime), k.listen(ctx))
-	})
-}
-
-func (k *kit) checkOutage(ctx context.Context, outage func() error) error {
-	if err := k.awaitWaiting(ctx); err != nil {
-		return err
-	}
-	if err := outage(); err != nil {
-		return err
-	}
-	task, err := k.submitTask(ctx, params{Seconds: 12, Bytes: 7})
-	if err != nil {
-		return err
-	}
-	token, err := k.awaitWork(ctx, task)
-	if err != nil {
-		return fmt.Errorf("after an outage: %w", err)
-	}
-	if err := outage(); err != nil {
-		return err
-	}
-	if err := k.awaitCompleted(ctx, task, longTime); err != nil {
-		return err
-	}
-	history, err := k.store.History(ctx, task)
-	if err == nil && !slices.ContainsFunc(history, func(a store.Attempt) bool { return a.Token == token && a.Outcome == "completed" }) {
-		err = errors.New("expected: the attempt goes on during an outage; but another one completed the task")
-	}
-	return err
-}
-
 // A drained worker finishes its task, takes no other, deregisters, and ends.
 func checkDrain(ctx context.Context, k *kit) error {
 	if err := k.awaitWaiting(ctx); err != nil {
@@ -371,18 +309,32 @@ func checkVersion(ctx context.Context, k *kit) error {
 	return k.awaitExit(ctx, exitTime, "where the coordinator speaks another version", false)
 }
 
-// The key is revoked while the worker is idle.
+// The key is revoked while the worker is idle, and while it works.
 func checkRevokedKey(ctx context.Context, k *kit) error {
-	if err := k.restart(ctx, nil); err != nil {
-		return err
+	for _, seconds := range []float64{0, 60} {
+		if err := k.restart(ctx, nil); err != nil {
+			return err
+		}
+		if err := k.awaitWaiting(ctx); err != nil {
+			return err
+		}
+		if seconds > 0 {
+			task, err := k.submitTask(ctx, params{Seconds: seconds, Bytes: 7})
+			if err == nil {
+				_, err = k.awaitWork(ctx, task)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		k.front.setRevoked(true)
+		k.disconnect()
+		if err := k.listen(ctx); err != nil {
+			return err
+		}
+		if err := k.awaitExit(ctx, exitTime, "after its key was revoked", false); err != nil {
+			return err
+		}
 	}
-	if err := k.awaitWaiting(ctx); err != nil {
-		return err
-	}
-	k.front.setRevoked(true)
-	k.disconnect()
-	if err := k.listen(ctx); err != nil {
-		return err
-	}
-	return k.awaitExit(ctx, exitTime, "after its key was revoked", false)
+	return nil
 }

@@ -12,7 +12,9 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/stages/remote"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
@@ -28,6 +30,8 @@ const (
 type params struct {
 	Seconds float64 `json:"seconds"`
 	Bytes   int     `json:"bytes"`
+	// CheckSeconds is how long the coordinator checks the output.
+	CheckSeconds float64 `json:"check_seconds,omitempty"`
 }
 
 // files has the files of the claims, in memory. It implements remote.Files.
@@ -36,14 +40,20 @@ type files struct {
 	outputs map[store.ID][]byte
 }
 
+// paramsOf returns the parameters of a claim's task.
+func paramsOf(c engine.Claim) (p params, err error) {
+	err = json.Unmarshal(c.Params, &p)
+	return p, err
+}
+
 // input returns the bytes of a task's input, which follow from its id.
 func input(c engine.Claim) ([]byte, error) {
-	var p params
-	if err := json.Unmarshal(c.Params, &p); err != nil {
+	p, err := paramsOf(c)
+	if err != nil {
 		return nil, err
 	}
 	content := make([]byte, p.Bytes)
-	_, err := rand.NewChaCha8(sha256.Sum256(c.Task[:])).Read(content)
+	_, err = rand.NewChaCha8(sha256.Sum256(c.Task[:])).Read(content)
 	return content, err
 }
 
@@ -94,8 +104,15 @@ func (f *files) WriteOutput(_ context.Context, c engine.Claim, name string, at, 
 }
 
 // Accept compares the output with the input.
-func (f *files) Accept(_ context.Context, c engine.Claim, result json.RawMessage) (json.RawMessage, error) {
-	want, err := input(c)
+func (f *files) Accept(ctx context.Context, c engine.Claim, result json.RawMessage) (json.RawMessage, error) {
+	p, err := paramsOf(c)
+	if err == nil {
+		err = ctxsleep.For(ctx, time.Duration(p.CheckSeconds*float64(time.Second)))
+	}
+	var want []byte
+	if err == nil {
+		want, err = input(c)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -45,6 +45,7 @@ type seenRequest struct {
 			Started bool
 		}
 		Reports []struct{ Token store.ID }
+		Wait    float64 `json:"wait_s"`
 	}
 }
 
@@ -60,7 +61,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.Unmarshal(text, &seen.body) // the coordinator says what is wrong
 		r.Body = io.NopCloser(bytes.NewReader(text))
 	}
-	isWait := seen.path == "/exchange" && r.URL.Query().Has("wait")
+	isWait := seen.path == "/exchange" && seen.body.Wait > 0
 	f.mu.Lock()
 	f.seen = append(f.seen, seen)
 	inject := f.fault
@@ -138,8 +139,7 @@ func (r seenRequest) reports(token store.ID) bool {
 			return true
 		}
 	}
-	rest, ok := strings.CutPrefix(r.path, "/claims/"+token.String()+"/")
-	return ok && (rest == "complete" || rest == "fail" || rest == "release")
+	return false
 }
 
 // runs says whether a heartbeat names a claim as started.

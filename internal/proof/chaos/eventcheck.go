@@ -36,7 +36,7 @@ func (v *verifier) wrongReports() (found []string) {
 			// The process also releases claims that it did not start.
 			atMost := ended + n.reported[stages.ClaimReleased]
 			reportedCompleted := n.reported[stages.StageCompleted]
-			subject := fmt.Sprintf("worker %d: attempt %d at %s of task %s", log.worker+1, key.attempt, key.stage, key.task)
+			subject := fmt.Sprintf("%s: attempt %d at %s of task %s", workerName(log.worker), key.attempt, key.stage, key.task)
 			wasKilled := !log.killed.IsZero()
 			switch {
 			case reportedCompleted > n.completed, !wasKilled && reportedCompleted < n.completed:

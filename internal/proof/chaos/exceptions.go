@@ -40,6 +40,18 @@ func (v *verifier) wasFrozen(e execution, then time.Time) bool {
 	})
 }
 
+// staleClaimTime is how long a process that was frozen may take to find out that its claims are lost.
+const staleClaimTime = time.Second
+
+// beganAfterFreeze reports whether a process that had just been frozen began an earlier attempt than
+// another one that runs. Its claim expired while it was frozen, so the attempt must be interrupted.
+func (v *verifier) beganAfterFreeze(running, e execution) bool {
+	return e.start.Attempt < running.start.Attempt && e.end == endedInterrupted &&
+		slices.ContainsFunc(v.faults, func(f fault) bool {
+			return f.is(freezeWorker) && f.worker == v.workerOf(e) && f.overlaps(e.from.Add(-staleClaimTime), e.from)
+		})
+}
+
 // lostSessionWhileCutOff reports whether the server ended the session of the process while that was cut off.
 func (v *verifier) lostSessionWhileCutOff(e execution, then time.Time) bool {
 	return slices.ContainsFunc(v.faults, func(cutOff fault) bool {

@@ -22,6 +22,8 @@ type findings struct {
 	exhausted                         int // claims of killed workers that were the last attempt
 	missedWakes                       int // ready stages that only a sweep found
 	playableVideos                    int
+	executions, remoteExecutions      int
+	switchovers                       []recovery // of remote workers, after the kill of a coordinator
 }
 
 // check waits until all tasks are finished, drains the workers, and checks what is there and what
@@ -99,8 +101,8 @@ const sessionEndTimeout = 5 * time.Second
 func (h *harness) checkLeftovers(ctx context.Context, f *findings) error {
 	h.submitter.pool.Close()
 	var ended []*incarnation
-	for _, w := range h.workers.slots {
-		ended = append(ended, w.all()...)
+	for _, s := range h.workers.all() {
+		ended = append(ended, s.all()...)
 	}
 	if h.videos != nil {
 		h.videos.pool.Close()
@@ -147,7 +149,7 @@ func (d *runData) check(f *findings) {
 	f.duplicates = v.duplicates()
 	for _, rule := range []func() []string{
 		v.claimsWithoutHistory, v.historyWithoutExecution, v.earlyStarts, v.overlappingExecutions,
-		v.wrongReports, v.deadTasksWithoutCause, v.repeatedConnectionEvents,
+		v.wrongReports, v.deadTasksWithoutCause, v.repeatedConnectionEvents, v.unexplainedExpiries,
 	} {
 		f.violations = append(f.violations, rule()...)
 	}
@@ -162,5 +164,8 @@ func (d *runData) check(f *findings) {
 			f.Dead++
 		}
 	}
+	f.executions, f.remoteExecutions, f.switchovers = len(v.executions), v.remoteExecutions(), v.switchovers()
 	f.P50, f.P99 = percentiles(f.recoveries, recovery.isPromised)
+	_, f.RemoteP99 = percentiles(f.recoveries, func(r recovery) bool { return r.isPromised() && r.remote })
+	_, f.SwitchoverP99 = percentiles(f.switchovers, recovery.isPromised)
 }

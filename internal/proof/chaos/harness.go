@@ -94,7 +94,9 @@ func (h *harness) build(ctx context.Context) (err error) {
 	h.workers = newWorkerPool(h.Log, h.dir, size, addrs...)
 	h.onExit(h.workers.close)
 	if h.standby == nil {
-		if err := h.workers.addProxies(h.server.Addr(), network); err != nil {
+		h.workers.addRemote(h.Log)
+		h.submitter.placesRemotely = true
+		if err := h.workers.addProxies(network); err != nil {
 			return err
 		}
 	}
@@ -156,7 +158,8 @@ func (h *harness) runPhases(ctx context.Context) (firstFault time.Time, err erro
 	defer stopSubmitting()
 	started := time.Now()
 	running.Go(func() { h.submitter.run(ctx, submitting) })
-	h.Logf("%d workers, about %d submitted tasks a second", len(h.workers.slots), tasksPerSecond)
+	h.Logf("%d workers, %d of them remote at %d coordinators; about %d submitted tasks a second",
+		len(h.workers.slots), max(len(h.workers.slots)-workers, 0), len(h.workers.coordinators), tasksPerSecond)
 	if h.options.videos {
 		if err := h.startVideos(ctx, submitting, &running); err != nil {
 			return firstFault, err

@@ -31,13 +31,13 @@ type injector struct {
 	kills, restarts atomic.Int32
 
 	mu               sync.Mutex
-	injected, failed map[faultKind]int // steps
+	injected, failed map[string]int // steps, by name
 }
 
 // run injects every fault at its time, and returns when all have ended. An error means that
 // something is still broken.
 func (i *injector) run(ctx context.Context, p plan) error {
-	i.injected, i.failed = make(map[faultKind]int), make(map[faultKind]int)
+	i.injected, i.failed = make(map[string]int), make(map[string]int)
 	var steps sync.WaitGroup
 	for _, s := range p {
 		if ctxsleep.For(ctx, time.Until(i.Started().Add(s.at))) != nil {
@@ -61,11 +61,11 @@ func (i *injector) runStep(ctx context.Context, s step) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if err != nil {
-		i.failed[s.kind]++
-		i.Logf("%s: not possible: %s", s.kind, progresslog.Brief(err))
+		i.failed[s.name()]++
+		i.Logf("%s: not possible: %s", s.name(), progresslog.Brief(err))
 		return
 	}
-	i.injected[s.kind]++
+	i.injected[s.name()]++
 }
 
 func (i *injector) inject(ctx context.Context, s step) error {
@@ -76,6 +76,8 @@ func (i *injector) inject(ctx context.Context, s step) error {
 		return i.injectWorkerFault(ctx, s, i.workers.slots[s.worker])
 	case s.kind.needsDaemon():
 		return i.injectDaemonFault(ctx, s)
+	case s.kind == killCoordinator:
+		return i.killCoordinator(ctx, s)
 	case slices.Contains(serverFaults[:], s.kind):
 		return i.injectServerFault(ctx, s)
 	}
@@ -122,6 +124,15 @@ func (i *injector) kill(s *slot) {
 	}
 }
 
+// killCoordinator kills a coordinator and starts it again, as a fault that lasts as long.
+func (i *injector) killCoordinator(ctx context.Context, s step) error {
+	c := i.workers.coordinators[s.coordinator]
+	i.logStart(s)
+	defer i.record(s.kind, noWorker)()
+	i.kill(&c.slot)
+	return i.startAfter(ctx, &c.slot, s.duration)
+}
+
 func (i *injector) startAfter(ctx context.Context, s *slot, d time.Duration) error {
 	if err := ctxsleep.For(ctx, d); err != nil {
 		return err
@@ -142,7 +153,7 @@ func (i *injector) freezeWorker(ctx context.Context, s step, w *workerSlot) erro
 	if s.duration > store.DefaultLease {
 		file := filepath.Join(i.workers.dir, slowTasksFile)
 		if err := i.listClaims(ctx, process.PID(), file); err != nil {
-			i.Logf("%s: cannot list the claims of worker %d: %s", s.kind, s.worker+1, progresslog.Brief(err))
+			i.Logf("%s: cannot list the claims of %s: %s", s.kind, w.name, progresslog.Brief(err))
 		}
 		defer os.Remove(file)
 		defer func() { _ = ctxsleep.For(ctx, 3*time.Second) }() // until the worker has reported its outcomes
@@ -192,8 +203,8 @@ func (i *injector) repair(ctx context.Context) error {
 	if err := i.enableTriggers(ctx); err != nil {
 		return fmt.Errorf("enable triggers: %w", err)
 	}
-	for _, w := range i.workers.slots {
-		if err := w.start(); err != nil {
+	for _, s := range i.workers.all() {
+		if err := s.start(); err != nil {
 			return err
 		}
 	}

@@ -7,15 +7,17 @@
 // It starts a PostgreSQL server of its own, with production settings, and five worker processes.
 // Each worker is this program again, composed as `cuelight serve` is, with the Runner's default
 // settings. Its pipeline has the shape of the one for videos; the stages only wait, and sometimes
-// fail. Without -failover a real `cuelight serve` publishes small videos at the same time, if
+// fail. Three remote workers, composed as `cuelight work` is, do the same pipeline without the database.
+// They have two coordinators behind one address, a proxy for each worker. Some tasks require a remote
+// worker. Without -failover a real `cuelight serve` publishes small videos at the same time, if
 // ffmpeg is there. The program submits tasks all the time. After a healthy phase it injects faults:
 // it kills and freezes processes, ends sessions, restarts and freezes the server, disables
 // triggers, resets, delays and drops connections, and locks rows. Then it ends all faults, waits
 // until the tasks are finished, and checks the result.
 //
 // With -failover there is one fault. Three workers know the addresses of a primary and of its
-// synchronous standby. The primary is killed, or refuses to write (readonly), and the standby is
-// promoted two seconds later. Then every submission must be acknowledged, too.
+// synchronous standby, and no worker is remote. The primary is killed, or refuses to write (readonly),
+// and the standby is promoted two seconds later. Then every submission must be acknowledged, too.
 //
 // # How to read the output
 //
@@ -34,6 +36,8 @@
 //	kills        processes that were ended with SIGKILL
 //	restarts     restarts of the server
 //	recovery_…   time from the death of a worker to the next attempt at what it had claimed
+//	remote_…     the same, of remote workers
+//	switchover_… time from the death of a coordinator until a remote worker's next outcome is recorded
 //	outage_ms    with -failover, time between the last acknowledgement before and the first after
 //
 // The check compares two independent records: the history in the database, and the logs that the
@@ -44,6 +48,11 @@
 // out claims whose task was locked by a fault, claims that were recovered while the server was away
 // or less than 10 s after that, and workers whose end the network hid from the server, for which the
 // promise is 45 s. The table has all of them. The two are null where nothing was recovered.
+//
+// The same promise holds for a remote worker whose coordinator notices its end. It is left out if a
+// coordinator was killed at the same time.
+// After the kill of a coordinator, remote workers go on at the other one within 5 s. A claim of a remote
+// worker that expires although only a coordinator failed is a violation.
 //
 // The exit code is 0 if lost, duplicated and violations are 0, 1 if they are not, and 2 if chaos
 // could not find out. It leaves nothing behind, also after a Ctrl-C; after a kill -9 it leaves a
@@ -71,6 +80,7 @@ import (
 
 func main() {
 	proofkit.RunIfChild(workerEnv, workerMain)
+	proofkit.RunIfChild(coordinatorEnv, coordinatorMain)
 	var o options
 	flag.DurationVar(&o.duration, "duration", time.Minute, "how long to inject faults")
 	flag.Uint64Var(&o.seed, "seed", rand.Uint64()>>12, "determines the plan")

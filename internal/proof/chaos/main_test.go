@@ -18,6 +18,7 @@ import (
 
 func TestMain(m *testing.M) {
 	proofkit.RunIfChild(workerEnv, workerMain)
+	proofkit.RunIfChild(coordinatorEnv, coordinatorMain)
 	goleak.VerifyTestMain(m)
 }
 
@@ -38,6 +39,9 @@ func TestRun_FindsNoErrorUnderFaults(t *testing.T) {
 	}
 	if sum.Completed == 0 || sum.Completed+sum.Dead != sum.Submitted || sum.Kills == 0 || sum.Restarts == 0 {
 		t.Errorf("the run had too few tasks, kills or restarts: %v\n%s", sum, &out)
+	}
+	if !bytes.Contains(out.Bytes(), []byte("executions by remote workers")) || !bytes.Contains(out.Bytes(), []byte("kill-coordinator")) {
+		t.Errorf("no remote worker worked, or no coordinator was killed\n%s", &out)
 	}
 	t.Logf("\n%s%v", &out, sum)
 	if link, err := net.InterfaceByName(hostLinkName()); err == nil {

@@ -8,58 +8,36 @@ import (
 	"time"
 )
 
-// workers is the number of worker processes. The last worker is the one behind a network
-// interface.
 const (
+	// workers is the number of worker processes with the database. The last of them is the one
+	// behind a network interface.
 	workers         = 5
 	networkedWorker = workers - 1
-	noWorker        = -1
+	// remoteWorkers are counted after the workers with the database.
+	remoteWorkers = 3
+	coordinators  = 2
+	noWorker      = -1
 )
 
-// faultKind is a kind of fault, by the name that is printed.
-type faultKind string
+func isRemote(worker int) bool { return worker >= workers }
 
-const (
-	// Faults of one worker.
-	killWorker        faultKind = "kill"             // SIGKILL; started again afterwards
-	powerLoss         faultKind = "power-loss"       // SIGKILL while the network hides it
-	freezeWorker      faultKind = "freeze"           // SIGSTOP, then SIGCONT
-	linkDown          faultKind = "link-down"        // its network interface is shut down
-	blackHole         faultKind = "black-hole"       // data is dropped both ways, no connection closed
-	dropFromServer    faultKind = "drop-from-server" // what the server sends is dropped
-	dropToServer      faultKind = "drop-to-server"   // what the worker sends is dropped
-	holdTraffic       faultKind = "hold-traffic"     // data arrives only afterwards
-	delayTraffic      faultKind = "delay-traffic"    // data arrives late
-	resetConnections  faultKind = "reset-connections"
-	refuseConnections faultKind = "refuse-connections"
-	// Faults of the server.
-	restartFast      faultKind = "restart-fast"
-	restartImmediate faultKind = "restart-immediate"
-	killServer       faultKind = "kill-server"
-	freezeServer     faultKind = "freeze-server"     // SIGSTOP to all its processes
-	failoverKill     faultKind = "failover-kill"     // the primary is killed
-	failoverReadOnly faultKind = "failover-readonly" // the primary refuses to write
-	// Faults in the database.
-	endListeners    faultKind = "end-listeners"    // pg_terminate_backend
-	endPools        faultKind = "end-pools"        // of the other sessions
-	endSessions     faultKind = "end-sessions"     // of all
-	disableTriggers faultKind = "disable-triggers" // alter table … disable trigger user
-	notifyFlood     faultKind = "notify-flood"     // notifications one by one
-	notifyBurst     faultKind = "notify-burst"     // many notifications in one transaction
-	lockRows        faultKind = "lock-rows"        // of many tasks
-	holdSnapshot    faultKind = "hold-snapshot"    // an old one
-	operatorReads   faultKind = "operator-reads"   // lists and counts, over and over
-	// Faults of the daemon that publishes videos.
-	killDaemon   faultKind = "kill-daemon"
-	killFFmpeg   faultKind = "kill-ffmpeg"
-	freezeDaemon faultKind = "freeze-daemon"
-)
+// workerName names a worker in the output.
+func workerName(worker int) string {
+	if isRemote(worker) {
+		return fmt.Sprintf("remote worker %d", worker-workers+1)
+	}
+	return fmt.Sprintf("worker %d", worker+1)
+}
+
+// coordinatorName names a coordinator, counted from 0, in the output.
+func coordinatorName(n int) string { return fmt.Sprintf("coordinator %d", n+1) }
 
 // step is one fault to inject.
 type step struct {
 	at, duration time.Duration // at: since the first fault may begin
 	kind         faultKind
 	worker       int // counted from 0, or noWorker
+	coordinator  int // of killCoordinator, counted from 0
 }
 
 // String describes the step as a line of the plan.
@@ -68,13 +46,24 @@ func (s step) String() string { return fmt.Sprintf("%6.1f s  %s", s.at.Seconds()
 // title describes the step without its time.
 func (s step) title() string {
 	title := string(s.kind)
-	if s.worker != noWorker {
-		title += fmt.Sprintf(" worker %d", s.worker+1)
+	switch {
+	case s.kind == killCoordinator:
+		title += " of " + coordinatorName(s.coordinator)
+	case s.worker != noWorker:
+		title += " " + workerName(s.worker)
 	}
 	if s.duration > 0 {
 		title += fmt.Sprintf(", %.1f s", s.duration.Seconds())
 	}
 	return title
+}
+
+// name names the fault where faults are counted.
+func (s step) name() string {
+	if isRemote(s.worker) {
+		return "remote " + string(s.kind)
+	}
+	return string(s.kind)
 }
 
 // quota says how many faults of a kind a minute has, and how long they last.
@@ -111,7 +100,26 @@ var quotas = [...]quota{
 	{killDaemon, 2, 1000 * ms, 3000 * ms},
 	{killFFmpeg, 3, 3000 * ms, 3000 * ms},
 	{freezeDaemon, 1, 1000 * ms, 3000 * ms},
+	{killCoordinator, 2, 6000 * ms, 9000 * ms}, // by then its workers are at the other one
+	{killCoordinator, 2, 1000 * ms, 3000 * ms},
 }
+
+// remoteQuotas are those of the faults of remote workers, which are fewer.
+var remoteQuotas = [...]quota{
+	{killWorker, 1, 15000 * ms, 15000 * ms},
+	{killWorker, 2, 1000 * ms, 3000 * ms},
+	{freezeWorker, 2, 1000 * ms, 5000 * ms},
+	{blackHole, 1, 3000 * ms, 6000 * ms},
+	{dropFromServer, 1, 2000 * ms, 4000 * ms},
+	{dropToServer, 1, 2000 * ms, 4000 * ms},
+	{holdTraffic, 1, 1000 * ms, 4000 * ms},
+	{delayTraffic, 1, 3000 * ms, 8000 * ms},
+	{resetConnections, 3, 0, 0},
+	{refuseConnections, 1, 1000 * ms, 3000 * ms},
+}
+
+// allQuotas returns quotas and then remoteQuotas.
+func allQuotas() []quota { return slices.Concat(quotas[:], remoteQuotas[:]) }
 
 // serverFaults come one after the other, in half a minute of their own. Faults of workers would
 // not be visible if the server were never available.
@@ -120,7 +128,7 @@ var serverFaults = [...]faultKind{restartFast, restartImmediate, killServer, fre
 // plannedFaults are all kinds that a plan may have.
 func plannedFaults() []faultKind {
 	kinds := append(serverFaults[:len(serverFaults):len(serverFaults)], powerLoss)
-	for _, q := range quotas {
+	for _, q := range allQuotas() {
 		kinds = append(kinds, q.kind)
 	}
 	slices.Sort(kinds)
@@ -160,20 +168,24 @@ func (p *planner) addMinute(from, until time.Duration) {
 			long = [...]faultKind{linkDown, blackHole}
 		}
 		for _, kind := range long {
-			p.add(quota{kind, 1, beyondLease, beyondLease}, from, from+2*time.Second+beyondLease)
+			p.add(quota{kind, 1, beyondLease, beyondLease}, false, from, from+2*time.Second+beyondLease)
 		}
 	}
 	if minute%2 == 0 {
 		p.addServerFaults(from, until)
 	}
+	if until-from == time.Minute {
+		p.add(quota{freezeWorker, 1, beyondLease, beyondLease}, true, from, from+2*time.Second+beyondLease)
+	}
 	// First one fault of each quota, then the others as far as there is time.
-	for _, q := range quotas {
-		p.add(q, from, until)
+	all := allQuotas()
+	for i, q := range all {
+		p.add(q, i >= len(quotas), from, until)
 	}
 	for round := 1; round < 3; round++ {
-		for _, i := range p.rand.Perm(len(quotas)) {
-			if q := quotas[i]; round*int(time.Minute) < q.perMinute*int(until-from) {
-				p.add(q, from, until)
+		for _, i := range p.rand.Perm(len(all)) {
+			if q := all[i]; round*int(time.Minute) < q.perMinute*int(until-from) {
+				p.add(q, i >= len(quotas), from, until)
 			}
 		}
 	}
@@ -204,13 +216,14 @@ func (p *planner) addServerFaults(from, until time.Duration) {
 		if duration = min(duration, end-at); duration < 0 {
 			break
 		}
-		p.steps = append(p.steps, step{at, duration, serverFaults[i], noWorker})
+		p.steps = append(p.steps, step{at: at, duration: duration, kind: serverFaults[i], worker: noWorker})
 		at += duration + p.between(2*time.Second, 3500*ms)
 	}
 }
 
-// add finds a time and a worker for one fault. A short or crowded run may have no room for it.
-func (p *planner) add(q quota, from, until time.Duration) {
+// add finds a time and a worker, with the database or remote, for one fault. A short or crowded run
+// may have no room for it.
+func (p *planner) add(q quota, ofRemote bool, from, until time.Duration) {
 	for range 60 {
 		s := step{kind: q.kind, worker: noWorker}
 		s.duration = p.between(q.min, min(q.max, (until-from)/4))
@@ -219,6 +232,10 @@ func (p *planner) add(q quota, from, until time.Duration) {
 		}
 		s.at = p.between(from, until-s.duration)
 		switch {
+		case q.kind == killCoordinator:
+			s.coordinator = p.rand.IntN(coordinators)
+		case ofRemote:
+			s.worker = workers + p.rand.IntN(remoteWorkers)
 		case q.kind == powerLoss, q.kind == linkDown:
 			s.worker = networkedWorker
 		case q.kind.needsProxy():
@@ -233,31 +250,14 @@ func (p *planner) add(q quota, from, until time.Duration) {
 	}
 }
 
-// needsProxy reports whether the proxy between a worker and the server injects the fault.
-func (k faultKind) needsProxy() bool {
-	return slices.Contains([]faultKind{
-		blackHole, dropFromServer, dropToServer, holdTraffic, delayTraffic, resetConnections, refuseConnections,
-	}, k)
-}
-
-// disablesWorker reports whether the fault keeps a worker from working.
-func (k faultKind) disablesWorker() bool {
-	return slices.Contains([]faultKind{
-		killWorker, powerLoss, freezeWorker, linkDown, blackHole, dropFromServer, dropToServer, refuseConnections,
-	}, k)
-}
-
-func (k faultKind) needsWorker() bool { return k.disablesWorker() || k.needsProxy() }
-
-func (k faultKind) needsDaemon() bool { return k == killDaemon || k == killFFmpeg || k == freezeDaemon }
-
 // recoveryTime is how long a disabled worker may take to work again.
 const recoveryTime = time.Second
 
 // fits reports whether the step can be added: faults that would undo each other do not overlap,
-// and at any time at least one worker has no fault.
+// and at any time at least one worker with the database and one remote worker have no fault, and
+// one coordinator runs.
 func (p *planner) fits(s step) bool {
-	disabled := make(map[int]bool)
+	disabled := make(map[int]bool) // workers of the same kind
 	for _, other := range p.steps {
 		if other.at > s.at+s.duration+recoveryTime || s.at > other.at+other.duration+recoveryTime {
 			continue
@@ -268,9 +268,13 @@ func (p *planner) fits(s step) bool {
 			s.kind.needsDaemon() && other.kind.needsDaemon(),
 			s.kind == other.kind && !s.kind.needsWorker():
 			return false
-		case other.kind.disablesWorker():
+		case other.kind.disablesWorker() && isRemote(other.worker) == isRemote(s.worker):
 			disabled[other.worker] = true
 		}
 	}
-	return !s.kind.disablesWorker() || len(disabled) < workers-1
+	size := workers
+	if isRemote(s.worker) {
+		size = remoteWorkers
+	}
+	return !s.kind.disablesWorker() || len(disabled) < size-1
 }

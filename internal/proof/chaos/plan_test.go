@@ -31,20 +31,43 @@ func TestNewPlan_HasEveryFaultInAMinute(t *testing.T) {
 	}
 }
 
-func TestNewPlan_LeavesOneWorkerWithoutFaults(t *testing.T) {
+func TestNewPlan_HasEveryFaultOfRemoteWorkersInAMinute(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(50) {
+		p := newPlan(seed, time.Minute)
+		for _, q := range remoteQuotas {
+			if !slices.ContainsFunc(p, func(s step) bool { return s.kind == q.kind && isRemote(s.worker) }) {
+				t.Errorf("seed %d: no %s of a remote worker", seed, q.kind)
+			}
+		}
+	}
+}
+
+func TestNewPlan_LeavesOneWorkerOfEachKindWithoutFaults(t *testing.T) {
 	t.Parallel()
 	const duration = 4 * time.Minute
 	for seed := range uint64(10) {
 		p := newPlan(seed, duration)
 		for at := time.Duration(0); at < duration; at += 500 * ms {
-			disabled := make(map[int][]string)
+			disabled, remote, killed := make(map[int][]string), 0, 0
 			for _, s := range p {
-				if s.kind.disablesWorker() && s.at <= at && at <= s.at+s.duration {
+				if s.at > at || at > s.at+s.duration {
+					continue
+				}
+				if s.kind.disablesWorker() {
 					disabled[s.worker] = append(disabled[s.worker], fmt.Sprint(s))
 				}
+				if s.kind == killCoordinator {
+					killed++
+				}
 			}
-			if len(disabled) >= workers {
-				t.Fatalf("seed %d, %v: %v", seed, at, disabled)
+			for w := range disabled {
+				if isRemote(w) {
+					remote++
+				}
+			}
+			if len(disabled)-remote >= workers || remote >= remoteWorkers || killed >= coordinators {
+				t.Fatalf("seed %d, %v: %d coordinators killed, %v", seed, at, killed, disabled)
 			}
 			for w, all := range disabled {
 				if len(all) > 1 {

@@ -16,12 +16,13 @@ type proxyMode struct {
 	delay        time.Duration // all data is late
 }
 
-// proxy is between one worker and the server.
+// proxy is between one worker and its servers: the database, or the coordinators. A connection leads
+// to the first one that accepts it, and each begins with the next one.
 //
 // Dropped data is lost. When the mode changes, the proxy resets the connections that lost data, as
 // a firewall does that has forgotten them. Until then neither side notices when the other closes.
 type proxy struct {
-	server     string
+	servers    func() []string // addresses
 	addr       string
 	goroutines sync.WaitGroup
 
@@ -31,15 +32,16 @@ type proxy struct {
 	mode     proxyMode
 	changed  chan struct{} // closed when the mode changes
 	isClosed bool
+	opened   int // connections
 }
 
-func newProxy(server string) (*proxy, error) {
+func newProxy(servers func() []string) (*proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
 	p := &proxy{
-		server: server, addr: l.Addr().String(), conns: make(map[*proxyConn]bool), changed: make(chan struct{}),
+		servers: servers, addr: l.Addr().String(), conns: make(map[*proxyConn]bool), changed: make(chan struct{}),
 	}
 	p.accept(l)
 	return p, nil
@@ -133,8 +135,7 @@ type proxyConn struct {
 
 // run connects to the server and copies until one end closes.
 func (c *proxyConn) run() {
-	d := net.Dialer{Timeout: connectTimeout}
-	server, err := d.DialContext(context.Background(), "tcp", c.proxy.server)
+	server, err := c.proxy.dial()
 	if err != nil {
 		c.close(true) // as if nobody listened
 		return
@@ -144,6 +145,23 @@ func (c *proxyConn) run() {
 	}
 	c.proxy.goroutines.Go(func() { c.copy(c.client, server) })
 	c.copy(server, c.client)
+}
+
+// dial connects to a server.
+func (p *proxy) dial() (server net.Conn, err error) {
+	servers := p.servers()
+	p.mu.Lock()
+	first := p.opened
+	p.opened++
+	p.mu.Unlock()
+	d := net.Dialer{Timeout: connectTimeout}
+	for i := range servers {
+		server, err = d.DialContext(context.Background(), "tcp", servers[(first+i)%len(servers)])
+		if err == nil {
+			return server, nil
+		}
+	}
+	return nil, err
 }
 
 // setServer stores the connection to the server, unless the client's is closed already.

@@ -32,6 +32,16 @@ func startEchoServer(t *testing.T) string {
 	return l.Addr().String()
 }
 
+// startEchoServers returns the addresses of some echo servers.
+func startEchoServers(t *testing.T, n int) (addrs func() []string) {
+	t.Helper()
+	var all []string
+	for range n {
+		all = append(all, startEchoServer(t))
+	}
+	return func() []string { return all }
+}
+
 type client struct {
 	t *testing.T
 	net.Conn
@@ -87,7 +97,7 @@ func isTimeout(err error) bool {
 
 func startProxy(t *testing.T) *proxy {
 	t.Helper()
-	p, err := newProxy(startEchoServer(t))
+	p, err := newProxy(startEchoServers(t, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +191,7 @@ func TestProxy_CloseEndsAllConnections(t *testing.T) {
 	for _, m := range []proxyMode{
 		{}, {dropToServer: true, dropToClient: true}, {hold: true}, {delay: time.Hour}, {refuse: true},
 	} {
-		p, err := newProxy(startEchoServer(t))
+		p, err := newProxy(startEchoServers(t, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,5 +201,47 @@ func TestProxy_CloseEndsAllConnections(t *testing.T) {
 		setMode(t, p, m)
 		c.send("b")
 		p.close() // returns when all its goroutines have
+	}
+}
+
+func TestProxy_ConnectsToAServerThatListens(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close() // nobody listens there now
+	alive := startEchoServer(t)
+	p, err := newProxy(func() []string { return []string{l.Addr().String(), alive} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.close)
+	for range 4 {
+		c := dial(t, p.addr)
+		c.send("hello")
+		c.receives("hello")
+	}
+}
+
+func TestProxy_SpreadsConnectionsOverItsServers(t *testing.T) {
+	t.Parallel()
+	addrs := startEchoServers(t, 2)
+	p, err := newProxy(addrs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.close)
+	servers := make(map[string]bool)
+	for range 2 {
+		c, err := p.dial()
+		if err != nil {
+			t.Fatal(err)
+		}
+		servers[c.RemoteAddr().String()] = true
+		c.Close()
+	}
+	if len(servers) != 2 {
+		t.Errorf("two connections lead to %v", servers)
 	}
 }

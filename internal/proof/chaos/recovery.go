@@ -12,7 +12,8 @@ type recovery struct {
 	duration    time.Duration // from the kill to the start of the next attempt
 	bySuccessor bool          // by the process that replaced the killed one
 	undisturbed bool          // no other fault explains a delay
-	hidden      bool          // the server could not notice the end of the worker
+	hidden      bool          // nobody could notice the end of the worker
+	remote      bool          // of a remote worker
 }
 
 // isPromised reports whether the default settings promise this recovery within 10 s.
@@ -38,6 +39,7 @@ func (v *verifier) recoveries() (all []recovery, exhausted int) {
 			all = append(all, recovery{
 				duration: next.from.Sub(log.killed), bySuccessor: v.workerOf(next) == log.worker,
 				undisturbed: v.isUndisturbed(claim, log.killed, next.from), hidden: v.endWasHidden(log),
+				remote: isRemote(log.worker),
 			})
 		}
 	}
@@ -83,9 +85,17 @@ func (v *verifier) isUndisturbed(claim stageKey, from, to time.Time) bool {
 	})
 }
 
-// endWasHidden reports whether a fault of the network kept the end of the process from the server.
+// coordinatorKillTime is how long before a kill of a remote worker that of a coordinator hides it: the
+// worker may not have found the other one yet.
+const coordinatorKillTime = 3 * time.Second
+
+// endWasHidden reports whether a fault of the network kept the end of the process from the server or
+// the coordinators, or the coordinator was killed that would have noticed it.
 func (v *verifier) endWasHidden(log workerLog) bool {
 	return slices.ContainsFunc(v.faults, func(f fault) bool {
+		if f.is(killCoordinator) && isRemote(log.worker) {
+			return f.from.After(log.killed.Add(-coordinatorKillTime)) && f.from.Before(log.killed.Add(time.Second))
+		}
 		return f.is(powerLoss, linkDown, blackHole, dropToServer, holdTraffic) &&
 			f.worker == log.worker && f.overlaps(log.killed, log.killed)
 	})

@@ -32,6 +32,17 @@ func TestRecoveries_MeasureFromKillToNextAttempt(t *testing.T) {
 		"with the end hidden": {func(r *dataBuilder) {
 			r.addFault(powerLoss, 1, 400*ms, time.Minute)
 		}, recovery{duration: 500 * ms, undisturbed: true, hidden: true}},
+		"of a remote worker": {func(r *dataBuilder) {
+			r.logs[1].worker = workers
+		}, recovery{duration: 500 * ms, undisturbed: true, remote: true}},
+		"of a remote worker whose coordinator was killed": {func(r *dataBuilder) {
+			r.logs[1].worker = workers
+			r.addFault(killCoordinator, noWorker, 400*ms, time.Minute)
+		}, recovery{duration: 500 * ms, undisturbed: true, hidden: true, remote: true}},
+		"of a remote worker long after the kill of a coordinator": {func(r *dataBuilder) {
+			r.logs[1].worker = workers
+			r.addFault(killCoordinator, noWorker, -10*time.Second, time.Minute)
+		}, recovery{duration: 500 * ms, undisturbed: true, remote: true}},
 		"by the restarted worker": {func(r *dataBuilder) {
 			r.logs[0].worker = 1
 		}, recovery{duration: 500 * ms, undisturbed: true, bySuccessor: true}},

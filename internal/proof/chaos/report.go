@@ -22,7 +22,10 @@ type summary struct {
 	Restarts   int     `json:"restarts"`
 	P50        *int64  `json:"recovery_p50_ms"`
 	P99        *int64  `json:"recovery_p99_ms"`
-	OutageMS   int64   `json:"outage_ms,omitempty"`
+	RemoteP99  *int64  `json:"remote_recovery_p99_ms"`
+	// SwitchoverP99 is of remote workers whose coordinator was killed.
+	SwitchoverP99 *int64 `json:"switchover_p99_ms"`
+	OutageMS      int64  `json:"outage_ms,omitempty"`
 }
 
 func (s summary) passed() bool { return s.Lost+s.Duplicated+s.Violations == 0 }
@@ -60,11 +63,18 @@ func (h *harness) printReport(f *findings, sum summary) {
 		h.printRow("outage", "%d ms without an acknowledgement", sum.OutageMS)
 	}
 	h.printRow("claims only a sweep found", "%d", f.missedWakes)
+	if f.remoteExecutions > 0 {
+		h.printRow("executions by remote workers", "%d of %d", f.remoteExecutions, f.executions)
+	}
 	h.printRow("claims of killed workers", "%d retried, %d without attempts left", len(f.recoveries), f.exhausted)
 	if len(f.recoveries) > 0 {
 		for _, group := range recoveryGroups {
 			h.printRow(group.name, "%s", distribution(f.recoveries, group.isChosen))
 		}
+	}
+	if len(f.switchovers) > 0 {
+		h.printRow("remote workers that went on", "%d, after the kill of a coordinator", len(f.switchovers))
+		h.printRow("  undisturbed (promised: 5 s)", "%s", distribution(f.switchovers, recovery.isPromised))
 	}
 	h.Printf("\n")
 }
@@ -78,6 +88,7 @@ var recoveryGroups = []struct {
 	{"  undisturbed (promised: 10 s)", recovery.isPromised},
 	{"    by the restarted worker", func(r recovery) bool { return r.isPromised() && r.bySuccessor }},
 	{"    by other workers", func(r recovery) bool { return r.isPromised() && !r.bySuccessor }},
+	{"    of remote workers", func(r recovery) bool { return r.isPromised() && r.remote }},
 	{"  end hidden (promised: 45 s)", func(r recovery) bool { return r.undisturbed && r.hidden }},
 }
 
@@ -94,12 +105,12 @@ func (h *harness) printRow(name, format string, args ...any) {
 	h.Printf("  %-30s %s\n", name, fmt.Sprintf(format, args...))
 }
 
-// printFaults prints how many faults there were of each kind, four kinds in a row.
-func (h *harness) printFaults(name string, counts map[faultKind]int) {
-	for kinds := range slices.Chunk(slices.Sorted(maps.Keys(counts)), 4) {
+// printFaults prints how many faults there were of each name, four names in a row.
+func (h *harness) printFaults(name string, counts map[string]int) {
+	for faults := range slices.Chunk(slices.Sorted(maps.Keys(counts)), 4) {
 		var texts []string
-		for _, kind := range kinds {
-			texts = append(texts, fmt.Sprintf("%s %d", kind, counts[kind]))
+		for _, fault := range faults {
+			texts = append(texts, fmt.Sprintf("%s %d", fault, counts[fault]))
 		}
 		h.printRow(name, "%s", strings.Join(texts, ", "))
 		name = ""

@@ -87,6 +87,24 @@ func (r *dataBuilder) reports(incarnation int, kind stages.Kind, stage string, a
 	})
 }
 
+// expiresRemotely makes the second incarnation that of the first remote worker, and expires a claim of it.
+func (r *dataBuilder) expiresRemotely() {
+	r.logs[1].worker = workers
+	token := r.executes(1, "ingest", 1, 500*ms, 90*ms, endedInterrupted)
+	r.addHistory(token, "ingest", 1, worker2, 600*ms, "expired")
+	r.reports(1, stages.ClaimRevoked, "ingest", 1, 700*ms)
+}
+
+// beginsOldClaim makes the second worker begin an expired attempt while the first does the next one.
+func (r *dataBuilder) beginsOldClaim(end string) {
+	next := r.executes(0, "ingest", 2, 500*ms, 100*ms, endedFailed)
+	r.addHistory(next, "ingest", 2, worker1, 600*ms, "failed")
+	r.reports(0, stages.AttemptFailed, "ingest", 2, 610*ms)
+	old := r.executes(1, "ingest", 1, 550*ms, 10*ms, end)
+	r.addHistory(old, "ingest", 1, worker2, 400*ms, "expired")
+	r.reports(1, stages.ClaimRevoked, "ingest", 1, 580*ms)
+}
+
 // addFault adds a fault.
 func (r *dataBuilder) addFault(k faultKind, worker int, from, to time.Duration) {
 	r.faults = append(r.faults, fault{kind: k, worker: worker, from: after(from), to: after(to)})

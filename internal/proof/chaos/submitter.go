@@ -26,6 +26,8 @@ const (
 type submitter struct {
 	pool  *pgxpool.Pool
 	store *store.Store
+	// placesRemotely makes some tasks require a remote worker. It is set before run.
+	placesRemotely bool
 
 	mu           sync.Mutex
 	rand         *rand.Rand
@@ -96,6 +98,8 @@ func (s *submitter) next() (tasks []store.Submission, isRolledBack bool) {
 			task.Priority = int16(s.rand.IntN(5) - 2)
 		case 1:
 			task.NotBefore = time.Now().Add(time.Duration(s.rand.IntN(3000)) * ms)
+		case 2, 3, 4, 5:
+			task.Placement = s.placement()
 		}
 		tasks = append(tasks, task)
 	}
@@ -105,13 +109,29 @@ func (s *submitter) next() (tasks []store.Submission, isRolledBack bool) {
 	return tasks, isRolledBack
 }
 
+// remoteLabel is what remote workers offer, and the others do not. The workers with the database are
+// nearer to it and take most of the other tasks.
+const remoteLabel = "remote"
+
+// placement is that of a task whose transcode stage a remote worker must do.
+func (s *submitter) placement() map[string]store.Placement {
+	if !s.placesRemotely {
+		return nil
+	}
+	return map[string]store.Placement{"transcode": {Requires: []string{remoteLabel}}}
+}
+
 // submitLongTasks submits tasks that take longer than a worker's lease, every minute until then.
 func (s *submitter) submitLongTasks(ctx context.Context, until time.Time) {
 	for minute := 1; time.Now().Before(until); minute++ {
 		var tasks []store.Submission
 		for i := range longTasksPerMinute {
 			name := fmt.Sprintf("%s-%d-%d", longSource, minute, i+1)
-			tasks = append(tasks, store.Submission{Source: name, RequestID: name, Priority: 10})
+			task := store.Submission{Source: name, RequestID: name, Priority: 10}
+			if i%2 == 1 {
+				task.Placement = s.placement()
+			}
+			tasks = append(tasks, task)
 		}
 		s.mu.Lock()
 		s.submitted += len(tasks)

@@ -140,7 +140,7 @@ func (v *verifier) duplicates() (found []string) {
 func (v *verifier) claimsWithoutHistory() (found []string) {
 	for _, e := range v.executions {
 		if _, ok := v.rows[e.start.Token]; !ok && !v.wasUndone(e) {
-			found = append(found, fmt.Sprintf("%s by worker %d is not in the history", e, v.workerOf(e)+1))
+			found = append(found, fmt.Sprintf("%s by %s is not in the history", e, workerName(v.workerOf(e))))
 		}
 	}
 	return found
@@ -204,19 +204,21 @@ func (v *verifier) earlyStarts() (found []string) {
 	return found
 }
 
-// overlappingExecutions lists executions of a stage that overlap. There are three exceptions, all for
-// the first one: its process was frozen and could not know; a crash undid its claim; or the server
-// ended the session of its process while that was cut off, so that the others took it for dead.
+// overlappingExecutions lists executions of a stage that overlap. There are four exceptions. Three are
+// for the first one: its process was frozen and could not know; a crash undid its claim; or the server
+// ended the session of its process while that was cut off, so that the others took it for dead. The
+// fourth is for the second one: its process had claimed it before it was frozen.
 func (v *verifier) overlappingExecutions() (found []string) {
 	for _, executions := range v.byStage {
 		for i, first := range executions {
 			for _, second := range executions[i+1:] {
 				if !second.from.Before(first.to) || v.wasUndone(first) ||
-					v.wasFrozen(first, second.from) || v.lostSessionWhileCutOff(first, second.from) {
+					v.wasFrozen(first, second.from) || v.lostSessionWhileCutOff(first, second.from) ||
+					v.beganAfterFreeze(first, second) {
 					continue
 				}
-				found = append(found, fmt.Sprintf("%s by worker %d started %v before %s by worker %d had ended",
-					second, v.workerOf(second)+1, first.to.Sub(second.from), first, v.workerOf(first)+1))
+				found = append(found, fmt.Sprintf("%s by %s started %v before %s by %s had ended", second,
+					workerName(v.workerOf(second)), first.to.Sub(second.from), first, workerName(v.workerOf(first))))
 			}
 		}
 	}
@@ -256,8 +258,8 @@ func (v *verifier) repeatedConnectionEvents() (found []string) {
 					continue
 				}
 				if entry.How == last {
-					text := fmt.Sprintf("worker %d reported %s twice without a change in between: %s",
-						log.worker+1, last, entry.Why)
+					text := fmt.Sprintf("%s reported %s twice without a change in between: %s",
+						workerName(log.worker), last, entry.Why)
 					found = append(found, strings.TrimSpace(text))
 				}
 				last = entry.How
@@ -277,8 +279,8 @@ func (v *verifier) missedWakes() (total int, violations []string) {
 			}
 			total += entry.Count
 			if entry.time().Before(v.firstFault) {
-				violations = append(violations, fmt.Sprintf("worker %d was not woken for %d claims of %s before the first fault",
-					log.worker+1, entry.Count, entry.Stage))
+				violations = append(violations, fmt.Sprintf("%s was not woken for %d claims of %s before the first fault",
+					workerName(log.worker), entry.Count, entry.Stage))
 			}
 		}
 	}

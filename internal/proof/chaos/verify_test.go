@@ -44,6 +44,31 @@ func TestCheck_FindsEachError(t *testing.T) {
 			r.logs[1].entries[len(r.logs[1].entries)-1].Token = r.history[0].token
 			_ = token
 		}, duplicated, "has 2 executions"},
+		"a stage that a remote worker completed again": {func(r *dataBuilder) {
+			r.logs[1].worker = workers
+			token := r.executes(1, "transcode", 2, 2*time.Second, 10*ms, endedCompleted)
+			r.addHistory(token, "transcode", 2, worker2, 2*time.Second+11*ms, "completed")
+			r.reports(1, stages.StageCompleted, "transcode", 2, 2*time.Second+12*ms)
+		}, duplicated, "stage transcode of task"},
+		"a claim that two remote workers executed": {func(r *dataBuilder) {
+			r.logs[0].worker, r.logs[1].worker = workers, workers+1
+			r.logs[1].entries = append(r.logs[1].entries, r.logs[0].entries[1:3]...)
+		}, duplicated, "has 2 executions"},
+		"an expired claim of a remote worker without a fault": {func(r *dataBuilder) {
+			r.expiresRemotely()
+		}, violation, "nothing was wrong with remote worker 1"},
+		"an expired claim of a remote worker whose coordinator was killed": {func(r *dataBuilder) {
+			r.expiresRemotely()
+			r.addFault(killCoordinator, noWorker, 400*ms, 5*time.Second)
+		}, violation, "nothing was wrong with remote worker 1"},
+		"an expired claim of a remote worker long after it was frozen": {func(r *dataBuilder) {
+			r.expiresRemotely()
+			r.addFault(freezeWorker, workers, -30*time.Second, -20*time.Second)
+		}, violation, "nothing was wrong with remote worker 1"},
+		"an expired claim of a remote worker before its kill": {func(r *dataBuilder) {
+			r.expiresRemotely()
+			r.logs[1].killed, r.logs[1].ended = after(2*time.Second), after(2*time.Second)
+		}, violation, "nothing was wrong with remote worker 1"},
 		"a task whose submission was rolled back": {func(r *dataBuilder) {
 			r.logs[0].entries[1].Source = "rolled-back-1"
 		}, duplicated, "submission was rolled back"},
@@ -87,6 +112,14 @@ func TestCheck_FindsEachError(t *testing.T) {
 			r.reports(1, stages.ClaimRevoked, "ingest", 1, 1600*ms)
 			r.addFault(blackHole, 1, 400*ms, 2*time.Second)
 		}, violation, "by worker 2 had ended"},
+		"an old claim that a worker began long after it was frozen": {func(r *dataBuilder) {
+			r.beginsOldClaim(endedInterrupted)
+			r.addFault(freezeWorker, 1, -50*time.Second, -2*time.Second)
+		}, violation, "by worker 1 had ended"},
+		"an old claim that a frozen worker did not interrupt": {func(r *dataBuilder) {
+			r.beginsOldClaim(endedFailed)
+			r.addFault(freezeWorker, 1, -50*time.Second, 540*ms)
+		}, violation, "by worker 1 had ended"},
 		"an end reported twice": {func(r *dataBuilder) {
 			r.reports(0, stages.ClaimRevoked, "ingest", 1, 3*time.Second)
 		}, violation, "its end was reported 2 times"},
@@ -145,6 +178,10 @@ func TestCheck_AcceptsEffectsOfFaults(t *testing.T) {
 			r.reports(1, stages.ClaimRevoked, "ingest", 1, 41*time.Second)
 			r.addFault(freezeWorker, 1, 550*ms, 40*time.Second)
 		},
+		"an old claim that a frozen worker began": func(r *dataBuilder) {
+			r.beginsOldClaim(endedInterrupted)
+			r.addFault(freezeWorker, 1, -50*time.Second, 540*ms)
+		},
 		"an execution behind a black hole whose session was ended": func(r *dataBuilder) {
 			token := r.executes(1, "ingest", 1, 500*ms, time.Second, endedFailed)
 			r.addHistory(token, "ingest", 1, worker2, 600*ms, "expired")
@@ -155,6 +192,19 @@ func TestCheck_AcceptsEffectsOfFaults(t *testing.T) {
 		"a missed wake after the first fault": func(r *dataBuilder) {
 			r.logs[0].entries = append(r.logs[0].entries,
 				missedWake(time.Second))
+		},
+		"an expired claim of a remote worker that was frozen": func(r *dataBuilder) {
+			r.expiresRemotely()
+			r.addFault(freezeWorker, workers, 400*ms, 550*ms)
+		},
+		"an expired claim of a remote worker after an outage of the server": func(r *dataBuilder) {
+			r.expiresRemotely()
+			r.addFault(restartFast, noWorker, -10*time.Second, -9*time.Second)
+		},
+		"an expired claim of a killed remote worker": func(r *dataBuilder) {
+			token := r.executes(1, "ingest", 1, 450*ms, 0, "")
+			r.addHistory(token, "ingest", 1, worker2, 900*ms, "expired")
+			r.logs[1].worker, r.logs[1].killed, r.logs[1].ended = workers, after(500*ms), after(500*ms)
 		},
 		"a released claim that was not started": func(r *dataBuilder) {
 			r.reports(1, stages.ClaimReleased, "ingest", 1, 500*ms)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/stages/remote"
 )
 
 // workerEnv makes this program a worker. It holds the workerConfig as JSON.
@@ -23,9 +25,11 @@ const workerEnv = "CUELIGHT_CHAOS_WORKER"
 
 // workerConfig is what a worker process is started with.
 type workerConfig struct {
-	Address string // URL of its database
-	LogFile string
-	Host    string // its host name; "" where it has none of its own
+	Address     string // URL of its database; "" for a remote worker
+	Coordinator string // URL of the coordinators of a remote worker
+	Key         string // of a remote worker
+	LogFile     string
+	Host        string // its host name; "" where it has none of its own
 }
 
 // registeredLine is what a worker prints when it is registered.
@@ -34,32 +38,53 @@ const registeredLine = "registered"
 // workerMain is the main function of a worker process. It works until its standard input ends, which
 // also happens when its parent is killed, and then drains.
 func workerMain(c workerConfig) error {
+	ctx := untilInputEnds()
+	if err := setHostname(c.Host); err != nil {
+		return err
+	}
+	log, err := openLogFile(c.LogFile)
+	if err != nil {
+		return err
+	}
+	p := newPipeline(&stageWorker{log, filepath.Join(filepath.Dir(c.LogFile), slowTasksFile)})
+	runner := stages.Runner{Pipeline: p, Observe: log.writeEvent}
+	if c.Coordinator != "" {
+		return workRemotely(ctx, c, runner)
+	}
+	return work(ctx, c.Address, log, runner)
+}
+
+// untilInputEnds returns a context that is done when the standard input ends.
+func untilInputEnds() context.Context {
 	signal.Ignore(os.Interrupt) // a Ctrl-C is for the parent
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
-	if err := setHostname(c.Host); err != nil {
-		return err
-	}
-	return work(ctx, c.Address, c.LogFile)
+	return ctx
 }
 
 // work runs the pipeline as `cuelight serve` does.
-func work(ctx context.Context, address, logFile string) error {
-	log, err := openLogFile(logFile)
-	if err != nil {
-		return err
-	}
+func work(ctx context.Context, address string, log *logWriter, runner stages.Runner) error {
 	pool, err := connect(ctx, address)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	p := newPipeline(&stageWorker{log, filepath.Join(filepath.Dir(logFile), slowTasksFile)})
-	listener := notify.New(pool, notify.Options{Channels: p.Channels(), OnChange: log.writeListener})
-	runner := stages.Runner{Pool: pool, Pipeline: p, Wakes: listener, Observe: log.writeEvent}
+	runner.Pool = pool
+	runner.Wakes = notify.New(pool, notify.Options{Channels: runner.Pipeline.Channels(), OnChange: log.writeListener})
+	return runner.Run(ctx)
+}
+
+// workRemotely runs the pipeline as `cuelight work` does.
+func workRemotely(ctx context.Context, c workerConfig, runner stages.Runner) error {
+	client, err := remote.NewClient(remote.ClientOptions{URL: c.Coordinator, Key: c.Key, Graph: graph()})
+	if err != nil {
+		return err
+	}
+	runner.Backend, runner.Wakes = client.Backend(), client.Wakes()
+	runner.Capabilities = json.RawMessage(`{"labels": ["` + remoteLabel + `"]}`)
 	return runner.Run(ctx)
 }
 
@@ -103,9 +128,9 @@ func (l *logWriter) writeEvent(e stages.Event) {
 	case stages.WorkerStarted:
 		fmt.Println(registeredLine)
 	case stages.DatabaseUnavailable:
-		fmt.Println("lost the database:", progresslog.Brief(e.Err))
+		fmt.Println("lost contact:", progresslog.Brief(e.Err))
 	case stages.DatabaseAvailable:
-		fmt.Println("reached the database again")
+		fmt.Println("has contact again")
 	case stages.WorkerLost:
 		fmt.Println("expired another worker")
 	}

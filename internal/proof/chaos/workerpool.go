@@ -14,15 +14,16 @@ import (
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
 
-// workerPool has the worker processes.
+// workerPool has the worker processes, and the coordinators of the remote ones.
 type workerPool struct {
-	slots    []*workerSlot
-	dir      string   // of the worker logs
-	addrs    []string // of the servers
-	ownHosts bool     // each worker has a host name of its own
+	slots        []*workerSlot // those with the database, then the remote ones
+	coordinators []*coordinatorSlot
+	dir          string   // of the worker logs
+	addrs        []string // of the servers
+	ownHosts     bool     // each worker has a host name of its own
 }
 
-// workerSlot runs one worker, and has its connection to the server.
+// workerSlot runs one worker, and has its connection to the server or to the coordinators.
 type workerSlot struct {
 	slot
 	number     int
@@ -34,27 +35,48 @@ type workerSlot struct {
 // newWorkerPool makes slots that connect directly to the given servers.
 func newWorkerPool(log *progresslog.Log, dir string, size int, addrs ...string) *workerPool {
 	p := &workerPool{dir: dir, addrs: addrs, ownHosts: canOwnHostname()}
-	for i := range size {
-		s := &workerSlot{number: i, registered: make(chan struct{})}
-		s.log, s.name = log, fmt.Sprintf("worker %d", i+1)
-		register := sync.OnceFunc(func() { close(s.registered) })
-		onLine := func(line []byte) {
-			if string(line) == registeredLine {
-				register()
-				return
-			}
-			log.Logf("%s %s", s.name, line)
-		}
-		s.command = func(n int) (*exec.Cmd, error) {
-			cmd, err := p.command(s, n)
-			if err == nil {
-				cmd.Stdout = childproc.Lines(onLine)
-			}
-			return cmd, err
-		}
-		p.slots = append(p.slots, s)
+	for range size {
+		p.addSlot(log)
 	}
 	return p
+}
+
+func (p *workerPool) addSlot(log *progresslog.Log) {
+	s := &workerSlot{number: len(p.slots), registered: make(chan struct{})}
+	s.log, s.name = log, workerName(s.number)
+	register := sync.OnceFunc(func() { close(s.registered) })
+	onLine := func(line []byte) {
+		if string(line) == registeredLine {
+			register()
+			return
+		}
+		log.Logf("%s %s", s.name, line)
+	}
+	s.command = func(n int) (*exec.Cmd, error) {
+		cmd, err := p.command(s, n)
+		if err == nil {
+			cmd.Stdout = childproc.Lines(onLine)
+		}
+		return cmd, err
+	}
+	p.slots = append(p.slots, s)
+}
+
+// addRemote adds the remote workers and their coordinators. There must be as many workers with the
+// database as the constant says.
+func (p *workerPool) addRemote(log *progresslog.Log) {
+	p.coordinators = newCoordinatorSlots(log, p.addrs[0])
+	for range remoteWorkers {
+		p.addSlot(log)
+	}
+}
+
+// coordinatorAddrs returns the addresses of the coordinators. Nobody listens at that of a killed one.
+func (p *workerPool) coordinatorAddrs() (addrs []string) {
+	for _, c := range p.coordinators {
+		addrs = append(addrs, *c.addr.Load())
+	}
+	return addrs
 }
 
 // command returns the command of an incarnation of a worker.
@@ -69,32 +91,59 @@ func (p *workerPool) command(s *workerSlot, n int) (*exec.Cmd, error) {
 	case s.proxy != nil:
 		addrs = []string{s.proxy.addr}
 	}
+	if isRemote(s.number) {
+		c.Coordinator, c.Key = "http://"+s.proxy.addr, fmt.Sprintf("key-%d", s.number+1)
+	} else {
+		c.Address = sessionURL(fmt.Sprintf("worker-%d", s.number+1), addrs...)
+	}
 	if p.ownHosts {
 		prefix, c.Host = append(prefix, ownHostname...), fmt.Sprintf("chaos-%d", s.number+1)
 	}
-	c.Address = sessionURL(fmt.Sprintf("worker-%d", s.number+1), addrs...)
 	return proofkit.ChildCommand(workerEnv, c, prefix...)
 }
 
 // addProxies puts the network namespace in front of one worker, if there is one, and a proxy in
 // front of each of the others.
-func (p *workerPool) addProxies(server string, n *networkNamespace) (err error) {
+func (p *workerPool) addProxies(n *networkNamespace) (err error) {
 	for i, s := range p.slots {
+		servers := func() []string { return p.addrs }
+		if isRemote(i) {
+			servers = p.coordinatorAddrs
+		}
 		if i == networkedWorker && n != nil {
 			s.network = n
-		} else if s.proxy, err = newProxy(server); err != nil {
+		} else if s.proxy, err = newProxy(servers); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// all returns the slots of the workers and then those of the coordinators.
+func (p *workerPool) all() (all []*slot) {
+	for _, s := range p.slots {
+		all = append(all, &s.slot)
+	}
+	for _, c := range p.coordinators {
+		all = append(all, &c.slot)
+	}
+	return all
+}
+
 func (p *workerPool) logFile(worker, incarnation int) string {
 	return filepath.Join(p.dir, fmt.Sprintf("worker-%d-%03d.jsonl", worker+1, incarnation+1))
 }
 
-// start starts all workers and returns when they are registered.
+// start starts the coordinators and all workers, and returns when the workers are registered.
 func (p *workerPool) start(ctx context.Context) error {
+	for _, c := range p.coordinators {
+		if err := c.start(); err != nil {
+			return err
+		}
+		if err := c.waitUntilListening(ctx); err != nil {
+			return err
+		}
+	}
 	for _, s := range p.slots {
 		if err := s.start(); err != nil {
 			return err
@@ -127,11 +176,17 @@ func (p *workerPool) readLogs() ([]workerLog, error) {
 	return logs, nil
 }
 
-// drain tells all workers to end, waits for them, and returns the violations.
-func (p *workerPool) drain() (violations []string) {
+// drain tells all workers to end, waits for them, and then ends the coordinators. It returns the
+// violations.
+func (p *workerPool) drain() []string {
+	all := p.all()
+	return append(drainAll(all[:len(p.slots)]), drainAll(all[len(p.slots):])...)
+}
+
+func drainAll(slots []*slot) (violations []string) {
 	var mu sync.Mutex
 	var draining sync.WaitGroup
-	for _, s := range p.slots {
+	for _, s := range slots {
 		draining.Go(func() {
 			found := s.drain(0)
 			mu.Lock()
@@ -145,8 +200,10 @@ func (p *workerPool) drain() (violations []string) {
 
 // close kills what still runs.
 func (p *workerPool) close() {
-	for _, s := range p.slots {
+	for _, s := range p.all() {
 		s.close()
+	}
+	for _, s := range p.slots {
 		if s.proxy != nil {
 			s.proxy.close()
 		}
