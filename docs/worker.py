@@ -22,7 +22,8 @@ def call(method, path, body=None, headers={}, repeat=True):
         body = json.dumps(body).encode()
     while True:
         try:
-            request = urllib.request.Request(SERVER + path, body, {"Authorization": "Bearer " + KEY, **headers}, method=method)
+            request = urllib.request.Request(SERVER + path, body, headers, method=method)
+            request.add_unredirected_header("Authorization", "Bearer " + KEY)  # an input may be at another host
             with urllib.request.urlopen(request, timeout=45) as answer:
                 return answer.read(), answer.headers
         except urllib.error.HTTPError as e:
@@ -43,7 +44,10 @@ def ask(path, body, repeat=True):
 def work(claim, lost):
     """Delivers the input as output, slowly. lost is set when the claim is lost."""
     files = "/claims/" + claim["token"]
-    data = call("GET", files + "/input/input")[0]
+    try:
+        data = call("GET", files + "/input/input", repeat=False)[0]
+    except OSError:  # perhaps it is where this host cannot reach it
+        data = call("GET", files + "/input/input?redirect=no")[0]
     lost.wait(claim["params"]["seconds"])
     at, digest = 0, hashlib.sha256(data).hexdigest()
     while at < len(data) and not lost.is_set():
@@ -75,6 +79,18 @@ def heartbeats(worker, claim, lost, done, controls):
             lost.set()
 
 
+def report(worker, claim, controls, **outcome):
+    """Reports an outcome, again while the files are being checked or the task is locked."""
+    while True:
+        answer = ask("/exchange", {"worker_id": worker["worker_id"], "reports": [{"token": claim["token"], **outcome}]})
+        controls.update(answer["controls"])
+        for refused in answer.get("refused", []):
+            print(refused["error"], file=sys.stderr)
+        if not answer.get("checking") and not answer.get("retry"):
+            return
+        time.sleep(2)
+
+
 def attempt(worker, claim, controls):
     lost, done = threading.Event(), threading.Event()
     beat = threading.Thread(target=heartbeats, args=(worker, claim, lost, done, controls), daemon=True)
@@ -82,11 +98,11 @@ def attempt(worker, claim, controls):
     try:
         result = work(claim, lost)
         if not lost.is_set():
-            call("POST", "/claims/" + claim["token"] + "/complete", {"result": result})
+            report(worker, claim, controls, outcome="completed", result=result)
     except Refused:
         raise
     except Exception as e:
-        call("POST", "/claims/" + claim["token"] + "/fail", {"error": repr(e)})
+        report(worker, claim, controls, outcome="failed", error=repr(e))
     finally:
         done.set()
         beat.join()
@@ -104,12 +120,10 @@ def main():
     while not controls["drain"]:
         me = {"worker_id": worker["worker_id"]}
         try:
-            claims = ask("/claims/held", me)["claims"]  # an answer with claims may have been lost
-            if not claims:
-                answer = ask("/exchange?wait=30s", {**me, "free_slots": {STAGE: 1}}, repeat=False)
-                claims = answer["claims"]
-                controls.update(answer["controls"])
-            for claim in claims:
+            # No claim is held: if an answer with one was lost, the next answer has it.
+            answer = ask("/exchange", {**me, "held": [], "free_slots": {STAGE: 1}, "wait_s": 30}, repeat=False)
+            controls.update(answer["controls"])
+            for claim in answer["claims"]:
                 attempt(worker, claim, controls)
         except OSError as e:
             print(e, file=sys.stderr)

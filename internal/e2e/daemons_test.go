@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -46,6 +47,12 @@ func (h environment) start(env []string, args ...string) *daemon {
 	h.t.Helper()
 	cmd := h.command(args...)
 	cmd.Env = append(cmd.Env, env...)
+	return h.startCommand(cmd)
+}
+
+// startCommand is start for a prepared command.
+func (h environment) startCommand(cmd *exec.Cmd) *daemon {
+	h.t.Helper()
 	logs, err := cmd.StderrPipe()
 	if err != nil {
 		h.t.Fatal(err)
@@ -86,7 +93,7 @@ func (d *daemon) stop() {
 	select {
 	case err := <-d.ended:
 		if err != nil {
-			d.t.Errorf("the daemon ended with %v", err)
+			d.t.Errorf("the daemon ended with %v: %v", err, d.logged("error"))
 		}
 	case <-time.After(time.Minute):
 		d.t.Error("the daemon did not end")
@@ -106,6 +113,16 @@ func (d *daemon) logged(level string) []map[string]any {
 		}
 	}
 	return found
+}
+
+// awaitLogged waits until the daemon has logged a message.
+func (d *daemon) awaitLogged(message string) {
+	d.t.Helper()
+	waittest.Until(d.t, "a daemon logs "+message, func() bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return slices.ContainsFunc(d.lines, func(l map[string]any) bool { return l["msg"] == message })
+	})
 }
 
 // newDatabase creates a database with Cuelight's schema.

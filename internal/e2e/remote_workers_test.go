@@ -6,11 +6,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/minio/minio-go/v7"
 
 	"github.com/cuelight/cuelight/internal/storage/s3test"
 	"github.com/cuelight/cuelight/internal/waittest"
@@ -21,18 +21,23 @@ import (
 type farm struct {
 	h           environment
 	pool        *pgxpool.Pool
-	address     string
-	env         []string // of the coordinator
+	address     string   // on which the coordinator listens
+	server      string   // the URL at which the workers reach it
+	env, args   []string // of the coordinator
 	workerEnv   []string
+	workerArgs  []string
+	hosts       []*host // of the workers; nil for this one
 	keyFile     string
 	coordinator *daemon
 	workers     []*daemon
 }
 
-func newFarm(t *testing.T, workers int, env ...string) *farm {
+// newFarm prepares a farm whose coordinator listens on an address of this host.
+func newFarm(t *testing.T, ip string) *farm {
 	t.Helper()
 	h := newEnvironment(t)
-	f := &farm{h: h, pool: h.newDatabase(), address: freeAddress(t), env: env}
+	f := &farm{h: h, pool: h.newDatabase(), address: freeAddress(t, ip)}
+	f.server = "http://" + f.address
 	f.keyFile = filepath.Join(t.TempDir(), "key")
 	cmd := h.command("keys", "create", "farm", "--scope", "work")
 	cmd.Env = append(cmd.Env, "CUELIGHT_DATABASE_URL="+f.pool.Config().ConnString())
@@ -43,9 +48,70 @@ func newFarm(t *testing.T, workers int, env ...string) *farm {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.startCoordinator()
-	f.addWorkers(workers)
 	return f
+}
+
+// useTLS makes the coordinator serve TLS.
+func (f *farm) useTLS(ips ...net.IP) {
+	f.h.t.Helper()
+	cert, key := s3test.MakeCertificate(f.h.t, ips...)
+	f.server, f.args, f.workerArgs = "https://"+f.address, []string{"--tls-cert", cert, "--tls-key", key}, []string{"--ca-file", cert}
+}
+
+// useBucket keeps everything in a bucket, at an address of this host. published downloads what is
+// published and returns the files named master.m3u8.
+func (f *farm) useBucket(ip string) (published func() []string) {
+	t := f.h.t
+	t.Helper()
+	server := s3test.Start(t, s3test.Options{})
+	server.MakeBucket(t, "videos")
+	f.env = []string{
+		"CUELIGHT_DATA_DIR=s3://videos/data", "CUELIGHT_PUBLISH_DIR=s3://videos/public", "CUELIGHT_LOCAL_DIR=" + t.TempDir(),
+		"AWS_ENDPOINT_URL=http://" + newLink(t, ip, server.Host()).address,
+		"AWS_ACCESS_KEY_ID=" + s3test.AccessKey, "AWS_SECRET_ACCESS_KEY=" + s3test.SecretKey,
+	}
+	return func() (masters []string) {
+		t.Helper()
+		dir, client := t.TempDir(), server.Client(t)
+		for object := range client.ListObjectsIter(t.Context(), "videos", minio.ListObjectsOptions{Prefix: "public/", Recursive: true}) {
+			file := filepath.Join(dir, object.Key)
+			if err := client.FGetObject(t.Context(), "videos", object.Key, file, minio.GetObjectOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if ok, _ := filepath.Match("public/*/master.m3u8", object.Key); ok {
+				masters = append(masters, file)
+			}
+		}
+		return masters
+	}
+}
+
+func publishedMasters(t testing.TB, h environment) []string {
+	t.Helper()
+	masters, err := filepath.Glob(filepath.Join(h.publish, "*", "master.m3u8"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return masters
+}
+
+// killAtRandom kills workers and the coordinator, and starts them again. It returns when all
+// of them work again: a process that has just been started may not handle signals yet.
+func (f *farm) killAtRandom(kills int, every time.Duration) {
+	f.h.t.Helper()
+	for range kills {
+		time.Sleep(every/2 + rand.N(every)) // at random is what is tested
+		if i := rand.IntN(len(f.workers) + 1); i < len(f.workers) {
+			f.workers[i].kill()
+			f.startWorker(i)
+		} else {
+			f.coordinator.kill()
+			f.startCoordinator()
+		}
+	}
+	for _, d := range append(f.workers, f.coordinator) {
+		d.awaitLogged("working")
+	}
 }
 
 func (f *farm) addWorkers(n int) {
@@ -57,9 +123,9 @@ func (f *farm) addWorkers(n int) {
 }
 
 // freeAddress returns an address on which nothing listens. A restarted coordinator uses it again.
-func freeAddress(t testing.TB) string {
+func freeAddress(t testing.TB, ip string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +135,8 @@ func freeAddress(t testing.TB) string {
 
 func (f *farm) startCoordinator() {
 	f.h.t.Helper()
-	f.coordinator = f.h.serveWith(f.env, f.pool, "--listen", f.address, "--slots", "transcode=0,metadata=0")
+	f.coordinator = f.h.serveWith(f.env, f.pool,
+		append([]string{"--listen", f.address, "--slots", "transcode=0,metadata=0"}, f.args...)...)
 	waittest.Until(f.h.t, "the coordinator listens", func() bool {
 		conn, err := net.Dial("tcp", f.address)
 		if err == nil {
@@ -82,8 +149,15 @@ func (f *farm) startCoordinator() {
 func (f *farm) startWorker(i int) {
 	f.h.t.Helper()
 	scratch := filepath.Join(filepath.Dir(f.h.data), fmt.Sprintf("scratch-%d", i))
-	f.workers[i] = f.h.start(f.workerEnv, "work", "--server", "http://"+f.address, "--key-file", f.keyFile, "--scratch-dir", scratch,
-		"--name", fmt.Sprintf("worker-%d", i), "--preset", "ultrafast")
+	cmd := f.h.command(append([]string{
+		"work", "--server", f.server, "--key-file", f.keyFile, "--scratch-dir", scratch,
+		"--name", fmt.Sprintf("worker-%d", i), "--preset", "ultrafast",
+	}, f.workerArgs...)...)
+	cmd.Env = append(cmd.Env, f.workerEnv...)
+	if f.hosts != nil {
+		f.hosts[i].enter(cmd)
+	}
+	f.workers[i] = f.h.startCommand(cmd)
 }
 
 func (f *farm) submit(clips int) {
@@ -107,6 +181,9 @@ func (f *farm) awaitPublished(tasks int) {
 		time.Sleep(200 * time.Millisecond)
 	}
 	if !done() {
+		for _, d := range append(f.workers, f.coordinator) {
+			f.h.t.Logf("%s: %v %v", d.cmd.Args, d.logged("error"), d.logged("warn"))
+		}
 		f.h.t.Fatalf("only %d of %d tasks are published",
 			count(f.h.t, f.pool, `select count(*) from tasks where publish_status = 'completed'`), tasks)
 	}
@@ -121,34 +198,19 @@ func (f *farm) awaitPublished(tasks int) {
 
 func TestRemoteWorkers_KilledAtRandomPublishEveryVideoOnce(t *testing.T) {
 	t.Parallel()
-	for name, env := range map[string]func(*testing.T) []string{
-		"directory": func(*testing.T) []string { return nil },
-		"bucket": func(t *testing.T) []string {
-			server := s3test.Start(t, s3test.Options{})
-			server.MakeBucket(t, "videos")
-			env := []string{"CUELIGHT_DATA_DIR=s3://videos/data", "CUELIGHT_PUBLISH_DIR=s3://videos/public", "CUELIGHT_LOCAL_DIR=" + t.TempDir()}
-			for _, name := range []string{"AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} {
-				env = append(env, name+"="+server.Env()(name))
-			}
-			return env
-		},
-	} {
+	for _, name := range []string{"directory", "bucket"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const clips, kills = 6, 6
-			f := newFarm(t, 3, env(t)...)
-			f.submit(clips)
-			for range kills {
-				time.Sleep(time.Second + time.Duration(rand.IntN(1000))*time.Millisecond) // at random is what is tested
-				i := rand.IntN(len(f.workers) + 1)
-				if i == len(f.workers) {
-					f.coordinator.kill()
-					f.startCoordinator()
-					continue
-				}
-				f.workers[i].kill()
-				f.startWorker(i)
+			f := newFarm(t, "127.0.0.1")
+			published := func() []string { return publishedMasters(t, f.h) }
+			if name == "bucket" {
+				published = f.useBucket("127.0.0.1")
 			}
+			f.startCoordinator()
+			f.addWorkers(3)
+			f.submit(clips)
+			f.killAtRandom(kills, 1500*time.Millisecond)
 			f.awaitPublished(clips)
 			for i, w := range f.workers {
 				w.stop()
@@ -157,14 +219,12 @@ func TestRemoteWorkers_KilledAtRandomPublishEveryVideoOnce(t *testing.T) {
 					t.Errorf("worker %d left %v", i, left)
 				}
 			}
-			if env := strings.Join(f.env, " "); !strings.Contains(env, "s3://") {
-				masters, err := filepath.Glob(filepath.Join(f.h.publish, "*", "master.m3u8"))
-				if err != nil || len(masters) != clips {
-					t.Fatalf("%d videos are published, %v", len(masters), err)
-				}
-				for _, master := range masters {
-					checkPlayback(t, master)
-				}
+			masters := published()
+			if len(masters) != clips {
+				t.Fatalf("%d videos are published, want %d", len(masters), clips)
+			}
+			for _, master := range masters {
+				checkPlayback(t, master)
 			}
 		})
 	}
@@ -172,7 +232,8 @@ func TestRemoteWorkers_KilledAtRandomPublishEveryVideoOnce(t *testing.T) {
 
 func TestRemoteWorkers_AKilledOneIsReplacedWithinTenSeconds(t *testing.T) {
 	t.Parallel()
-	f := newFarm(t, 0)
+	f := newFarm(t, "127.0.0.1")
+	f.startCoordinator()
 	g, env := f.h.newGate()
 	f.workerEnv = []string{env, "CUELIGHT_SANDBOX=off"}
 	f.addWorkers(2)
