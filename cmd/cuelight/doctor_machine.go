@@ -119,7 +119,8 @@ func (d *doctor) tools() (media.Tools, error) {
 	return tools, d.o.setEncoders(&tools)
 }
 
-// tryEncoders tries the hardware encoders whose devices are there, even if --encoders does not have them.
+// tryEncoders tries libx264, and the hardware encoders whose devices are there even if --encoders does not
+// have them.
 func (d *doctor) tryEncoders(ctx context.Context) (found []finding) {
 	tools, err := d.tools()
 	if err != nil {
@@ -132,12 +133,12 @@ func (d *doctor) tryEncoders(ctx context.Context) (found []finding) {
 		return errorFinding(err)
 	}
 	for _, trial := range trials {
-		if trial.IsWanted {
+		if trial.IsWanted && (trial.IsHardware || trial.Failure != "") {
 			found = append(found, triedEncoder(trial, slices.Contains(used, trial.Name))...)
 		}
 	}
 	for _, name := range d.o.encoders {
-		isTried := func(t media.EncoderTrial) bool { return t.IsWanted && (t.Name == name || name == "hardware") }
+		isTried := func(t media.EncoderTrial) bool { return t.IsHardware && t.IsWanted && (t.Name == name || name == "hardware") }
 		if name != "libx264" && !slices.ContainsFunc(trials, isTried) {
 			found = append(found, warning("--encoders "+name+": there is no device for it, so libx264 encodes",
 				"run cuelight doctor where cuelight runs, such as in its container, or correct --encoders")...)
@@ -149,6 +150,8 @@ func (d *doctor) tryEncoders(ctx context.Context) (found []finding) {
 // triedEncoder is the finding of an encoder whose device is there.
 func triedEncoder(trial media.EncoderTrial, isUsed bool) []finding {
 	switch {
+	case !trial.IsHardware:
+		return failure(trial.Name+" does not work: "+trial.Failure, "install ffmpeg again, from your distribution")
 	case trial.Failure == "" && isUsed:
 		return ok("%s works", trial.Name)
 	case trial.Failure == "":

@@ -23,23 +23,19 @@ type Capabilities struct {
 // tryTimeout is how long a process waits before it registers without what it has not found out.
 const tryTimeout = 15 * time.Second
 
-// tryCapabilities tries the hardware encoders, and logs what it finds. Without any it takes as long as
-// listing what ffmpeg has, which the first transcode need not do again; with some, the drivers may take
-// seconds. Afterwards tools.Cache knows which encoders do not work.
+// tryCapabilities tries the encoders, and logs what it finds. The drivers of hardware may take seconds.
+// Afterwards tools.Cache knows what ffmpeg has, and which encoders do not work.
 func tryCapabilities(ctx context.Context, tools media.Tools, labels []string, log *zap.Logger) Capabilities {
 	within, cancel := context.WithTimeoutCause(ctx, tryTimeout, fmt.Errorf("ffmpeg did not answer within %v", tryTimeout))
 	defer cancel()
 	c := Capabilities{Labels: labels, MemoryBytes: media.HostMemory()}
-	var errs [3]error
-	var trials []media.EncoderTrial
-	c.Encoders, errs[0] = tools.SoftwareEncoders(within)
-	c.Filters, errs[1] = tools.OptionalFilters(within)
-	trials, errs[2] = tools.TryEncoders(within)
+	filters, filtersErr := tools.OptionalFilters(within)
+	trials, trialsErr := tools.TryEncoders(within)
 	if ctx.Err() != nil {
 		return c
 	}
-	c.Encoders, c.Filters = append([]string{}, c.Encoders...), append([]string{}, c.Filters...) // not null in JSON
-	if err := cmp.Or(errs[:]...); err != nil {
+	c.Encoders, c.Filters = []string{}, append([]string{}, filters...) // not null in JSON
+	if err := cmp.Or(filtersErr, trialsErr); err != nil {
 		log.Warn("capabilities of ffmpeg unknown", zap.Error(err))
 	}
 	for _, trial := range trials {

@@ -14,10 +14,12 @@ import (
 	"github.com/cuelight/cuelight/internal/media/sandbox"
 )
 
-// EncoderTrial is what came of trying a hardware encoder.
+// EncoderTrial is what came of trying an encoder.
 type EncoderTrial struct {
-	Name string
-	// IsWanted means that Tools.Encoders has it. The others share its device.
+	Name       string
+	IsHardware bool
+	// IsWanted means that Cuelight would encode with it: Tools.Encoders has it, or it is libx264. The
+	// others are tried for the list of workers.
 	IsWanted bool
 	// Failure is why it does not work, in a sentence without a full stop; empty if it works.
 	Failure string
@@ -25,42 +27,33 @@ type EncoderTrial struct {
 	Hint string
 }
 
-// otherEncoders are tried with the hardware encoder of the same device, for the list of workers.
+// otherEncoders are tried for the list of workers: those in software if ffmpeg has them, and those of a
+// device with the wanted encoder of that device.
 var otherEncoders = []videoEncoder{
+	{name: "libx265"}, {name: "libsvtav1"},
 	{name: "hevc_nvenc", device: nvidiaDevice}, {name: "av1_nvenc", device: nvidiaDevice},
 	{name: "hevc_qsv", device: intelDevice},
 	{name: "hevc_vaapi", device: renderDevice, upload: "format=nv12,hwupload"},
 }
 
-// tryTimeout is how long an encoder may take for one second of a small picture.
+// tryTimeout is how long an encoder may take for at most a second of a small picture.
 const tryTimeout = 10 * time.Second
 
-// SoftwareEncoders returns the names of the video encoders of interest that this ffmpeg has and that need
-// no device.
-func (t Tools) SoftwareEncoders(ctx context.Context) ([]string, error) {
-	_, installed, err := t.codecs(ctx)
-	if err != nil {
-		return nil, err
-	}
-	found := []string{}
-	for _, name := range []string{softwareEncoder, "libx265", "libsvtav1"} {
-		if slices.Contains(installed, name) {
-			found = append(found, name)
-		}
-	}
-	return found, nil
-}
-
-// TryEncoders encodes a second with each hardware encoder of Tools.Encoders whose device is there, and with
-// the others of the same device. It does so in the sandbox and with the options of a transcode, because
-// ffmpeg's list of encoders does not say whether a device and its driver work. The trials run at once, and
-// take at most ten seconds. If t has a Cache, an encoder that fails is not used for the next ten minutes.
+// TryEncoders encodes with libx264, with each hardware encoder of Tools.Encoders whose device is there, and
+// with the other encoders that ffmpeg has for the processor and for these devices. It does so in the sandbox
+// and with the options of a transcode, because ffmpeg's list of encoders does not say whether a device, its
+// driver or a library works. The trials run at once, and take at most ten seconds; those in software about
+// 0.1 s. If t has a Cache, a hardware encoder that fails is not used for the next ten minutes.
 func (t Tools) TryEncoders(ctx context.Context) ([]EncoderTrial, error) {
 	wanted, err := t.wantedHardware()
 	if err != nil {
 		return nil, fmt.Errorf("try encoders: %w", err)
 	}
-	var list []videoEncoder
+	_, installed, err := t.codecs(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("try encoders: %w", err)
+	}
+	list := []videoEncoder{libx264}
 	devices := map[deviceKind]*device{}
 	for _, e := range wanted {
 		if d := t.findDevice(e.device); d != nil {
@@ -68,7 +61,7 @@ func (t Tools) TryEncoders(ctx context.Context) ([]EncoderTrial, error) {
 		}
 	}
 	for _, e := range otherEncoders {
-		if devices[e.device] != nil {
+		if devices[e.device] != nil || !e.isHardware() && slices.Contains(installed, e.name) {
 			list = append(list, e)
 		}
 	}
@@ -88,7 +81,7 @@ func (t Tools) tryEncoder(ctx context.Context, e videoEncoder, d *device) Encode
 	ctx, cancel := context.WithTimeoutCause(ctx, tryTimeout, fmt.Errorf("it did not end within %v", tryTimeout))
 	defer cancel()
 	args := append([]string{"-nostdin"}, quiet...)
-	args = append(append(args, d.globalArgs()...), "-f", "lavfi", "-i", "testsrc2=s=320x240:r=25:d=1")
+	args = append(append(args, d.globalArgs()...), "-f", "lavfi", "-i", "testsrc2=s=320x240:r=25:d="+e.trialSeconds())
 	if e.upload != "" {
 		args = append(args, "-vf", e.upload)
 	}
@@ -102,12 +95,14 @@ func (t Tools) tryEncoder(ctx context.Context, e videoEncoder, d *device) Encode
 		tool: "ffmpeg", purpose: "try " + e.name, args: append(args, "-f", "null", "-"), device: d, noProgress: true,
 	}
 	_, err := t.run(ctx, cmd)
-	trial := EncoderTrial{Name: e.name, IsWanted: e.quality != nil}
+	trial := EncoderTrial{Name: e.name, IsHardware: e.isHardware(), IsWanted: e.quality != nil}
 	if err == nil {
 		t.Cache.resumeEncoder(e.name)
 		return trial
 	}
-	t.Cache.pauseEncoder(e.name)
+	if e.isHardware() {
+		t.Cache.pauseEncoder(e.name)
+	}
 	trial.Failure = encoderFailure(err, e)
 	if node := t.closedNode(d); node != "" {
 		trial.Failure = "no permission for " + node
@@ -115,6 +110,15 @@ func (t Tools) tryEncoder(ctx context.Context, e videoEncoder, d *device) Encode
 			"(usermod -aG GROUP USER), and start cuelight again"
 	}
 	return trial
+}
+
+// trialSeconds is the length of the video of a trial. A device may fail after its first frames; software
+// that encodes a few works.
+func (e videoEncoder) trialSeconds() string {
+	if e.isHardware() {
+		return "1"
+	}
+	return "0.2"
 }
 
 // encoderFailure is the reason for an encoder's failure: what it reported first, or else the last message.
