@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/jsonbody"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -20,7 +21,6 @@ func Routes(s *Server) (routes []string) {
 // Functions that fuzz tests and tables call directly.
 var (
 	PublishedName  = publishedName
-	CheckJSON      = checkJSON
 	IsFileNotFound = isFileNotFound
 	ParseEventID   = parseEventID
 )
@@ -52,7 +52,7 @@ func ParseTaskQuery(r *http.Request) (store.Filter, int, error) {
 // ReadSubmissions reads the body of a submission.
 func ReadSubmissions(text []byte) (out []store.Submission, err error) {
 	var in submitRequest
-	if err := unmarshalStrict(text, &in); err != nil {
+	if err := jsonbody.Decode(text, &in); err != nil {
 		return nil, err
 	}
 	list, _, err := in.list()

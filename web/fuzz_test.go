@@ -32,19 +32,6 @@ func FuzzPublishedName(f *testing.F) {
 	})
 }
 
-func FuzzCheckJSON(f *testing.F) {
-	for _, seed := range []string{
-		`{"a":1}`, `{"a":1,"a":2}`, `[[[[]]]]`, `{} {}`, `{"a":{"b":[1,"x",null]}}`, `"\ud800"`, `{`, ``,
-	} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		if web.CheckJSON([]byte(text)) == nil && !json.Valid([]byte(text)) {
-			t.Errorf("%q is taken for JSON", text)
-		}
-	})
-}
-
 func FuzzNextPage(f *testing.F) {
 	for _, seed := range []string{
 		"/cue/", "/cue/x?y", "//evil", "/cue//evil", "https://evil", "/cue/../x", "/cue/%2E%2e/x", "/cue/..",

@@ -11,11 +11,15 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/cuelight/cuelight/internal/jsonbody"
 	"github.com/cuelight/cuelight/internal/problem"
 	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
 )
+
+// maxRequest is the size limit of a request's JSON, in bytes: results have up to 16 MiB.
+const maxRequest = 20 << 20
 
 // requestTimeout is that of a request to the database. It is longer than the waits for locks in it.
 const requestTimeout = 25 * time.Second
@@ -86,7 +90,10 @@ func handle[In, Out any](c *Coordinator, do func(ctx context.Context, r request,
 			err = problem.New(problem.InvalidRequest, "the worker API takes no parameters in the address; docs/workers.md describes it")
 		}
 		if err == nil && r.Method == http.MethodPost {
-			err = decode(w, r, &in)
+			var text []byte
+			if text, err = jsonbody.Read(w, r, maxRequest); err == nil {
+				err = jsonbody.Decode(text, &in)
+			}
 		}
 		var out Out
 		if err == nil {
