@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/cuelight/cuelight/internal/console"
+	"github.com/cuelight/cuelight/internal/daemon"
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/diskspace"
 	"github.com/cuelight/cuelight/internal/media"
@@ -19,6 +20,7 @@ import (
 	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/internal/storage"
 	"github.com/cuelight/cuelight/internal/usererr"
+	"github.com/cuelight/cuelight/stages/video"
 )
 
 func checkPostgreSQL(context.Context) (found []finding) {
@@ -138,7 +140,9 @@ func (d *doctor) tryEncoders(ctx context.Context) (found []finding) {
 		}
 	}
 	for _, name := range d.o.encoders {
-		isTried := func(t media.EncoderTrial) bool { return t.IsHardware && t.IsWanted && (t.Name == name || name == "hardware") }
+		isTried := func(t media.EncoderTrial) bool {
+			return t.IsHardware && t.IsWanted && (t.Name == name || name == "hardware")
+		}
 		if name != "libx264" && !slices.ContainsFunc(trials, isTried) {
 			found = append(found, warning("--encoders "+name+": there is no device for it, so libx264 encodes",
 				"run cuelight doctor where cuelight runs, such as in its container, or correct --encoders")...)
@@ -195,19 +199,19 @@ func sandboxFix(layer string) string {
 
 func (d *doctor) checkDataDir(ctx context.Context) []finding {
 	if storage.IsAddress(d.c.DataDir) {
-		return d.checkBucket(ctx, d.c.DataDir)
+		return d.checkBucket(ctx, "data", d.c.DataDir)
 	}
 	dir, err := d.c.DataPath()
 	if err != nil {
 		return errorFinding(err)
 	}
-	return checkDirectory("data", dir)
+	return append(checkDirectory("data", dir), checkNotMoved(ctx, "data", video.Location{Dir: dir})...)
 }
 
 func (d *doctor) checkPublishDir(ctx context.Context) []finding {
 	switch {
 	case storage.IsAddress(d.c.PublishDir):
-		return d.checkBucket(ctx, d.c.PublishDir)
+		return d.checkBucket(ctx, "publish", d.c.PublishDir)
 	case d.c.PublishDir == "" && storage.IsAddress(d.c.DataDir):
 		return nil // checkDataDir has checked the bucket
 	}
@@ -215,11 +219,11 @@ func (d *doctor) checkPublishDir(ctx context.Context) []finding {
 	if err != nil {
 		return errorFinding(err)
 	}
-	return checkDirectory("publish", dir)
+	return append(checkDirectory("publish", dir), checkNotMoved(ctx, "publish", video.Location{Dir: dir})...)
 }
 
 // checkBucket writes to a bucket and deletes what it wrote.
-func (d *doctor) checkBucket(ctx context.Context, text string) (found []finding) {
+func (d *doctor) checkBucket(ctx context.Context, kind, text string) (found []finding) {
 	address, err := storage.ParseAddress(text, d.c.Env.Get)
 	if err != nil {
 		return failure(err.Error(), "correct the address; docs/storage.md describes it")
@@ -235,7 +239,23 @@ func (d *doctor) checkBucket(ctx context.Context, text string) (found []finding)
 	for _, f := range bucket.Check(ctx) {
 		found = append(found, finding{Status: f.Status, Detail: f.Detail, Fix: f.Fix})
 	}
-	return found
+	if slices.ContainsFunc(found, func(f finding) bool { return f.Status == "failed" }) {
+		return found // and what was moved cannot be read
+	}
+	opened, err := video.OpenBucket(text, d.c.Env.Get)
+	if err != nil {
+		return append(found, errorFinding(err)...)
+	}
+	defer opened.Close()
+	return append(found, checkNotMoved(ctx, kind, video.Location{Bucket: opened})...)
+}
+
+// checkNotMoved reports where the content of a location was moved to.
+func checkNotMoved(ctx context.Context, kind string, l video.Location) []finding {
+	if err := daemon.CheckNotMoved(ctx, kind, l); err != nil {
+		return errorFinding(err)
+	}
+	return nil
 }
 
 // lowSpace is the free space below which doctor warns.

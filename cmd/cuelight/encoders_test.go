@@ -27,12 +27,17 @@ func TestRun_EncodesWithLibx264WhenTheDeviceFails(t *testing.T) {
 	if out, err := film.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	task := decode[reported](p.run(0, "run", "--json", "clip.mp4"))[0].TaskID
+	ran := p.run(0, "run", "--json", "clip.mp4")
+	task := decode[reported](ran)[0].TaskID
+	const warning = "h264_nvenc failed: OpenEncodeSessionEx failed: out of memory (10)"
+	if !strings.Contains(ran.stderr(), "clip.mp4: warning: "+warning) {
+		t.Errorf("it prints\n%s", ran.stderr())
+	}
 	if got := f.Calls(t); !slices.Equal(got, []string{"h264_nvenc", "libx264"}) {
 		t.Errorf("the encoders called are %q; a run must not try them before", got)
 	}
 	text := p.run(0, "show", task.String()).stdout.String()
-	if !strings.Contains(text, "warning    h264_nvenc failed: OpenEncodeSessionEx failed: out of memory (10)") ||
+	if !strings.Contains(text, "warning    "+warning) ||
 		!strings.Contains(text, "transcode, attempt 1: completed with libx264 after") {
 		t.Errorf("shown: %s", text)
 	}

@@ -81,6 +81,7 @@ func TestMove_BringsTasksToABucketAndBack(t *testing.T) {
 	}
 	says(p.run(2, "serve"), "was moved to s3://videos/")
 	says(p.run(2, "run", "other.mp4"), "was moved to s3://videos/")
+	says(p.run(1, "doctor"), "was moved to s3://videos/")
 	retry("transcode", flags...)
 	says(p.run(0, append(slices.Clone(to), "--remove")...), "1 task removed from the old locations")
 	if left, err := os.ReadDir(filepath.Join(data, "tasks")); err != nil || len(left) > 0 {

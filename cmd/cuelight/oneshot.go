@@ -188,7 +188,7 @@ func (j *oneShot) checkTasks() {
 		t, err := j.db.Store.Get(ctx, id)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
-			err = j.reportEnd(j.inputs[id], taskReport{TaskID: id, Status: store.StatusCancelled})
+			err = j.reportEnd(j.inputs[id], taskReport{TaskID: id, Status: store.StatusCancelled, Warnings: []string{}})
 		case err == nil && t.IsFinished(j.db.Store.Graph()):
 			var r taskReport
 			if r, err = j.c.reportOn(ctx, j.db.Store, t, ""); err == nil {

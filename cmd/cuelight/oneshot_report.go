@@ -29,6 +29,11 @@ func (j *oneShot) reportEnd(in *input, r taskReport) error {
 	j.open--
 	j.setFooter()
 	j.progress.clear()
+	if !j.progress.quiet {
+		for _, w := range r.Warnings {
+			j.progress.printf("%s: %s: %s", in.label, j.c.err.Paint(console.Yellow, "warning"), usererr.Printable(w))
+		}
+	}
 	if r.Published != nil {
 		j.published += len(in.args)
 		if j.firstPath == "" {

@@ -17,6 +17,7 @@ type taskReport struct {
 	Status    store.Status         `json:"status"`
 	Published *string              `json:"published"` // path of master.m3u8
 	Error     *string              `json:"error"`     // of the dead stage
+	Warnings  []string             `json:"warnings"`  // of its stages
 	Stages    ordered[stageReport] `json:"stages"`
 }
 
@@ -42,7 +43,9 @@ func (c *cli) reportOn(ctx context.Context, st *store.Store, t store.Task, sourc
 func (c *cli) newReport(
 	ctx context.Context, st *store.Store, t store.Task, history []store.Attempt, source string,
 ) (taskReport, error) {
-	r := taskReport{TaskID: t.ID, Source: validSource(source, t.Source), Status: t.Status}
+	r := taskReport{
+		TaskID: t.ID, Source: validSource(source, t.Source), Status: t.Status, Warnings: store.Warnings(history),
+	}
 	for _, s := range t.Stages {
 		sr := reportOnStage(s, history)
 		if s.Status == store.StatusDead && r.Error == nil {

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -70,28 +71,31 @@ func identifyWorkspace(ctx context.Context, c video.Config) (Workspace, error) {
 func checkNotMoved(ctx context.Context, c video.Config) error {
 	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
 	defer cancel()
-	for flag, location := range map[string]video.Location{"data": c.DataLocation(), "publish": c.PublishLocation()} {
-		moved, err := location.Moved(ctx)
-		switch {
-		case err != nil:
-			return &usererr.Error{
-				Kind: usererr.Usage, Text: usererr.FirstLine(err.Error()),
-				Hint: "cuelight doctor, with the same --data-dir and --publish-dir, says what is missing",
-			}
-		case moved.To == "":
-		case moved.Complete:
-			return &usererr.Error{
-				Kind: usererr.Usage, Text: fmt.Sprintf("%s was moved to %s", usererr.Printable(location.String()), moved.To),
-				Hint: fmt.Sprintf("use --%s-dir %s; cuelight move brings everything back", flag, moved.To),
-			}
-		default:
-			return &usererr.Error{
-				Kind: usererr.Usage, Text: fmt.Sprintf("the move of %s to %s is not complete", usererr.Printable(location.String()), moved.To),
-				Hint: "run the same cuelight move again",
-			}
+	return cmp.Or(CheckNotMoved(ctx, "data", c.DataLocation()), CheckNotMoved(ctx, "publish", c.PublishLocation()))
+}
+
+// CheckNotMoved returns an error if the content of a location was moved elsewhere, or is being moved.
+// kind is data or publish.
+func CheckNotMoved(ctx context.Context, kind string, location video.Location) error {
+	moved, err := location.Moved(ctx)
+	switch {
+	case err != nil:
+		return &usererr.Error{
+			Kind: usererr.Usage, Text: usererr.FirstLine(err.Error()),
+			Hint: "cuelight doctor, with the same --data-dir and --publish-dir, says what is missing",
+		}
+	case moved.To == "":
+		return nil
+	case moved.Complete:
+		return &usererr.Error{
+			Kind: usererr.Usage, Text: fmt.Sprintf("%s was moved to %s", usererr.Printable(location.String()), moved.To),
+			Hint: fmt.Sprintf("use --%s-dir %s; cuelight move brings everything back", kind, moved.To),
 		}
 	}
-	return nil
+	return &usererr.Error{
+		Kind: usererr.Usage, Text: fmt.Sprintf("the move of %s to %s is not complete", usererr.Printable(location.String()), moved.To),
+		Hint: "run the same cuelight move again",
+	}
 }
 
 // CheckNoWorkers returns an error if a worker may be alive: one that has stopped counts until its lease
