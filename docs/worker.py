@@ -46,7 +46,7 @@ def work(claim, lost):
     files = "/claims/" + claim["token"]
     try:
         data = call("GET", files + "/input/input", repeat=False)[0]
-    except OSError:  # perhaps it is where this host cannot reach it
+    except (OSError, Refused):  # a redirect led where this host reaches nothing, or to an expired address
         data = call("GET", files + "/input/input?redirect=no")[0]
     lost.wait(claim["params"]["seconds"])
     at, digest = 0, hashlib.sha256(data).hexdigest()

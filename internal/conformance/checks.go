@@ -35,6 +35,7 @@ var checks = []struct {
 	{"cancel", checkCancel},
 	{"cut-upload", checkCutUpload},
 	{"cut-download", checkCutDownload},
+	{"redirect", checkRedirect},
 	{"lost-answer", checkLostAnswer},
 	{"errors", checkErrors},
 	{"refused", checkRefused},

@@ -34,10 +34,11 @@ type params struct {
 	CheckSeconds float64 `json:"check_seconds,omitempty"`
 }
 
-// files has the files of the claims, in memory. It implements remote.Files.
+// files has the files of the claims, in memory. It implements remote.Files and remote.InputAddresses.
 type files struct {
-	mu      sync.Mutex // guards outputs
-	outputs map[store.ID][]byte
+	mu        sync.Mutex // guards the rest
+	outputs   map[store.ID][]byte
+	elsewhere *inputServer // nil: the coordinator sends the inputs
 }
 
 // paramsOf returns the parameters of a claim's task.
@@ -55,6 +56,27 @@ func input(c engine.Claim) ([]byte, error) {
 	content := make([]byte, p.Bytes)
 	_, err = rand.NewChaCha8(sha256.Sum256(c.Task[:])).Read(content)
 	return content, err
+}
+
+// redirectTo makes the coordinator redirect requests of inputs to a server; nil ends it.
+func (f *files) redirectTo(s *inputServer) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.elsewhere = s
+}
+
+// InputAddress returns an address of the input while there is a server for it.
+func (f *files) InputAddress(_ context.Context, c engine.Claim, name string) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.elsewhere == nil || name != inputName {
+		return "", nil
+	}
+	content, err := input(c)
+	if err != nil {
+		return "", err
+	}
+	return f.elsewhere.add(content), nil
 }
 
 // OpenInput opens the one input.

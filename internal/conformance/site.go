@@ -36,6 +36,7 @@ type site struct {
 	store    *store.Store
 	engine   *engine.Engine
 	front    *front
+	files    *files
 	address  string // host and port
 	server   *http.Server
 	stop     func() // ends the coordinator and the sweeps
@@ -54,7 +55,7 @@ func pipeline() (*stages.Pipeline, error) {
 
 // startSite starts a coordinator. Call close at the end, also after an error.
 func startSite(ctx context.Context) (s *site, err error) {
-	s = &site{front: &front{}, stop: func() {}}
+	s = &site{front: &front{}, files: &files{outputs: make(map[store.ID][]byte)}, stop: func() {}}
 	p, err := pipeline()
 	if err != nil {
 		return s, err
@@ -70,7 +71,7 @@ func startSite(ctx context.Context) (s *site, err error) {
 		return s, err
 	}
 	coordinator := remote.NewCoordinator(remote.Options{
-		Pool: s.pool, Pipeline: p, Authenticate: s.authenticate, Files: &files{outputs: make(map[store.ID][]byte)},
+		Pool: s.pool, Pipeline: p, Authenticate: s.authenticate, Files: s.files,
 	})
 	s.front.next = coordinator
 	run, cancel := context.WithCancel(ctx)
