@@ -3,7 +3,7 @@
 //
 // [Read] reads a body up to a limit, and [Decode] decodes it. Decode refuses unknown members, with the
 // names of those that are allowed; members in another case and repeated members, which a program that
-// checks the body before it reaches us could take for others; deep nesting; and data after the value.
+// checks the body before it reaches us could take for others; deep nesting; long lists; and data after the value.
 // Where the type of the value has no fields, as in a json.RawMessage or a map, the client chooses the names.
 //
 // All errors are problems: invalid-request, or too-large.
@@ -24,8 +24,13 @@ import (
 	"github.com/cuelight/cuelight/internal/problem"
 )
 
-// maxDepth is how deep objects and arrays may be nested.
-const maxDepth = 32
+const (
+	maxDepth = 32 // of nested objects and arrays
+	// maxElements is that of a list whose elements have a Go type: {} takes two bytes and may become a large
+	// struct. maxMembers is that of an object.
+	maxElements = 10_000
+	maxMembers  = 100_000
+)
 
 // Read returns the body, of at most limit bytes. Afterwards the request has no read deadline any more: the
 // answer may take long.
@@ -89,9 +94,7 @@ func checkValue(d *json.Decoder, t reflect.Type, depth int) error {
 	if open == '{' {
 		err = checkMembers(d, shapeOf(t), depth)
 	} else {
-		for element := elementOf(t); err == nil && d.More(); {
-			err = checkValue(d, element, depth+1)
-		}
+		err = checkElements(d, elementOf(t), depth)
 	}
 	if err == nil {
 		_, err = next(d) // the end of the object or array
@@ -108,6 +111,18 @@ func next(d *json.Decoder) (json.Token, error) {
 	return token, err
 }
 
+func checkElements(d *json.Decoder, t reflect.Type, depth int) error {
+	for n := 0; d.More(); n++ {
+		if t != nil && n == maxElements {
+			return fmt.Errorf("a list has more than %d elements", maxElements)
+		}
+		if err := checkValue(d, t, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func checkMembers(d *json.Decoder, s shape, depth int) error {
 	seen := make(map[string]bool)
 	for d.More() {
@@ -119,7 +134,9 @@ func checkMembers(d *json.Decoder, s shape, depth int) error {
 		if seen[name] {
 			return fmt.Errorf("the member %q is repeated", name)
 		}
-		seen[name] = true
+		if seen[name] = true; len(seen) > maxMembers {
+			return fmt.Errorf("an object has more than %d members", maxMembers)
+		}
 		member := s.others
 		if s.isStruct {
 			i := slices.Index(s.names, name)

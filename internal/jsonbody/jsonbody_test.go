@@ -46,6 +46,8 @@ func TestDecode_RefusesWhatAClientCannotMean(t *testing.T) {
 		{`{"name":"n","name":"m"}`, `the body is invalid: the member "name" is repeated`},
 		{`{"any":{"a":1,"a":2}}`, `the body is invalid: the member "a" is repeated`},
 		{`{"any":` + deep + `}`, "the body is invalid: it is nested more than 32 levels deep"},
+		{`{"list":[` + strings.Repeat("{},", 10_000) + `{}]}`, "the body is invalid: a list has more than 10000 elements"},
+		{`{"any":[` + strings.Repeat("{},", 10_000) + `{}]}`, ""},
 		{`{} {}`, "the body is invalid: data follows the JSON value"},
 		{`{"name":"n"`, "the body is invalid: unexpected EOF"},
 		{``, "the body is invalid: unexpected EOF"},

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"golang.org/x/time/rate"
 
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
@@ -85,8 +84,8 @@ type Coordinator struct {
 	renewed time.Time // when the database last took the heartbeats
 	// pausesKnown says that pauses were read; nothing is claimed before.
 	pausesKnown bool
-	closing     bool                     // Run is ending
-	limits      map[string]*rate.Limiter // by principal
+	closing     bool               // Run is ending
+	limits      map[string]*limits // by principal
 }
 
 // class is what workers with the same offers have in common: which tasks are ready for them.
@@ -119,7 +118,7 @@ func NewCoordinator(o Options) *Coordinator {
 		c.listener = notify.New(o.Pool, notify.Options{Channels: c.channels()})
 		c.o.Wakes = c.listener
 	}
-	c.limits, c.o.RequestsPerSecond = make(map[string]*rate.Limiter), cmp.Or(c.o.RequestsPerSecond, 500)
+	c.limits, c.o.RequestsPerSecond = make(map[string]*limits), cmp.Or(c.o.RequestsPerSecond, 500)
 	if c.o.Source == nil {
 		c.o.Source = func(source string) string { return source }
 	}

@@ -32,7 +32,7 @@ func (c *Coordinator) exchange(ctx context.Context, r request, in exchangeReques
 		return out, err
 	}
 	if len(in.Reports) == 0 && len(out.Claims) == 0 && in.Wait > 0 {
-		claims, err := c.waitForClaims(ctx, w, min(seconds(in.Wait), maxWait), c.o.IsDirect(r.Request))
+		claims, err := c.waitForClaims(r.Context(), w, min(seconds(in.Wait), maxWait), c.o.IsDirect(r.Request))
 		if err != nil {
 			return out, err
 		}
@@ -69,8 +69,6 @@ func (c *Coordinator) freeSlots(named map[string]int) ([]int, error) {
 // exchangeNow applies reports, and claims from stages that may have ready tasks. If free is nil, it
 // claims nothing, and the slots of the worker's last exchange remain valid.
 func (c *Coordinator) exchangeNow(ctx context.Context, w *worker, in exchangeRequest, free []int, out *exchangeResponse) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
 	reports, err := c.reports(ctx, w, in.Reports, out)
 	if err == nil {
 		err = c.readPauses(ctx)
@@ -78,6 +76,7 @@ func (c *Coordinator) exchangeNow(ctx context.Context, w *worker, in exchangeReq
 	if err != nil {
 		return err
 	}
+	defer signal(c.grantNow) // Run has passed over the worker meanwhile, and more may be ready
 	return c.withTurn(ctx, w, func() error {
 		if free == nil {
 			free = make([]int, len(c.stages))
@@ -100,7 +99,6 @@ func (c *Coordinator) exchangeNow(ctx context.Context, w *worker, in exchangeReq
 			return err
 		}
 		c.recordAnswers(w, reports, result, out)
-		signal(c.grantNow) // more may be ready
 		return nil
 	})
 }

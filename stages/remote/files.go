@@ -200,7 +200,9 @@ func (c *Coordinator) fileClaim(r *http.Request) (engine.Claim, error) {
 	if c.o.Files == nil {
 		return engine.Claim{}, problem.New(problem.NotFound, "this pipeline has no files")
 	}
-	_, claim, err := c.requestClaim(r.Context(), request{r, principal})
+	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+	defer cancel()
+	_, claim, err := c.requestClaim(ctx, request{r, principal})
 	return claim, err
 }
 

@@ -18,7 +18,9 @@ const grantTimeout = 30 * time.Second
 // grantReady claims for waiting workers, the longest waiting first, until no stage has both ready
 // tasks and a waiting worker. It returns when to try again.
 func (c *Coordinator) grantReady(ctx context.Context) (next time.Time) {
+	var looked time.Time
 	for ctx.Err() == nil {
+		looked = time.Now()
 		w, free, claimFrom := c.nextGrant()
 		if w == nil {
 			break
@@ -39,7 +41,7 @@ func (c *Coordinator) grantReady(ctx context.Context) (next time.Time) {
 			return time.Now().Add(time.Second)
 		}
 	}
-	return c.nextTime()
+	return c.nextTime(looked)
 }
 
 // nextGrant chooses a waiting worker for which a stage may have ready tasks, and takes its turn
@@ -64,7 +66,7 @@ func (c *Coordinator) nextGrant() (w *worker, free []int, claimFrom []bool) {
 // claimable returns the stages to claim from for a worker with free slots.
 func (c *Coordinator) claimable(w *worker, free []int) (claimFrom []bool, any bool) {
 	now := time.Now()
-	paused := c.pausedStages(w.host)
+	mayClaim := c.mayClaim(w, free)
 	claimFrom = make([]bool, len(c.stages))
 	for i := range w.class.queues {
 		q := &w.class.queues[i]
@@ -72,10 +74,20 @@ func (c *Coordinator) claimable(w *worker, free []int) (claimFrom []bool, any bo
 			q.wake()
 			q.promote, q.nextDue = true, time.Time{}
 		}
-		claimFrom[i] = free[i] > 0 && !paused[i] && !w.draining && !w.class.lacks[i] && q.ready && !now.Before(q.retryAt)
+		claimFrom[i] = mayClaim[i] && q.ready && !now.Before(q.retryAt)
 		any = any || claimFrom[i]
 	}
 	return claimFrom, any
+}
+
+// mayClaim says, by stage, whether a worker would claim from it if there were ready tasks.
+func (c *Coordinator) mayClaim(w *worker, free []int) []bool {
+	paused := c.pausedStages(w.host)
+	may := make([]bool, len(c.stages))
+	for i := range may {
+		may[i] = free[i] > 0 && !paused[i] && !w.draining && !w.class.lacks[i]
+	}
+	return may
 }
 
 // pausedStages says, by stage, whether workers of a host claim nothing.
@@ -156,18 +168,16 @@ func (q *stageQueue) update(in engine.ExchangeRequest, out engine.ExchangeResult
 	q.retryAt = time.Now().Add(time.Millisecond << min(q.short, 7))
 }
 
-// nextTime is when a stage may have ready tasks without a notification.
-func (c *Coordinator) nextTime() time.Time {
+// nextTime is when a stage may have ready tasks for a waiting worker without a notification. nextGrant has
+// seen the times that had passed when it looked.
+func (c *Coordinator) nextTime(looked time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	next := time.Now().Add(scanInterval)
-	if len(c.waiting) == 0 {
-		return next
-	}
-	for _, class := range c.classes {
-		for _, q := range class.queues {
-			for _, at := range []time.Time{q.nextDue, q.retryAt} {
-				if !at.IsZero() && at.Before(next) {
+	for _, w := range c.waiting {
+		for i, may := range c.mayClaim(w, w.free) {
+			for _, at := range []time.Time{w.class.queues[i].nextDue, w.class.queues[i].retryAt} {
+				if may && at.After(looked) && at.Before(next) {
 					next = at
 				}
 			}

@@ -3,26 +3,16 @@ package remote
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"time"
 
-	"golang.org/x/time/rate"
-
-	"github.com/cuelight/cuelight/internal/jsonbody"
 	"github.com/cuelight/cuelight/internal/problem"
 	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
 )
-
-// maxRequest is the size limit of a request's JSON, in bytes: results have up to 16 MiB.
-const maxRequest = 20 << 20
-
-// requestTimeout is that of a request to the database. It is longer than the waits for locks in it.
-const requestTimeout = 25 * time.Second
 
 // ServeHTTP serves the protocol.
 func (c *Coordinator) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.mux.ServeHTTP(w, r) }
@@ -75,92 +65,6 @@ func (c *Coordinator) newMux() *http.ServeMux {
 	return m
 }
 
-// request is a request of an authenticated worker.
-type request struct {
-	*http.Request
-	principal string
-}
-
-// handle authenticates, decodes the body, if the method has one, and writes the response as JSON.
-func handle[In, Out any](c *Coordinator, do func(ctx context.Context, r request, in In) (Out, error)) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		principal, err := c.authenticate(r)
-		var in In
-		if err == nil && r.URL.RawQuery != "" {
-			err = problem.New(problem.InvalidRequest, "the worker API takes no parameters in the address; docs/workers.md describes it")
-		}
-		if err == nil && r.Method == http.MethodPost {
-			var text []byte
-			if text, err = jsonbody.Read(w, r, maxRequest); err == nil {
-				err = jsonbody.Decode(text, &in)
-			}
-		}
-		var out Out
-		if err == nil {
-			out, err = do(r.Context(), request{r, principal}, in)
-		}
-		if err != nil {
-			c.writeError(w, r, err)
-			return
-		}
-		w.Header().Set("Cache-Control", "no-store")
-		if _, isEmpty := any(out).(noContent); isEmpty {
-			w.WriteHeader(http.StatusNoContent)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(out) // an error is the client's
-	})
-}
-
-func (c *Coordinator) authenticate(r *http.Request) (string, error) {
-	principal, err := c.o.Authenticate(r)
-	if err == nil && principal == "" {
-		err = errors.New("credentials are needed")
-	}
-	if err != nil {
-		return "", problem.New(problem.Unauthenticated, "%v", err)
-	}
-	if !c.limit(principal).Allow() {
-		return "", problem.New(problem.TooManyRequests, "%s has sent more than %g requests a second, its limit",
-			principal, c.o.RequestsPerSecond).After(time.Second)
-	}
-	return principal, nil
-}
-
-// limit returns the limiter of a principal's requests. There are as many as keys.
-func (c *Coordinator) limit(principal string) *rate.Limiter {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	l := c.limits[principal]
-	if l == nil {
-		l = rate.NewLimiter(rate.Limit(c.o.RequestsPerSecond), int(4*c.o.RequestsPerSecond))
-		c.limits[principal] = l
-	}
-	return l
-}
-
-func (c *Coordinator) writeError(w http.ResponseWriter, r *http.Request, err error) {
-	p, ok := errors.AsType[*problem.Problem](err)
-	switch {
-	case ok:
-	case errors.Is(err, store.ErrWorkerUnknown):
-		p = problem.New(problem.WorkerUnknown, "the worker is not registered, or was lost; register again")
-	case errors.Is(err, errClosing):
-		p = problem.New(problem.Unavailable, "%v; use another, or try again", err).After(time.Second)
-	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrNoStage):
-		p = problem.New(problem.NotFound, "%v", err)
-	case errors.Is(err, store.ErrLocked):
-		p = problem.New(problem.Unavailable, "another transaction has locked the tables; try again").After(time.Second)
-	case r.Context().Err() != nil:
-		p = problem.New(problem.Unavailable, "the request has ended")
-	default:
-		c.o.OnError(err)
-		p = problem.New(problem.Unavailable, "the database is not available; try again later").After(time.Second)
-	}
-	p.Write(w, r)
-}
-
 // forWorker finds the worker of a request whose body names nothing else.
 func forWorker[Out any](
 	c *Coordinator, do func(ctx context.Context, w *worker) (Out, error),
@@ -170,8 +74,6 @@ func forWorker[Out any](
 		if err != nil {
 			return out, err
 		}
-		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-		defer cancel()
 		return do(ctx, w)
 	}
 }
@@ -301,48 +203,6 @@ func (c *Coordinator) result(ctx context.Context, r request, _ struct{}) (json.R
 		raw = json.RawMessage("null")
 	}
 	return raw, err
-}
-
-// requestClaim returns the claim whose token is in the path, and its worker.
-func (c *Coordinator) requestClaim(ctx context.Context, r request) (*worker, engine.Claim, error) {
-	token, err := store.ParseID(r.PathValue("token"))
-	if err != nil {
-		return nil, engine.Claim{}, problem.New(problem.NotFound, "%v", err)
-	}
-	if w, claim := c.findClaim(r.principal, token); w != nil {
-		return w, claim, nil
-	}
-	// Another coordinator may have made it.
-	own, err := c.ownWorkers(ctx, r)
-	if err != nil {
-		return nil, engine.Claim{}, err
-	}
-	for _, row := range own {
-		w, err := c.findWorker(ctx, row.ID, r.principal)
-		if err != nil {
-			return nil, engine.Claim{}, err
-		}
-		claims, err := c.claimsOf(ctx, w, []store.ID{token})
-		if err != nil {
-			return nil, engine.Claim{}, err
-		}
-		if claim, held := claims[token]; held {
-			return w, claim, nil
-		}
-	}
-	return nil, engine.Claim{}, problem.New(problem.ClaimLost, "no worker of this key has the claim %s", token)
-}
-
-func (c *Coordinator) findClaim(principal string, token store.ID) (*worker, engine.Claim) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, w := range c.workers {
-		if claim, held := w.claims[token]; held && w.principal == principal {
-			w.lastRequest, w.disconnected = time.Now(), false
-			return w, claim
-		}
-	}
-	return nil, engine.Claim{}
 }
 
 func (a runningBody) running(claim engine.Claim, stage string) store.Running {

@@ -3,8 +3,10 @@ package remote_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -157,5 +159,41 @@ func TestRemoteWorker_GoesOnAfterAShortCut(t *testing.T) {
 	close(release)
 	if e := worker.wait(t, stages.StageCompleted); e.Attempt != 1 {
 		t.Errorf("attempt %d completed", e.Attempt)
+	}
+}
+
+func TestCoordinator_HearsAWorkerInItsOwnRequestsOnly(t *testing.T) {
+	t.Parallel()
+	for name, request := range map[string]func(s *site, dead store.ID){
+		"a worker of the same key asks for a claim that is lost": func(s *site, _ store.ID) {
+			path := "/claims/" + store.ID{7}.String() + "/results/work"
+			if status, text := s.sendAs("key-1", http.MethodGet, path, ""); status != http.StatusConflict {
+				s.t.Errorf("%d %s", status, text)
+			}
+		},
+		"another key sends heartbeats in its name": func(s *site, dead store.ID) {
+			if kind := s.post("key-2", "/heartbeat", fmt.Sprintf(`{"worker_id":%q,"running":[]}`, dead)); kind != "worker-unknown" {
+				s.t.Errorf("the problem is %q", kind)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := setup(t, stages.Stage{Name: "work", Work: echo})
+			dead := s.register("key-1")
+			s.submit("a source")
+			s.claim("key-1", dead, "work")
+			for began := time.Now(); time.Since(began) < 9*time.Second; time.Sleep(500 * time.Millisecond) {
+				request(s, dead) // while the worker sends nothing
+			}
+			var age float64
+			if err := s.pool.QueryRow(t.Context(),
+				"select extract(epoch from clock_timestamp() - heartbeat_at)::float8 from workers where id = $1", dead).Scan(&age); err != nil {
+				t.Fatal(err)
+			}
+			if age < 5 {
+				t.Errorf("the worker has sent nothing for 9 s, and its heartbeat is %.1f s old", age)
+			}
+		})
 	}
 }

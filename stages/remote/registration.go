@@ -47,8 +47,9 @@ func (c *Coordinator) register(ctx context.Context, r request, in registerReques
 	if row.Lease < time.Second || row.Lease > maxLease {
 		return registerResponse{}, problem.New(problem.Invalid, "lease_s must be between 1 and %g", maxLease.Seconds())
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
+	if err := checkSizes(in, row); err != nil {
+		return registerResponse{}, err
+	}
 	id, err := c.engine.RegisterWorker(ctx, row)
 	if store.IsRejected(err) || errors.Is(err, store.ErrInvalidWorker) {
 		return registerResponse{}, problem.New(problem.Invalid, "%v", err)
@@ -64,6 +65,30 @@ func (c *Coordinator) register(ctx context.Context, r request, in registerReques
 		Protocol: ProtocolVersion, Worker: id, Lease: row.Lease.Seconds(),
 		Heartbeat: min(row.Lease/18, 2*time.Second).Seconds(), Direct: c.o.IsDirect(r.Request), Peer: r.RemoteAddr,
 	}, nil
+}
+
+// Size limits of a registration, in bytes. Every list of the workers has all of it.
+const (
+	maxWorkerText   = 200
+	maxCapabilities = 10 << 10
+)
+
+// checkSizes refuses a registration with more than workers need to say.
+func checkSizes(in registerRequest, row store.Worker) error {
+	for name, text := range map[string]string{"host": in.Host, "process_identity": in.ProcessIdentity, "version": in.Version} {
+		if len(text) > maxWorkerText {
+			return problem.New(problem.Invalid, "%s can have at most %d bytes", name, maxWorkerText)
+		}
+	}
+	if len(in.Capabilities) > maxCapabilities {
+		return problem.New(problem.Invalid, "capabilities can have at most %d bytes", maxCapabilities)
+	}
+	for _, label := range row.Offers() {
+		if err := store.CheckLabel(label); err != nil {
+			return problem.New(problem.Invalid, "capabilities: %v", err)
+		}
+	}
+	return nil
 }
 
 // deregister releases what the worker still holds: claims that it never got to know.

@@ -41,12 +41,18 @@ func (c *Coordinator) runRenewal(ctx context.Context) {
 			now = true
 		}
 		in, urgent := c.heartbeats()
+		if len(in.Workers) == 0 {
+			c.skipRenewal()
+		}
 		if !now && (len(in.Workers) == 0 || !urgent && n%idleRenewals != 0) {
 			continue
 		}
 		within, cancel := context.WithTimeout(ctx, renewTimeout)
 		err := c.renew(within, in)
 		cancel()
+		if err != nil {
+			c.keepProgress(in)
+		}
 		if (err != nil || failed) && ctx.Err() == nil {
 			c.o.OnError(err)
 		}
@@ -86,6 +92,27 @@ func (c *Coordinator) heartbeats() (in engine.RemoteHeartbeat, urgent bool) {
 		}
 	}
 	return in, urgent || len(in.Claims) > 0
+}
+
+// skipRenewal records that there was no lease to renew: the database has not failed to answer.
+func (c *Coordinator) skipRenewal() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.renewed = time.Now()
+}
+
+// keepProgress keeps what a renewal that failed would have stored for the next one.
+func (c *Coordinator) keepProgress(in engine.RemoteHeartbeat) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range in.Workers {
+		if w := c.workers[r.Worker]; w != nil {
+			w.started = w.started || r.Running != nil
+			if w.progressed == nil {
+				w.progressed = r.Progressed
+			}
+		}
+	}
 }
 
 func (c *Coordinator) renew(ctx context.Context, in engine.RemoteHeartbeat) error {

@@ -18,10 +18,16 @@ import (
 // register registers a worker without a Runner, and returns its id.
 func (s *site) register(key string) store.ID {
 	s.t.Helper()
+	return s.registerWith(key, `"version":"1"`)
+}
+
+// registerWith is register with further members.
+func (s *site) registerWith(key, members string) store.ID {
+	s.t.Helper()
 	var out struct {
 		Worker store.ID `json:"worker_id"`
 	}
-	s.call(key, "/register", `{"protocol":1,"pipeline":"test","host":"h","pid":1}`, &out)
+	s.call(key, "/register", `{"protocol":1,"pipeline":"test","host":"h","pid":1,`+members+`}`, &out)
 	return out.Worker
 }
 
@@ -149,6 +155,11 @@ func TestCoordinator_AnswersInvalidRequestsWithTheirProblem(t *testing.T) {
 		"a lease of a year":         {"/register", register(`"lease_s":31536000`), "invalid"},
 		"a lease of a moment":       {"/register", register(`"lease_s":0.001`), "invalid"},
 		"metadata of 20 KiB":        {"/register", register(`"metadata":{"a":"` + strings.Repeat("x", 20<<10) + `"}`), "invalid"},
+		"capabilities of 20 KiB":    {"/register", register(`"capabilities":{"a":"` + strings.Repeat("x", 20<<10) + `"}`), "invalid"},
+		"a label with a space":      {"/register", register(`"capabilities":{"labels":["a b"]}`), "invalid"},
+		"a host of 300 bytes":       {"/register", register(`"host":"` + strings.Repeat("x", 300) + `"`), "invalid"},
+		"a heartbeat of 2 MiB":      {"/heartbeat", of(worker, `"running":[`+strings.Repeat(" ", 2<<20)+`]`), "too-large"},
+		"more reports than claims":  {"/exchange", of(worker, `"reports":[`+strings.Repeat("{},", 10_000)+`{}]`), "invalid-request"},
 		"capabilities with a NUL":   {"/register", register(`"capabilities":{"a":"\u0000"}`), "invalid"},
 		"a worker of another key":   {"/exchange", of(other, `"free_slots":{}`), "worker-unknown"},
 		"a worker of nobody":        {"/exchange", of(nobody, `"free_slots":{}`), "worker-unknown"},

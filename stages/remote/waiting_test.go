@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/internal/waittest"
+	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/stages/remote"
 	"github.com/cuelight/cuelight/store"
@@ -87,6 +89,74 @@ func memory() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapInuse + m.StackInuse
+}
+
+// countedWakes counts the rounds of Run.
+type countedWakes struct {
+	*notify.Listener
+	rounds atomic.Int64
+}
+
+func (c *countedWakes) C() <-chan struct{} {
+	c.rounds.Add(1)
+	return c.Listener.C()
+}
+
+func TestCoordinator_SleepsWhileATaskIsDueForABusyWorkerOnly(t *testing.T) {
+	t.Parallel()
+	s := setup(t, stages.Stage{Name: "work", Work: echo})
+	g := s.pipeline.Graph()
+	wakes := &countedWakes{Listener: notify.New(s.pool, notify.Options{Channels: []string{g.ControlChannel(), g.Channel("work")}})}
+	s.coordinator = s.startCoordinator(func(o *remote.Options) { o.Wakes = wakes })
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+	all.Go(func() { _ = wakes.Run(ctx) }) // until the end of the test
+	busy, idle := s.registerWith("key-1", `"capabilities":{"labels":["gpu"]}`), s.registerWith("key-1", `"capabilities":{}`)
+	s.submit("a source")
+	s.claim("key-1", busy, "work")
+	due := time.Now().Add(time.Second)
+	if _, err := s.Submit(t.Context(), store.Submission{Source: "later", NotBefore: due}); err != nil {
+		t.Fatal(err)
+	}
+	s.call("key-1", "/exchange", fmt.Sprintf(`{"worker_id":%q,"free_slots":{"work":1}}`, busy), &exchanged{})
+	all.Go(func() {
+		s.sendAs("key-1", http.MethodPost, "/exchange", fmt.Sprintf(`{"worker_id":%q,"free_slots":{"work":0},"wait_s":3}`, idle))
+	})
+	waittest.Equal(t, "the waiting workers", 1, s.Waiting)
+	time.Sleep(time.Until(due)) // what is counted comes later
+	before := wakes.rounds.Load()
+	time.Sleep(time.Second)
+	if rounds := wakes.rounds.Load() - before; rounds > 50 {
+		t.Errorf("Run has made %d rounds in a second", rounds)
+	}
+}
+
+func TestCoordinator_GrantsAWaitingRequestWhatAReportWithoutSlotsMakesReady(t *testing.T) {
+	t.Parallel()
+	s := setup(t, stages.Stage{Name: "first", Work: echo}, stages.Stage{Name: "second", Needs: []string{"first"}, Work: echo})
+	worker := s.register("key-1")
+	for range 100 {
+		s.submit("a source")
+		first := s.claim("key-1", worker, "first")
+		answered := make(chan exchanged, 1)
+		go func() {
+			var out exchanged
+			_, text := s.sendAs("key-1", http.MethodPost, "/exchange", fmt.Sprintf(
+				`{"worker_id":%q,"held":[%q],"free_slots":{"second":1},"wait_s":20}`, worker, first.Token))
+			_ = json.Unmarshal(text, &out) // without claims the test fails
+			answered <- out
+		}()
+		waittest.Equal(t, "the waiting workers", 1, s.Waiting)
+		began := time.Now()
+		s.report("key-1", worker, first.Token, `"outcome":"completed","result":{}`)
+		out := <-answered
+		if took := time.Since(began); len(out.Claims) != 1 || took > time.Second {
+			t.Fatalf("after %s there are %d claims", took, len(out.Claims))
+		}
+		s.report("key-1", worker, out.Claims[0].Token, `"outcome":"completed","result":{}`)
+	}
 }
 
 func TestCoordinator_WaitingWorkersCostLittleMemoryAndNoQueriesOfTheirOwn(t *testing.T) {

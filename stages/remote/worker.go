@@ -74,14 +74,11 @@ func (c *Coordinator) answer(w *worker, r waitResult) {
 	c.waiting = slices.DeleteFunc(c.waiting, func(other *worker) bool { return other == w })
 }
 
-// findWorker returns the registered worker of a request. A worker that another coordinator
-// registered is read from the database.
+// findWorker returns the registered worker that sends a request. A worker that another coordinator
+// registered is read from the database. Only requests of its own principal show that a worker lives.
 func (c *Coordinator) findWorker(ctx context.Context, id store.ID, principal string) (*worker, error) {
 	c.mu.Lock()
 	w := c.workers[id]
-	if w != nil {
-		w.lastRequest, w.disconnected = time.Now(), false
-	}
 	c.mu.Unlock()
 	if w == nil {
 		all, err := c.store.Workers(ctx, false)
@@ -89,7 +86,7 @@ func (c *Coordinator) findWorker(ctx context.Context, id store.ID, principal str
 			return nil, err
 		}
 		i := slices.IndexFunc(all, func(other store.Worker) bool { return other.ID == id })
-		if i < 0 {
+		if i < 0 || all[i].Principal != principal {
 			return nil, store.ErrWorkerUnknown
 		}
 		if w, err = c.adopt(ctx, all[i]); err != nil {
@@ -99,6 +96,9 @@ func (c *Coordinator) findWorker(ctx context.Context, id store.ID, principal str
 	if w.principal != principal {
 		return nil, store.ErrWorkerUnknown
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w.lastRequest, w.disconnected = time.Now(), false
 	return w, nil
 }
 
@@ -138,6 +138,9 @@ func (c *Coordinator) removeWorker(w *worker) {
 		return
 	}
 	delete(c.workers, w.id)
+	for token := range w.claims {
+		c.checks.forget(token)
+	}
 	if w.class.workers--; w.class.workers == 0 {
 		delete(c.classes, w.offers)
 	}

@@ -51,25 +51,54 @@ func (e *Engine) queueFindLost(batch *pgx.Batch, claims []Claim, lost *[]LostCla
 const findHeldSQL = `
 /* find held claims */
 select t.id, held.stage, held.token, held.attempt, t.source, t.params,
-       coalesce(t.user_id, ''), coalesce(t.traceparent, '')
+       coalesce(t.user_id, ''), coalesce(t.traceparent, ''), held.locked_by
   from {{.Tasks}} t
  cross join lateral (values
        {{- range $i, $s := .Stages}}{{if $i}},{{end}}
        ({{$i}}, t.{{.Name}}_token, t.{{.Name}}_attempts, t.{{.Name}}_locked_by){{end}}
        ) as held (stage, token, attempt, locked_by)
  where ({{.Any "t." "inprogress"}})
-   and held.locked_by = $1`
+   and (held.locked_by = $1 or held.token = $2)`
 
 // FindHeldClaims returns the claims that a worker holds in the database. After an error of
 // [Engine.Exchange] there may be some that the worker does not know.
 func (e *Engine) FindHeldClaims(ctx context.Context, worker store.ID) (claims []Claim, err error) {
+	held, err := e.findHeld(ctx, worker, store.ID{})
+	for _, h := range held {
+		claims = append(claims, h.Claim)
+	}
+	return claims, err
+}
+
+// FindHolder returns the worker that holds the claim with a token. It returns [store.ErrNotFound] if no
+// worker does.
+func (e *Engine) FindHolder(ctx context.Context, token store.ID) (store.ID, error) {
+	held, err := e.findHeld(ctx, store.ID{}, token)
+	if err == nil && len(held) == 0 {
+		err = store.ErrNotFound
+	}
+	if err != nil {
+		return store.ID{}, err
+	}
+	return held[0].worker, nil
+}
+
+// heldClaim is a claim and the worker that holds it.
+type heldClaim struct {
+	Claim
+	worker store.ID
+}
+
+// findHeld returns the claims of a worker, or the one with a token; the other of the two is zero, as no
+// worker or token is.
+func (e *Engine) findHeld(ctx context.Context, worker, token store.ID) (held []heldClaim, err error) {
 	err = e.send(ctx, worker, func(batch *pgx.Batch) {
-		batch.Queue(e.sql.findHeld, worker).Query(collect(&claims, func(row pgx.CollectableRow) (c Claim, err error) {
-			err = row.Scan(&c.Task, &c.Stage, &c.Token, &c.Attempt, &c.Source, &c.Params, &c.UserID, &c.Traceparent)
-			return c, err
+		batch.Queue(e.sql.findHeld, worker, token).Query(collect(&held, func(row pgx.CollectableRow) (h heldClaim, err error) {
+			err = row.Scan(&h.Task, &h.Stage, &h.Token, &h.Attempt, &h.Source, &h.Params, &h.UserID, &h.Traceparent, &h.worker)
+			return h, err
 		}))
 	})
-	return claims, e.explain("find held claims", err)
+	return held, e.explain("find held claims", err)
 }
 
 const findRecordedSQL = `
