@@ -6,9 +6,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/minio/minio-go/v7"
 
@@ -184,6 +186,9 @@ func (f *farm) awaitPublished(tasks int) {
 		for _, d := range append(f.workers, f.coordinator) {
 			f.h.t.Logf("%s: %v %v", d.cmd.Args, d.logged("error"), d.logged("warn"))
 		}
+		f.logRows(`select row_to_json(t) from tasks t where publish_status <> 'completed'`)
+		f.logRows(`select row_to_json(w) from (select id, name, principal, started_at, heartbeat_at, stopped_at, lost_at from workers) w`)
+		f.logRows(`select row_to_json(a) from attempts a join tasks t on t.id = a.task_id where t.publish_status <> 'completed'`)
 		f.h.t.Fatalf("only %d of %d tasks are published",
 			count(f.h.t, f.pool, `select count(*) from tasks where publish_status = 'completed'`), tasks)
 	}
@@ -194,6 +199,18 @@ func (f *farm) awaitPublished(tasks int) {
 		where a.outcome = 'completed' and a.stage in ('transcode', 'metadata') and (w.principal = '' or w.name !~ '^worker-')`); n != 0 {
 		f.h.t.Errorf("%d attempts of transcode and metadata were not done by the remote workers", n)
 	}
+}
+
+// logRows logs what a query selects, for a test that fails.
+func (f *farm) logRows(sql string) {
+	f.h.t.Helper()
+	rows, err := f.pool.Query(f.h.t.Context(), sql)
+	if err != nil {
+		f.h.t.Error(err)
+		return
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	f.h.t.Logf("%s: %v\n%s", sql, err, strings.Join(list, "\n"))
 }
 
 func TestRemoteWorkers_KilledAtRandomPublishEveryVideoOnce(t *testing.T) {
