@@ -97,12 +97,18 @@ func publishedMasters(t testing.TB, h environment) []string {
 	return masters
 }
 
+// lastAttempts counts the attempts in progress after whose loss their stage would be dead.
+const lastAttempts = `select count(*) from tasks where transcode_status = 'inprogress' and transcode_attempts > 2
+	or metadata_status = 'inprogress' and metadata_attempts > 2 or assemble_status = 'inprogress' and assemble_attempts > 2
+	or publish_status = 'inprogress' and publish_attempts > 2`
+
 // killAtRandom kills workers and the coordinator, and starts them again. It returns when all
 // of them work again: a process that has just been started may not handle signals yet.
 func (f *farm) killAtRandom(kills int, every time.Duration) {
 	f.h.t.Helper()
 	for range kills {
 		time.Sleep(every/2 + rand.N(every)) // at random is what is tested
+		awaitCount(f.h.t, f.pool, 0, lastAttempts)
 		if i := rand.IntN(len(f.workers) + 1); i < len(f.workers) {
 			f.workers[i].kill()
 			f.startWorker(i)
@@ -179,7 +185,8 @@ func (f *farm) awaitPublished(tasks int) {
 	done := func() bool {
 		return count(f.h.t, f.pool, `select count(*) from tasks where publish_status = 'completed'`) == tasks
 	}
-	for deadline := time.Now().Add(4 * time.Minute); !done() && time.Now().Before(deadline); {
+	isDead := func() bool { return count(f.h.t, f.pool, `select count(*) from tasks where cuelight_video_status(tasks) = 'dead'`) > 0 }
+	for deadline := time.Now().Add(4 * time.Minute); !done() && !isDead() && time.Now().Before(deadline); {
 		time.Sleep(200 * time.Millisecond)
 	}
 	if !done() {
