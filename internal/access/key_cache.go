@@ -21,8 +21,9 @@ type KeyCache struct {
 	// IsListening reports whether notifications arrive. While they do not, every key is read.
 	IsListening func() bool
 
-	mu    sync.Mutex // guards known
-	known map[string]knownKey
+	mu         sync.Mutex // guards the rest
+	known      map[string]knownKey
+	generation int64 // how often the keys were forgotten
 }
 
 type knownKey struct {
@@ -36,29 +37,33 @@ const maxKeyAge = time.Minute
 
 // FindKey returns a key with a prefix; see [KeyStore.FindKey].
 func (c *KeyCache) FindKey(ctx context.Context, prefix string) (Key, error) {
-	if key, ok := c.find(prefix); ok {
+	key, generation, ok := c.find(prefix)
+	if ok {
 		return key, nil
 	}
 	key, err := c.Store.FindKey(ctx, prefix)
 	if err == nil && scopeOf(key) == Work {
-		c.remember(key)
+		c.remember(key, generation)
 	}
 	return key, err
 }
 
-func (c *KeyCache) find(prefix string) (Key, bool) {
+// find returns a key that is remembered, and the generation in which it was looked for.
+func (c *KeyCache) find(prefix string) (_ Key, generation int64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.forgetChanged()
 	k, ok := c.known[prefix]
-	return k.key, ok && time.Since(k.read) < maxKeyAge && c.IsListening()
+	return k.key, c.generation, ok && time.Since(k.read) < maxKeyAge && c.IsListening()
 }
 
-// remember remembers a key, unless a notification arrived while it was read: it may be of this key.
-func (c *KeyCache) remember(key Key) {
+// remember remembers a key, unless a notification arrived since the generation in which its read began:
+// it may be of this key, and another request may have taken it.
+func (c *KeyCache) remember(key Key, generation int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.forgetChanged() || !c.IsListening() {
+	c.forgetChanged()
+	if c.generation != generation || !c.IsListening() {
 		return
 	}
 	if c.known == nil {
@@ -68,12 +73,11 @@ func (c *KeyCache) remember(key Key) {
 }
 
 // forgetChanged forgets all keys if there was a notification. The lock is held.
-func (c *KeyCache) forgetChanged() bool {
-	changed := slices.Contains(c.Wakes.Take(), c.Channel)
-	if changed {
+func (c *KeyCache) forgetChanged() {
+	if slices.Contains(c.Wakes.Take(), c.Channel) {
 		clear(c.known)
+		c.generation++
 	}
-	return changed
 }
 
 // Keys lists all keys; see [KeyStore.Keys].

@@ -3,6 +3,7 @@ package access_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/waittest"
@@ -94,4 +95,50 @@ func TestKeyCache_ReadsAKeyOfAWorkerOnceUntilItIsRefused(t *testing.T) {
 		})
 	}
 	reads(2, work.Prefix, work.Prefix) // a revoked key is not remembered
+}
+
+// lateKeys answers the first request for a key with what it was before its revocation, when answer is
+// closed: the answer of the database arrives late.
+type lateKeys struct {
+	*access.KeyStore
+	prefix        string
+	asked, answer chan struct{}
+	revoked       bool
+}
+
+func (l *lateKeys) FindKey(_ context.Context, prefix string) (access.Key, error) {
+	key := access.Key{Prefix: prefix, Scope: access.Work.String()}
+	if l.revoked {
+		now := time.Now()
+		key.RevokedAt = &now
+	} else if prefix == l.prefix {
+		close(l.asked)
+		<-l.answer
+	}
+	return key, nil
+}
+
+func TestKeyCache_DoesNotRememberAKeyRevokedDuringItsReadIfAnotherRequestTookTheNotification(t *testing.T) {
+	t.Parallel()
+	channel, wakes := store.Video().ControlChannel(), notify.NewWakes()
+	keys := &lateKeys{prefix: "aaaaaaaa", asked: make(chan struct{}), answer: make(chan struct{})}
+	cache := &access.KeyCache{Store: keys, Wakes: wakes, Channel: channel, IsListening: func() bool { return true }}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if key, err := cache.FindKey(t.Context(), "aaaaaaaa"); err != nil || key.RevokedAt != nil {
+			t.Errorf("the late answer is %+v, %v", key, err)
+		}
+	}()
+	<-keys.asked
+	keys.revoked = true
+	wakes.Add(channel)
+	if _, err := cache.FindKey(t.Context(), "bbbbbbbb"); err != nil {
+		t.Error(err)
+	}
+	close(keys.answer)
+	<-done
+	if key, err := cache.FindKey(t.Context(), "aaaaaaaa"); err != nil || key.RevokedAt == nil {
+		t.Errorf("the revoked key is still valid: %+v, %v", key, err)
+	}
 }
