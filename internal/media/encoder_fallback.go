@@ -55,11 +55,11 @@ func (r transcodeRun) progressOf(e videoEncoder) func(Progress) {
 	}
 }
 
-// isEncoderFailure reports whether another encoder may succeed. Errors of the host, of the sandbox and of
-// the watchdog say nothing about the encoder; a rejection is due to the decoder.
+// isEncoderFailure reports whether another encoder may succeed. Errors of the host, of the sandbox, of the
+// watchdog and of reading the source say nothing about the encoder; a rejection is due to the decoder.
 func isEncoderFailure(err error) bool {
 	for _, other := range []error{
-		ErrStalled, ErrStarved, ErrTooLong, ErrMemory, ErrNoSpace, ErrSandbox, ErrToolMissing, syscall.EROFS,
+		ErrStalled, ErrStarved, ErrTooLong, ErrMemory, ErrNoSpace, ErrSandbox, ErrToolMissing, ErrInput, ErrInputStalled, syscall.EROFS,
 	} {
 		if errors.Is(err, other) {
 			return false

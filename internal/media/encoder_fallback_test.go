@@ -316,6 +316,31 @@ func TestTranscode_DoesNotBlameTheDeviceForAStallOrACancel(t *testing.T) {
 	}
 }
 
+func TestTranscode_DoesNotBlameTheDeviceForASourceThatDoesNotArrive(t *testing.T) {
+	t.Parallel()
+	clip := filmClip(t)
+	info, err := fastTools.Probe(t.Context(), clip)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for failure, want := range map[error]error{errors.New("the service is down"): ErrInput, errNoAnswer: ErrInputStalled} {
+		f := encodertest.New(t)
+		tools, in, path := serveFile(t, hardwareTools(f, "h264_nvenc"), clip)
+		tools.Stall = time.Second
+		in.fail = func(offset int64) error {
+			if offset < in.size/2 {
+				return nil
+			}
+			return failure
+		}
+		_, err := tools.Transcode(t.Context(), path, info, Ladder(info), t.TempDir(), nil)
+		if !errors.Is(err, want) || tools.Cache.isEncoderPaused("h264_nvenc") {
+			t.Errorf("%v: the error is %v; the encoder is paused: %v", failure, err, tools.Cache.isEncoderPaused("h264_nvenc"))
+		}
+		wantCalls(t, f, "h264_nvenc")
+	}
+}
+
 func TestTranscode_ReportsWhichEncoderWorks(t *testing.T) {
 	t.Parallel()
 	clip := filmClip(t)

@@ -34,8 +34,13 @@ type ServedSource struct {
 	Input Input
 }
 
-// ErrInputStalled means that a child was killed while it waited for Tools.Source.
-var ErrInputStalled = errors.New("the source does not arrive")
+// The errors of reading Tools.Source.
+var (
+	// ErrInput means that its Input returned an error.
+	ErrInput = errors.New("read source")
+	// ErrInputStalled means that a child was killed while it waited for it.
+	ErrInputStalled = errors.New("the source does not arrive")
+)
 
 // CheckServe returns an error if confined children cannot read Tools.Source on this host.
 func (t Tools) CheckServe() error {
@@ -147,7 +152,7 @@ func (s *inputServer) failure(cause error, stall time.Duration) error {
 	defer s.mu.Unlock()
 	switch {
 	case s.err != nil:
-		return fmt.Errorf("read source: %w", s.err)
+		return fmt.Errorf("%w: %w", ErrInput, s.err)
 	case errors.Is(cause, ErrStalled) && s.abandoned > stall/2:
 		return fmt.Errorf("%w for %v", ErrInputStalled, s.abandoned.Round(time.Second))
 	}
