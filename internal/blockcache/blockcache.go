@@ -5,7 +5,8 @@
 //
 //   - A block is fetched once while it is in the cache, however many readers want it.
 //   - The cache has at most its limit of bytes on the disk. The least recently used blocks make room.
-//     Only blocks that are being read or fetched may exceed the limit.
+//     Only blocks that are being read or fetched may exceed the limit, and the file shrinks when that ends.
+//   - At most 16 blocks are fetched at once, so the memory for them is bounded, however many readers wait.
 //   - A reader that goes through a file in order finds the next blocks fetched.
 //   - Blocks are in one file without a name, so a process that was killed leaves nothing.
 //   - Nothing runs after Close.
@@ -35,21 +36,26 @@ type Source struct {
 
 // Cache keeps blocks in a directory. It may be used concurrently.
 type Cache struct {
-	dir   string
-	limit int64
-	grow  func(dir string, bytes int64) error
+	dir      string
+	limit    int64
+	grow     func(dir string, bytes int64) error
+	fetching chan struct{} // has a value for each fetch whose block is in memory
 
-	mu     sync.Mutex // guards the rest; reads and writes of the file hold a reference to their block instead
-	file   *os.File   // has no name; nil until the first block
-	blocks map[blockID]*block
-	recent *list.List // of *block that are on the disk; the least recently used is last
-	free   []int64    // places in the file without a block
-	places int64      // in the file
-	bytes  int64      // on the disk
+	mu        sync.Mutex // guards the rest; reads and writes of the file hold a reference to their block instead
+	file      *os.File   // has no name; nil until the first block
+	blocks    map[blockID]*block
+	recent    *list.List // of *block that are on the disk; the least recently used is last
+	free      []int64    // places in the file without a block
+	places    int64      // in the file
+	blockSize int64      // the size of a place; 0 until the first block
 
 	writing int       // blocks that have a place and are not in recent yet
 	written sync.Cond // with mu: there are fewer of them
 }
+
+// maxFetches is how many blocks are fetched at once: enough for the bandwidth of a host, and at most 128 MiB
+// for blocks of 8 MiB.
+const maxFetches = 16
 
 type blockID struct {
 	name string
@@ -72,7 +78,10 @@ type block struct {
 // arrives. Before it takes more of the disk it calls grow, which may refuse that with an error; the
 // cache then takes the place of other blocks, if it has any.
 func New(dir string, limit int64, grow func(dir string, bytes int64) error) *Cache {
-	c := &Cache{dir: dir, limit: limit, grow: grow, blocks: make(map[blockID]*block), recent: list.New()}
+	c := &Cache{
+		dir: dir, limit: limit, grow: grow, fetching: make(chan struct{}, maxFetches),
+		blocks: make(map[blockID]*block), recent: list.New(),
+	}
 	c.written.L = &c.mu
 	return c
 }
@@ -84,11 +93,11 @@ func (c *Cache) Open(ctx context.Context, s Source) *File {
 	return f
 }
 
-// Bytes is what the cache has on the disk.
+// Bytes is how many bytes the cache has on the disk, also for places without a block.
 func (c *Cache) Bytes() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.bytes
+	return c.places * c.blockSize
 }
 
 // Clear gives the disk back all blocks that are not being read or fetched, if that is all of them;
@@ -105,7 +114,7 @@ func (c *Cache) Clear() error {
 		}
 	}
 	err := c.file.Close()
-	c.file, c.free, c.places, c.bytes = nil, nil, 0, 0
+	c.file, c.free, c.places = nil, nil, 0
 	c.blocks, c.recent = make(map[blockID]*block), list.New()
 	return err
 }
@@ -152,23 +161,36 @@ func (c *Cache) unuse(b *block) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b.uses--
+	c.shrink(b)
 }
 
 // fetch gets a block and writes it to the file.
 func (c *Cache) fetch(f *File, b *block) {
-	content, err := f.source.Fetch(f.ctx, b.id.n)
-	if f.ctx.Err() != nil {
-		err = context.Canceled
-	}
-	if err == nil {
-		err = c.store(f, b, content)
-	}
+	err := c.fetchBounded(f, b)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if b.err = err; err != nil {
 		delete(c.blocks, b.id)
 	}
 	close(b.done)
+}
+
+// fetchBounded waits until fewer than maxFetches blocks are in memory.
+func (c *Cache) fetchBounded(f *File, b *block) error {
+	select {
+	case c.fetching <- struct{}{}:
+		defer func() { <-c.fetching }()
+	case <-f.ctx.Done():
+		return context.Canceled
+	}
+	content, err := f.source.Fetch(f.ctx, b.id.n)
+	if f.ctx.Err() != nil {
+		return context.Canceled
+	}
+	if err != nil {
+		return err
+	}
+	return c.store(f, b, content)
 }
 
 func (c *Cache) store(f *File, b *block, content []byte) error {
@@ -183,74 +205,11 @@ func (c *Cache) store(f *File, b *block, content []byte) error {
 	c.written.Broadcast()
 	if err != nil {
 		c.free = append(c.free, b.place)
-		c.bytes -= b.size
+		c.truncate()
 		return fmt.Errorf("write block cache: %w", err)
 	}
 	b.element = c.recent.PushFront(b)
-	return nil
-}
-
-// reserve finds a place for a block in the file.
-func (c *Cache) reserve(b *block, size, blockSize int64) (*os.File, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for c.bytes+size > c.limit && c.evict() {
-	}
-	for len(c.free) == 0 {
-		err := c.grow(c.dir, blockSize)
-		if err == nil {
-			break
-		}
-		if c.evict() {
-			continue
-		}
-		if c.writing == 0 {
-			return nil, err
-		}
-		c.written.Wait() // then there is one to evict
-	}
-	if c.file == nil {
-		if err := c.create(); err != nil {
-			return nil, err
-		}
-	}
-	if last := len(c.free) - 1; last >= 0 {
-		b.place, c.free = c.free[last], c.free[:last]
-	} else {
-		b.place = c.places
-		c.places++
-	}
-	b.size = size
-	c.bytes += size
-	c.writing++
-	return c.file, nil
-}
-
-// evict removes the least recently used block that nobody reads. The lock is held.
-func (c *Cache) evict() bool {
-	for e := c.recent.Back(); e != nil; e = e.Prev() {
-		b := e.Value.(*block)
-		if b.uses > 0 {
-			continue
-		}
-		c.recent.Remove(e)
-		delete(c.blocks, b.id)
-		c.free = append(c.free, b.place)
-		c.bytes -= b.size
-		return true
-	}
-	return false
-}
-
-func (c *Cache) create() error {
-	file, err := os.CreateTemp(c.dir, "blocks-")
-	if err != nil {
-		return fmt.Errorf("create block cache: %w", err)
-	}
-	if err := os.Remove(file.Name()); err != nil {
-		return fmt.Errorf("create block cache: %w", errors.Join(err, file.Close()))
-	}
-	c.file = file
+	c.shrink(b) // nobody may read it yet: it was fetched ahead
 	return nil
 }
 

@@ -231,3 +231,83 @@ func TestCache_UsesOtherBlocksPlacesWhenTheDiskIsFull(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 }
+
+func TestCache_ComesBackToItsLimitAfterManyReadersAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int64{0, 3, 8} { // with 0, every block exceeds the limit
+		o, c := newOrigin(100), blockcache.New(t.TempDir(), limit*blockSize, noLimit)
+		var all sync.WaitGroup
+		for n := range int64(100) {
+			all.Go(func() {
+				f := c.Open(t.Context(), o.source("a"))
+				defer f.Close()
+				p := make([]byte, 3*blockSize)
+				read, err := f.ReadAt(t.Context(), p, n*blockSize)
+				if (err != nil && err != io.EOF) || !bytes.HasPrefix(o.content[n*blockSize:], p[:read]) || read == 0 {
+					t.Errorf("block %d: %v", n, err)
+				}
+			})
+		}
+		all.Wait()
+		size, err := c.FileSize()
+		if err != nil || size > limit*blockSize || c.Bytes() < size || c.Bytes() > limit*blockSize {
+			t.Errorf("the limit is %d blocks; the file has %d bytes (%v), and Bytes says %d", limit, size, err, c.Bytes())
+		}
+	}
+}
+
+func TestCache_KeepsNothingBeyondItsLimitThatWasFetchedAhead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o, c := newOrigin(20), blockcache.New(t.TempDir(), 0, noLimit)
+		f := c.Open(t.Context(), o.source("a"))
+		defer f.Close()
+		for n := range int64(6) {
+			if _, err := f.ReadAt(t.Context(), make([]byte, 1), n*blockSize); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if blocks, _ := o.counts(); blocks <= 6 {
+			t.Errorf("%d blocks were fetched for 6: none ahead", blocks)
+		}
+		if size, err := c.FileSize(); err != nil || size > 0 {
+			t.Errorf("the file has %d bytes, %v", size, err)
+		}
+	})
+}
+
+func TestCache_FetchesAtMost16BlocksAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o, c := newOrigin(100), blockcache.New(t.TempDir(), 100*blockSize, noLimit)
+		o.delay = time.Second
+		began := time.Now()
+		var all sync.WaitGroup
+		for n := range int64(100) {
+			all.Go(func() {
+				f := c.Open(t.Context(), o.source("a"))
+				defer f.Close()
+				if _, err := f.ReadAt(t.Context(), make([]byte, 1), n*blockSize); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		// A reader that is closed does not wait for the others.
+		closed := c.Open(t.Context(), o.source("b"))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		synctest.Wait()
+		if _, err := closed.ReadAt(ctx, make([]byte, 1), 0); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the read that nobody waits for returned %v", err)
+		}
+		closed.Close()
+		if waited := time.Since(began); waited > time.Millisecond {
+			t.Errorf("Close waited %v", waited)
+		}
+		all.Wait()
+		if took := time.Since(began); took != 7*time.Second {
+			t.Errorf("100 blocks took %v, want 7 s for 16 at once", took)
+		}
+	})
+}
