@@ -47,7 +47,7 @@ const (
 )
 
 // scratchFullError says that an attempt does not fit into the scratch space now. Its numbers are
-// bytes.
+// bytes; limit and used are those of attempts, without blocks of sources.
 type scratchFullError struct {
 	dir               string
 	need, used, limit int64
@@ -55,8 +55,8 @@ type scratchFullError struct {
 
 func (e *scratchFullError) Error() string {
 	if e.need > e.limit {
-		return fmt.Sprintf("the attempt may need %s of scratch space, and %q may have %s; raise --scratch-limit",
-			diskspace.Format(e.need), e.dir, diskspace.Format(e.limit))
+		return fmt.Sprintf("the attempt may need %s of scratch space, and attempts may have %s in %q; raise --scratch-limit",
+			diskspace.Format(e.need), diskspace.Format(e.limit), e.dir)
 	}
 	return fmt.Sprintf("the attempt waits for scratch space: it may need %s, and %s of %s in %q are in use",
 		diskspace.Format(e.need), diskspace.Format(e.used), diskspace.Format(e.limit), e.dir)
@@ -176,14 +176,11 @@ func (s *scratch) makeRoom(task store.ID, need int64) error {
 // checkRoom returns an error if the attempts that use the scratch space do not fit into it.
 func (s *scratch) checkRoom(all []scratchTask, task store.ID, need int64) error {
 	used, promised := int64(0), int64(0)
-	if s.blocks != nil {
-		used = s.config.blockCacheLimit()
-	}
 	for _, t := range all {
 		used += max(t.bytes, t.need)
 		promised += max(0, t.need-t.bytes)
 	}
-	if limit := s.config.ScratchLimit; limit > 0 && used > limit {
+	if limit := s.limit(); limit > 0 && used > limit {
 		return &scratchFullError{dir: s.config.DataDir, need: need, used: used - need, limit: limit}
 	}
 	free, size, err := diskspace.Free(s.config.DataDir)
@@ -191,6 +188,15 @@ func (s *scratch) checkRoom(all []scratchTask, task store.ID, need int64) error 
 		return &diskspace.FullError{Dir: s.config.DataDir, Need: need, Reserve: reserve, Free: max(0, free-(promised-need)), Size: size}
 	}
 	return nil
+}
+
+// limit is how many bytes attempts and copies may have, or 0 if there is no limit. Blocks of sources have the
+// rest of ScratchLimit, also while there are none: running attempts read through them.
+func (s *scratch) limit() int64 {
+	if s.config.ScratchLimit == 0 || s.blocks == nil {
+		return s.config.ScratchLimit
+	}
+	return s.config.ScratchLimit - s.config.blockCacheLimit()
 }
 
 // trim removes the copies of tasks that were not used for long. The lock is held.

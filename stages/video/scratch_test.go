@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/blockcache"
 	"github.com/cuelight/cuelight/internal/diskspace"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
@@ -72,6 +73,31 @@ func TestScratch_AttemptsThatDoNotFitWait(t *testing.T) {
 	if _, err := s.use(store.ID{4}, 500*testMiB); err == nil {
 		t.Error("an attempt began that does not fit above the reserve")
 	}
+}
+
+func TestScratch_AnAttemptThatNeverFitsBesideTheBlocksDoesNotSuspendItsStage(t *testing.T) {
+	t.Parallel()
+	c := Config{DataDir: t.TempDir(), ScratchLimit: 100 * testMiB, Reserve: -1}
+	s := newScratch(c, scratchAge, blockcache.New(c.DataDir, c.blockCacheLimit(), func(string, int64) error { return nil }))
+	_, err := s.use(store.ID{1}, 76*testMiB)
+	if err := classify(t.Context(), err, 1); !stages.IsPostponed(err) || stages.SuspendsStage(err) ||
+		!strings.Contains(err.Error(), "attempts may have 75.0 MiB") || !strings.Contains(err.Error(), "raise --scratch-limit") {
+		t.Errorf("an attempt that never fits: %v", err)
+	}
+	largest, err := s.use(store.ID{2}, 75*testMiB)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.use(store.ID{3}, 75*testMiB)
+	if err := classify(t.Context(), err, 1); !stages.SuspendsStage(err) ||
+		!strings.Contains(err.Error(), "it may need 75.0 MiB, and 75.0 MiB of 75.0 MiB") {
+		t.Errorf("an attempt that waits for another one: %v", err)
+	}
+	largest()
+	if largest, err = s.use(store.ID{3}, 75*testMiB); err != nil {
+		t.Fatalf("after the end of the other one: %v", err)
+	}
+	largest()
 }
 
 func TestScratch_RemovesUnusedCopiesForAnAttemptTheOldestUseFirst(t *testing.T) {
