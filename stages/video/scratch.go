@@ -167,7 +167,8 @@ func (s *scratch) makeRoom(task store.ID, need int64) error {
 			err = missing()
 		}
 	}
-	if err != nil && s.blocks != nil {
+	// Blocks have their own part of the limit: without them, only the disk has more room.
+	if _, isFull := errors.AsType[*diskspace.FullError](err); isFull && s.blocks != nil {
 		err = errors.Join(s.blocks.Clear(), missing())
 	}
 	return err

@@ -1,6 +1,7 @@
 package video
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -98,6 +99,34 @@ func TestScratch_AnAttemptThatNeverFitsBesideTheBlocksDoesNotSuspendItsStage(t *
 		t.Fatalf("after the end of the other one: %v", err)
 	}
 	largest()
+}
+
+func TestScratch_GivesUpTheBlocksForTheDiskButNotForTheLimit(t *testing.T) {
+	t.Parallel()
+	c := Config{DataDir: t.TempDir(), ScratchLimit: 100 * testMiB, Reserve: -1}
+	blocks := blockcache.New(c.DataDir, c.blockCacheLimit(), func(string, int64) error { return nil })
+	f := blocks.Open(t.Context(), blockcache.Source{
+		Name: "a", Size: testMiB, BlockSize: testMiB,
+		Fetch: func(context.Context, int64) ([]byte, error) { return make([]byte, testMiB), nil },
+	})
+	defer f.Close()
+	if _, err := f.ReadAt(t.Context(), make([]byte, 1), 0); err != nil {
+		t.Fatal(err)
+	}
+	s := newScratch(c, scratchAge, blocks)
+	_, err := s.use(store.ID{1}, 80*testMiB)
+	if _, ok := errors.AsType[*scratchFullError](err); !ok || blocks.Bytes() != testMiB {
+		t.Errorf("the limit is reached: %v; the cache has %d bytes", err, blocks.Bytes())
+	}
+	free, _, err := diskspace.Free(c.DataDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.config.Reserve = 2 * free
+	_, err = s.use(store.ID{1}, testMiB)
+	if _, ok := errors.AsType[*diskspace.FullError](err); !ok || blocks.Bytes() != 0 {
+		t.Errorf("the disk is full: %v; the cache has %d bytes", err, blocks.Bytes())
+	}
 }
 
 func TestScratch_RemovesUnusedCopiesForAnAttemptTheOldestUseFirst(t *testing.T) {
