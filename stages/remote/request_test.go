@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/stages"
@@ -279,6 +280,37 @@ func TestCoordinator_LimitsTheRequestsOfAKey(t *testing.T) {
 	want := []int{http.StatusOK, http.StatusOK, http.StatusTooManyRequests, http.StatusOK}
 	if !slices.Equal(got, want) {
 		t.Errorf("the answers are %v, want %v", got, want)
+	}
+}
+
+func TestCoordinator_ReadsFourLargeRequestsOfAKeyAtATime(t *testing.T) {
+	t.Parallel()
+	s := setup(t, stages.Stage{Name: "first", Work: echo})
+	large := func(worker store.ID) string {
+		return fmt.Sprintf(`{"worker_id":%q,%s"held":[]}`, worker, strings.Repeat(" ", 2<<20))
+	}
+	worker, other := s.register("key-1"), s.register("key-2")
+	var conns []rawConn
+	for range 4 {
+		conn := dialRaw(t, s.coordinator)
+		fmt.Fprintf(conn, "POST /exchange HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer key-1\r\nContent-Length: %d\r\n\r\n{", 2<<20)
+		conns = append(conns, conn)
+	}
+	waittest.Equal(t, "the large requests", 4, func() int { return s.LargeRequests("key-1") })
+	fifth := make(chan string, 1)
+	go func() { fifth <- s.post("key-1", "/exchange", large(worker)) }()
+	if got := s.post("key-2", "/exchange", large(other)); got != "" {
+		t.Errorf("a request of another key: %s", got)
+	}
+	s.exchange(worker, `"held":[]`) // a small one
+	select {
+	case got := <-fifth:
+		t.Errorf("the fifth request was answered: %q", got)
+	case <-time.After(200 * time.Millisecond): // an answer takes a few
+	}
+	conns[0].Close()
+	if got := <-fifth; got != "" {
+		t.Errorf("the fifth request: %s", got)
 	}
 }
 
