@@ -65,7 +65,9 @@ func (p *publishedResults) result(ctx context.Context, t store.Task) video.Publi
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		p.retryAt = time.Now().Add(resultRetryDelay)
+		if !errors.Is(ctx.Err(), context.Canceled) { // a client that has left says nothing about the database
+			p.retryAt = time.Now().Add(resultRetryDelay)
+		}
 		return found.Publish // the last known one
 	}
 	if p.kept == nil || len(p.kept) >= maxResults {
