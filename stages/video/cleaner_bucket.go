@@ -149,9 +149,13 @@ func (t *Cleaner) cleanGenerations(ctx context.Context, b *storage.Bucket, task 
 	if len(stored) < 2 && !slices.ContainsFunc(stored, isCandidate) {
 		return 0, nil // at most the served generation
 	}
-	// A generation that is older than the served one is never served again.
+	// A generation that is older than the served one is never served again. Its time was set before it
+	// was replaced, so a list from after this reading has the time.
 	stable, err := t.Config.PublishLocation().readStable(ctx, task)
 	if err != nil {
+		return 0, err
+	}
+	if stored, err = b.ListArtifacts(ctx, task.String()); err != nil {
 		return 0, err
 	}
 	return removeOldGenerations(ctx, b, stored, stable, t.Config.keepOld())

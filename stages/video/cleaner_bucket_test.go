@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -197,6 +198,48 @@ func TestCleaner_RemovesReplacedGenerationsFromABucketAfterKeepOld(t *testing.T)
 	c.age("", 100*time.Hour)
 	if n := c.clean(); n != 0 {
 		t.Errorf("it removed %d", n)
+	}
+}
+
+// The generation is replaced at each of the requests of a Cleaner.
+func TestCleaner_KeepsAGenerationThatIsReplacedMeanwhile(t *testing.T) {
+	t.Parallel()
+	c := newBucketCleaner(t)
+	task := c.job.Task
+	public := Location{Bucket: c.bucket("public")}
+	serve := func(generation string) {
+		old, err := public.readStable(t.Context(), task)
+		text := []byte(generation + "/x\n")
+		if err == nil {
+			err = public.replaceStable(t.Context(), task, old, [2][]byte{text, text})
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	for _, generation := range []string{"gen-0001-aaaaaaaaaa", "gen-0002-aaaaaaaaaa"} {
+		c.put("public", path.Join(task.String(), generation), 10, false)
+	}
+	at, isReplaced := 0, true
+	for ; isReplaced; at++ {
+		serve("gen-0001-aaaaaaaaaa")
+		c.age("gen-0001-aaaaaaaaaa", 72*time.Hour)
+		c.proxy.Reset()
+		var began atomic.Bool
+		c.proxy.Observe(func(number int, _ *http.Request) {
+			if number > at && began.CompareAndSwap(false, true) {
+				serve("gen-0002-aaaaaaaaaa") // a publish ends now
+			}
+		}, nil)
+		n := c.clean()
+		c.proxy.Observe(nil, nil)
+		isReplaced = began.Load()
+		if left := c.artifacts("public", task.String()); n != 0 || len(left) != 2 {
+			t.Fatalf("replaced before request %d: it removed %d and left %v", at+1, n, left)
+		}
+	}
+	if at < 4 {
+		t.Errorf("the Cleaner sent %d requests", at-1)
 	}
 }
 
