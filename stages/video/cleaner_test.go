@@ -1,6 +1,7 @@
 package video
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -226,6 +227,37 @@ func TestCleaner_KeepsRunningAttempts(t *testing.T) {
 	beginning.Close()
 	if done := h.mustClean(0); done.Removed != 1 || exists(dead.path) || !exists(alive.path) || !exists(silent.path) {
 		t.Errorf("removed %+v; files: %q", done, list(t, dir))
+	}
+}
+
+func TestCleaner_KeepsWhatARemoteWorkerIsSending(t *testing.T) {
+	t.Parallel()
+	a := newAttacker(t)
+	claim := a.claimOf(transcodeStage)
+	files := NewRemoteFiles(a.Config, a.Result)
+	send := func(at int64) error {
+		return files.WriteOutput(t.Context(), claim, a.segment, at, 1000, "", bytes.NewReader(make([]byte, 100)))
+	}
+	if err := send(0); err != nil {
+		t.Fatal(err)
+	}
+	w, err := files.receiving(claim, transcodeStage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	then := time.Now().Add(-4 * time.Hour) // when the directory of the rendition was created
+	if err := os.Chtimes(w.path, then, then); err != nil {
+		t.Fatal(err)
+	}
+	if err := send(100); err != nil {
+		t.Fatal(err)
+	}
+	cleaner := Cleaner{Config: a.Config}
+	if _, err := cleaner.Clean(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := send(200); err != nil {
+		t.Errorf("the next piece: %v", err)
 	}
 }
 
