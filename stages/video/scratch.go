@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/blockcache"
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/internal/diskspace"
 	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/stages"
@@ -70,6 +71,9 @@ func newScratch(c Config, keep time.Duration, blocks *blockcache.Cache) *scratch
 // use keeps the files of a task for an attempt that may write need bytes, until done is called. It
 // removes copies that nobody uses if they take the room, those first whose last use is the longest
 // ago. If there is no room, the error is a *scratchFullError or a *diskspace.FullError.
+//
+// Until done is called it touches the directory of the task, because a transfer may take long and
+// changes nothing in it: other processes of this host would take the files for copies that nobody uses.
 func (s *scratch) use(task store.ID, need int64) (done func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +86,9 @@ func (s *scratch) use(task store.ID, need int64) (done func(), err error) {
 		s.remove(task, attempt)
 		return nil, err
 	}
+	stop := s.keepTouched(task)
 	return func() {
+		stop()
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.remove(task, attempt)
@@ -94,6 +100,19 @@ func (s *scratch) use(task store.ID, need int64) (done func(), err error) {
 			s.trim()
 		}
 	}, nil
+}
+
+// keepTouched touches the directory of a task now and every minute, until stop is called.
+func (s *scratch) keepTouched(task store.ID) (stop func()) {
+	dir := s.config.TaskDir(task)
+	_ = touch(dir) // it may not exist yet, and the attempt finds errors of the disk
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		for ctxsleep.For(ctx, touchEvery) == nil {
+			_ = touch(dir)
+		}
+	}()
+	return cancel
 }
 
 // remove ends the use of a task by an attempt. The lock is held.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cuelight/cuelight/internal/blockcache"
@@ -158,4 +159,32 @@ func TestScratch_RemovesUnusedCopiesForAnAttemptTheOldestUseFirst(t *testing.T) 
 		t.Errorf("then used %v, old %v, young %v", exists(used), exists(old), exists(young))
 	}
 	attempt()
+}
+
+func TestScratch_AnotherProcessKeepsWhatAnAttemptUsesForLong(t *testing.T) {
+	t.Parallel()
+	c := Config{DataDir: t.TempDir(), Reserve: -1}
+	name := dirName{stage: transcodeStage, number: 1, random: "aaaaaaaaaa"}.String()
+	used := putCopy(t, c, store.ID{1}, name, 1, time.Hour)
+	unused := putCopy(t, c, store.ID{2}, name, 1, time.Hour)
+	synctest.Test(t, func(t *testing.T) {
+		done, err := newScratch(c, scratchAge, nil).use(store.ID{1}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer done()
+		then := time.Now().Add(-time.Hour) // since the attempt began, its files have been uploaded
+		if err := os.Chtimes(c.TaskDir(store.ID{1}), then, then); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * touchEvery)
+		synctest.Wait()
+	})
+	other := newScratch(c, scratchAge, nil)
+	other.mu.Lock()
+	other.trim() // as after each of its attempts
+	other.mu.Unlock()
+	if !exists(used) || exists(unused) {
+		t.Errorf("used %v, unused %v", exists(used), exists(unused))
+	}
 }
