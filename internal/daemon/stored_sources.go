@@ -5,11 +5,13 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
 
+	"github.com/cuelight/cuelight/internal/storage"
 	"github.com/cuelight/cuelight/internal/upload"
 	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
@@ -54,11 +56,19 @@ func StoreSource(ctx context.Context, st *store.Store, bucket *video.Bucket, sub
 
 func storeFile(ctx context.Context, bucket *video.Bucket, id, file, name string, sub *store.Submission) error {
 	address, err := bucket.StoreSource(ctx, id, file, name)
+	if _, isService := errors.AsType[*storage.ServiceError](err); err != nil && !isService && ctx.Err() == nil {
+		return &fileError{err}
+	}
 	if err == nil {
 		sub.Source = address
 	}
 	return err
 }
+
+// fileError is an error of StoreSource that has its cause in the file, such as a missing permission.
+type fileError struct{ error }
+
+func (e *fileError) Unwrap() error { return e.error }
 
 // uploadSource returns the source of the task of an upload.
 func uploadSource(bucket *video.Bucket, u upload.Upload) string {

@@ -97,6 +97,62 @@ func TestWatchedFiles_AreInTheBucketBeforeTheirTaskExists(t *testing.T) {
 	}
 }
 
+func TestWatchedFiles_OneThatCannotBeReadKeepsNoOtherBack(t *testing.T) {
+	t.Parallel()
+	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers)), store.Video())
+	bucket, proxy := newBucket(t)
+	good := filepath.Join(t.TempDir(), "good.mp4")
+	if err := os.WriteFile(good, []byte("good"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	// Reading it fails after the size that it pretends to have, also for root.
+	const bad = "/sys/kernel/mm/transparent_hugepage/enabled"
+	if info, err := os.Stat(bad); err != nil || info.Size() == 0 {
+		t.Skip("no such file")
+	}
+	files := []inbox.File{{Path: bad, Size: 4096, ModTime: time.Unix(1, 0)}, {Path: good, Size: 4, ModTime: time.Unix(2, 0)}}
+	w := watchedFiles{store: st, bucket: bucket, log: zap.NewNop()}
+	err := w.submit(t.Context(), files)
+	if failed, ok := errors.AsType[inbox.FileErrors](err); !ok || len(failed) != 1 || failed[bad] == nil {
+		t.Errorf("the error is %v", err)
+	}
+	if tasks, err := st.List(t.Context(), store.ListQuery{}); err != nil || len(tasks) != 1 {
+		t.Errorf("there are %d tasks, %v", len(tasks), err)
+	}
+	// An error of the service is none of the file.
+	files[1].ModTime = time.Unix(3, 0)
+	proxy.Inject(func(int, *http.Request) s3test.Fault { return s3test.Full })
+	err = w.submit(t.Context(), files[1:])
+	if _, ok := errors.AsType[inbox.FileErrors](err); err == nil || ok {
+		t.Errorf("without the service: %v", err)
+	}
+}
+
+func TestWatchedFiles_OfBeforeAMoveAreKnown(t *testing.T) {
+	t.Parallel()
+	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers)), store.Video())
+	bucket, _ := newBucket(t)
+	dir := t.TempDir()
+	var files []inbox.File
+	for _, name := range []string{"old.mp4", "new.mp4"} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, inbox.File{Path: path, Size: 7, ModTime: time.Unix(1, 0)})
+	}
+	if err := (watchedFiles{store: st, bucket: bucket, log: zap.NewNop()}).submit(t.Context(), files[:1]); err != nil {
+		t.Fatal(err)
+	}
+	// The data is in a directory now, and the daemon has started again.
+	if err := (watchedFiles{store: st, log: zap.NewNop()}).submit(t.Context(), files); err != nil {
+		t.Error(err)
+	}
+	if tasks, err := st.List(t.Context(), store.ListQuery{}); err != nil || len(tasks) != 2 {
+		t.Errorf("there are %d tasks, %v", len(tasks), err)
+	}
+}
+
 func TestUpload_IsSubmittedAsItsCopyInTheBucket(t *testing.T) {
 	t.Parallel()
 	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers)), store.Video())

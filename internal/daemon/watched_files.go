@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"net/url"
 	"unicode/utf8"
 
@@ -27,16 +28,28 @@ func (w watchedFiles) run(ctx context.Context, o inbox.Options) error {
 	return inbox.Run(ctx, o)
 }
 
+// submit submits files. Those that cannot be copied into the bucket are in the inbox.FileErrors.
 func (w watchedFiles) submit(ctx context.Context, files []inbox.File) error {
-	if w.bucket != nil && len(files) > 1 {
-		// A task begins when its file is in the bucket, and need not wait for other files.
-		for i := range files {
-			if err := w.submit(ctx, files[i:i+1]); err != nil {
-				return err
-			}
-		}
-		return nil
+	if w.bucket == nil {
+		return w.submitAll(ctx, files)
 	}
+	failed := make(inbox.FileErrors)
+	for i, f := range files {
+		// A task begins when its file is in the bucket, and need not wait for other files.
+		err := w.submitAll(ctx, files[i:i+1])
+		if own, ok := errors.AsType[*fileError](err); ok {
+			failed[f.Path] = own
+		} else if err != nil {
+			return err
+		}
+	}
+	if len(failed) > 0 {
+		return failed
+	}
+	return nil
+}
+
+func (w watchedFiles) submitAll(ctx context.Context, files []inbox.File) error {
 	subs := make([]store.Submission, len(files))
 	for i, f := range files {
 		subs[i] = store.Submission{Source: SourceOfPath(f.Path), RequestID: f.RequestID()}
@@ -45,7 +58,9 @@ func (w watchedFiles) submit(ctx context.Context, files []inbox.File) error {
 		}
 	}
 	receipts, err := w.store.SubmitAll(ctx, subs)
-	if err != nil {
+	// A request id is that of one version of a file. Its task may have another source if the data
+	// were elsewhere: it was submitted.
+	if err != nil && !errors.Is(err, store.ErrRequestIDTaken) {
 		return err
 	}
 	for i, r := range receipts {
@@ -56,9 +71,13 @@ func (w watchedFiles) submit(ctx context.Context, files []inbox.File) error {
 	return nil
 }
 
-// logFailure logs that a directory, or the database if dir is empty, fails or works again.
+// logFailure logs that a directory, or the database if dir is empty, fails or works again, or that a
+// file cannot be submitted.
 func (w watchedFiles) logFailure(dir string, err error) {
+	_, isOfFile := errors.AsType[*fileError](err)
 	switch {
+	case isOfFile:
+		w.log.Warn("a file in a watched directory cannot be submitted; it is tried again", zap.String("path", dir), zap.Error(err))
 	case dir == "" && err != nil:
 		w.log.Warn("files in watched directories cannot be submitted yet", zap.Error(err))
 	case dir == "":

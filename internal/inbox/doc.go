@@ -11,6 +11,7 @@
 //   - It submits a file again after Submit failed, and after a restart.
 //     [File.RequestID] identifies a file by path, size and modification time, so a file
 //     that is replaced, renamed or touched is a new one.
+//   - An error of one file, as [FileErrors], keeps no other file back.
 //   - It never opens, moves or deletes a file.
 //
 // # Safe uploads

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -16,7 +17,9 @@ type Options struct {
 	Dirs []string
 
 	// Submit receives the files that are ready: at most 500, the longest unchanged
-	// first. After it returns nil, a file is submitted again only if it changes.
+	// first. After it returns nil, a file is submitted again only if it changes. After
+	// FileErrors, that is so for all files but those, which it receives again after six
+	// times UnchangedFor.
 	Submit func(ctx context.Context, files []File) error
 
 	// UnchangedFor is how long a file must stay unchanged. It should be longer than the
@@ -32,8 +35,16 @@ type Options struct {
 	Skip []string
 
 	// OnError is called once when a directory cannot be read, and with a nil error when
-	// it can be read again. For errors of Submit, dir is empty.
+	// it can be read again. For errors of Submit, dir is empty. For each of FileErrors it is
+	// called once per version of the file, whose path is dir.
 	OnError func(dir string, err error)
+}
+
+// FileErrors are errors of Submit by the path of their file. They do not keep other files back.
+type FileErrors map[string]error
+
+func (e FileErrors) Error() string {
+	return fmt.Sprintf("%d files could not be submitted", len(e))
 }
 
 // File is a file that is ready.
@@ -92,6 +103,7 @@ type knownFile struct {
 	unchangedScans int       // that saw this version
 	lastScan       int       // the number of the last scan that saw it
 	submitted      bool
+	failed         time.Time // when Submit returned an error for this version
 }
 
 func (w *watcher) record(f File, now time.Time) {
@@ -108,6 +120,9 @@ func (w *watcher) record(f File, now time.Time) {
 // clock. So the time must be in the past, and a second scan must have seen the same file.
 func (w *watcher) isReady(e *knownFile, now time.Time) bool {
 	if e.submitted || e.Size == 0 || e.lastScan != w.scans {
+		return false
+	}
+	if !e.failed.IsZero() && now.Sub(e.failed) < 6*w.UnchangedFor {
 		return false
 	}
 	return now.Sub(e.firstSeen) >= w.UnchangedFor || e.unchangedScans > 1 && now.Sub(e.ModTime) >= w.UnchangedFor
@@ -133,14 +148,30 @@ func (w *watcher) submitReady(ctx context.Context, now time.Time) {
 		if ctx.Err() != nil {
 			return
 		}
+		failed, isOfFiles := errors.AsType[FileErrors](err)
+		if isOfFiles {
+			err = nil
+		}
 		w.setError("", err)
 		if err != nil {
 			return
 		}
 		for _, e := range chunk {
-			e.submitted = true
+			w.recordSubmitted(e, failed[e.Path], now)
 		}
 	}
+}
+
+// recordSubmitted records that a file was submitted, or that it alone could not be.
+func (w *watcher) recordSubmitted(e *knownFile, err error, now time.Time) {
+	if err == nil {
+		e.submitted = true
+		return
+	}
+	if e.failed.IsZero() {
+		w.OnError(e.Path, err)
+	}
+	e.failed = now
 }
 
 // withoutOpenFiles removes the files that are open for writing. One pass over the

@@ -23,6 +23,8 @@ type testInbox struct {
 	dir    string
 	files  chan inbox.File
 	errors chan error
+	// refused are the files with an error of their own.
+	refused chan inbox.File
 
 	mu        sync.Mutex
 	submitErr error
@@ -39,6 +41,7 @@ const (
 func watch(t *testing.T, change func(*inbox.Options)) *testInbox {
 	t.Helper()
 	b := &testInbox{t: t, dir: t.TempDir(), files: make(chan inbox.File, 1000), errors: make(chan error, 100)}
+	b.refused = make(chan inbox.File, 100)
 	b.start(change)
 	t.Cleanup(func() { b.stopAndWait() })
 	return b
@@ -68,13 +71,18 @@ func (b *testInbox) stopAndWait() {
 func (b *testInbox) submit(_ context.Context, files []inbox.File) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.submitErr != nil {
+	failed, isOfFiles := errors.AsType[inbox.FileErrors](b.submitErr)
+	if b.submitErr != nil && !isOfFiles {
 		return b.submitErr
 	}
 	for _, f := range files {
-		b.files <- f
+		if failed[f.Path] != nil {
+			b.refused <- f
+		} else {
+			b.files <- f
+		}
 	}
-	return nil
+	return b.submitErr
 }
 
 func (b *testInbox) setSubmitError(err error) {
@@ -280,6 +288,31 @@ func TestRun_RetriesAFailedSubmit(t *testing.T) {
 	}
 	if err := <-b.errors; err != nil {
 		t.Errorf("after the recovery, the error is %v", err)
+	}
+}
+
+func TestRun_SubmitsOtherFilesAfterAnErrorOfOne(t *testing.T) {
+	t.Parallel()
+	b := watch(t, nil)
+	bad := filepath.Join(b.dir, "bad.mp4")
+	unreadable := errors.New("permission denied")
+	b.setSubmitError(inbox.FileErrors{bad: unreadable})
+	b.write("bad.mp4", "video", longAgo)
+	b.write("good.mp4", "video", longAgo.Add(time.Minute))
+	if err := <-b.errors; !errors.Is(err, unreadable) {
+		t.Fatalf("the error is %v", err)
+	}
+	if got := b.nextName(); got != "good.mp4" {
+		t.Errorf("%s was submitted", got)
+	}
+	<-b.refused
+	<-b.refused // it is tried again
+	b.setSubmitError(nil)
+	if got := b.nextName(); got != "bad.mp4" {
+		t.Errorf("then %s was submitted", got)
+	}
+	if len(b.errors) > 0 {
+		t.Errorf("the next error is %v", <-b.errors)
 	}
 }
 
