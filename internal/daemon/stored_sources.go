@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/cuelight/cuelight/internal/storage"
 	"github.com/cuelight/cuelight/internal/upload"
@@ -28,16 +29,16 @@ func StoreSource(ctx context.Context, st *store.Store, bucket *video.Bucket, sub
 	if bucket == nil || !filepath.IsAbs(file) {
 		return nil
 	}
-	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
+	info, err := os.Stat(file)
+	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
 		return nil // ingest says what is wrong with it, if it is wrong everywhere
 	}
 	name := filepath.Base(file)
 	if sub.RequestID == "" {
 		return storeFile(ctx, bucket, "file-"+rand.Text(), file, name, sub)
 	}
-	// The same request has the same address.
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s", sub.SubmittedBy, sub.RequestID, sub.Source))
-	id := "request-" + hex.EncodeToString(sum[:16])
+	request := "request-" + hex.EncodeToString(sum[:16])
 	known, err := st.List(ctx, store.ListQuery{Filter: store.Filter{RequestID: sub.RequestID}})
 	if err != nil {
 		return err
@@ -46,12 +47,14 @@ func StoreSource(ctx context.Context, st *store.Store, bucket *video.Bucket, sub
 		if t.SubmittedBy != sub.SubmittedBy {
 			continue
 		}
-		if t.Source == bucket.SourceAddress(id, name) {
+		if strings.Contains(t.Source, "/"+request) {
 			sub.Source = t.Source
 		}
 		return nil // the store compares the sources
 	}
-	return storeFile(ctx, bucket, id, file, name, sub)
+	// The copy of another version of the file may be there, if its submission failed.
+	sum = sha256.Sum256(fmt.Appendf(nil, "%d\x00%d", info.Size(), info.ModTime().UnixNano()))
+	return storeFile(ctx, bucket, request+"-"+hex.EncodeToString(sum[:8]), file, name, sub)
 }
 
 func storeFile(ctx context.Context, bucket *video.Bucket, id, file, name string, sub *store.Submission) error {

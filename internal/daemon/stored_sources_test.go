@@ -195,6 +195,45 @@ func TestUpload_IsSubmittedAsItsCopyInTheBucket(t *testing.T) {
 	}
 }
 
+func TestStoreSource_ARequestIsFreeAfterItsSubmissionFailed(t *testing.T) {
+	t.Parallel()
+	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers)), store.Video())
+	bucket, _ := newBucket(t)
+	file := filepath.Join(t.TempDir(), "film.mp4")
+	stored := func(content string, at int64) store.Submission {
+		t.Helper()
+		err := os.WriteFile(file, []byte(content), 0o644)
+		if err == nil {
+			err = os.Chtimes(file, time.Unix(at, 0), time.Unix(at, 0))
+		}
+		sub := store.Submission{Source: file, RequestID: "film-17"}
+		if err == nil {
+			err = StoreSource(t.Context(), st, bucket, &sub)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sub
+	}
+	failed := stored("wrong", 1) // then the database failed
+	if again := stored("wrong", 1); again.Source != failed.Source {
+		t.Errorf("the same file has a second copy: %s, then %s", failed.Source, again.Source)
+	}
+	corrected := stored("right", 2)
+	if corrected.Source == failed.Source {
+		t.Fatalf("both versions are %s", failed.Source)
+	}
+	first, err := st.Submit(t.Context(), corrected)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// From now on the request has its task, as one of a file in a directory has.
+	again, err := st.Submit(t.Context(), stored("later", 3))
+	if err != nil || !again.Existed || again.ID != first.ID {
+		t.Errorf("the same request later is %+v, %v", again, err)
+	}
+}
+
 func TestStoreSource_LeavesWhatIsNoFileOfThisHost(t *testing.T) {
 	t.Parallel()
 	bucket, proxy := newBucket(t)

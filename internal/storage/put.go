@@ -53,7 +53,8 @@ func (b *Bucket) PutArtifact(
 }
 
 // PutFile stores a file as an artifact, in which it is the only one and has the name as. Otherwise
-// it does what PutArtifact does.
+// it does what PutArtifact does. If the size or the time of the file changes meanwhile, the error is
+// ErrChanged.
 func (b *Bucket) PutFile(ctx context.Context, name, file, as string, progress Progress) (Manifest, error) {
 	m := Manifest{}
 	info, err := os.Stat(file)
@@ -66,7 +67,7 @@ func (b *Bucket) PutFile(ctx context.Context, name, file, as string, progress Pr
 		err = errors.Join(checkName(name), checkName(as))
 	}
 	if err == nil {
-		err = b.putArtifact(ctx, &put{b: b, name: name, file: file}, &m, progress, nil)
+		err = b.putArtifact(ctx, &put{b: b, name: name, file: file, before: info}, &m, progress, nil)
 	}
 	return m, b.wrap(ctx, err, "put artifact", name)
 }
@@ -89,6 +90,9 @@ func (b *Bucket) putArtifact(ctx context.Context, p *put, m *Manifest, progress 
 		}
 	}
 	if err := p.files(ctx, m.Files); err != nil {
+		return err
+	}
+	if err := p.checkUnchanged(); err != nil {
 		return err
 	}
 	if p.dry {
@@ -131,8 +135,9 @@ func ListFiles(dir string) (files []File, err error) {
 type put struct {
 	b         *Bucket
 	name, dir string
-	file      string // the only file, instead of those in dir
-	dry       bool   // compute hashes and upload nothing
+	file      string      // the only file, instead of those in dir
+	before    fs.FileInfo // of file; nil for files in dir
+	dry       bool        // compute hashes and upload nothing
 	counter   counter
 	existing  map[string]minio.ObjectInfo // by key
 	similar   map[content]sourceObject
@@ -217,21 +222,34 @@ func (p *put) small(ctx context.Context, f *File) error {
 	return nil
 }
 
-// errChanged is for files that are written while they are uploaded.
-var errChanged = errors.New("the file was changed while it was uploaded")
+// checkUnchanged returns ErrChanged if the only file has been written since PutFile began.
+func (p *put) checkUnchanged() error {
+	if p.before == nil {
+		return nil
+	}
+	after, err := os.Stat(p.file)
+	if err == nil && (after.Size() != p.before.Size() || !after.ModTime().Equal(p.before.ModTime())) {
+		err = fmt.Errorf("%s: %w", p.file, ErrChanged)
+	}
+	return err
+}
+
+// ErrChanged means that a file was written while it was uploaded. The artifact does not exist, unless it
+// did so before.
+var ErrChanged = errors.New("the file was changed while it was uploaded")
 
 // readFull fills buffer from a file that must have as many bytes, and at its end no more.
 func readFull(file io.Reader, f *File, buffer []byte, isLast bool) error {
 	_, err := io.ReadFull(file, buffer)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("%s: %w", f.Name, errChanged)
+		return fmt.Errorf("%s: %w", f.Name, ErrChanged)
 	}
 	if err != nil || !isLast {
 		return err
 	}
 	switch n, err := file.Read(make([]byte, 1)); {
 	case n > 0:
-		return fmt.Errorf("%s: %w", f.Name, errChanged)
+		return fmt.Errorf("%s: %w", f.Name, ErrChanged)
 	case err != io.EOF:
 		return err
 	}

@@ -32,19 +32,16 @@ const sourceFile = "source"
 // own; a later stage of the task deletes this one.
 func (b *Bucket) StoreSource(ctx context.Context, id, file, name string) (address string, err error) {
 	artifact := path.Join(sourcesDir, id)
-	before, err := os.Stat(file)
-	if err != nil {
-		return "", fmt.Errorf("store source: %w", err)
-	}
-	if _, err := b.storage.PutFile(ctx, artifact, file, sourceFile+safeExtension(name), nil); err != nil {
-		return "", fmt.Errorf("store source: %w", err)
-	}
-	after, err := os.Stat(file)
-	if err == nil && (after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime())) {
-		err = errors.New("the file changed while it was read; is something still writing to it?")
+	_, err = b.storage.PutFile(ctx, artifact, file, sourceFile+safeExtension(name), nil)
+	if errors.Is(err, storage.ErrChanged) {
+		err = fmt.Errorf("%w; is something still writing to it?", err)
+		// Another process may have stored the file before, and have made a task of it.
+		if _, findErr := b.storage.ReadManifest(ctx, artifact); errors.Is(findErr, fs.ErrNotExist) {
+			err = errors.Join(err, b.storage.DeleteArtifact(ctx, artifact))
+		}
 	}
 	if err != nil {
-		return "", fmt.Errorf("store source: %w", errors.Join(err, b.storage.DeleteArtifact(ctx, artifact)))
+		return "", fmt.Errorf("store source: %w", err)
 	}
 	return b.SourceAddress(id, name), nil
 }

@@ -8,7 +8,9 @@ import (
 	"os"
 	"path"
 	"testing"
+	"time"
 
+	"github.com/cuelight/cuelight/internal/storage"
 	"github.com/cuelight/cuelight/internal/storage/s3test"
 	"github.com/cuelight/cuelight/stages"
 )
@@ -62,6 +64,36 @@ func TestBucket_AnyHostIngestsWhatAnotherReceived(t *testing.T) {
 		t.Errorf("the second time ingest returned %+v, the first time %+v", again, in)
 	}
 	h.mustRun(transcodeStage)
+}
+
+func TestStoreSource_OfAFileThatChangesLeavesOnlyWhatOthersStored(t *testing.T) {
+	t.Parallel()
+	h := newBucketHosts(t)
+	b := h.bucket("data")
+	file := path.Join(t.TempDir(), "film.mp4")
+	write(t, file, "content")
+	for _, storedBefore := range []bool{false, true} {
+		if storedBefore { // by another process, which has made a task of it
+			if _, err := b.StoreSource(t.Context(), "request-1", file, "film.mp4"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.proxy.Observe(func(_ int, r *http.Request) {
+			later := time.Now().Add(time.Hour)
+			if err := os.Chtimes(file, later, later); err != nil {
+				t.Error(err)
+			}
+		}, nil)
+		_, err := b.StoreSource(t.Context(), "request-1", file, "film.mp4")
+		h.proxy.Observe(nil, nil)
+		if !errors.Is(err, storage.ErrChanged) {
+			t.Errorf("stored before: %v: %v", storedBefore, err)
+		}
+		found, err := b.storage.ListArtifacts(t.Context(), sourcesDir)
+		if err != nil || storedBefore != (len(found) == 1) {
+			t.Errorf("stored before: %v: left %v, %v", storedBefore, found, err)
+		}
+	}
 }
 
 func TestBucket_IngestWithoutAnyCopyIsPermanent(t *testing.T) {
