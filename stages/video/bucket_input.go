@@ -14,6 +14,7 @@ import (
 	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/internal/storage"
 	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
 )
 
 // openSource makes the source of a job readable by the tools of config, until done is called, and
@@ -27,7 +28,7 @@ func (b *bucketStages) openSource(ctx context.Context, job *stages.Job, config *
 		return "", nil, err
 	}
 	var file *blockcache.File
-	if in.Info != nil && in.Info.Version == media.InfoVersion && config.Tools.CheckServe() == nil {
+	if !config.fetchesSource(in) {
 		if file, err = b.openBlocks(ctx, job, in); err != nil {
 			return "", nil, err
 		}
@@ -43,6 +44,19 @@ func (b *bucketStages) openSource(ctx context.Context, job *stages.Job, config *
 	}
 	config.Tools.Source = &media.ServedSource{Path: filepath.Join(taskDir, in.File), Input: file}
 	return filepath.Dir(in.File), file.Close, nil
+}
+
+// fetchesSource reports whether tools of this host need the whole file of a source in a bucket.
+func (c Config) fetchesSource(in Ingest) bool {
+	return in.Info == nil || in.Info.Version != media.InfoVersion || c.Tools.CheckServe() != nil
+}
+
+// fetchNeed is how many bytes a fetch of the whole source takes: none if it is on this host.
+func (b *bucketStages) fetchNeed(task store.ID, in Ingest) int64 {
+	if info, err := os.Stat(filepath.Join(b.config.TaskDir(task), filepath.Dir(in.File))); err == nil && info.IsDir() {
+		return 0
+	}
+	return in.Bytes
 }
 
 // openBlocks opens the source of a job in the block cache. It returns nil if the whole file is on

@@ -48,7 +48,8 @@ const (
 //
 // In buckets, by the service's clock, it removes artifacts without a manifest, with
 // their unfinished uploads, a day after the last byte arrived; replaced generations
-// older than Config.KeepOld; and results older than the recorded one, after a day.
+// older than Config.KeepOld; and results older than the recorded one, after a day. With
+// a bucket for data, it removes copies in DataDir that no attempt has used for 15 minutes.
 //
 // Any number of Cleaners may work in the same directories, on any hosts, together
 // with attempts. Goroutines must not share one.
@@ -84,6 +85,9 @@ func (t *Cleaner) Clean(ctx context.Context) (CleanResult, error) {
 	var done CleanResult
 	err1 := t.cleanDir(ctx, "data", t.Config.DataDir, t.Config.tasksDir(), &t.lastTask, t.findAbandonedInTask, &done)
 	err2 := t.cleanDir(ctx, "publish", t.Config.PublishDir, t.Config.PublishDir, &t.lastPublished, t.findAbandonedInPublished, &done)
+	if t.Config.Bucket != nil {
+		t.Config.bucketStages().scratch.removeUnused()
+	}
 	err3 := t.cleanBucket(ctx, t.Config.DataLocation(), tasksName, &t.inData, t.cleanResults, &done)
 	err4 := t.cleanBucket(ctx, t.Config.PublishLocation(), "", &t.inPublished, t.cleanGenerations, &done)
 	return done, errors.Join(err1, err2, err3, err4)

@@ -243,6 +243,24 @@ func TestCleaner_KeepsAGenerationThatIsReplacedMeanwhile(t *testing.T) {
 	}
 }
 
+func TestCleaner_RemovesCopiesThatNoAttemptUses(t *testing.T) {
+	t.Parallel()
+	c := newBucketCleaner(t)
+	name := dirName{stage: ingestStage, number: 1, random: "aaaaaaaaaa"}.String()
+	unused := putCopy(t, c.cleaner.Config, store.ID{1}, name, 10, 20*time.Minute)
+	young := putCopy(t, c.cleaner.Config, store.ID{2}, name, 10, 10*time.Minute)
+	used := putCopy(t, c.cleaner.Config, store.ID{3}, name, 10, 20*time.Minute)
+	done, err := c.cleaner.Config.bucketStages().scratch.use(store.ID{3}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	c.clean()
+	if exists(unused) || !exists(young) || !exists(used) {
+		t.Errorf("unused %v, young %v, used %v", exists(unused), exists(young), exists(used))
+	}
+}
+
 func TestCleaner_GoesOnAfterTheServiceFailed(t *testing.T) {
 	t.Parallel()
 	c := newBucketCleaner(t)

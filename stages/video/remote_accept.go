@@ -14,6 +14,7 @@ import (
 	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/stages/remote"
+	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
 )
 
@@ -37,16 +38,16 @@ func (f *RemoteFiles) Accept(ctx context.Context, c engine.Claim, result json.Ra
 	if before, err := acceptedBefore(receiving); before != nil || err != nil {
 		return before, err
 	}
+	in, err := f.ingest(ctx, c.Task)
+	if err != nil {
+		return nil, err
+	}
 	if f.bucket != nil {
-		done, err := f.bucket.scratch.use(c.Task, 0)
+		done, err := f.bucket.scratch.use(c.Task, f.acceptNeed(c.Task, stage, in, receiving))
 		if err != nil {
 			return nil, err
 		}
 		defer done()
-	}
-	in, err := f.ingest(ctx, c.Task)
-	if err != nil {
-		return nil, err
 	}
 	out, err := f.output(w, c)
 	if err != nil {
@@ -85,6 +86,20 @@ func (f *RemoteFiles) Accept(ctx context.Context, c engine.Claim, result json.Ra
 		return nil, err
 	}
 	return result, recordAccepted(receiving, result)
+}
+
+// acceptNeed is how many bytes a check may need, with those that have arrived: it fetches the source if it
+// cannot read it by ranges.
+func (f *RemoteFiles) acceptNeed(task store.ID, stage string, in Ingest, receiving string) int64 {
+	if stage != transcodeStage || !f.config.fetchesSource(in) {
+		return 0
+	}
+	need := f.bucket.fetchNeed(task, in)
+	if need > 0 {
+		_, arrived, _ := measureTree(receiving, func() {}) // it takes the room already, and is of the same task
+		need += arrived
+	}
+	return need
 }
 
 func (f *RemoteFiles) acceptTranscode(

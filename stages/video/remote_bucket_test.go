@@ -2,17 +2,21 @@ package video
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/cuelight/cuelight/internal/storage/s3test"
 	"github.com/cuelight/cuelight/stages/remote"
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 func TestRemoteStages_FetchTheSourceFromTheBucket(t *testing.T) {
@@ -114,6 +118,46 @@ func TestRemoteFiles_AddressIsOfTheSourceAloneAndForGetAlone(t *testing.T) {
 		response.Body.Close()
 		if response.StatusCode != c.want {
 			t.Errorf("%s: %d", name, response.StatusCode)
+		}
+	}
+}
+
+func TestRemoteFiles_FetchAWholeSourceOnlyIfItFits(t *testing.T) {
+	t.Parallel()
+	h := newBucketHosts(t)
+	source, size := paddedClip(t)
+	h.job.Source = source
+	h.mustRun(ingestStage)
+	// An older version has stored no hashes of blocks, and another description of the source.
+	h.replaceObject(".cuelight-manifest.json", func(text []byte) []byte {
+		return regexp.MustCompile(`(?s),\s*"blocks": \[.*?\]`).ReplaceAll(text, nil)
+	})
+	in := h.ingested()
+	in.Info.Version = 0
+	raw, err := json.Marshal(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	number, _ := store.Video().Stage(transcodeStage)
+	claim := engine.Claim{Task: h.job.Task, Stage: number, Attempt: 1, Token: store.ID{1}}
+	for _, limit := range []int64{size, 4 * size} {
+		files := NewRemoteFiles(
+			Config{DataDir: t.TempDir(), PublishDir: t.TempDir(), Bucket: h.bucket("data"), ScratchLimit: limit, Reserve: -1},
+			func(context.Context, store.ID, string) (json.RawMessage, error) { return raw, nil })
+		isFull := func(err error) bool {
+			_, ok := errors.AsType[*scratchFullError](err)
+			return ok
+		}
+		input, err := files.OpenInput(t.Context(), claim, filepath.ToSlash(in.File))
+		if fits := limit > size; isFull(err) == fits || fits == (input == nil) {
+			t.Errorf("with room for %d bytes, a worker's read of %d: %v", limit, size, err)
+		}
+		if input != nil {
+			input.Close()
+			continue
+		}
+		if _, err := files.Accept(t.Context(), claim, json.RawMessage(`{}`)); !isFull(err) {
+			t.Errorf("the check: %v", err)
 		}
 	}
 }

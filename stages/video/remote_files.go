@@ -152,6 +152,11 @@ func (f *RemoteFiles) OpenInput(ctx context.Context, c engine.Claim, name string
 		if input, err := f.bucket.openInput(ctx, f.job(c), in); input != nil || err != nil {
 			return input, err
 		}
+		done, err := f.bucket.scratch.use(c.Task, f.bucket.fetchNeed(c.Task, in))
+		if err != nil {
+			return nil, err
+		}
+		defer done() // an open file can be read to its end
 		if _, err := f.bucket.fetch(ctx, f.job(c), ingestStage); err != nil {
 			return nil, err
 		}

@@ -219,6 +219,14 @@ func (s *scratch) limit() int64 {
 	return s.config.ScratchLimit - s.config.blockCacheLimit()
 }
 
+// removeUnused is trim for a Cleaner: without attempts that end, nothing else calls that.
+func (s *scratch) removeUnused() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.trimmed = time.Now()
+	s.trim()
+}
+
 // trim removes the copies of tasks that were not used for long. The lock is held.
 func (s *scratch) trim() {
 	all, err := s.tasks()
@@ -289,8 +297,8 @@ func (c Config) scratchNeed(ctx context.Context, job *stages.Job, stage string) 
 	if stage != metadataStage && (stage != publishStage || c.Bucket == nil || len(c.bucketNeeds(stage)) > 0) {
 		need = estimateSize(in.Info, media.Ladder(in.Info))
 	}
-	if c.Bucket == nil || c.Tools.CheckServe() != nil {
-		need += in.Bytes // the source is fetched
+	if c.Bucket == nil || c.fetchesSource(in) {
+		need += in.Bytes
 	}
 	return need + smallFiles, nil
 }
