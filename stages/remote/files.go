@@ -32,8 +32,9 @@ type Files interface {
 	WriteOutput(ctx context.Context, c engine.Claim, name string, at, total int64, sum string, from io.Reader) error
 
 	// Accept checks the outputs of an attempt that says it has completed, and returns its result,
-	// which may differ from the worker's. A *RefusedError makes the attempt fail; after other
-	// errors it is called again. It may be called again after it has succeeded.
+	// which may differ from the worker's. A *RefusedError makes the attempt fail, and
+	// ErrOutputsElsewhere releases the claim; after other errors it is called again. It may be called
+	// again after it has succeeded.
 	Accept(ctx context.Context, c engine.Claim, result json.RawMessage) (json.RawMessage, error)
 }
 
@@ -53,6 +54,11 @@ type RefusedError struct {
 }
 
 func (e *RefusedError) Error() string { return e.Reason }
+
+// ErrOutputsElsewhere means that an attempt says it has completed, but outputs are missing that it may
+// have sent to a coordinator on another host.
+var ErrOutputsElsewhere = errors.New("files of this attempt have not arrived at this coordinator; " +
+	"another one may have received them, so the stage begins again")
 
 // checks are the checks of files in progress, and their results, by the claim's token.
 type checks struct {
@@ -117,7 +123,7 @@ func (c *Coordinator) checkOutput(ctx context.Context, claim engine.Claim, resul
 		return nil, errNotChecked
 	}
 	var refused *RefusedError
-	if one.err != nil && !errors.As(one.err, &refused) {
+	if one.err != nil && !errors.As(one.err, &refused) && !errors.Is(one.err, ErrOutputsElsewhere) {
 		c.o.OnError(one.err)
 		c.checks.forget(claim.Token)
 		return nil, errNotChecked

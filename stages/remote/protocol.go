@@ -70,7 +70,8 @@ type (
 		Retry []store.ID `json:"retry,omitempty"`
 		// Checking are reports of completed stages whose files are being checked. They must be sent again.
 		Checking []checkingBody `json:"checking,omitempty"`
-		// Refused are completed stages whose results are not accepted: the attempts have failed.
+		// Refused are completed stages whose results are not accepted: the attempts have failed, or count for
+		// none if another coordinator has received their files.
 		Refused []refusedBody `json:"refused,omitempty"`
 		Control controlsBody  `json:"controls"`
 	}

@@ -44,6 +44,9 @@ func (j judge) Accept(ctx context.Context, _ engine.Claim, result json.RawMessag
 	if bytes.Equal(result, []byte(`"rubbish"`)) {
 		return nil, &remote.RefusedError{Reason: "it is rubbish"}
 	}
+	if bytes.Equal(result, []byte(`"elsewhere"`)) {
+		return nil, remote.ErrOutputsElsewhere
+	}
 	return result, nil
 }
 
@@ -95,6 +98,44 @@ func TestCoordinator_RetriesRefusedResultsBeyondTheLimitOfAttempts(t *testing.T)
 			}
 			waittest.Equal(t, "the status", store.StatusCompleted, func() store.Status { return s.status(task, "first") })
 		})
+	}
+}
+
+// A coordinator on another host took over, which has not the files that the worker has sent.
+func TestCoordinator_ReleasesCompletionsWhoseOutputsAreElsewhere(t *testing.T) {
+	t.Parallel()
+	s := setup(t, stages.Stage{Name: "first", MaxAttempts: 1, Work: echo})
+	s.coordinator = s.startCoordinator(func(o *remote.Options) {
+		o.Files = judge{}
+		o.OnRefused = func(store.ID, string, string) { t.Error("the worker's key may be disabled for it") }
+	})
+	worker := s.register("key-1")
+	task := s.submit("a source")
+	c := s.claim("key-1", worker, "first")
+	body := fmt.Sprintf(`{"worker_id":%q,"reports":[{"token":%q,"outcome":"completed","result":"elsewhere"}]}`, worker, c.Token)
+	var out struct {
+		Refused []struct {
+			Error string
+			Dead  bool
+		}
+		Stale []any
+	}
+	s.call("key-1", "/exchange", body, &out)
+	if len(out.Refused) != 1 || out.Refused[0].Dead || out.Refused[0].Error != remote.ErrOutputsElsewhere.Error() {
+		t.Errorf("the answer is %+v", out)
+	}
+	history, err := s.History(t.Context(), task)
+	if err != nil || len(history) != 1 || history[0].Outcome != "released" || s.status(task, "first") != store.StatusPending {
+		t.Errorf("the history is %+v, %v", history, err)
+	}
+	if s.call("key-1", "/exchange", body, &out); len(out.Stale) != 1 {
+		t.Errorf("the answer to the same again is %+v", out)
+	}
+	if _, err := s.pool.Exec(t.Context(), "update test_tasks set first_run_at = now()"); err != nil {
+		t.Fatal(err)
+	}
+	if again := s.claim("key-1", worker, "first"); again.Token == c.Token {
+		t.Errorf("the claim is %+v again", again)
 	}
 }
 

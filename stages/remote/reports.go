@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cuelight/cuelight/internal/problem"
 	"github.com/cuelight/cuelight/internal/redact"
@@ -16,6 +17,13 @@ import (
 
 // ClassRefused is the error class, in the history, of an attempt whose result was refused.
 const ClassRefused = "refused"
+
+// classElsewhere is the error class of ErrOutputsElsewhere in the history. After elsewhereDelay the stage
+// can be claimed again: behind a load balancer that spreads the files of an attempt it never ends well.
+const (
+	classElsewhere = "outputs-elsewhere"
+	elsewhereDelay = 10 * time.Second
+)
 
 // Size limits of a progress note, of the class of an error, and of a result, in bytes.
 const (
@@ -87,7 +95,7 @@ func (c *Coordinator) reports(ctx context.Context, w *worker, bodies []reportBod
 		if err != nil {
 			return nil, err
 		}
-		if body.Outcome == engine.Completed && report.Outcome == engine.Failed {
+		if body.Outcome == engine.Completed && report.Outcome != engine.Completed {
 			out.Refused = append(out.Refused, refusedBody{report.Token, report.Error, report.Dead, report.RetryIn.Seconds()})
 		}
 		reports = append(reports, report)
@@ -124,6 +132,10 @@ func (c *Coordinator) report(ctx context.Context, w *worker, claim engine.Claim,
 			return c.failed(report, claim, reportBody{Error: refused.Reason, Class: "permanent", Permanent: true}), nil
 		case errors.As(err, &refused):
 			return c.refused(report, claim, refused.Reason), nil
+		case errors.Is(err, ErrOutputsElsewhere):
+			report.Outcome, report.Error, report.Class = engine.Released, ErrOutputsElsewhere.Error(), classElsewhere
+			report.RetryIn = elsewhereDelay
+			return report, nil
 		case err != nil:
 			return report, err
 		}

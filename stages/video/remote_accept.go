@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/cuelight/cuelight/internal/flock"
 	"github.com/cuelight/cuelight/internal/media"
@@ -49,30 +50,14 @@ func (f *RemoteFiles) Accept(ctx context.Context, c engine.Claim, result json.Ra
 		}
 		defer done()
 	}
-	out, err := f.output(w, c)
-	if err != nil {
-		return nil, err
-	}
-	out.mu.Lock()
-	out.accepting = true
-	out.mu.Unlock()
-	lock, err := lockToAccept(ctx, w)
-	if errors.Is(err, errComplete) { // another coordinator has accepted them while this waited
-		if before, err := acceptedBefore(receiving); before != nil || err != nil {
-			return before, err
-		}
-	}
-	if err != nil { // not a refusal: the next call finds the result
-		return nil, fmt.Errorf("lock received files: %v", err)
+	lock, before, err := f.lockOutput(ctx, c, w)
+	if before != nil || err != nil {
+		return before, err
 	}
 	defer flock.Unlock(lock)
-	var accepted any
-	if stage == transcodeStage {
-		accepted, err = f.acceptTranscode(ctx, c, w, in, result)
-	} else {
-		accepted, err = f.acceptMetadata(ctx, c, w, in, result)
-	}
-	if _, isRefused := errors.AsType[*remote.RefusedError](err); err != nil && !isRefused {
+	accepted, err := f.accept(ctx, c, w, in, result)
+	_, isRefused := errors.AsType[*remote.RefusedError](err)
+	if err != nil && !isRefused && !errors.Is(err, remote.ErrOutputsElsewhere) {
 		return nil, err
 	}
 	f.mu.Lock()
@@ -86,6 +71,80 @@ func (f *RemoteFiles) Accept(ctx context.Context, c engine.Claim, result json.Ra
 		return nil, err
 	}
 	return result, recordAccepted(receiving, result)
+}
+
+// lockOutput locks the directory in which a claim's files have arrived, to which nothing is written from
+// then on. It returns the result if another coordinator has accepted them while this waited.
+func (f *RemoteFiles) lockOutput(ctx context.Context, c engine.Claim, w *workdir) (lock *os.File, before json.RawMessage, err error) {
+	out, err := f.output(w, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	out.mu.Lock()
+	out.accepting = true
+	out.mu.Unlock()
+	receiving := w.path
+	lock, err = lockToAccept(ctx, w)
+	if errors.Is(err, errComplete) {
+		if before, err := acceptedBefore(receiving); before != nil || err != nil {
+			return nil, before, err
+		}
+	}
+	if err != nil { // not a refusal: the next call finds the result
+		return nil, nil, fmt.Errorf("lock received files: %v", err)
+	}
+	return lock, nil, nil
+}
+
+// accept checks the files in the directory in which they have arrived.
+func (f *RemoteFiles) accept(ctx context.Context, c engine.Claim, w *workdir, in Ingest, result json.RawMessage) (any, error) {
+	// Coordinators with one bucket may be on different hosts, and each has what it received.
+	if f.bucket != nil {
+		if err := checkArrived(w, in, result); err != nil {
+			return nil, err
+		}
+	}
+	if w.stage == transcodeStage {
+		return f.acceptTranscode(ctx, c, w, in, result)
+	}
+	return f.acceptMetadata(ctx, c, w, in, result)
+}
+
+// checkArrived returns remote.ErrOutputsElsewhere if fewer files have arrived than the result says. A
+// metadata stage may deliver none.
+func checkArrived(w *workdir, in Ingest, result json.RawMessage) error {
+	var claimed struct {
+		Poster string        `json:"poster"`
+		Output *media.Output `json:"output"`
+	}
+	_ = json.Unmarshal(result, &claimed) // who checks the files refuses it
+	if w.stage == metadataStage {
+		if _, err := os.Lstat(filepath.Join(w.path, posterFile)); claimed.Poster != "" && errors.Is(err, fs.ErrNotExist) {
+			return remote.ErrOutputsElsewhere
+		}
+		return nil
+	}
+	sent, arrived := 0, 0
+	if claimed.Output != nil {
+		for _, r := range slices.Concat(claimed.Output.Video, claimed.Output.Audio) {
+			sent += 1 + r.Segments
+		}
+	}
+	rungs := media.Ladder(in.Info)
+	err := filepath.WalkDir(w.path, func(file string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(w.path, file)
+		if media.ExpectedFile(in.Info, rungs, filepath.ToSlash(name)) {
+			arrived++
+		}
+		return err
+	})
+	if err == nil && arrived < max(sent, 1) {
+		err = remote.ErrOutputsElsewhere
+	}
+	return err
 }
 
 // acceptNeed is how many bytes a check may need, with those that have arrived: it fetches the source if it

@@ -161,3 +161,28 @@ func TestRemoteFiles_FetchAWholeSourceOnlyIfItFits(t *testing.T) {
 		}
 	}
 }
+
+// A coordinator on another host, with the same bucket, takes over a worker that has sent its files.
+func TestRemoteFiles_ThatAnotherHostReceivedCountForNoAttempt(t *testing.T) {
+	t.Parallel()
+	h := newBucketHosts(t)
+	a := newAttackerOn(newRemoteSiteOver(t, h.bucket("data")))
+	claim, transcode := a.deliverPoster(), a.claimOf(transcodeStage)
+	second := a.Config
+	second.DataDir, second.Bucket = t.TempDir(), h.bucket("data")
+	other := NewRemoteFiles(second, a.Result)
+	result := json.RawMessage(`{"poster":"poster.jpg"}`)
+	rendition := json.RawMessage(`{"output":{"video":[{"name":"240p","init":"240p/init.mp4","segments":2}]}}`)
+	for _, c := range []struct {
+		claim  engine.Claim
+		result json.RawMessage
+	}{{claim, result}, {transcode, rendition}, {transcode, json.RawMessage(`{}`)}, {claim, result}} {
+		if accepted, err := other.Accept(t.Context(), c.claim, c.result); !errors.Is(err, remote.ErrOutputsElsewhere) {
+			t.Errorf("%s: %s, %v", c.result, accepted, err)
+		}
+	}
+	if accepted, err := NewRemoteFiles(a.Config, a.Result).Accept(t.Context(), claim, result); err != nil ||
+		!strings.Contains(string(accepted), posterFile) {
+		t.Errorf("where the files are: %s, %v", accepted, err)
+	}
+}
