@@ -107,12 +107,13 @@ func (s *scratch) keepTouched(task store.ID) (stop func()) {
 	dir := s.config.TaskDir(task)
 	_ = touch(dir) // it may not exist yet, and the attempt finds errors of the disk
 	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
+	var touching sync.WaitGroup
+	touching.Go(func() {
 		for ctxsleep.For(ctx, touchEvery) == nil {
 			_ = touch(dir)
 		}
-	}()
-	return cancel
+	})
+	return func() { cancel(); touching.Wait() }
 }
 
 // remove ends the use of a task by an attempt. The lock is held.
