@@ -156,7 +156,7 @@ func (m *Move) tryCopyPublished(ctx context.Context, task store.ID, done *CopyRe
 	if err != nil {
 		return false, err
 	}
-	served := generationSet{}
+	copied := make(map[string]bool) // an attempt that lost its claim may have left a second generation of a number
 	for _, d := range generations {
 		if d.stage != generationPrefix || d.number > stable.newest() {
 			continue
@@ -165,13 +165,11 @@ func (m *Move) tryCopyPublished(ctx context.Context, task store.ID, done *CopyRe
 		if err != nil {
 			return false, err
 		}
-		if there {
-			served[d.number] = d.String()
-		}
+		copied[d.String()] = there
 	}
 	for _, s := range stable {
-		for number, generation := range s.served {
-			if served[number] != generation {
+		for _, generation := range s.served {
+			if !copied[generation] {
 				return true, nil
 			}
 		}

@@ -290,6 +290,24 @@ func TestMove_ReplacesNoNewerGeneration(t *testing.T) {
 	}
 }
 
+func TestMove_CopiesTwoGenerationsOfOneNumber(t *testing.T) {
+	t.Parallel()
+	h := newMoveTest(t)
+	// An attempt that had lost its claim has left it.
+	orphan := filepath.Join(h.PublishedDir(h.job.Task), "gen-0002-zzzzzzzzzz")
+	if err := os.Mkdir(orphan, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(orphan, "x.mp4"), "x")
+	m := h.toBucket()
+	if _, err := m.Copy(t.Context(), h.job.Task); err != nil {
+		t.Fatal(err)
+	}
+	if served, err := h.served(m.Published.To); err != nil || len(served) != 2 {
+		t.Errorf("the bucket serves %q: %v", served, err)
+	}
+}
+
 func TestMove_CopiesWhileTheVideoIsPublishedAgain(t *testing.T) {
 	t.Parallel()
 	h := newMoveTest(t)
