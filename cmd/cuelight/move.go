@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/cuelight/cuelight/internal/console"
 	"github.com/cuelight/cuelight/internal/daemon"
 	"github.com/cuelight/cuelight/internal/dbconn"
+	"github.com/cuelight/cuelight/internal/storage"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
@@ -34,7 +36,7 @@ old locations from then on. To keep that time short, copy before, while they wor
   3. cuelight move …                 copies what is new since
   4. start the workers with the new locations; the last line has their flags
   5. let the web server, or the CDN, use the new location
-  6. cuelight move … --remove        deletes from the old locations what was moved
+  6. cuelight move … --remove        deletes from the old locations what the new ones have
 
 A move that was stopped or killed in any step is continued by the same command. To undo
 one, move in the other direction. What is on this host stays there: uploads that have
@@ -42,7 +44,7 @@ not been ingested, the secrets of the dashboard and a private database. With a b
 for data, --local-dir names their directory.
 
 It prints a line per task, and every ten seconds how far a long copy is. The exit code is 0 if everything is there, 3 if some tasks
-could not be copied, and 1 if none could.`
+could not be copied or removed, and 1 if none could.`
 
 type moveOptions struct {
 	toData, toPublish        string
@@ -195,11 +197,18 @@ func (c *cli) removeMoved(ctx context.Context, m *video.Move) error {
 	if err != nil {
 		return err
 	}
+	failed := 0
 	for _, task := range tasks {
-		if err := m.Remove(ctx, task); err != nil {
+		err := m.Remove(ctx, task)
+		_, isService := errors.AsType[*storage.ServiceError](err)
+		if err != nil && (isService || ctx.Err() != nil) {
 			return fmt.Errorf("%s: %w", task, err)
 		}
+		if err != nil {
+			failed++
+			fmt.Fprintf(c.err, "cuelight: %s: %s\n", task, strings.ReplaceAll(err.Error(), "\n", "; "))
+		}
 	}
-	fmt.Fprintf(c.err, "cuelight: %s removed from the old locations\n", console.Plural(len(tasks), "task"))
-	return nil
+	fmt.Fprintf(c.err, "cuelight: %s removed from the old locations\n", console.Plural(len(tasks)-failed, "task"))
+	return exitStatusFor(len(tasks)-failed, len(tasks))
 }

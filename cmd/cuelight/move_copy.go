@@ -68,13 +68,7 @@ func (c *cli) copyTasks(ctx context.Context, m *video.Move, copied func(context.
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	switch out.failed {
-	case 0:
-		return nil
-	case len(tasks):
-		return exitStatus(exitFailure)
-	}
-	return exitStatus(exitPartial)
+	return exitStatusFor(len(tasks)-out.failed, len(tasks))
 }
 
 // task prints the result of a task. It returns an error if the other tasks would have it, too.

@@ -7,12 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
-	"strings"
-
-	"github.com/cuelight/cuelight/internal/media"
-	"github.com/cuelight/cuelight/store"
 )
 
 // movedFile marks a location whose content was moved. No worker may use it any more.
@@ -154,81 +149,6 @@ func (m *Move) Finish(ctx context.Context) error {
 			return err
 		}
 		if err := r.From.writeMoved(ctx, Moved{To: r.To.String(), Complete: true}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Remove deletes the results and the published video of a task from the old locations. It returns an
-// error unless the move is complete. Files with unknown names stay.
-func (m *Move) Remove(ctx context.Context, task store.ID) error {
-	complete, err := m.IsComplete(ctx)
-	if err == nil && !complete {
-		err = errors.New("the move is not complete")
-	}
-	if err != nil {
-		return err
-	}
-	if m.Data != (Route{}) {
-		if err := m.Data.From.removeTask(ctx, path.Join(tasksName, task.String())); err != nil {
-			return err
-		}
-	}
-	if m.Published != (Route{}) {
-		return m.Published.From.removeTask(ctx, task.String(), media.MasterName, media.ManifestName)
-	}
-	return nil
-}
-
-// removeTask deletes first the given files, so that no player finds a manifest whose segments are
-// gone, and then all directories of attempts in the directory of a task.
-func (p Location) removeTask(ctx context.Context, name string, files ...string) error {
-	if p.Bucket != nil {
-		return p.removeTaskFromBucket(ctx, name, files)
-	}
-	list, err := newRemovalList(filepath.Join(p.Dir, filepath.FromSlash(name)))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer list.close()
-	entries, err := readDir(list.dir)
-	if err != nil {
-		return err
-	}
-	list.names = append(list.names, files...)
-	for _, e := range entries {
-		_, ok := parseDirName(e.Name())
-		if ok && e.IsDir() || strings.HasPrefix(e.Name(), switchPrefix) || isPartialDownload(e) {
-			list.names = append(list.names, e.Name())
-		}
-	}
-	var freed int64
-	if _, err := list.remove(ctx, &freed, func() {}); err != nil {
-		return err
-	}
-	_ = os.Remove(list.path) // if it is empty
-	return nil
-}
-
-func (p Location) removeTaskFromBucket(ctx context.Context, name string, files []string) error {
-	for _, file := range files {
-		if err := p.Bucket.storage.DeleteDocument(ctx, path.Join(name, file)); err != nil {
-			return err
-		}
-	}
-	artifacts, err := p.Bucket.storage.ListNames(ctx, name)
-	if err != nil {
-		return err
-	}
-	for _, artifact := range artifacts {
-		if _, ok := parseDirName(artifact); !ok {
-			continue
-		}
-		if err := p.Bucket.storage.DeleteArtifact(ctx, path.Join(name, artifact)); err != nil {
 			return err
 		}
 	}

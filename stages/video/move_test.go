@@ -107,14 +107,14 @@ func moveAll(ctx context.Context, m *Move) error {
 	return m.Finish(ctx)
 }
 
-// back moves everything from the bucket to new directories, and returns their hashes.
-func (h *moveTest) back() map[string]string {
+// back moves everything from the bucket to new directories.
+func (h *moveTest) back() (data, published string) {
 	h.t.Helper()
-	data, published := h.t.TempDir(), h.t.TempDir()
+	data, published = h.t.TempDir(), h.t.TempDir()
 	if err := moveAll(h.t.Context(), h.move("s3://videos/data", "s3://videos/public", data, published)); err != nil {
 		h.t.Fatal(err)
 	}
-	return fileHashes(h.t, data, published)
+	return data, published
 }
 
 // distinctBytes is the size of all files, without other links to them.
@@ -255,21 +255,82 @@ func TestMove_RemovesTheOldLocationOnlyWhenItIsComplete(t *testing.T) {
 	if exists(h.TaskDir(h.job.Task)) || len(list(t, h.PublishedDir(h.job.Task))) != 1 || !exists(foreign) {
 		t.Errorf("left: %q", list(t, h.PublishedDir(h.job.Task)))
 	}
-	if diff := cmp.Diff(h.before, h.back()); diff != "" {
+	data, published := h.back()
+	if diff := cmp.Diff(h.before, fileHashes(t, data, published)); diff != "" {
 		t.Error(diff)
 	}
-	bucket := h.move("s3://videos/data", "s3://videos/public", t.TempDir(), t.TempDir())
-	if err := bucket.Published.From.writeMoved(t.Context(), Moved{To: bucket.Published.To.String(), Complete: true}); err != nil {
-		t.Fatal(err)
-	}
-	if err := bucket.Data.From.writeMoved(t.Context(), Moved{To: bucket.Data.To.String(), Complete: true}); err != nil {
-		t.Fatal(err)
-	}
+	// A bucket, from which back has moved everything.
+	bucket := h.move("s3://videos/data", "s3://videos/public", data, published)
 	if err := bucket.Remove(t.Context(), h.job.Task); err != nil {
 		t.Fatal(err)
 	}
 	if left, err := bucket.Tasks(t.Context()); err != nil || len(left) > 0 {
 		t.Errorf("left in the bucket: %v, %v", left, err)
+	}
+}
+
+func TestMove_RemovesOnlyWhatTheNewLocationHas(t *testing.T) {
+	t.Parallel()
+	h := newMoveTest(t)
+	for _, name := range []string{media.MasterName, media.ManifestName} {
+		if err := os.Remove(filepath.Join(h.PublishedDir(h.job.Task), name)); err != nil { // so no generation is copied
+			t.Fatal(err)
+		}
+	}
+	unknown := filepath.Join(h.TaskDir(h.job.Task), "backup-0001-aaaaaaaaaa")
+	if err := os.Mkdir(unknown, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	m := h.toBucket()
+	if err := moveAll(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	result := list(t, h.TaskDir(h.job.Task))[0]
+	artifact := path.Join(tasksName, h.job.Task.String(), result)
+	if err := m.Data.To.Bucket.storage.DeleteArtifact(t.Context(), artifact); err != nil {
+		t.Fatal(err)
+	}
+	generations := list(t, h.PublishedDir(h.job.Task))
+	err := m.Remove(t.Context(), h.job.Task)
+	for _, name := range append(generations, result) {
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("it does not name %s, which stays: %v", name, err)
+		}
+	}
+	if diff := cmp.Diff([]string{result, filepath.Base(unknown)}, list(t, h.TaskDir(h.job.Task))); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(generations, list(t, h.PublishedDir(h.job.Task))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestMove_RemovesWhatTheNewLocationHasNewer(t *testing.T) {
+	t.Parallel()
+	h := newMoveTest(t)
+	m := h.toBucket()
+	if err := moveAll(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	// A removal that was killed has deleted the manifests. Meanwhile a daemon has published again.
+	for _, name := range []string{media.MasterName, media.ManifestName} {
+		if err := os.Remove(filepath.Join(h.PublishedDir(h.job.Task), name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old, err := m.Published.To.readStable(t.Context(), h.job.Task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer := []byte("gen-0003-aaaaaaaaaa/master.m3u8\n")
+	if err := m.Published.To.replaceStable(t.Context(), h.job.Task, old, [2][]byte{newer, newer}); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Remove(t.Context(), h.job.Task); err != nil {
+		t.Error(err)
+	}
+	if tasks, err := m.Tasks(t.Context()); err != nil || len(tasks) > 0 {
+		t.Errorf("left: %v, %v", tasks, err)
 	}
 }
 
