@@ -199,19 +199,19 @@ func sandboxFix(layer string) string {
 
 func (d *doctor) checkDataDir(ctx context.Context) []finding {
 	if storage.IsAddress(d.c.DataDir) {
-		return d.checkBucket(ctx, "data", d.c.DataDir)
+		return d.checkBucket(ctx, video.DataContent, d.c.DataDir)
 	}
 	dir, err := d.c.DataPath()
 	if err != nil {
 		return errorFinding(err)
 	}
-	return append(checkDirectory("data", dir), checkNotMoved(ctx, "data", video.Location{Dir: dir})...)
+	return append(checkDirectory("data", dir), checkNotMoved(ctx, video.DataContent, video.Location{Dir: dir})...)
 }
 
 func (d *doctor) checkPublishDir(ctx context.Context) []finding {
 	switch {
 	case storage.IsAddress(d.c.PublishDir):
-		return d.checkBucket(ctx, "publish", d.c.PublishDir)
+		return d.checkBucket(ctx, video.PublishContent, d.c.PublishDir)
 	case d.c.PublishDir == "" && storage.IsAddress(d.c.DataDir):
 		return nil // checkDataDir has checked the bucket
 	}
@@ -219,11 +219,11 @@ func (d *doctor) checkPublishDir(ctx context.Context) []finding {
 	if err != nil {
 		return errorFinding(err)
 	}
-	return append(checkDirectory("publish", dir), checkNotMoved(ctx, "publish", video.Location{Dir: dir})...)
+	return append(checkDirectory("publish", dir), checkNotMoved(ctx, video.PublishContent, video.Location{Dir: dir})...)
 }
 
 // checkBucket writes to a bucket and deletes what it wrote.
-func (d *doctor) checkBucket(ctx context.Context, kind, text string) (found []finding) {
+func (d *doctor) checkBucket(ctx context.Context, kind video.ContentKind, text string) (found []finding) {
 	address, err := storage.ParseAddress(text, d.c.Env.Get)
 	if err != nil {
 		return failure(err.Error(), "correct the address; docs/storage.md describes it")
@@ -251,7 +251,7 @@ func (d *doctor) checkBucket(ctx context.Context, kind, text string) (found []fi
 }
 
 // checkNotMoved reports where the content of a location was moved to.
-func checkNotMoved(ctx context.Context, kind string, l video.Location) []finding {
+func checkNotMoved(ctx context.Context, kind video.ContentKind, l video.Location) []finding {
 	if err := daemon.CheckNotMoved(ctx, kind, l); err != nil {
 		return errorFinding(err)
 	}

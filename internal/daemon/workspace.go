@@ -71,13 +71,12 @@ func identifyWorkspace(ctx context.Context, c video.Config) (Workspace, error) {
 func checkNotMoved(ctx context.Context, c video.Config) error {
 	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
 	defer cancel()
-	return cmp.Or(CheckNotMoved(ctx, "data", c.DataLocation()), CheckNotMoved(ctx, "publish", c.PublishLocation()))
+	return cmp.Or(CheckNotMoved(ctx, video.DataContent, c.DataLocation()), CheckNotMoved(ctx, video.PublishContent, c.PublishLocation()))
 }
 
-// CheckNotMoved returns an error if the content of a location was moved elsewhere, or is being moved.
-// kind is data or publish.
-func CheckNotMoved(ctx context.Context, kind string, location video.Location) error {
-	moved, err := location.Moved(ctx)
+// CheckNotMoved returns an error if content of a location was moved elsewhere, or is being moved.
+func CheckNotMoved(ctx context.Context, kind video.ContentKind, location video.Location) error {
+	moved, err := location.Moved(ctx, kind)
 	switch {
 	case err != nil:
 		return &usererr.Error{

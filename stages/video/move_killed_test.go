@@ -95,8 +95,8 @@ func TestMove_KilledAtAnyRequestIsContinued(t *testing.T) {
 		if diff := cmp.Diff(h.before, fileHashes(t, data, published)); diff != "" {
 			t.Errorf("killed at request %d: %s", at, diff)
 		}
-		for _, location := range []Location{m.Data.From, m.Published.From} {
-			if err := location.removeMoved(t.Context()); err != nil {
+		for kind, route := range m.routes() {
+			if err := route.From.removeMoved(t.Context(), kind); err != nil {
 				t.Fatal(err)
 			}
 		}

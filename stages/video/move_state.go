@@ -6,12 +6,22 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 )
 
-// movedFile marks a location whose content was moved. No worker may use it any more.
-const movedFile = ".cuelight-moved"
+// ContentKind is what a location has. One location may have both.
+type ContentKind string
+
+// The kinds are named like the flags.
+const (
+	DataContent    ContentKind = "data"
+	PublishContent ContentKind = "publish"
+)
+
+// movedFile marks a location whose content of a kind was moved. No worker may use it any more.
+func movedFile(kind ContentKind) string { return ".cuelight-moved-" + string(kind) }
 
 // Moved says where the content of a location was moved to.
 type Moved struct {
@@ -19,14 +29,14 @@ type Moved struct {
 	Complete bool   `json:"complete"` // everything is there
 }
 
-// Moved reads where the content of a location was moved to; it is zero if it was not.
-func (p Location) Moved(ctx context.Context) (Moved, error) {
-	moved, _, err := p.readMoved(ctx)
+// Moved reads where content of a location was moved to; it is zero if it was not.
+func (p Location) Moved(ctx context.Context, kind ContentKind) (Moved, error) {
+	moved, _, err := p.readMoved(ctx, kind)
 	return moved, err
 }
 
-func (p Location) readMoved(ctx context.Context) (moved Moved, version string, err error) {
-	content, version, err := p.readFile(ctx, movedFile)
+func (p Location) readMoved(ctx context.Context, kind ContentKind) (moved Moved, version string, err error) {
+	content, version, err := p.readFile(ctx, movedFile(kind))
 	if errors.Is(err, fs.ErrNotExist) {
 		return moved, "", nil
 	}
@@ -37,42 +47,42 @@ func (p Location) readMoved(ctx context.Context) (moved Moved, version string, e
 		err = errors.New("it does not say where to")
 	}
 	if err != nil {
-		err = fmt.Errorf("read %s in %s: %w", movedFile, p, err)
+		err = fmt.Errorf("read %s in %s: %w", movedFile(kind), p, err)
 	}
 	return moved, version, err
 }
 
-func (p Location) writeMoved(ctx context.Context, moved Moved) error {
+func (p Location) writeMoved(ctx context.Context, kind ContentKind, moved Moved) error {
 	content, err := json.Marshal(moved)
 	if err != nil {
 		return err
 	}
 	content = append(content, '\n')
 	if p.Bucket != nil {
-		_, version, err := p.readMoved(ctx)
+		_, version, err := p.readMoved(ctx, kind)
 		if err == nil {
-			_, err = p.Bucket.storage.WriteDocument(ctx, movedFile, content, version)
+			_, err = p.Bucket.storage.WriteDocument(ctx, movedFile(kind), content, version)
 		}
 		return err
 	}
-	temporary := filepath.Join(p.Dir, movedFile+".tmp")
+	temporary := filepath.Join(p.Dir, movedFile(kind)+".tmp")
 	if err := os.WriteFile(temporary, content, servedFileMode); err != nil {
 		return err
 	}
 	if err := syncFile(temporary); err != nil {
 		return err
 	}
-	if err := os.Rename(temporary, filepath.Join(p.Dir, movedFile)); err != nil {
+	if err := os.Rename(temporary, filepath.Join(p.Dir, movedFile(kind))); err != nil {
 		return err
 	}
 	return syncFile(p.Dir)
 }
 
-func (p Location) removeMoved(ctx context.Context) error {
+func (p Location) removeMoved(ctx context.Context, kind ContentKind) error {
 	if p.Bucket != nil {
-		return p.Bucket.storage.DeleteDocument(ctx, movedFile)
+		return p.Bucket.storage.DeleteDocument(ctx, movedFile(kind))
 	}
-	if err := os.Remove(filepath.Join(p.Dir, movedFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(filepath.Join(p.Dir, movedFile(kind))); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return syncFile(p.Dir)
@@ -89,8 +99,8 @@ func (e *movedError) Error() string {
 // checkNotMoved returns a movedError if the results or the published videos were moved. An error of a
 // disk is left to the stage, which explains it.
 func (c Config) checkNotMoved(ctx context.Context) error {
-	for _, l := range []Location{c.DataLocation(), c.PublishLocation()} {
-		moved, err := l.Moved(ctx)
+	for kind, l := range map[ContentKind]Location{DataContent: c.DataLocation(), PublishContent: c.PublishLocation()} {
+		moved, err := l.Moved(ctx, kind)
 		if _, isDisk := errors.AsType[*fs.PathError](err); err != nil && !isDisk {
 			return err
 		}
@@ -102,12 +112,9 @@ func (c Config) checkNotMoved(ctx context.Context) error {
 }
 
 // routes are those to take.
-func (m *Move) routes() (routes []Route) {
-	for _, r := range []Route{m.Data, m.Published} {
-		if r != (Route{}) {
-			routes = append(routes, r)
-		}
-	}
+func (m *Move) routes() map[ContentKind]Route {
+	routes := map[ContentKind]Route{DataContent: m.Data, PublishContent: m.Published}
+	maps.DeleteFunc(routes, func(_ ContentKind, r Route) bool { return r == Route{} })
 	return routes
 }
 
@@ -115,8 +122,8 @@ func (m *Move) routes() (routes []Route) {
 // moved elsewhere.
 func (m *Move) IsComplete(ctx context.Context) (bool, error) {
 	complete := true
-	for _, r := range m.routes() {
-		moved, err := r.From.Moved(ctx)
+	for kind, r := range m.routes() {
+		moved, err := r.From.Moved(ctx, kind)
 		if err != nil {
 			return false, err
 		}
@@ -130,10 +137,10 @@ func (m *Move) IsComplete(ctx context.Context) (bool, error) {
 
 // Begin marks the old locations, so that no worker that starts from now on uses them.
 func (m *Move) Begin(ctx context.Context) error {
-	for _, r := range m.routes() {
-		moved, err := r.From.Moved(ctx)
+	for kind, r := range m.routes() {
+		moved, err := r.From.Moved(ctx, kind)
 		if err == nil && !moved.Complete {
-			err = r.From.writeMoved(ctx, Moved{To: r.To.String()})
+			err = r.From.writeMoved(ctx, kind, Moved{To: r.To.String()})
 		}
 		if err != nil {
 			return err
@@ -144,11 +151,11 @@ func (m *Move) Begin(ctx context.Context) error {
 
 // Finish lets workers use the new locations. Copy has succeeded for all tasks since Begin.
 func (m *Move) Finish(ctx context.Context) error {
-	for _, r := range m.routes() {
-		if err := r.To.removeMoved(ctx); err != nil {
+	for kind, r := range m.routes() {
+		if err := r.To.removeMoved(ctx, kind); err != nil {
 			return err
 		}
-		if err := r.From.writeMoved(ctx, Moved{To: r.To.String(), Complete: true}); err != nil {
+		if err := r.From.writeMoved(ctx, kind, Moved{To: r.To.String(), Complete: true}); err != nil {
 			return err
 		}
 	}

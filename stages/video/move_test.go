@@ -174,12 +174,12 @@ func TestMove_BringsEveryFileToABucketAndBack(t *testing.T) {
 		t.Errorf("%d bytes were sent for %d different ones", sent, h.distinctBytes())
 	}
 	if diff := cmp.Diff(append(list(t, h.DataDir), list(t, h.PublishDir)...), []string{
-		movedFile, tasksName, movedFile, h.job.Task.String(),
+		movedFile(DataContent), tasksName, movedFile(PublishContent), h.job.Task.String(),
 	}); diff != "" {
 		t.Error(diff)
 	}
-	for _, dir := range []string{h.DataDir, h.PublishDir} {
-		if err := os.Remove(filepath.Join(dir, movedFile)); err != nil {
+	for kind, route := range m.routes() {
+		if err := os.Remove(filepath.Join(route.From.Dir, movedFile(kind))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -266,6 +266,37 @@ func TestMove_RemovesTheOldLocationOnlyWhenItIsComplete(t *testing.T) {
 	}
 	if left, err := bucket.Tasks(t.Context()); err != nil || len(left) > 0 {
 		t.Errorf("left in the bucket: %v, %v", left, err)
+	}
+}
+
+func TestMove_OfOneLocationThatHasBothIsContinued(t *testing.T) {
+	t.Parallel()
+	h := newMoveTest(t)
+	both := "s3://videos/both"
+	if err := moveAll(t.Context(), h.move(h.DataDir, h.PublishDir, both, both)); err != nil {
+		t.Fatal(err)
+	}
+	data, published := t.TempDir(), t.TempDir()
+	m := h.move(both, both, data, published)
+	if err := errors.Join(m.Check(), m.Begin(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	for _, isComplete := range []bool{false, true} { // the same command again
+		if complete, err := m.IsComplete(t.Context()); err != nil || complete != isComplete {
+			t.Errorf("the move is complete: %t, %v", complete, err)
+		}
+		if err := moveAll(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.Remove(t.Context(), h.job.Task); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff(h.before, fileHashes(t, data, published)); diff != "" {
+		t.Error(diff)
+	}
+	if left, err := m.Tasks(t.Context()); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
 	}
 }
 
@@ -473,15 +504,16 @@ func TestMove_KeepsAWorkerThatWasStoppedFromTheOldLocation(t *testing.T) {
 	for _, test := range []struct {
 		harness *harness
 		moved   Location
-	}{{h, h.DataLocation()}, {h, h.PublishLocation()}, {&inBucket, bucket}} {
-		if err := test.moved.writeMoved(t.Context(), Moved{To: "s3://elsewhere"}); err != nil {
+		kind    ContentKind
+	}{{h, h.DataLocation(), DataContent}, {h, h.PublishLocation(), PublishContent}, {&inBucket, bucket, PublishContent}} {
+		if err := test.moved.writeMoved(t.Context(), test.kind, Moved{To: "s3://elsewhere"}); err != nil {
 			t.Fatal(err)
 		}
 		err := test.harness.run(t.Context(), publishStage, m)
 		if !stages.IsPostponed(err) || !strings.Contains(fmt.Sprint(err), "was moved to s3://elsewhere") {
 			t.Errorf("%s: %v", test.moved, err)
 		}
-		if err := test.moved.removeMoved(t.Context()); err != nil {
+		if err := test.moved.removeMoved(t.Context(), test.kind); err != nil {
 			t.Fatal(err)
 		}
 		if err := test.harness.run(t.Context(), publishStage, m); err != nil {

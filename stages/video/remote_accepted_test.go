@@ -40,7 +40,7 @@ func TestAccept_RefusesALocationThatWasMoved(t *testing.T) {
 	t.Parallel()
 	a := newAttacker(t)
 	claim := a.deliverPoster()
-	mark := filepath.Join(a.DataDir, movedFile)
+	mark := filepath.Join(a.DataDir, movedFile(DataContent))
 	if err := os.WriteFile(mark, []byte(`{"to": "s3://videos/data"}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
