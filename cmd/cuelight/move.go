@@ -152,6 +152,10 @@ func (c *cli) moveAll(ctx context.Context, st *store.Store, m *video.Move, o *mo
 	if err := m.Begin(ctx); err != nil {
 		return err
 	}
+	// One that registered before the locations were marked may end its work while they are copied.
+	if err := daemon.CheckNoWorkers(ctx, st); err != nil {
+		return err
+	}
 	err := c.copyTasks(ctx, m, func(ctx context.Context, task store.ID) error {
 		if m.Published == (video.Route{}) {
 			return nil

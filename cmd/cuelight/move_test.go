@@ -115,6 +115,39 @@ func TestMove_ReportsWrongUsage(t *testing.T) {
 	}
 }
 
+func TestMove_CopiesNothingWhileAWorkerThatHasJustRegisteredWorks(t *testing.T) {
+	t.Parallel()
+	s := s3test.Start(t, s3test.Options{})
+	s.MakeBucket(t, "videos")
+	proxy := s3test.NewProxy(t, s)
+	p := newWorkDir(t)
+	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} {
+		p.env = append(p.env, name+"="+s.Env()(name))
+	}
+	p.env = append(p.env, "AWS_ENDPOINT_URL="+proxy.Endpoint)
+	conn := p.connect()
+	change := func(sql string) {
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Error(err)
+		}
+	}
+	proxy.Observe(func(_ int, r *http.Request) {
+		switch {
+		case r.Method == http.MethodPut: // the old location is marked
+			change("insert into workers (pipeline, name, host, pid) values ('video', 'run', 'host', 1)")
+		case r.URL.Query().Get("prefix") == "data/tasks/":
+			change("update workers set stopped_at = now()")
+		}
+	}, nil)
+	move := []string{"move", "--data-dir", "s3://videos/data", "--to-data-dir", p.path("new")}
+	if got := p.run(2, move...).stderr(); !strings.Contains(got, "works on this database") {
+		t.Errorf("move printed\n%s", got)
+	}
+	change("update workers set stopped_at = now()")
+	proxy.Observe(nil, nil)
+	p.run(0, move...)
+}
+
 func TestMove_IsContinuedAfterItWasStopped(t *testing.T) {
 	t.Parallel()
 	s := s3test.Start(t, s3test.Options{})
