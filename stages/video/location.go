@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -158,10 +159,14 @@ func (p Location) touchServed(ctx context.Context, task store.ID, served stableM
 	return nil
 }
 
-// replaceStable replaces the manifests that were read by others, one after the other.
+// errOvertaken is a change of stable manifests since they were read.
+var errOvertaken = fmt.Errorf("another attempt published at the same time: %w", storage.ErrConflict)
+
+// replaceStable replaces the manifests that were read by others, one after the other. If another process
+// has replaced them since, it returns storage.ErrConflict.
 func (p Location) replaceStable(ctx context.Context, task store.ID, old stableManifests, contents [2][]byte) error {
 	if p.Bucket == nil {
-		return replaceStableFiles(ctx, filepath.Join(p.Dir, task.String()), contents)
+		return replaceStableFiles(ctx, filepath.Join(p.Dir, task.String()), old, contents)
 	}
 	if err := p.touchServed(ctx, task, old); err != nil {
 		return err
@@ -172,7 +177,7 @@ func (p Location) replaceStable(ctx context.Context, task store.ID, old stableMa
 		}
 		_, err := p.Bucket.storage.WriteDocument(ctx, path.Join(task.String(), s.name), contents[i], s.version)
 		if errors.Is(err, storage.ErrConflict) {
-			return fmt.Errorf("another attempt published at the same time: %w", err)
+			return errOvertaken
 		}
 		if err != nil {
 			return err
@@ -182,19 +187,30 @@ func (p Location) replaceStable(ctx context.Context, task store.ID, old stableMa
 }
 
 // replaceStableFiles does so in a task's published directory, by renames like those of a publish.
-func replaceStableFiles(ctx context.Context, dir string, contents [2][]byte) error {
+func replaceStableFiles(ctx context.Context, dir string, old stableManifests, contents [2][]byte) error {
 	lock, err := lockDir(ctx, dir)
 	if err != nil {
 		return err
 	}
 	defer flock.Unlock(lock)
-	served, err := servedGenerations(dir)
-	if err == nil {
-		err = (&generationSwitch{publishedDir: dir}).touchServed(served)
+	served := generationSet{}
+	for _, s := range old {
+		content, err := os.ReadFile(filepath.Join(dir, s.name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if string(content) != string(s.content) {
+			return errOvertaken
+		}
+		maps.Copy(served, s.served)
 	}
-	if err != nil {
+	if err := (&generationSwitch{publishedDir: dir}).touchServed(served); err != nil {
 		return err
 	}
+	return writeStableFiles(ctx, dir, contents)
+}
+
+func writeStableFiles(ctx context.Context, dir string, contents [2][]byte) error {
 	tmp, err := os.MkdirTemp(dir, switchPrefix)
 	if err != nil {
 		return fmt.Errorf("create new manifests: %w", err)

@@ -141,7 +141,8 @@ func (m *Move) copyPublished(ctx context.Context, task store.ID, done *CopyResul
 	return errors.New("the served generation does not exist, or is replaced again and again; publish the task again")
 }
 
-// tryCopyPublished reports whether the served generation was replaced, and removed, before it was copied.
+// tryCopyPublished reports whether the served generation was replaced, and removed, before it was copied, or
+// that of the new location by another process.
 func (m *Move) tryCopyPublished(ctx context.Context, task store.ID, done *CopyResult) (isReplaced bool, err error) {
 	r := m.Published
 	stable, err := r.From.readStable(ctx, task)
@@ -174,20 +175,28 @@ func (m *Move) tryCopyPublished(ctx context.Context, task store.ID, done *CopyRe
 			}
 		}
 	}
-	return false, m.switchStable(ctx, task, stable, current, done)
+	err = m.switchStable(ctx, task, stable, current, done)
+	if errors.Is(err, storage.ErrConflict) {
+		return true, nil
+	}
+	return false, err
 }
 
 // switchStable makes the new location serve what the old one does.
 func (m *Move) switchStable(ctx context.Context, task store.ID, stable, current stableManifests, done *CopyResult) error {
 	var contents [2][]byte
+	isSame := true
 	for i, s := range stable {
 		if string(s.content) != string(current[i].content) {
-			contents[i] = s.content
-			done.Switched = true
+			contents[i], isSame = s.content, false
 		}
 	}
-	if !done.Switched || m.DryRun {
-		return nil
+	var err error
+	if !isSame && !m.DryRun {
+		err = m.Published.To.replaceStable(ctx, task, current, contents)
 	}
-	return m.Published.To.replaceStable(ctx, task, current, contents)
+	if err == nil && !isSame {
+		done.Switched = true
+	}
+	return err
 }

@@ -382,6 +382,40 @@ func TestMove_ReplacesNoNewerGeneration(t *testing.T) {
 	}
 }
 
+func TestMove_ReplacesNoGenerationThatIsServedMeanwhile(t *testing.T) {
+	t.Parallel()
+	h := newMoveTest(t)
+	if err := moveAll(t.Context(), h.toBucket()); err != nil {
+		t.Fatal(err)
+	}
+	for kind, to := range map[string]string{"directory": t.TempDir(), "bucket": "s3://videos/other"} {
+		slow := h.move("s3://videos/data", "s3://videos/public", t.TempDir(), to)
+		var once sync.Once
+		slow.Progress = func(name string, _, _ int64) {
+			if !strings.Contains(name, "gen-0002") {
+				return
+			}
+			once.Do(func() { // meanwhile another move ends, and a worker publishes in the new location
+				newer := []byte("gen-0007-aaaaaaaaaa/master.m3u8\n")
+				old, err := slow.Published.To.readStable(t.Context(), h.job.Task)
+				if err == nil {
+					err = slow.Published.To.replaceStable(t.Context(), h.job.Task, old, [2][]byte{newer, newer})
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		done, err := slow.Copy(t.Context(), h.job.Task)
+		if err != nil || done.Switched {
+			t.Errorf("%s: switched: %t, %v", kind, done.Switched, err)
+		}
+		if found, err := slow.Published.To.readStable(t.Context(), h.job.Task); err != nil || found.newest() != 7 {
+			t.Errorf("%s: it serves %d, %v", kind, found.newest(), err)
+		}
+	}
+}
+
 func TestMove_CopiesTwoGenerationsOfOneNumber(t *testing.T) {
 	t.Parallel()
 	h := newMoveTest(t)
