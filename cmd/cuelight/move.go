@@ -49,6 +49,7 @@ could not be copied or removed, and 1 if none could.`
 type moveOptions struct {
 	toData, toPublish        string
 	copyOnly, remove, dryRun bool
+	reserve                  byteSize
 }
 
 func (c *cli) moveCommand() *cobra.Command {
@@ -58,13 +59,14 @@ func (c *cli) moveCommand() *cobra.Command {
 		Long:  moveHelp,
 		Args:  noArguments,
 	}
-	o, f := &moveOptions{}, cmd.Flags()
+	o, f := &moveOptions{reserve: 1 << 30}, cmd.Flags()
 	c.publishDirFlag(f)
 	f.StringVar(&o.toData, "to-data-dir", "", "new location of sources and results, a directory or s3://BUCKET/PREFIX; default: they stay")
 	f.StringVar(&o.toPublish, "to-publish-dir", "", "new location of published videos, a directory or s3://BUCKET/PREFIX; default: they stay")
 	f.BoolVar(&o.copyOnly, "copy-only", false, "copy what the new locations do not have; workers may use the old ones meanwhile")
 	f.BoolVar(&o.remove, "remove", false, "at the end, delete from the old locations what was moved")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would be copied, and change nothing")
+	f.Var(&o.reserve, "reserve", "disk space to keep free where a directory is moved to; 0 for none")
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return c.move(cmd.Context(), o) }
 	return cmd
@@ -102,10 +104,10 @@ func (c *cli) move(ctx context.Context, o *moveOptions) error {
 	})
 }
 
-// newMove opens the locations. It creates a directory to move to.
+// newMove opens the locations. Unless it is a dry run, it creates a directory to move to.
 func (c *cli) newMove(o *moveOptions) (*video.Move, error) {
 	from, to := c.Options, dbconn.Options{Env: c.Env, DataDir: o.toData, PublishDir: o.toPublish}
-	m := &video.Move{DryRun: o.dryRun}
+	m := &video.Move{DryRun: o.dryRun, Reserve: cmp.Or(int64(o.reserve), -1)}
 	fromData, fromPublish := from.Buckets()
 	toData, toPublish := to.Buckets()
 	var errs [4]error
@@ -126,7 +128,7 @@ func (c *cli) newMove(o *moveOptions) (*video.Move, error) {
 		return nil, usererr.Usagef("%s", usererr.FirstLine(err.Error()))
 	}
 	for kind, location := range map[string]video.Location{"data": m.Data.To, "publish": m.Published.To} {
-		if location.Dir != "" {
+		if location.Dir != "" && !o.dryRun {
 			if err := dbconn.MakeWritable(kind, location.Dir); err != nil {
 				return nil, err
 			}

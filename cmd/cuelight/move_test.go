@@ -125,6 +125,11 @@ func TestMove_CopiesNothingWhileAWorkerThatHasJustRegisteredWorks(t *testing.T) 
 		p.env = append(p.env, name+"="+s.Env()(name))
 	}
 	p.env = append(p.env, "AWS_ENDPOINT_URL="+proxy.Endpoint)
+	move := []string{"move", "--data-dir", "s3://videos/data", "--to-data-dir", p.path("new")}
+	p.run(0, append(slices.Clone(move), "--dry-run")...)
+	if _, err := os.Stat(p.path("new")); err == nil {
+		t.Error("a dry run created the directory to move to")
+	}
 	conn := p.connect()
 	change := func(sql string) {
 		if _, err := conn.Exec(t.Context(), sql); err != nil {
@@ -139,7 +144,6 @@ func TestMove_CopiesNothingWhileAWorkerThatHasJustRegisteredWorks(t *testing.T) 
 			change("update workers set stopped_at = now()")
 		}
 	}, nil)
-	move := []string{"move", "--data-dir", "s3://videos/data", "--to-data-dir", p.path("new")}
 	if got := p.run(2, move...).stderr(); !strings.Contains(got, "works on this database") {
 		t.Errorf("move printed\n%s", got)
 	}

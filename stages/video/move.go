@@ -21,8 +21,12 @@ import (
 type Move struct {
 	Data, Published Route // a zero Route: these stay
 	DryRun          bool  // Copy only counts
+	// Reserve is how many bytes stay free on the disk of a directory to move to. Default 1 GiB; negative: none.
+	Reserve int64
 	// Progress is called with the name of what is copied, and its bytes. Calls for one name do not overlap.
 	Progress func(name string, done, total int64)
+
+	disks diskUse
 }
 
 // Route is where something is and where it is moved to.

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/cuelight/cuelight/internal/diskspace"
 	"github.com/cuelight/cuelight/internal/storage"
 )
 
@@ -20,11 +19,13 @@ func (m *Move) copyDir(ctx context.Context, r Route, name string, parentMode fs.
 	switch {
 	case err == nil && !missing:
 		done.Present++
-		err = r.finishDir(name, parentMode)
+		if !m.DryRun {
+			err = r.finishDir(name, parentMode)
+		}
 		done.add(r, name, files)
 		return true, err
 	case err == nil && !m.DryRun:
-		err = r.copyFiles(ctx, name, done.newBytes(files), parentMode, done.there, m.progress(name))
+		err = m.copyFiles(ctx, r, name, done.newBytes(files), parentMode, done.there)
 	}
 	if errors.Is(err, fs.ErrNotExist) && r.isGone(ctx, name) {
 		return false, nil
@@ -104,10 +105,10 @@ func (r Route) isGone(ctx context.Context, name string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-func (r Route) copyFiles(
-	ctx context.Context, name string, newBytes int64, parentMode fs.FileMode, there []storage.LocalArtifact,
-	progress storage.Progress,
+func (m *Move) copyFiles(
+	ctx context.Context, r Route, name string, newBytes int64, parentMode fs.FileMode, there []storage.LocalArtifact,
 ) error {
+	progress := m.progress(name)
 	if r.From.Bucket == nil {
 		var similar []storage.ArtifactRef
 		for _, t := range there {
@@ -123,10 +124,12 @@ func (r Route) copyFiles(
 	if err := os.MkdirAll(filepath.Dir(dir), parentMode); err != nil {
 		return err
 	}
-	if err := diskspace.Check(filepath.Dir(dir), newBytes, 0); err != nil {
+	done, err := m.disks.use(dir, newBytes, Config{Reserve: m.Reserve}.reserve())
+	if err != nil {
 		return err
 	}
-	_, err := r.From.Bucket.storage.GetArtifact(ctx, name, dir, nil, progress, there...)
+	defer done()
+	_, err = r.From.Bucket.storage.GetArtifact(ctx, name, dir, nil, progress, there...)
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}

@@ -485,6 +485,23 @@ func TestMove_DryRunChangesNothing(t *testing.T) {
 	if left, err := m.Published.To.tasks(t.Context(), ""); err != nil || len(left) > 0 {
 		t.Errorf("copied: %v, %v", left, err)
 	}
+	m.DryRun = false
+	if err := moveAll(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	data, published := h.back()
+	private := filepath.Join(published, h.job.Task.String())
+	if err := os.Chmod(private, 0o700); err != nil { // as if a copy was interrupted
+		t.Fatal(err)
+	}
+	again := h.move("s3://videos/data", "s3://videos/public", data, published)
+	again.DryRun = true
+	if done, err := again.Copy(t.Context(), h.job.Task); err != nil || done.Present != 6 {
+		t.Errorf("%d present, %v", done.Present, err)
+	}
+	if info, err := os.Stat(private); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("a dry run changed the mode to %v, %v", info.Mode(), err)
+	}
 }
 
 func TestMove_RefusesRoutesThatItCannotTake(t *testing.T) {
@@ -498,7 +515,7 @@ func TestMove_RefusesRoutesThatItCannotTake(t *testing.T) {
 		return p
 	}
 	here, there := bucket("http://127.0.0.1:1"), bucket("http://127.0.0.1:2")
-	for text, m := range map[string]Move{
+	for text, m := range map[string]*Move{
 		"no location":           {},
 		"two directories":       {Data: Route{Location{Dir: dir}, Location{Dir: t.TempDir()}}},
 		"two services":          {Data: Route{here, there}},
