@@ -39,9 +39,10 @@ old locations from then on. To keep that time short, copy before, while they wor
   6. cuelight move … --remove        deletes from the old locations what the new ones have
 
 A move that was stopped or killed in any step is continued by the same command. To undo
-one, move in the other direction. What is on this host stays there: uploads that have
-not been ingested, the secrets of the dashboard and a private database. With a bucket
-for data, --local-dir names their directory.
+one, move in the other direction. Received sources that are stored in a bucket are moved
+in step 3. Files of this host stay there: uploads that have not been ingested, the
+secrets of the dashboard and a private database. With a bucket for data, --local-dir
+names their directory.
 
 It prints a line per task, and every ten seconds how far a long copy is. The exit code is 0 if everything is there, 3 if some tasks
 could not be copied or removed, and 1 if none could.`
@@ -93,7 +94,11 @@ func (c *cli) move(ctx context.Context, o *moveOptions) error {
 		case complete:
 			fmt.Fprintln(c.err, "cuelight: everything was moved before")
 		case o.copyOnly || o.dryRun:
-			return c.copyTasks(ctx, m, func(context.Context, store.ID) error { return nil })
+			err = c.copyTasks(ctx, m, func(context.Context, store.ID) error { return nil })
+			if err == nil && !o.copyOnly {
+				err = c.copySources(ctx, m)
+			}
+			return err
 		default:
 			err = c.moveAll(ctx, db.Store, m, o)
 		}
@@ -164,6 +169,9 @@ func (c *cli) moveAll(ctx context.Context, st *store.Store, m *video.Move, o *mo
 		}
 		return daemon.RecordPublishDir(ctx, st, task, m.Published.To.String())
 	})
+	if err == nil {
+		err = c.copySources(ctx, m)
+	}
 	if err != nil {
 		return err
 	}
@@ -176,6 +184,16 @@ func (c *cli) moveAll(ctx context.Context, st *store.Store, m *video.Move, o *mo
 	}
 	fmt.Fprintf(c.err, "cuelight: moved; start workers with %s\n", c.flagsAfter(m, o))
 	return nil
+}
+
+// copySources copies the sources that hosts have received and no task has ingested yet.
+func (c *cli) copySources(ctx context.Context, m *video.Move) error {
+	done, err := m.CopySources(ctx)
+	if err == nil && done.Copied+done.Present > 0 {
+		fmt.Fprintf(c.err, "cuelight: %d of %s copied, %s\n",
+			done.Copied, console.Plural(done.Copied+done.Present, "stored source"), console.Size(done.Bytes))
+	}
+	return err
 }
 
 // flagsAfter returns the flags of workers that use the new locations.
@@ -199,6 +217,9 @@ func (c *cli) flagsAfter(m *video.Move, o *moveOptions) string {
 
 // removeMoved deletes from the old locations what was moved.
 func (c *cli) removeMoved(ctx context.Context, m *video.Move) error {
+	if err := m.RemoveSources(ctx); err != nil {
+		return err
+	}
 	tasks, err := m.Tasks(ctx)
 	if err != nil {
 		return err

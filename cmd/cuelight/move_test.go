@@ -97,6 +97,40 @@ func TestMove_BringsTasksToABucketAndBack(t *testing.T) {
 	}
 }
 
+func TestMove_TaskThatWaitsIsPublishedFromTheNewLocation(t *testing.T) {
+	t.Parallel()
+	s := s3test.Start(t, s3test.Options{})
+	s.MakeBucket(t, "videos")
+	p := newWorkDir(t)
+	for _, name := range []string{"AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} {
+		p.env = append(p.env, name+"="+s.Env()(name))
+	}
+	p.env = append(p.env, "CUELIGHT_PRESET=ultrafast")
+	at := func(data string) []string {
+		return []string{"--data-dir", data, "--publish-dir", p.path("published"), "--local-dir", p.path("local")}
+	}
+	p.run(0, "submit", "--data-dir", "s3://videos/old", "clip.mp4")
+	if err := os.Remove(p.path("clip.mp4")); err != nil {
+		t.Fatal(err)
+	}
+	move := append([]string{"move", "--to-data-dir", "s3://videos/new"}, at("s3://videos/old")...)
+	if got := p.run(0, append(slices.Clone(move), "--copy-only")...).stderr(); strings.Contains(got, "stored source") {
+		t.Errorf("a copy while workers may ingest it printed\n%s", got)
+	}
+	for _, last := range []string{"--dry-run", "--remove"} {
+		if got := p.run(0, append(slices.Clone(move), last)...).stderr(); !strings.Contains(got, "1 of 1 stored source copied") {
+			t.Errorf("%s: it printed\n%s", last, got)
+		}
+	}
+	late := p.run(1, "submit", "--data-dir", "s3://videos/old", "other.mp4")
+	if got := late.stderr(); !strings.Contains(got, "was moved to s3://videos/new") {
+		t.Errorf("submit to the old location printed\n%s", got)
+	}
+	r := p.start(append([]string{"serve"}, at("s3://videos/new")...)...)
+	r.waitForOutput(`"stage":"publish","attempt":1,"duration_ms"`, 1)
+	r.stop()
+}
+
 func TestMove_ReportsWrongUsage(t *testing.T) {
 	t.Parallel()
 	p := newWorkDir(t)

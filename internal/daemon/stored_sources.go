@@ -78,7 +78,7 @@ func uploadSource(bucket *video.Bucket, u upload.Upload) string {
 	if bucket == nil {
 		return u.Path
 	}
-	return bucket.SourceAddress("upload-"+u.ID, u.Name)
+	return bucket.SourceAddress(storedUploadID(u), u.Name)
 }
 
 // storeUpload returns a function that copies an uploaded file into the bucket, so that any host can
@@ -88,7 +88,7 @@ func storeUpload(bucket *video.Bucket) func(context.Context, upload.Upload) erro
 		return nil
 	}
 	return func(ctx context.Context, u upload.Upload) error {
-		_, err := bucket.StoreSource(ctx, "upload-"+u.ID, u.Path, u.Name)
+		_, err := bucket.StoreSource(ctx, storedUploadID(u), u.Path, u.Name)
 		return err
 	}
 }

@@ -55,6 +55,9 @@ func submitUpload(st *store.Store, bucket *video.Bucket) func(context.Context, u
 	}
 }
 
+// storedUploadID is the id of an upload's copy in a bucket.
+func storedUploadID(u upload.Upload) string { return "upload-" + u.ID }
+
 // checkKey refuses an upload whose key has been revoked since, also after its request has
 // ended.
 func checkKey(ctx context.Context, st *store.Store, principal string) error {
@@ -123,6 +126,9 @@ func existingReceipt(
 // sameBytes reports whether a task has the bytes of an upload. It compares the digest
 // from ingest, or else the file. If neither exists any more, it returns false.
 func sameBytes(ctx context.Context, st *store.Store, bucket *video.Bucket, t store.Task, u upload.Upload) (bool, error) {
+	if video.StoredSourceID(t.Source) == storedUploadID(u) {
+		return true, nil
+	}
 	in, err := ingestResult(ctx, st, t.ID)
 	if err == nil && in.SHA256 == "" {
 		switch {
@@ -194,7 +200,7 @@ func uploadSourceState(st *store.Store, bucket *video.Bucket) func(context.Conte
 			return upload.TaskEnded, nil
 		case err != nil:
 			return upload.SourceNeeded, err
-		case t.Source != u.Path && t.Source != uploadSource(bucket, u): // the request id had a task already
+		case t.Source != u.Path && video.StoredSourceID(t.Source) != storedUploadID(u): // the request id had a task already
 			same, err := sameBytes(ctx, st, bucket, t, u)
 			if err != nil || !same {
 				return upload.SourceNeeded, err

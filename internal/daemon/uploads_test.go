@@ -17,7 +17,9 @@ import (
 	"github.com/cuelight/cuelight"
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/internal/storage/s3test"
 	"github.com/cuelight/cuelight/internal/upload"
+	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -160,6 +162,38 @@ func TestUploads_AreAuditedAndHaveAUser(t *testing.T) {
 			if err != nil || len(got) != 1 || got[0] != want {
 				t.Errorf("there is %q, %v, want %q", got, err, want)
 			}
+		}
+	}
+}
+
+func TestUpload_IsNeededWhenItsCopyWasMoved(t *testing.T) {
+	t.Parallel()
+	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers)), store.Video())
+	old, proxy := newBucket(t)
+	u := sent(t, "a", keyOf(t, st), "abc")
+	r, err := submitUpload(st, old)(t.Context(), u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Task = r.Task
+	env := map[string]string{
+		"AWS_ENDPOINT_URL": proxy.Endpoint, "AWS_ACCESS_KEY_ID": s3test.AccessKey, "AWS_SECRET_ACCESS_KEY": s3test.SecretKey,
+	}
+	moved, err := video.OpenBucket("s3://videos/moved", func(name string) string { return env[name] })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer moved.Close()
+	if err := storeUpload(moved)(t.Context(), u); err != nil { // as a move does
+		t.Fatal(err)
+	}
+	for _, bucket := range []*video.Bucket{moved, nil} { // nil: to a directory
+		if state, err := uploadSourceState(st, bucket)(t.Context(), u); err != nil || state != upload.SourceNeeded {
+			t.Errorf("before ingest the upload is %v, %v", state, err)
+		}
+		// The process was killed before it recorded the task.
+		if again, err := submitUpload(st, bucket)(t.Context(), u); err != nil || again.Task != r.Task {
+			t.Errorf("submitted again, the upload is %+v, %v", again, err)
 		}
 	}
 }

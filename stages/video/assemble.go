@@ -79,6 +79,7 @@ func (c Config) assemble(ctx context.Context, job *stages.Job, in Ingest, tr Tra
 	}
 	removeOlder(ctx, job, taskDir, tr.Dir)
 	removeOlder(ctx, job, taskDir, md.Dir)
+	c.deleteMoved(job.Source)
 	return result, nil
 }
 

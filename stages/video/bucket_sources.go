@@ -29,8 +29,12 @@ const sourceFile = "source"
 // StoreSource copies a local file into the bucket and returns the address of the copy, which is a
 // source that any host with the bucket can ingest. The id is that of the copy, and valid as the
 // name of a file; with the same id and file, a repeated call continues. Ingest takes a copy of its
-// own; a later stage of the task deletes this one.
+// own; a later stage of the task deletes this one. If the content of the bucket was moved, it returns an
+// error.
 func (b *Bucket) StoreSource(ctx context.Context, id, file, name string) (address string, err error) {
+	if err := b.checkNotMoved(ctx); err != nil {
+		return "", fmt.Errorf("store source: %w", err)
+	}
 	artifact := path.Join(sourcesDir, id)
 	_, err = b.storage.PutFile(ctx, artifact, file, sourceFile+safeExtension(name), nil)
 	if errors.Is(err, storage.ErrChanged) {
@@ -43,7 +47,20 @@ func (b *Bucket) StoreSource(ctx context.Context, id, file, name string) (addres
 	if err != nil {
 		return "", fmt.Errorf("store source: %w", err)
 	}
+	// A move copies what is complete when it begins.
+	if err := b.checkNotMoved(ctx); err != nil {
+		return "", fmt.Errorf("store source: %w", err)
+	}
 	return b.SourceAddress(id, name), nil
+}
+
+// checkNotMoved returns a movedError if the sources and results in the bucket were moved.
+func (b *Bucket) checkNotMoved(ctx context.Context) error {
+	moved, err := Location{Bucket: b}.Moved(ctx, DataContent)
+	if err == nil && moved.To != "" {
+		err = &movedError{b.String(), moved.To}
+	}
+	return err
 }
 
 // SourceAddress returns the address of the copy that StoreSource makes.
@@ -56,14 +73,33 @@ func (b *Bucket) storedSource(address string) (artifact, name string, ok bool) {
 	if b == nil {
 		return "", "", false
 	}
-	rest, ok := strings.CutPrefix(address, b.String()+"/"+sourcesDir+"/")
-	id, name, hasName := strings.Cut(rest, "/")
-	artifact = path.Join(sourcesDir, id)
-	if !ok || !hasName || !fs.ValidPath(artifact) || path.Dir(artifact) != sourcesDir {
+	return parseStoredSource(address)
+}
+
+// parseStoredSource returns the name of the artifact and the display name of an address that StoreSource
+// returned, also if its bucket was moved since. The random id in it finds the copy.
+func parseStoredSource(address string) (artifact, name string, ok bool) {
+	parts := strings.Split(address, "/")
+	if !IsBucketAddress(address) || len(parts) < 6 { // s3://BUCKET/sources/ID/NAME
 		return "", "", false
 	}
-	name, err := url.PathUnescape(name)
+	parts = parts[len(parts)-3:]
+	artifact = path.Join(parts[:2]...)
+	if parts[0] != sourcesDir || !fs.ValidPath(artifact) || path.Dir(artifact) != sourcesDir {
+		return "", "", false
+	}
+	name, err := url.PathUnescape(parts[2])
 	return artifact, strings.ToValidUTF8(name, "\uFFFD"), err == nil
+}
+
+// StoredSourceID returns the id of the copy at an address that StoreSource returned, also if its bucket was
+// moved since; empty for other sources.
+func StoredSourceID(address string) string {
+	artifact, _, ok := parseStoredSource(address)
+	if !ok {
+		return ""
+	}
+	return path.Base(artifact)
 }
 
 // SourceDigest returns the size and the SHA-256 of the copy at an address that StoreSource returned.
@@ -92,12 +128,15 @@ func (b *Bucket) DeleteSource(ctx context.Context, address string) error {
 // fetchSource fetches the job's source into the new file, or into one of that name with an
 // extension, and returns its path. Of a source that is in the bucket, origin is the artifact.
 func (c Config) fetchSource(ctx context.Context, job *stages.Job, file string) (f fetch.File, path, origin string, err error) {
-	origin, name, isStored := c.Bucket.storedSource(job.Source)
-	if isStored {
-		f, path, err = c.fetchStored(ctx, job, origin, file)
+	artifact, name, isStored := parseStoredSource(job.Source)
+	switch {
+	case isStored && c.Bucket != nil:
+		origin = artifact
+		f, path, err = c.fetchStored(ctx, job, artifact, file)
 		f.Name = name
-	} else {
-		origin = ""
+	case isStored:
+		f, path, err = c.linkMoved(ctx, job, artifact, name, file)
+	default:
 		if f, err = fetch.Fetch(ctx, job.Source, file, c.fetchOptions(filepath.Dir(filepath.Dir(file)), job)); err == nil {
 			path, err = addExtension(file, f.Name)
 		}

@@ -136,12 +136,18 @@ func (c Config) linkKeptCopy(ctx context.Context, job *stages.Job, before Ingest
 	if err != nil {
 		return f, "", fs.ErrNotExist
 	}
+	return c.linkCopy(ctx, job, kept, before.Name, file)
+}
+
+// linkCopy uses a file of the data directory that never changes.
+func (c Config) linkCopy(ctx context.Context, job *stages.Job, kept, name, file string) (f fetch.File, path string, err error) {
 	o := c.fetchOptions(filepath.Dir(filepath.Dir(file)), job)
-	o.Link = true // the copy never changes
+	o.Link = true
 	if f, err = fetch.Fetch(ctx, kept, file, o); err != nil {
 		return f, "", err
 	}
-	path, err = addExtension(file, before.Name)
+	f.Name = name
+	path, err = addExtension(file, name)
 	return f, path, err
 }
 

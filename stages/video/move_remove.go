@@ -19,14 +19,18 @@ import (
 // locations have, or of which they have something newer. It returns an error unless the move is
 // complete, and after the removal if something has stayed. Files with unknown names stay without an error.
 func (m *Move) Remove(ctx context.Context, task store.ID) error {
+	if err := m.checkComplete(ctx); err != nil {
+		return err
+	}
+	return errors.Join(m.removeResults(ctx, task), m.removePublished(ctx, task))
+}
+
+func (m *Move) checkComplete(ctx context.Context) error {
 	complete, err := m.IsComplete(ctx)
 	if err == nil && !complete {
 		err = errors.New("the move is not complete")
 	}
-	if err != nil {
-		return err
-	}
-	return errors.Join(m.removeResults(ctx, task), m.removePublished(ctx, task))
+	return err
 }
 
 // stayError names what is in an old location only.

@@ -93,7 +93,7 @@ func (p Location) removeMoved(ctx context.Context, kind ContentKind) error {
 type movedError struct{ location, to string }
 
 func (e *movedError) Error() string {
-	return fmt.Sprintf("%s was moved to %s; stop this worker, and start it with the new location", e.location, e.to)
+	return fmt.Sprintf("%s was moved to %s; stop this process, and start it with the new location", e.location, e.to)
 }
 
 // checkNotMoved returns a movedError if the results or the published videos were moved. An error of a

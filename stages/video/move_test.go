@@ -41,7 +41,10 @@ func fileHashes(t *testing.T, dirs ...string) map[string]string {
 	return found
 }
 
-// moveTest is a task in directories with two generations, and a service to move it to.
+// movedSource is a stored source of newMoveTest.
+const movedSource = sourcesDir + "/upload-1"
+
+// moveTest is a task in directories with two generations, a stored source, and a service to move them to.
 type moveTest struct {
 	*harness
 	proxy  *s3test.Proxy
@@ -53,6 +56,10 @@ func newMoveTest(t *testing.T) *moveTest {
 	h, m := readyHarness(t)
 	h.mustPublish(m)
 	h.mustPublish(m)
+	if err := os.MkdirAll(filepath.Join(h.DataDir, movedSource), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(h.DataDir, movedSource, "source.mp4"), "a film")
 	server := s3test.Start(t, s3test.Options{})
 	server.MakeBucket(t, "videos")
 	return &moveTest{harness: h, proxy: s3test.NewProxy(t, server), before: fileHashes(t, h.DataDir, h.PublishDir)}
@@ -103,6 +110,9 @@ func moveAll(ctx context.Context, m *Move) error {
 		if _, err := m.Copy(ctx, task); err != nil {
 			return err
 		}
+	}
+	if _, err := m.CopySources(ctx); err != nil {
+		return err
 	}
 	return m.Finish(ctx)
 }
@@ -174,7 +184,7 @@ func TestMove_BringsEveryFileToABucketAndBack(t *testing.T) {
 		t.Errorf("%d bytes were sent for %d different ones", sent, h.distinctBytes())
 	}
 	if diff := cmp.Diff(append(list(t, h.DataDir), list(t, h.PublishDir)...), []string{
-		movedFile(DataContent), tasksName, movedFile(PublishContent), h.job.Task.String(),
+		movedFile(DataContent), sourcesDir, tasksName, movedFile(PublishContent), h.job.Task.String(),
 	}); diff != "" {
 		t.Error(diff)
 	}
@@ -241,7 +251,10 @@ func TestMove_RemovesTheOldLocationOnlyWhenItIsComplete(t *testing.T) {
 	if _, err := m.Copy(t.Context(), h.job.Task); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Remove(t.Context(), h.job.Task); err == nil {
+	if _, err := m.CopySources(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if m.Remove(t.Context(), h.job.Task) == nil || m.RemoveSources(t.Context()) == nil {
 		t.Error("a move that is not complete may remove")
 	}
 	if err := m.Finish(t.Context()); err != nil {
