@@ -35,15 +35,21 @@ func (r *process) stop() {
 	}
 }
 
-func TestMove_BringsTasksToABucketAndBack(t *testing.T) {
-	t.Parallel()
+// newWorkDirWithBucket is newWorkDir with a bucket named videos. The program reaches it through the proxy.
+func newWorkDirWithBucket(t *testing.T) (*workDir, *s3test.Proxy) {
+	t.Helper()
 	s := s3test.Start(t, s3test.Options{})
 	s.MakeBucket(t, "videos")
+	proxy := s3test.NewProxy(t, s)
 	p := newWorkDir(t)
-	for _, name := range []string{"AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} {
-		p.env = append(p.env, name+"="+s.Env()(name))
-	}
-	p.env = append(p.env, "CUELIGHT_PRESET=ultrafast")
+	p.env = append(p.env, "CUELIGHT_PRESET=ultrafast", "AWS_ENDPOINT_URL="+proxy.Endpoint,
+		"AWS_ACCESS_KEY_ID="+s3test.AccessKey, "AWS_SECRET_ACCESS_KEY="+s3test.SecretKey)
+	return p, proxy
+}
+
+func TestMove_BringsTasksToABucketAndBack(t *testing.T) {
+	t.Parallel()
+	p, _ := newWorkDirWithBucket(t)
 	task := decode[reported](p.run(0, "run", "--json", "clip.mp4"))[0].TaskID
 	data, publishDir := p.path("data"), filepath.Join(p.path("data"), "published")
 	to := []string{"move", "--to-data-dir", "s3://videos/data", "--to-publish-dir", "s3://videos/public"}
@@ -188,14 +194,7 @@ func TestMove_CopiesNothingWhileAWorkerThatHasJustRegisteredWorks(t *testing.T) 
 
 func TestMove_IsContinuedAfterItWasStopped(t *testing.T) {
 	t.Parallel()
-	s := s3test.Start(t, s3test.Options{})
-	s.MakeBucket(t, "videos")
-	proxy := s3test.NewProxy(t, s)
-	p := newWorkDir(t)
-	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} {
-		p.env = append(p.env, name+"="+s.Env()(name))
-	}
-	p.env = append(p.env, "CUELIGHT_PRESET=ultrafast", "AWS_ENDPOINT_URL="+proxy.Endpoint)
+	p, proxy := newWorkDirWithBucket(t)
 	task := decode[reported](p.run(0, "run", "--json", "clip.mp4"))[0].TaskID
 	move := []string{"move", "--to-data-dir", "s3://videos/data", "--to-publish-dir", "s3://videos/public"}
 	for name, stop := range map[string]func(r *process){

@@ -70,14 +70,7 @@ func (s *site) answer(req *http.Request) *http.Response {
 
 func TestServe_PlaysFromABucketAsFromADirectory(t *testing.T) {
 	t.Parallel()
-	s := s3test.Start(t, s3test.Options{})
-	s.MakeBucket(t, "videos")
-	proxy := s3test.NewProxy(t, s)
-	p := newWorkDir(t)
-	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} {
-		p.env = append(p.env, name+"="+s.Env()(name))
-	}
-	p.env = append(p.env, "CUELIGHT_PRESET=ultrafast", "AWS_ENDPOINT_URL="+proxy.Endpoint)
+	p, proxy := newWorkDirWithBucket(t)
 	task := decode[reported](p.run(0, "run", "--json", "clip.mp4"))[0].TaskID
 	generations, err := filepath.Glob(filepath.Join(p.path("data"), "published", task.String(), "gen-*"))
 	if err != nil || len(generations) != 1 {

@@ -117,7 +117,7 @@ func checkArrived(w *workdir, in Ingest, result json.RawMessage) error {
 		Poster string        `json:"poster"`
 		Output *media.Output `json:"output"`
 	}
-	_ = json.Unmarshal(result, &claimed) // who checks the files refuses it
+	_ = json.Unmarshal(result, &claimed) // the check of the files refuses it
 	if w.stage == metadataStage {
 		if _, err := os.Lstat(filepath.Join(w.path, posterFile)); claimed.Poster != "" && errors.Is(err, fs.ErrNotExist) {
 			return remote.ErrOutputsElsewhere
