@@ -64,14 +64,14 @@ func newPrivateWorkDir(t *testing.T) *workDir {
 func (p *workDir) path(name string) string { return filepath.Join(p.dir, name) }
 
 // gate creates an ffmpeg that waits until open is called, and records that it was
-// started. It lists what it has at once, because every process asks for that when it starts.
+// started. It lists what it has and encodes the trials at once, because every process begins with that.
 func (p *workDir) gate() {
 	p.t.Helper()
 	real, err := exec.LookPath("ffmpeg")
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	script := fmt.Sprintf("#!/bin/sh\ncase \"$*\" in *-codecs | *-filters) exec '%[3]s' \"$@\" ;; esac\n"+
+	script := fmt.Sprintf("#!/bin/sh\ncase \"$*\" in *-codecs | *-filters | *testsrc2*) exec '%[3]s' \"$@\" ;; esac\n"+
 		"echo $$ >>'%[1]s'\nwhile [ ! -e '%[2]s' ]; do sleep 0.05; done\nexec '%[3]s' \"$@\"\n",
 		p.path("reached"), p.path("open"), real)
 	if err := os.WriteFile(p.path("ffmpeg"), []byte(script), 0o755); err != nil {

@@ -42,7 +42,7 @@ const tryTimeout = 10 * time.Second
 // TryEncoders encodes with libx264, with each hardware encoder of Tools.Encoders whose device is there, and
 // with the other encoders that ffmpeg has for the processor and for these devices. It does so in the sandbox
 // and with the options of a transcode, because ffmpeg's list of encoders does not say whether a device, its
-// driver or a library works. The trials run at once, and take at most ten seconds; those in software about
+// driver or a library works. The trials run at once, and take at most ten seconds each; software takes about
 // 0.1 s. If t has a Cache, a hardware encoder that fails is not used for the next ten minutes.
 func (t Tools) TryEncoders(ctx context.Context) ([]EncoderTrial, error) {
 	wanted, err := t.wantedHardware()
@@ -53,56 +53,60 @@ func (t Tools) TryEncoders(ctx context.Context) ([]EncoderTrial, error) {
 	if err != nil {
 		return nil, fmt.Errorf("try encoders: %w", err)
 	}
-	list := []videoEncoder{libx264}
+	software := []videoEncoder{libx264}
+	var hardware []videoEncoder
 	devices := map[deviceKind]*device{}
 	for _, e := range wanted {
 		if d := t.findDevice(e.device); d != nil {
-			devices[e.device], list = d, append(list, e)
+			devices[e.device], hardware = d, append(hardware, e)
 		}
 	}
 	for _, e := range otherEncoders {
-		if devices[e.device] != nil || !e.isHardware() && slices.Contains(installed, e.name) {
-			list = append(list, e)
+		switch {
+		case devices[e.device] != nil:
+			hardware = append(hardware, e)
+		case !e.isHardware() && slices.Contains(installed, e.name):
+			software = append(software, e)
 		}
 	}
-	trials := make([]EncoderTrial, len(list))
+	trials := make([]EncoderTrial, len(hardware))
 	var all sync.WaitGroup
-	for i, e := range list {
-		all.Go(func() { trials[i] = t.tryEncoder(ctx, e, devices[e.device]) })
+	for i, e := range hardware {
+		all.Go(func() { trials[i] = t.tryHardware(ctx, e, devices[e.device]) })
 	}
+	inSoftware := t.trySoftware(ctx, software)
 	all.Wait()
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("try encoders: %w", context.Cause(ctx))
 	}
-	return trials, nil
+	return append(inSoftware, trials...), nil
 }
 
-func (t Tools) tryEncoder(ctx context.Context, e videoEncoder, d *device) EncoderTrial {
-	ctx, cancel := context.WithTimeoutCause(ctx, tryTimeout, fmt.Errorf("it did not end within %v", tryTimeout))
-	defer cancel()
-	args := append([]string{"-nostdin"}, quiet...)
-	args = append(append(args, d.globalArgs()...), "-f", "lavfi", "-i", "testsrc2=s=320x240:r=25:d="+e.trialSeconds())
-	if e.upload != "" {
-		args = append(args, "-vf", e.upload)
+// trySoftware tries encoders in one process, which takes longer to start than to encode, and each in a
+// process of its own if that fails.
+func (t Tools) trySoftware(ctx context.Context, list []videoEncoder) []EncoderTrial {
+	trials := make([]EncoderTrial, len(list))
+	together := t.encodeTrial(ctx, nil, list...)
+	for i, e := range list {
+		trials[i] = EncoderTrial{Name: e.name, IsWanted: e.quality != nil}
+		if together == nil {
+			continue
+		}
+		if err := t.encodeTrial(ctx, nil, e); err != nil {
+			trials[i].Failure = encoderFailure(err, e)
+		}
 	}
-	if e.quality == nil {
-		args = append(args, "-c:v", e.name)
-	} else {
-		rung := Rung{Width: 320, Height: 240, VideoBitrate: 500_000}
-		args = append(args, e.args(t.encoderSettings(rung, h264LevelFor(rung.Width, rung.Height, 25, rung.VideoBitrate)))...)
-	}
-	cmd := command{
-		tool: "ffmpeg", purpose: "try " + e.name, args: append(args, "-f", "null", "-"), device: d, noProgress: true,
-	}
-	_, err := t.run(ctx, cmd)
-	trial := EncoderTrial{Name: e.name, IsHardware: e.isHardware(), IsWanted: e.quality != nil}
+	return trials
+}
+
+func (t Tools) tryHardware(ctx context.Context, e videoEncoder, d *device) EncoderTrial {
+	trial := EncoderTrial{Name: e.name, IsHardware: true, IsWanted: e.quality != nil}
+	err := t.encodeTrial(ctx, d, e)
 	if err == nil {
 		t.Cache.resumeEncoder(e.name)
 		return trial
 	}
-	if e.isHardware() {
-		t.Cache.pauseEncoder(e.name)
-	}
+	t.Cache.pauseEncoder(e.name)
 	trial.Failure = encoderFailure(err, e)
 	if node := t.closedNode(d); node != "" {
 		trial.Failure = "no permission for " + node
@@ -110,6 +114,31 @@ func (t Tools) tryEncoder(ctx context.Context, e videoEncoder, d *device) Encode
 			"(usermod -aG GROUP USER), and start cuelight again"
 	}
 	return trial
+}
+
+// encodeTrial encodes a short video with each of the encoders. With a device there is one.
+func (t Tools) encodeTrial(ctx context.Context, d *device, list ...videoEncoder) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, tryTimeout, fmt.Errorf("it did not end within %v", tryTimeout))
+	defer cancel()
+	args := append([]string{"-nostdin"}, quiet...)
+	args = append(append(args, d.globalArgs()...), "-f", "lavfi", "-i", "testsrc2=s=320x240:r=25:d="+list[0].trialSeconds())
+	for _, e := range list {
+		args = append(args, "-map", "0:v")
+		if e.upload != "" {
+			args = append(args, "-vf", e.upload)
+		}
+		if e.quality == nil {
+			args = append(args, "-c:v", e.name)
+		} else {
+			rung := Rung{Width: 320, Height: 240, VideoBitrate: 500_000}
+			args = append(args, e.args(t.encoderSettings(rung, h264LevelFor(rung.Width, rung.Height, 25, rung.VideoBitrate)))...)
+		}
+		args = append(args, "-f", "null", "-")
+	}
+	_, err := t.run(ctx, command{
+		tool: "ffmpeg", purpose: "try " + list[0].name, args: args, device: d, noProgress: true,
+	})
+	return err
 }
 
 // trialSeconds is the length of the video of a trial. A device may fail after its first frames; software
