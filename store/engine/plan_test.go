@@ -60,7 +60,7 @@ func TestPlans_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 		"fail transcode":        {e.sql.fail[1], 7, "tasks_pkey"},
 		"expire transcode":      {e.sql.expireClaims[1], 1, "tasks_held"},
 		"sweep scan":            {e.sql.sweepScan, 2, "tasks_held"},
-		"find held claims":      {e.sql.findHeld, 1, "tasks_held"},
+		"find held claims":      {e.sql.findHeld, 2, "tasks_held"},
 		"find lost claims":      {e.sql.findLost, 3, "tasks_pkey"},
 	} {
 		plan := plantest.Explain(t, conn, c.sql, plantest.Nulls(c.args))

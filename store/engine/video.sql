@@ -833,7 +833,7 @@ select r.token,
 
 /* find held claims */
 select t.id, held.stage, held.token, held.attempt, t.source, t.params,
-       coalesce(t.user_id, ''), coalesce(t.traceparent, '')
+       coalesce(t.user_id, ''), coalesce(t.traceparent, ''), held.locked_by
   from tasks t
  cross join lateral (values
        (0, t.ingest_token, t.ingest_attempts, t.ingest_locked_by),
@@ -847,7 +847,7 @@ select t.id, held.stage, held.token, held.attempt, t.source, t.params,
      or t.metadata_status = 'inprogress'
      or t.assemble_status = 'inprogress'
      or t.publish_status = 'inprogress')
-   and held.locked_by = $1;
+   and (held.locked_by = $1 or held.token = $2);
 
 /* find recorded outcomes */
 select a.token
