@@ -167,7 +167,7 @@ func (c *cli) moveAll(ctx context.Context, st *store.Store, m *video.Move, o *mo
 		if m.Published == (video.Route{}) {
 			return nil
 		}
-		return daemon.RecordPublishDir(ctx, st, task, m.Published.To.String())
+		return c.recordMoved(ctx, st, m, task)
 	})
 	if err == nil {
 		err = c.copySources(ctx, m)
@@ -184,6 +184,24 @@ func (c *cli) moveAll(ctx context.Context, st *store.Store, m *video.Move, o *mo
 	}
 	fmt.Fprintf(c.err, "cuelight: moved; start workers with %s\n", c.flagsAfter(m, o))
 	return nil
+}
+
+// recordMoved records where the published video of a task is now. One that workers with another
+// --publish-dir have published stays where it is.
+func (c *cli) recordMoved(ctx context.Context, st *store.Store, m *video.Move, task store.ID) error {
+	served, err := m.IsServed(ctx, task)
+	if err != nil {
+		return err
+	}
+	if served {
+		return daemon.RecordPublishDir(ctx, st, task, m.Published.To.String())
+	}
+	dir, err := daemon.RecordedPublishDir(ctx, st, task)
+	if err == nil && dir != "" && dir != m.Published.To.String() {
+		fmt.Fprintf(c.err, "cuelight: %s: its published video is not in %s and was not moved; it was published in %s\n",
+			task, m.Published.From, usererr.Printable(dir))
+	}
+	return err
 }
 
 // copySources copies the sources that hosts have received and no task has ingested yet.

@@ -31,8 +31,9 @@ type movedTask struct {
 
 // moveOutput prints what concurrent copies do.
 type moveOutput struct {
-	c     *cli
-	total int // tasks
+	c      *cli
+	total  int  // tasks
+	dryRun bool // nothing is copied
 
 	mu      sync.Mutex // guards the rest, and the output
 	ended   int
@@ -46,7 +47,7 @@ func (c *cli) copyTasks(ctx context.Context, m *video.Move, copied func(context.
 	if err != nil {
 		return err
 	}
-	out := &moveOutput{c: c, total: len(tasks), printed: make(map[string]time.Time)}
+	out := &moveOutput{c: c, total: len(tasks), dryRun: m.DryRun, printed: make(map[string]time.Time)}
 	m.Progress = out.progress
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(moveConcurrency)
@@ -86,7 +87,11 @@ func (o *moveOutput) task(task store.ID, done video.CopyResult, err error) error
 	}
 	text := "nothing to copy"
 	if done.Copied > 0 || done.Switched {
-		text = fmt.Sprintf("%d of %d directories copied, %s", done.Copied, done.Copied+done.Present, console.Size(done.Bytes))
+		verb := "copied"
+		if o.dryRun {
+			verb = "to copy"
+		}
+		text = fmt.Sprintf("%d of %d directories %s, %s", done.Copied, done.Copied+done.Present, verb, console.Size(done.Bytes))
 	}
 	return o.c.print(movedTask{task, done}, "%d/%d %s: %s", o.ended, o.total, task, text)
 }

@@ -69,7 +69,7 @@ func TestMove_BringsTasksToABucketAndBack(t *testing.T) {
 		r.stop()
 	}
 
-	says(p.run(0, append(slices.Clone(to), "--dry-run")...), "5 of 5 directories") // four results and a generation
+	says(p.run(0, append(slices.Clone(to), "--dry-run")...), "5 of 5 directories to copy") // four results and a generation
 	daemon := p.start("serve")
 	daemon.waitForOutput(`"msg":"working"`, 1)
 	says(p.run(2, to...), "works on this database")
@@ -103,15 +103,27 @@ func TestMove_BringsTasksToABucketAndBack(t *testing.T) {
 	}
 }
 
+func TestMove_NamesVideosThatArePublishedElsewhere(t *testing.T) {
+	t.Parallel()
+	p, _ := newWorkDirWithBucket(t)
+	other := p.path("other")
+	task := decode[reported](p.run(0, "run", "--json", "--publish-dir", other, "clip.mp4"))[0].TaskID
+	if err := os.Mkdir(filepath.Join(p.path("data"), "published"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := p.run(0, "move", "--to-data-dir", "s3://videos/data", "--to-publish-dir", "s3://videos/public")
+	if !strings.Contains(r.stderr(), task.String()+": its published video is not in ") ||
+		!strings.Contains(r.stderr(), "it was published in "+other) {
+		t.Errorf("it printed\n%s", r.stderr())
+	}
+	if at := p.published(task); at != filepath.Join(other, task.String(), "master.m3u8") {
+		t.Errorf("it is published at %s", at)
+	}
+}
+
 func TestMove_TaskThatWaitsIsPublishedFromTheNewLocation(t *testing.T) {
 	t.Parallel()
-	s := s3test.Start(t, s3test.Options{})
-	s.MakeBucket(t, "videos")
-	p := newWorkDir(t)
-	for _, name := range []string{"AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} {
-		p.env = append(p.env, name+"="+s.Env()(name))
-	}
-	p.env = append(p.env, "CUELIGHT_PRESET=ultrafast")
+	p, _ := newWorkDirWithBucket(t)
 	at := func(data string) []string {
 		return []string{"--data-dir", data, "--publish-dir", p.path("published"), "--local-dir", p.path("local")}
 	}

@@ -35,6 +35,20 @@ func RecordPublishDir(ctx context.Context, st *store.Store, task store.ID, dir s
 	return nil
 }
 
+// RecordedPublishDir returns the directory or bucket in which a task's video was published; empty if none is
+// recorded.
+func RecordedPublishDir(ctx context.Context, st *store.Store, task store.ID) (string, error) {
+	raw, err := st.Result(ctx, task, publishStage)
+	if errors.Is(err, store.ErrNotFound) {
+		return "", nil
+	}
+	var result publishResult
+	if err == nil && raw != nil {
+		err = json.Unmarshal(raw, &result)
+	}
+	return result.Dir, err
+}
+
 // recordPublishDir makes the publish stage add its directory to its result.
 func recordPublishDir(s stages.Stage, dir string) stages.Stage {
 	work := s.Work

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/storage"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
@@ -56,14 +57,22 @@ func identifyWorkspace(ctx context.Context, c video.Config) (Workspace, error) {
 		id, err := b.bucket.Identity(within, IDFile, rand.Text())
 		cancel()
 		if err != nil {
-			return Workspace{}, &usererr.Error{
-				Kind: usererr.Usage, Text: fmt.Sprintf("%s: %s", b.bucket, usererr.FirstLine(err.Error())),
-				Hint: "cuelight doctor, with the same --data-dir and --publish-dir, says what is missing",
-			}
+			return Workspace{}, explainBucket(b.bucket.String(), err)
 		}
 		*b.id = id
 	}
 	return w, nil
+}
+
+// explainBucket translates an error of a location. A problem of the storage service explains itself.
+func explainBucket(location string, err error) error {
+	if _, ok := errors.AsType[*storage.ServiceError](err); ok {
+		return fmt.Errorf("%s: %w", location, err)
+	}
+	return &usererr.Error{
+		Kind: usererr.Usage, Text: fmt.Sprintf("%s: %s", usererr.Printable(location), usererr.FirstLine(err.Error())),
+		Hint: "cuelight doctor, with the same --data-dir and --publish-dir, says what is missing",
+	}
 }
 
 // checkNotMoved returns an error if the results or the published videos were moved elsewhere: a worker
@@ -79,10 +88,7 @@ func CheckNotMoved(ctx context.Context, kind video.ContentKind, location video.L
 	moved, err := location.Moved(ctx, kind)
 	switch {
 	case err != nil:
-		return &usererr.Error{
-			Kind: usererr.Usage, Text: usererr.FirstLine(err.Error()),
-			Hint: "cuelight doctor, with the same --data-dir and --publish-dir, says what is missing",
-		}
+		return explainBucket(location.String(), err)
 	case moved.To == "":
 		return nil
 	case moved.Complete:

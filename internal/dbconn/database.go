@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/internal/postgres"
+	"github.com/cuelight/cuelight/internal/storage"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
 )
@@ -126,7 +127,8 @@ func (db *Database) EnsureTables(ctx context.Context) error {
 // WithName adds the database's name to an error about the connection to it.
 func (db *Database) WithName(err error) error {
 	e := Explain(err)
-	if e.Kind != usererr.Unreachable || db.Target.Private {
+	_, isStorage := errors.AsType[*storage.ServiceError](err)
+	if e.Kind != usererr.Unreachable || isStorage || db.Target.Private {
 		return err
 	}
 	return &usererr.Error{

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cuelight/cuelight/internal/postgres"
+	"github.com/cuelight/cuelight/internal/storage"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
 )
@@ -19,6 +20,10 @@ import (
 func Explain(err error) *usererr.Error {
 	if e, ok := errors.AsType[*usererr.Error](err); ok {
 		return e
+	}
+	// Before the database's: both may refuse a connection.
+	if e, ok := errors.AsType[*storage.ServiceError](err); ok {
+		return explainStorage(e)
 	}
 	if e := ExplainSchema(err); e != nil {
 		return e
@@ -51,6 +56,16 @@ func Explain(err error) *usererr.Error {
 		return &usererr.Error{Kind: usererr.Unreachable, Text: "the database does not answer in time"}
 	}
 	return &usererr.Error{Text: text}
+}
+
+// explainStorage translates a problem of the storage service.
+func explainStorage(e *storage.ServiceError) *usererr.Error {
+	kind := usererr.Usage
+	switch e.Kind {
+	case storage.Unavailable, storage.Busy, storage.Cut, storage.Slow, storage.Refused, storage.Name, storage.Full:
+		kind = usererr.Unreachable
+	}
+	return &usererr.Error{Kind: kind, Text: e.Text, Hint: e.Hint}
 }
 
 // ExplainSchema translates an error about the tables; it returns nil for any other.

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/cuelight/cuelight/internal/storage"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
 )
@@ -59,6 +61,16 @@ func answering(t *testing.T, text string) string {
 		<-ended
 	})
 	return listener.Addr().String()
+}
+
+func TestExplain_DoesNotBlameTheDatabaseForTheStorageService(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[storage.Kind]usererr.Kind{storage.Refused: usererr.Unreachable, storage.Credentials: usererr.Usage} {
+		err := &storage.ServiceError{Kind: kind, Text: "the service", Hint: "start it", Err: syscall.ECONNREFUSED}
+		if p := Explain(fmt.Errorf("store source: %w", err)); p.Kind != want || p.Text != "the service" || p.Hint != "start it" {
+			t.Errorf("%s: %+v", kind, p)
+		}
+	}
 }
 
 func TestExplain_TreatsInvalidSubmissionsAsUsage(t *testing.T) {

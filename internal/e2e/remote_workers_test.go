@@ -185,7 +185,9 @@ func (f *farm) awaitPublished(tasks int) {
 	done := func() bool {
 		return count(f.h.t, f.pool, `select count(*) from tasks where publish_status = 'completed'`) == tasks
 	}
-	isDead := func() bool { return count(f.h.t, f.pool, `select count(*) from tasks where cuelight_video_status(tasks) = 'dead'`) > 0 }
+	isDead := func() bool {
+		return count(f.h.t, f.pool, `select count(*) from tasks where cuelight_video_status(tasks) = 'dead'`) > 0
+	}
 	for deadline := time.Now().Add(4 * time.Minute); !done() && !isDead() && time.Now().Before(deadline); {
 		time.Sleep(200 * time.Millisecond)
 	}

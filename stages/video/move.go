@@ -145,6 +145,12 @@ func (m *Move) copyPublished(ctx context.Context, task store.ID, done *CopyResul
 	return errors.New("the served generation does not exist, or is replaced again and again; publish the task again")
 }
 
+// IsServed reports whether the new location serves a published video of a task.
+func (m *Move) IsServed(ctx context.Context, task store.ID) (bool, error) {
+	stable, err := m.Published.To.readStable(ctx, task)
+	return stable.newest() > 0, err
+}
+
 // tryCopyPublished reports whether the served generation was replaced, and removed, before it was copied, or
 // that of the new location by another process.
 func (m *Move) tryCopyPublished(ctx context.Context, task store.ID, done *CopyResult) (isReplaced bool, err error) {
