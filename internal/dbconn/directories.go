@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"unicode/utf8"
@@ -86,9 +87,18 @@ func (o *Options) Buckets() (data, published string) {
 	return data, published
 }
 
+// looksLikeURL matches what is meant as the address of a bucket, and would be a directory.
+var looksLikeURL = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:/`)
+
 // absolute refuses a path that the database, JSON or a file of lines would not keep as
-// it is.
+// it is, and one that is meant as an address.
 func absolute(kind, dir string) (string, error) {
+	if looksLikeURL.MatchString(dir) {
+		return "", &usererr.Error{
+			Kind: usererr.Usage, Text: fmt.Sprintf("--%s-dir %s is neither a directory nor the address of a bucket", kind, usererr.Printable(dir)),
+			Hint: "a bucket's address is s3://BUCKET/PREFIX; a directory of this name is ./" + usererr.Printable(dir),
+		}
+	}
 	abs, err := filepath.Abs(dir)
 	reason := ""
 	switch {

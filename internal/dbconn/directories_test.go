@@ -1,6 +1,9 @@
 package dbconn
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestDefaultDataDir_DependsOnTheUserAndTheSystem(t *testing.T) {
 	t.Parallel()
@@ -11,5 +14,15 @@ func TestDefaultDataDir_DependsOnTheUserAndTheSystem(t *testing.T) {
 	}
 	if got := DefaultDataDir(Environment{"XDG_DATA_HOME=relative"}); got != "" && got != "/var/lib/cuelight" {
 		t.Errorf("got %s", got)
+	}
+}
+
+func TestDataPath_RefusesWhatIsMeantAsAnAddress(t *testing.T) {
+	t.Parallel()
+	for _, dir := range []string{"s3:/videos/data", "S3://videos/data", "https://videos.s3.amazonaws.com/data"} {
+		o := Options{DataDir: dir}
+		if path, err := o.DataPath(); err == nil || !strings.Contains(Explain(err).Hint, "s3://BUCKET/PREFIX") {
+			t.Errorf("%s: %q, %v", dir, path, err)
+		}
 	}
 }

@@ -139,7 +139,7 @@ func (b *Bucket) explainAnswer(answer minio.ErrorResponse) *ServiceError {
 	e := newServiceError(kind, b.address.Endpoint, answer)
 	switch kind {
 	case NoBucket:
-		e.Text = fmt.Sprintf("the bucket %s does not exist at %s", b.address.Bucket, b.address.Endpoint)
+		e.Text = fmt.Sprintf("the bucket %s does not exist at %s", b.address.Bucket, hostOf(b.address.Endpoint))
 	case Denied:
 		e.Text = fmt.Sprintf("the credentials are not allowed to use %s in this way (%s)", b.address, answer.Code)
 	case Full:
@@ -152,7 +152,7 @@ func (b *Bucket) explainAnswer(answer minio.ErrorResponse) *ServiceError {
 	return e
 }
 
-// messages are the sentences of the kinds; %s is the service's address.
+// messages are the sentences of the kinds; %s is the service's host and port.
 var messages = map[Kind]struct{ text, hint string }{
 	Unavailable: {"the storage service at %s has failed",
 		"it will be tried again; if it goes on, ask the service's operator"},
@@ -182,8 +182,11 @@ var messages = map[Kind]struct{ text, hint string }{
 
 func newServiceError(kind Kind, endpoint string, cause error) *ServiceError {
 	m := messages[kind]
-	return &ServiceError{Kind: kind, Text: fmt.Sprintf(m.text, endpoint), Hint: m.hint, Err: cause}
+	return &ServiceError{Kind: kind, Text: fmt.Sprintf(m.text, hostOf(endpoint)), Hint: m.hint, Err: cause}
 }
+
+// hostOf returns the host and port of an endpoint. The history shows no URLs in errors, and this is none.
+func hostOf(endpoint string) string { return endpoint[strings.LastIndex(endpoint, "/")+1:] }
 
 // explainNetwork returns nil if the error is not one of the connection.
 func explainNetwork(endpoint string, err error) error {
