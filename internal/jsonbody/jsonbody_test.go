@@ -27,7 +27,7 @@ type body struct {
 	Hidden string           `json:"-"`
 }
 
-func TestDecode_RefusesWhatAClientCannotMean(t *testing.T) {
+func TestDecode_RefusesUnknownAndRepeatedMembers(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat("[", 40) + strings.Repeat("]", 40)
 	allowed := "; allowed: name, any, at, list, by_name, number"

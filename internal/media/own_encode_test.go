@@ -7,7 +7,7 @@ import (
 
 // No encoder keeps noise at the rate of a rendition. What another host delivers of it is judged by
 // what this host's own encoder reaches.
-func TestCheckUntrusted_JudgesNoiseByWhatAnEncoderCanKeep(t *testing.T) {
+func TestCheckUntrusted_ComparesNoiseWithAnEncodeOfThisHost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("transcodes several videos")
 	}

@@ -11,13 +11,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cuelight/cuelight/internal/childproc"
 	"github.com/cuelight/cuelight/internal/flock"
 	"github.com/cuelight/cuelight/internal/media"
-	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -230,7 +228,7 @@ func TestCleaner_KeepsRunningAttempts(t *testing.T) {
 	}
 }
 
-func TestCleaner_KeepsWhatARemoteWorkerIsSending(t *testing.T) {
+func TestCleaner_KeepsFilesThatARemoteWorkerIsSending(t *testing.T) {
 	t.Parallel()
 	a := newAttacker(t)
 	claim := a.claimOf(transcodeStage)
@@ -455,61 +453,4 @@ func wantCompleteGeneration(t *testing.T, master string) {
 		}
 		return
 	}
-}
-
-func TestWorkdir_IsTouchedDuringProgress(t *testing.T) {
-	t.Parallel()
-	parent := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		w, err := newWorkdir(t.Context(), &stages.Job{}, parent, transcodeStage, 1, privateMode)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer w.discard()
-		reported := 0
-		job := w.withTouch(&stages.Job{OnProgress: func(stages.Progress) { reported++ }})
-		heard := func() bool {
-			old := time.Unix(1, 0)
-			if err := os.Chtimes(w.path, old, old); err != nil {
-				t.Fatal(err)
-			}
-			job.Progress(stages.Progress{})
-			info, err := os.Stat(w.path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return !info.ModTime().Equal(old)
-		}
-		if heard() {
-			t.Error("a new directory was touched")
-		}
-		time.Sleep(touchEvery)
-		if !heard() || heard() || reported != 3 {
-			t.Errorf("it is not touched once a minute, or progress is lost: %d", reported)
-		}
-	})
-}
-
-func TestLockDir_TimesOut(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	lock, err := lockDir(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = lockDirTimeout(t.Context(), dir, 50*time.Millisecond)
-	if err == nil || !strings.Contains(err.Error(), "held the lock") {
-		t.Errorf("got %v", err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := lockDir(ctx, dir); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
-	lock.Close()
-	again, err := lockDir(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again.Close()
 }

@@ -161,7 +161,7 @@ func TestScratch_RemovesUnusedCopiesForAnAttemptTheOldestUseFirst(t *testing.T) 
 	attempt()
 }
 
-func TestScratch_AnotherProcessKeepsWhatAnAttemptUsesForLong(t *testing.T) {
+func TestScratch_AnotherProcessKeepsTheFilesOfALongAttempt(t *testing.T) {
 	t.Parallel()
 	c := Config{DataDir: t.TempDir(), Reserve: -1}
 	name := dirName{stage: transcodeStage, number: 1, random: "aaaaaaaaaa"}.String()
