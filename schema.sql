@@ -397,6 +397,17 @@ create table if not exists cuelight_leases (
   until  timestamptz not null
 );
 
+-- The directories or buckets that have the files of all tasks. A worker with others would not find them.
+create table if not exists cuelight_locations (
+  pipeline    text        not null,
+  kind        text        not null,  -- data or publish
+  id          text        not null,  -- content of .cuelight-id
+  address     text        not null,  -- as the last worker that started calls it
+  host        text        not null,  -- of that worker
+  recorded_at timestamptz not null default now(),
+  primary key (pipeline, kind)
+);
+
 -- Webhook receivers and their delivery cursor.
 create table if not exists cuelight_webhooks (
   id              uuid        primary key default cuelight_id(),

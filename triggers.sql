@@ -949,7 +949,7 @@ end
 $$;
 
 insert into cuelight_schema (pipeline, version, shape)
-values ('video', 10,
+values ('video', 11,
   'ingest; transcode needs ingest; metadata needs ingest; assemble needs transcode, metadata; publish needs assemble')
 on conflict (pipeline) do nothing;
 

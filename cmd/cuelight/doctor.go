@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -48,6 +49,7 @@ func (d *doctor) checks() []check {
 		{"database", nil, d.checkDatabase},
 		{"clock", hasServer, d.checkClock},
 		{"tables", hasServer, d.checkTables},
+		{"locations", hasServer, d.checkLocations},
 		{"notifications", hasServer, d.checkNotifications},
 		{"workers", hasServer, d.checkWorkers},
 	}
@@ -107,7 +109,7 @@ func (d *doctor) print(f finding) error {
 	colour := map[string]string{"ok": console.Green, "warning": console.Yellow, "failed": console.Red}[f.Status]
 	fix := ""
 	if f.Fix != "" {
-		fix = fmt.Sprintf("\n%22s -> %s", "", f.Fix)
+		fix = fmt.Sprintf("\n%22s -> %s", "", strings.ReplaceAll(f.Fix, "\n", fmt.Sprintf("\n%26s", "")))
 	}
 	return d.c.print(f, "%s %-13s %s%s",
 		d.c.out.Paint(colour, fmt.Sprintf("%-8s", f.Status)), f.Check, usererr.Printable(f.Detail), fix)

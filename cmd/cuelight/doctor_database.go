@@ -12,6 +12,7 @@ import (
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/internal/usererr"
+	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -27,6 +28,9 @@ func (d *doctor) checkDatabase(ctx context.Context) []finding {
 			return nil // checkDataDir has found it
 		}
 		if dir := filepath.Join(data, dbconn.PrivateDir); !dbconn.PrivateExists(dir) {
+			if err := d.c.checkNewDatabase(ctx); err != nil {
+				return errorFinding(err)
+			}
 			return ok("private, in %s (it will be created); %s", dir, target.Origin)
 		}
 	}
@@ -81,6 +85,31 @@ func (d *doctor) checkNotifications(ctx context.Context) []finding {
 				"or set --notify-url; until then only the sweep finds work, seconds later")
 	}
 	return ok("arrive within %s", console.Duration(took))
+}
+
+// checkLocations compares the data and the publish directory with those of the database's tasks.
+func (d *doctor) checkLocations(ctx context.Context) (found []finding) {
+	if d.db.Store.Check(ctx) != nil {
+		return nil // which checkTables has found
+	}
+	data, published := d.c.Buckets()
+	for _, l := range []struct {
+		kind    video.ContentKind
+		address string
+		path    func() (string, error)
+	}{{video.DataContent, data, d.c.DataPath}, {video.PublishContent, published, d.c.PublishPath}} {
+		location, err := d.c.openLocation(l.address, l.path)
+		if err == nil {
+			err = daemon.CheckLocation(ctx, d.db.Store, l.kind, location)
+		}
+		if err != nil {
+			found = append(found, errorFinding(err)...)
+		}
+	}
+	if len(found) == 0 {
+		return ok("the tasks of this database have their files there")
+	}
+	return found
 }
 
 func (d *doctor) checkWorkers(ctx context.Context) []finding {

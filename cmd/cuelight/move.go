@@ -93,6 +93,7 @@ func (c *cli) move(ctx context.Context, o *moveOptions) error {
 		switch {
 		case complete:
 			fmt.Fprintln(c.err, "cuelight: everything was moved before")
+			err = recordMove(ctx, db.Store, m) // the command may have been killed before
 		case o.copyOnly || o.dryRun:
 			err = c.copyTasks(ctx, m, func(context.Context, store.ID) error { return nil })
 			if err == nil && !o.copyOnly {
@@ -132,6 +133,9 @@ func (c *cli) newMove(o *moveOptions) (*video.Move, error) {
 	if err := m.Check(); err != nil {
 		return nil, usererr.Usagef("%s", usererr.FirstLine(err.Error()))
 	}
+	if err := c.checkPrivateDatabase(m.Data.To); err != nil {
+		return nil, err
+	}
 	for kind, location := range map[string]video.Location{"data": m.Data.To, "publish": m.Published.To} {
 		if location.Dir != "" && !o.dryRun {
 			if err := dbconn.MakeWritable(kind, location.Dir); err != nil {
@@ -140,6 +144,21 @@ func (c *cli) newMove(o *moveOptions) (*video.Move, error) {
 		}
 	}
 	return m, nil
+}
+
+// checkPrivateDatabase returns an error if commands would not find the private database after a move of the data: it
+// is in the data directory, or in the local directory if the data are in a bucket.
+func (c *cli) checkPrivateDatabase(toData video.Location) error {
+	local, err := c.DataPath()
+	if err != nil || toData.Dir == "" || toData.Dir == local || !c.Target().Private {
+		return err
+	}
+	return &usererr.Error{
+		Kind: usererr.Usage,
+		Text: fmt.Sprintf("the private database is in %s; with the data in %s, cuelight would not find it",
+			usererr.Printable(local), usererr.Printable(toData.Dir)),
+		Hint: "use --to-data-dir " + console.ShellQuote(local) + ", or a database of your own with --database-url",
+	}
 }
 
 func (c *cli) openLocation(address string, path func() (string, error)) (p video.Location, err error) {
@@ -182,7 +201,20 @@ func (c *cli) moveAll(ctx context.Context, st *store.Store, m *video.Move, o *mo
 	if err := m.Finish(ctx); err != nil {
 		return err
 	}
+	if err := recordMove(ctx, st, m); err != nil {
+		return err
+	}
 	fmt.Fprintf(c.err, "cuelight: moved; start workers with %s\n", c.flagsAfter(m, o))
+	return nil
+}
+
+// recordMove makes the database expect the content in the new locations.
+func recordMove(ctx context.Context, st *store.Store, m *video.Move) error {
+	for kind, route := range m.Routes() {
+		if err := daemon.RecordMove(ctx, st, kind, route); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

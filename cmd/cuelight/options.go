@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/cuelight/cuelight/internal/daemon"
 	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/internal/media/sandbox"
 	"github.com/cuelight/cuelight/internal/usererr"
@@ -151,7 +150,7 @@ func (o *workOptions) config(data, published string) (video.Config, error) {
 			Cache: new(media.CapabilityCache),
 		},
 		MaxDownload: int64(o.maxDownload), DownloadTimeout: o.downloadTimeout,
-		AllowNetworks: o.allow, LinkSources: o.linkSources, Marker: daemon.IDFile,
+		AllowNetworks: o.allow, LinkSources: o.linkSources, Marker: video.IDFile,
 		// For the stages, 0 is the default.
 		ScratchLimit: int64(o.scratchLimit),
 		Reserve:      cmp.Or(int64(o.reserve), -1), KeepOld: cmp.Or(max(o.keepOld, 0), -1),

@@ -5,17 +5,35 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cuelight/cuelight/internal/daemon"
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/usererr"
 )
 
 // withConnection calls do with the database, whatever the state of its tables.
 func (c *cli) withConnection(ctx context.Context, do func(db *dbconn.Database) error) error {
+	if err := c.checkNewDatabase(ctx); err != nil {
+		return err
+	}
 	db, err := c.Connect(ctx)
 	if err != nil {
 		return err
 	}
 	return errors.Join(do(db), db.Close())
+}
+
+// checkNewDatabase returns an error if Connect would create a private database although the data directory or
+// bucket has the files of another database's tasks: one that was not named, or is in another --local-dir.
+func (c *cli) checkNewDatabase(ctx context.Context) error {
+	if _, isNew := errors.AsType[dbconn.NotCreatedError](c.CheckCreated()); !isNew {
+		return nil
+	}
+	address, _ := c.Buckets()
+	data, err := c.openLocation(address, c.DataPath)
+	if err != nil {
+		return err
+	}
+	return daemon.CheckNewDatabase(ctx, data)
 }
 
 // withDatabase calls do with the database, which it creates if need be.

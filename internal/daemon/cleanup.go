@@ -31,13 +31,18 @@ func newCleanup(cleaner video.Cleaner, log *zap.Logger) cleanup {
 	return cleanup{cleaner, log, failureLogger(log, "disk cleanup is incomplete", "disk cleanup is complete again")}
 }
 
-// start runs the cleanup in the background. The function it returns stops it.
-func (c *cleanup) start() (stop func()) {
+// start runs the cleanup in the background, from the time that workStarted is closed: until then the locations may be
+// those of another database. The function it returns stops it.
+func (c *cleanup) start(workStarted <-chan struct{}) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		c.run(ctx)
+		select {
+		case <-workStarted:
+			c.run(ctx)
+		case <-ctx.Done():
+		}
 	}()
 	return func() {
 		cancel()

@@ -25,6 +25,7 @@ import (
 	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/inbox"
+	"github.com/cuelight/cuelight/internal/storage"
 	"github.com/cuelight/cuelight/internal/trace"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/notify"
@@ -37,7 +38,7 @@ type Options struct {
 	DB     *dbconn.Database // the caller closes it after Run
 	Config video.Config
 	Labels []string // that tasks may ask for
-	Engine *Engine  // New sets its DB, Stages and Workspace
+	Engine *Engine  // New sets its DB and Stages, Run its Workspace
 	HTTP   HTTPOptions
 	Inbox  inbox.Options // the watched directories; New sets Skip
 	Log    *zap.Logger
@@ -69,9 +70,10 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	if o.Engine.Name != "" {
 		o.Log = o.Log.With(zap.String("worker_name", o.Engine.Name))
 	}
-	var err error
-	if o.Engine.Workspace, err = identifyWorkspace(ctx, o.Config); err != nil {
-		return nil, err
+	for kind, l := range locations(o.Config) {
+		if err := CheckNotMoved(ctx, kind, l); err != nil {
+			return nil, err
+		}
 	}
 	// A watched directory may contain the data directory, with files that are no sources.
 	o.Inbox.Skip = []string{
@@ -87,6 +89,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 		failureLogger(o.Log, "traces cannot be sent", "traces are sent again"),
 		func(what string, err error) { o.Log.Warn(what, zap.Error(err)) })
 	d.Engine.DB, d.Engine.Stages = o.DB, d.tracer.Stages(pipelineStages(o.Config))
+	var err error
 	if d.services, err = d.newServices(ctx); err != nil {
 		d.close()
 		return nil, err
@@ -121,7 +124,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	all.Go(func() { ended <- d.work(workCtx) })
 	all.Go(func() { d.DB.SuperviseServer(serviceCtx, d.logPrivateServer) })
 	all.Go(func() { d.services.run(serviceCtx) })
-	defer d.cleanup.start()()
+	defer d.cleanup.start(d.services.workStarted)()
 	return d.supervise(ctx, stopWork, ended)
 }
 
@@ -225,8 +228,15 @@ func (d *Daemon) work(ctx context.Context) error {
 // is done, and an error if waiting cannot help.
 func (d *Daemon) waitForDatabase(ctx context.Context) error {
 	away := false
+	isFinal := func(err error) bool {
+		_, isStorage := errors.AsType[*storage.ServiceError](err)
+		return isStorage || dbconn.IsLoginError(err) || dbconn.Explain(err).Kind != usererr.Unreachable
+	}
 	for delay := 250 * time.Millisecond; ; delay = min(2*delay, 5*time.Second) {
 		err := d.DB.EnsureTables(ctx)
+		if err == nil {
+			d.Engine.Workspace, err = useLocations(ctx, d.DB.Store, d.Config)
+		}
 		if err == nil {
 			err = d.Engine.Workspace.checkWorkers(ctx, d.DB.Store, false)
 		}
@@ -238,7 +248,7 @@ func (d *Daemon) waitForDatabase(ctx context.Context) error {
 			return nil
 		case ctx.Err() != nil:
 			return nil
-		case dbconn.Explain(err).Kind != usererr.Unreachable, dbconn.IsLoginError(err):
+		case isFinal(err):
 			return d.DB.WithName(err)
 		}
 		if !away {

@@ -235,11 +235,13 @@ func TestDaemon_RefusesOtherDirectories(t *testing.T) {
 	pool := h.newDatabase()
 	h.serve(pool)
 	awaitCount(t, pool, 1, `select count(*) from workers`)
-	for _, args := range [][]string{{"serve"}, {"run", makeClip(t, t.TempDir(), time.Second, "64x48")}} {
+	for text, args := range map[string][]string{
+		"in another location than": {"serve"}, "another data directory": {"run", makeClip(t, t.TempDir(), time.Second, "64x48")},
+	} {
 		cmd := other.command(args...)
 		cmd.Env = append(cmd.Env, "CUELIGHT_DATABASE_URL="+pool.Config().ConnString())
 		out, _ := cmd.CombinedOutput()
-		if code := cmd.ProcessState.ExitCode(); code != 2 || !strings.Contains(string(out), "another data directory") {
+		if code := cmd.ProcessState.ExitCode(); code != 2 || !strings.Contains(string(out), text) {
 			t.Errorf("%s: exit code %d and %q", args[0], code, out)
 		}
 	}

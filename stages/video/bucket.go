@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -59,22 +58,6 @@ func (b *Bucket) Open(ctx context.Context, name string) (f io.ReadSeekCloser, mo
 		return nil, time.Time{}, "", err
 	}
 	return o, o.Modified, o.ETag, nil
-}
-
-// Identity returns the random id of a bucket or prefix, which the first use creates in the
-// document with the given name.
-func (b *Bucket) Identity(ctx context.Context, name, proposal string) (string, error) {
-	content, _, err := b.storage.ReadDocument(ctx, name)
-	if errors.Is(err, fs.ErrNotExist) {
-		_, err = b.storage.WriteDocument(ctx, name, []byte(proposal+"\n"), "")
-		if err == nil {
-			return proposal, nil
-		}
-		if errors.Is(err, storage.ErrConflict) {
-			content, _, err = b.storage.ReadDocument(ctx, name)
-		}
-	}
-	return strings.TrimSpace(string(content)), err
 }
 
 // bucketStages keep the results of stages in a bucket. DataDir has scratch space: it has the

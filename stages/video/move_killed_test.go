@@ -95,7 +95,7 @@ func TestMove_KilledAtAnyRequestIsContinued(t *testing.T) {
 		if diff := cmp.Diff(h.before, fileHashes(t, data, published)); diff != "" {
 			t.Errorf("killed at request %d: %s", at, diff)
 		}
-		for kind, route := range m.routes() {
+		for kind, route := range m.Routes() {
 			if err := route.From.removeMoved(t.Context(), kind); err != nil {
 				t.Fatal(err)
 			}

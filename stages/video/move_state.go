@@ -111,8 +111,8 @@ func (c Config) checkNotMoved(ctx context.Context) error {
 	return nil
 }
 
-// routes are those to take.
-func (m *Move) routes() map[ContentKind]Route {
+// Routes returns those to take.
+func (m *Move) Routes() map[ContentKind]Route {
 	routes := map[ContentKind]Route{DataContent: m.Data, PublishContent: m.Published}
 	maps.DeleteFunc(routes, func(_ ContentKind, r Route) bool { return r == Route{} })
 	return routes
@@ -122,7 +122,7 @@ func (m *Move) routes() map[ContentKind]Route {
 // moved elsewhere.
 func (m *Move) IsComplete(ctx context.Context) (bool, error) {
 	complete := true
-	for kind, r := range m.routes() {
+	for kind, r := range m.Routes() {
 		moved, err := r.From.Moved(ctx, kind)
 		if err != nil {
 			return false, err
@@ -137,7 +137,7 @@ func (m *Move) IsComplete(ctx context.Context) (bool, error) {
 
 // Begin marks the old locations, so that no worker that starts from now on uses them.
 func (m *Move) Begin(ctx context.Context) error {
-	for kind, r := range m.routes() {
+	for kind, r := range m.Routes() {
 		moved, err := r.From.Moved(ctx, kind)
 		if err == nil && !moved.Complete {
 			err = r.From.writeMoved(ctx, kind, Moved{To: r.To.String()})
@@ -151,7 +151,7 @@ func (m *Move) Begin(ctx context.Context) error {
 
 // Finish lets workers use the new locations. Copy has succeeded for all tasks since Begin.
 func (m *Move) Finish(ctx context.Context) error {
-	for kind, r := range m.routes() {
+	for kind, r := range m.Routes() {
 		if err := r.To.removeMoved(ctx, kind); err != nil {
 			return err
 		}

@@ -188,7 +188,7 @@ func TestMove_BringsEveryFileToABucketAndBack(t *testing.T) {
 	}); diff != "" {
 		t.Error(diff)
 	}
-	for kind, route := range m.routes() {
+	for kind, route := range m.Routes() {
 		if err := os.Remove(filepath.Join(route.From.Dir, movedFile(kind))); err != nil {
 			t.Fatal(err)
 		}
