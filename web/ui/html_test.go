@@ -310,7 +310,7 @@ func TestPages_ShowTheSeededData(t *testing.T) {
 		"/workers": {
 			"media-1.example.org", "process 4200", "Symphony No. 9", "keynote.mp4", "h264_nvenc", "busy",
 			"<b>north 1</b>", "process 4201 on media-2.example.org", "registered by key " + s.seeded.Keys[0].Prefix + " (north)",
-			"encoders libx264 h264_nvenc, labels gpu north", "cue_" + s.seeded.Keys[1].Prefix,
+			"encoders libx264 h264_nvenc", "labels gpu north", "cue_" + s.seeded.Keys[1].Prefix,
 		},
 		"/dead": {
 			"4 dead tasks", "ffmpeg ended with exit code N: …: No space left on device", "no_space", "flight-1.mov",

@@ -46,7 +46,7 @@ func (u *UI) parseTemplates() (map[string]*template.Template, error) {
 		"base": func() string { return u.o.BasePath }, "asset": u.assets.address,
 		"duration": formatDuration, "count": count, "int": formatInt, "approx": approximate,
 		"printable": printable, "shortID": shortID, "iso": iso, "absolute": absolute, "short": short, "icon": icon,
-		"capabilities":  capabilitiesText,
+		"capabilities":  capabilityTexts,
 		"workerText":    workerText,
 		"word":          func(s store.Status) string { return statusWords[s] },
 		"stages":        func() []string { return u.layout.stages },

@@ -171,30 +171,36 @@ func workerText(name, host string) string {
 	return printable(name + " (" + host + ")")
 }
 
-// capabilitiesText lists the capabilities of a worker. It omits the ids by which
+// capabilityTexts describes the capabilities of a worker, one text for each. It omits the ids by which
 // workers compare their directories.
-func capabilitiesText(raw json.RawMessage) string {
+func capabilityTexts(raw json.RawMessage) (texts []string) {
 	var all map[string]any
 	if json.Unmarshal(raw, &all) != nil {
-		return ""
+		return nil
 	}
-	var words []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if strings.HasSuffix(name, "_id") {
-			continue
-		}
+		text := ""
+		amount, isSize := strings.CutSuffix(name, "_bytes")
 		switch v := all[name].(type) {
 		case []any: // labels, encoders
 			if len(v) > 0 {
-				words = append(words, strings.TrimSuffix(fmt.Sprintln(append([]any{name}, v...)...), "\n"))
+				text = strings.TrimSuffix(fmt.Sprintln(append([]any{name}, v...)...), "\n")
 			}
 		case bool:
 			if v {
-				words = append(words, name)
+				text = name
 			}
-		case string, float64:
-			words = append(words, fmt.Sprintf("%s %v", name, v))
+		case float64:
+			text = fmt.Sprintf("%s %v", name, v)
+			if isSize {
+				text = amount + " " + formatBytes(int64(v))
+			}
+		case string:
+			text = name + " " + v
+		}
+		if text != "" && !strings.HasSuffix(name, "_id") {
+			texts = append(texts, printable(text))
 		}
 	}
-	return printable(strings.Join(words, ", "))
+	return texts
 }

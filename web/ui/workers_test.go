@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -9,12 +10,13 @@ import (
 
 func TestCapabilities_AreListedWithoutIDs(t *testing.T) {
 	t.Parallel()
-	for raw, want := range map[string]string{
-		`{"cores": 16, "h264_nvenc": true, "off": false, "data_id": "x"}`: "cores 16, h264_nvenc",
-		`{"labels": ["gpu", "north\u001b"], "encoders": []}`:              "labels gpu north\ufffd",
-		`[1]`: "",
+	for raw, want := range map[string][]string{
+		`{"cores": 16, "h264_nvenc": true, "off": false, "data_id": "x"}`: {"cores 16", "h264_nvenc"},
+		`{"labels": ["gpu", "north\u001b"], "encoders": []}`:              {"labels gpu north\ufffd"},
+		`{"memory_bytes": 25276510208, "os": "linux"}`:                    {"memory 23.54 GiB", "os linux"},
+		`[1]`: nil,
 	} {
-		if got := capabilitiesText([]byte(raw)); got != want {
+		if got := capabilityTexts([]byte(raw)); !slices.Equal(got, want) {
 			t.Errorf("%s is shown as %q, want %q", raw, got, want)
 		}
 	}
