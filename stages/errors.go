@@ -84,13 +84,16 @@ func RetryAfter(d time.Duration, err error) error {
 }
 
 // Postpone marks an error that is not the task's: this host, or a service that every task
-// needs, must be repaired first. The claim is released and not counted as an attempt; the
-// next attempt waits for d, or for as long as this one took if that is longer. There is no
-// limit, so an error that will never go away should fail the attempt. A nil error stays nil.
+// needs, must be repaired first. The claim is released and not counted as an attempt. There
+// is no limit, so an error that will never go away should fail the attempt. A nil error
+// stays nil.
 //
 // Until an attempt ends otherwise, the process claims only one task of the stage at a time,
-// to try, after pauses that grow from a second to d. For an error of one task alone use
-// [PostponeTask] or [RetryAfter]. The outermost of several marks counts.
+// to try. The pauses between tries, and the waits of the postponed tasks, grow with the
+// problem: each is a quarter of the time for which it has lasted, from a second up to d. A
+// task whose attempts are longer than d may wait for as long as one took. For an error of
+// one task alone, or a wait of exactly d, use [PostponeTask] or [RetryAfter]. The outermost
+// of several marks counts.
 func Postpone(d time.Duration, err error) error {
 	if err == nil {
 		return nil
@@ -99,8 +102,9 @@ func Postpone(d time.Duration, err error) error {
 }
 
 // PostponeTask is [Postpone] for an error that other tasks do not meet: space for a large
-// file on a disk where small ones fit, a directory of its own. The stage is not suspended. A
-// nil error stays nil.
+// file on a disk where small ones fit, a directory of its own. The next attempt waits for d,
+// or for as long as this one took if that is longer. The stage is not suspended. A nil error
+// stays nil.
 func PostponeTask(d time.Duration, err error) error {
 	if err == nil {
 		return nil

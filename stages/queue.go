@@ -31,7 +31,8 @@ type stageQueue struct {
 
 	prefetch
 	suspension
-	paused bool
+	postponed postponed
+	paused    bool
 }
 
 // wake handles a notification; free says that there are slots for its tasks.
@@ -180,25 +181,3 @@ func (f *prefetch) recordWorkTime(took time.Duration) {
 // maxPrefetchWait is how long a claim waits for a slot before it is released, because
 // other processes may have free slots.
 const maxPrefetchWait = 250 * time.Millisecond
-
-// suspension stops claims of a stage for a while, because an attempt was postponed: the
-// problem is this host's, and every task would meet it.
-//
-// After a pause one task is tried. Each failed try doubles the pause, up to what
-// [Postpone] asks for; the first attempt that ends otherwise ends the suspension. A
-// lasting problem thus costs one claim now and then, not one per waiting task.
-type suspension struct {
-	since time.Time // zero: not suspended
-	until time.Time // no claim before
-	delay time.Duration
-}
-
-func (s *suspension) active() bool { return !s.since.IsZero() }
-
-// slots is how many claims a suspended stage may make, which holds some already.
-func (s *suspension) slots(held int) int {
-	if held > 0 || time.Now().Before(s.until) {
-		return 0
-	}
-	return 1
-}

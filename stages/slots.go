@@ -46,7 +46,7 @@ func (d *dispatcher) finish(f finished) {
 	if f.kind == StageCompleted {
 		q.recordWorkTime(f.took)
 	}
-	d.updateSuspension(q, f)
+	d.updateSuspension(q, &f)
 	d.refill(q)
 	if f.exchange == d.exchanges && d.justStarted > 0 {
 		d.justStarted--

@@ -1,18 +1,51 @@
 package stages
 
 import (
+	"maps"
 	"time"
+
+	"github.com/cuelight/cuelight/store"
 )
 
-// firstSuspension is the first delay: the problem may be short.
-const firstSuspension = time.Second
+// suspension stops claims of a stage for a while, because an attempt was postponed: the
+// problem is this host's, and every task would meet it.
+//
+// After a pause one task is tried; see [pauseAfter]. The first attempt that ends
+// otherwise ends the suspension. A lasting problem thus costs one claim now and then, not
+// one per waiting task.
+type suspension struct {
+	since time.Time // zero: not suspended
+	until time.Time // no claim before
+}
+
+func (s *suspension) active() bool { return !s.since.IsZero() }
+
+// slots is how many claims a suspended stage may make, which holds some already.
+func (s *suspension) slots(held int) int {
+	if held > 0 || time.Now().Before(s.until) {
+		return 0
+	}
+	return 1
+}
+
+// firstPause is the first pause: the problem may be short.
+const firstPause = time.Second
+
+// pauseAfter is how long to wait when a problem has lasted for a while: a quarter of that, so
+// that the wait after its end is short where the problem was, and tries get rare where it
+// lasts for hours.
+func pauseAfter(lasted, longest time.Duration) time.Duration {
+	return jitter(min(max(lasted/4, firstPause), longest))
+}
 
 // updateSuspension starts or ends a suspension after an attempt has ended.
-func (d *dispatcher) updateSuspension(q *stageQueue, f finished) {
+func (d *dispatcher) updateSuspension(q *stageQueue, f *finished) {
 	s := &q.suspension
 	switch {
 	case f.suspends:
-		d.suspend(q, f)
+		asked, _ := RetryDelay(f.err)
+		d.suspend(q, f, asked)
+		f.report.RetryIn = q.postponed.add(f.claim.Task, s.since, max(asked, f.took))
 	case s.active() && f.started.After(s.since) &&
 		(f.kind == StageCompleted || f.kind == AttemptFailed || f.kind == StageDead):
 		*s = suspension{}
@@ -23,18 +56,41 @@ func (d *dispatcher) updateSuspension(q *stageQueue, f finished) {
 
 // suspend starts a suspension, or extends it after a failed try. Attempts that were
 // running when it started do not count.
-func (d *dispatcher) suspend(q *stageQueue, f finished) {
+func (d *dispatcher) suspend(q *stageQueue, f *finished, longest time.Duration) {
 	s, now := &q.suspension, time.Now()
-	asked, _ := RetryDelay(f.err)
 	switch {
 	case !s.active():
-		s.since, s.delay = now, min(firstSuspension, asked)
+		s.since = now
 		d.releasePrefetched(q, errSuspended)
 		d.p.observe(Event{Kind: StageSuspended, Stage: f.stage.Name, Err: f.err})
-	case !f.started.Before(s.until):
-		s.delay = min(2*s.delay, asked)
-	default:
+	case f.started.Before(s.until):
 		return
 	}
-	s.until = now.Add(jitter(s.delay))
+	s.until = now.Add(pauseAfter(now.Sub(s.since), longest))
+}
+
+// postponed are tasks of a stage whose attempts this process postponed. They are remembered
+// beyond the suspension: a task that meets a problem again and again while others do not
+// would otherwise be tried, and suspend the stage, every second.
+type postponed map[store.ID]postponement
+
+type postponement struct {
+	since   time.Time // the start of the suspension in which the first attempt in a row ended
+	expires time.Time // an attempt after this is the first again
+}
+
+// add returns how long a task waits after an attempt that was postponed in a suspension.
+func (p *postponed) add(task store.ID, suspended time.Time, longest time.Duration) time.Duration {
+	now := time.Now()
+	maps.DeleteFunc(*p, func(_ store.ID, one postponement) bool { return now.After(one.expires) })
+	if *p == nil {
+		*p = make(postponed)
+	}
+	one, again := (*p)[task]
+	if !again {
+		one.since = suspended
+	}
+	one.expires = now.Add(2 * longest)
+	(*p)[task] = one
+	return pauseAfter(now.Sub(one.since), longest)
 }

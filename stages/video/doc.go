@@ -87,13 +87,15 @@
 //
 // An error of the source is permanent: it is missing, encrypted or not media.
 //
-// An error of the host that affects every task is postponed, every 5 minutes or
-// for as long as the attempt took, without limit and without counting as an
-// attempt: ffmpeg is missing, the host is overloaded, a disk is full, missing or
-// read-only. If DataDir or PublishDir is missing, every error counts as an error
-// of the disk. Meanwhile this process suspends the stage, unless only this task
-// is affected: it needs more space than there is above the reserve, its own
-// directory is missing, or only root may read its source.
+// An error of the host that affects every task is postponed, without limit and
+// without counting as an attempt: ffmpeg is missing, the host is overloaded, a disk
+// is full, missing or read-only, the storage service does not answer. If DataDir or
+// PublishDir is missing, every error counts as an error of the disk. Meanwhile this
+// process suspends the stage, and tries one task at a time, first after a second
+// and at last every 5 minutes. Where only this task is affected, it is postponed
+// for 5 minutes or for as long as the attempt took, and the stage goes on: it needs
+// more space than there is above the reserve, its own directory is missing, or only
+// root may read its source.
 //
 // An error that the task may have caused counts as an attempt. It is retried
 // after 5 minutes and then every hour: not enough memory, a missing permission, a

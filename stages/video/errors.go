@@ -16,8 +16,9 @@ import (
 	"github.com/cuelight/cuelight/stages"
 )
 
-// hostRetryDelay is the wait after an error of the host, hostLongRetryDelay the
-// wait after the second one in a row: a repair may take a night.
+// hostRetryDelay is the wait after an error of the host, the longest one where the
+// attempt is postponed and the stage suspended. hostLongRetryDelay is the wait after
+// the second one in a row: a repair may take a night.
 const (
 	hostRetryDelay     = 5 * time.Minute
 	hostLongRetryDelay = time.Hour

@@ -43,7 +43,7 @@ const (
 	// minScratchAge is the age of copies that can make room for an attempt: other processes of this
 	// host that use the directory touch theirs every minute.
 	minScratchAge = 2 * touchEvery
-	// scratchWait is how long an attempt waits that finds no room.
+	// scratchWait is how long an attempt that finds no room waits at most.
 	scratchWait = 30 * time.Second
 )
 
