@@ -29,8 +29,8 @@ const sourceFile = "source"
 // StoreSource copies a local file into the bucket and returns the address of the copy, which is a
 // source that any host with the bucket can ingest. The id is that of the copy, and valid as the
 // name of a file; with the same id and file, a repeated call continues. Ingest takes a copy of its
-// own; a later stage of the task deletes this one. If the content of the bucket was moved, it returns an
-// error.
+// own; a later stage of the task deletes this one. If the content of the bucket was moved, it returns a
+// [MovedError].
 func (b *Bucket) StoreSource(ctx context.Context, id, file, name string) (address string, err error) {
 	if err := b.checkNotMoved(ctx); err != nil {
 		return "", fmt.Errorf("store source: %w", err)
@@ -54,11 +54,11 @@ func (b *Bucket) StoreSource(ctx context.Context, id, file, name string) (addres
 	return b.SourceAddress(id, name), nil
 }
 
-// checkNotMoved returns a movedError if the sources and results in the bucket were moved.
+// checkNotMoved returns a MovedError if the sources and results in the bucket were moved.
 func (b *Bucket) checkNotMoved(ctx context.Context) error {
 	moved, err := Location{Bucket: b}.Moved(ctx, DataContent)
 	if err == nil && moved.To != "" {
-		err = &movedError{b.String(), moved.To}
+		err = &MovedError{b.String(), moved.To}
 	}
 	return err
 }

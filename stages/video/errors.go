@@ -80,7 +80,7 @@ func isMissing(err error) bool {
 }
 
 func isMoved(err error) bool {
-	_, ok := errors.AsType[*movedError](err)
+	_, ok := errors.AsType[*MovedError](err)
 	return ok
 }
 

@@ -88,15 +88,15 @@ func (p Location) removeMoved(ctx context.Context, kind ContentKind) error {
 	return syncFile(p.Dir)
 }
 
-// movedError is a location whose content was moved while this process used it, as one that was stopped
+// MovedError is a location whose content was moved while this process used it, as one that was stopped
 // for long does.
-type movedError struct{ location, to string }
+type MovedError struct{ Location, To string }
 
-func (e *movedError) Error() string {
-	return fmt.Sprintf("%s was moved to %s; stop this process, and start it with the new location", e.location, e.to)
+func (e *MovedError) Error() string {
+	return fmt.Sprintf("%s was moved to %s; stop this process, and start it with the new location", e.Location, e.To)
 }
 
-// checkNotMoved returns a movedError if the results or the published videos were moved. An error of a
+// checkNotMoved returns a MovedError if the results or the published videos were moved. An error of a
 // disk is left to the stage, which explains it.
 func (c Config) checkNotMoved(ctx context.Context) error {
 	for kind, l := range map[ContentKind]Location{DataContent: c.DataLocation(), PublishContent: c.PublishLocation()} {
@@ -105,7 +105,7 @@ func (c Config) checkNotMoved(ctx context.Context) error {
 			return err
 		}
 		if moved.To != "" {
-			return &movedError{l.String(), moved.To}
+			return &MovedError{l.String(), moved.To}
 		}
 	}
 	return nil
