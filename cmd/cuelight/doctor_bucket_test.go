@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,6 +33,14 @@ func TestDoctor_ChecksBuckets(t *testing.T) {
 	check(0, "published", "ok", "s3://videos at https", "", "--publish-dir", "s3://videos")
 	check(1, "published", "failed", "nowhere does not exist", "create it", "--publish-dir", "s3://nowhere")
 	check(1, "published", "failed", "unknown option", "docs/storage.md", "--publish-dir", "s3://videos?colour=red")
+	s3 := p.env
+	p.env = append(slices.Clone(s3), "AWS_ENDPOINT_URL=http://"+s.Host())
+	check(1, "data", "failed", "speaks https, not http", "AWS_ENDPOINT_URL", "--data-dir", "s3://videos")
+	p.env = append(slices.Clone(s3), "AWS_ENDPOINT_URL="+s.Host())
+	check(1, "data", "failed", "AWS_ENDPOINT_URL has no scheme", "docs/storage.md", "--data-dir", "s3://videos")
+	p.env = append(slices.Clone(s3), "AWS_SECRET_ACCESS_KEY=")
+	check(1, "data", "failed", "AWS_SECRET_ACCESS_KEY is not", "set both", "--data-dir", "s3://videos")
+	p.env = s3
 	r := p.run(2, "serve", "--publish-dir", "s3://videos?colour=red")
 	if !strings.Contains(r.stderr(), `unknown option "colour"`) {
 		t.Error(r.stderr())

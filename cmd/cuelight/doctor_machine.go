@@ -226,7 +226,7 @@ func (d *doctor) checkPublishDir(ctx context.Context) []finding {
 func (d *doctor) checkBucket(ctx context.Context, kind video.ContentKind, text string) (found []finding) {
 	address, err := storage.ParseAddress(text, d.c.Env.Get)
 	if err != nil {
-		return failure(err.Error(), "correct the address; docs/storage.md describes it")
+		return failure(err.Error(), "correct it; docs/storage.md describes addresses and their variables")
 	}
 	bucket, err := storage.Open(address, storage.Options{})
 	if err != nil {

@@ -84,11 +84,16 @@ func (a *Address) check(u *url.URL) error {
 }
 
 func (a *Address) setEndpoint(query url.Values, get func(string) string) error {
-	a.Endpoint = cmp.Or(query.Get("endpoint"), get("AWS_ENDPOINT_URL_S3"), get("AWS_ENDPOINT_URL"), defaultEndpoint)
-	endpoint, err := url.Parse(a.Endpoint)
-	if err != nil || endpoint.Scheme != "https" && endpoint.Scheme != "http" || endpoint.Host == "" ||
-		strings.Trim(endpoint.Path, "/") != "" || endpoint.RawQuery != "" || endpoint.User != nil {
-		return errors.New("the endpoint of the storage service must be https://HOST or http://HOST, without a path")
+	from := "the option endpoint"
+	a.Endpoint = query.Get("endpoint")
+	for _, variable := range []string{"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"} {
+		if a.Endpoint == "" {
+			from, a.Endpoint = variable, get(variable)
+		}
+	}
+	a.Endpoint = cmp.Or(a.Endpoint, defaultEndpoint)
+	if err := checkEndpoint(from, a.Endpoint); err != nil {
+		return err
 	}
 	switch style := query.Get("style"); style {
 	case "":
@@ -100,6 +105,19 @@ func (a *Address) setEndpoint(query url.Values, get func(string) string) error {
 	}
 	if a.Region == "" && !a.isAWS() {
 		a.Region = "us-east-1"
+	}
+	return nil
+}
+
+// checkEndpoint checks the URL of a service. The error does not quote one that may have a secret in it.
+func checkEndpoint(from, endpoint string) error {
+	if !strings.ContainsAny(endpoint, "/@ ") {
+		return fmt.Errorf("%s has no scheme: write https://%s, or http://%s if the service does not speak TLS", from, endpoint, endpoint)
+	}
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" ||
+		strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
+		return fmt.Errorf("%s is not the URL of a service: it must be https://HOST or http://HOST, without a path", from)
 	}
 	return nil
 }

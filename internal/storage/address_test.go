@@ -1,6 +1,7 @@
 package storage_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -61,6 +62,24 @@ func TestParseAddress_RefusesWhatIsAmbiguous(t *testing.T) {
 	} {
 		if a, err := storage.ParseAddress(text, keys); err == nil {
 			t.Errorf("%q is %+v", text, a)
+		}
+	}
+}
+
+func TestParseAddress_SaysWhatIsWrongWithTheEndpoint(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ options, variable, value, want string }{
+		{"", "AWS_ENDPOINT_URL", "10.0.0.1:9000", "AWS_ENDPOINT_URL has no scheme: write https://10.0.0.1:9000, or http://10.0.0.1:9000 if"},
+		{"", "AWS_ENDPOINT_URL_S3", "s3.example", "AWS_ENDPOINT_URL_S3 has no scheme: write https://s3.example"},
+		{"?endpoint=localhost:9000", "AWS_ENDPOINT_URL", "http://h", "the option endpoint has no scheme: write https://localhost:9000"},
+		{"", "AWS_ENDPOINT_URL", "http://a b", "AWS_ENDPOINT_URL is not the URL of a service: it must be https://HOST"},
+		{"", "AWS_ENDPOINT_URL", "ftp://h", "AWS_ENDPOINT_URL is not the URL of a service"},
+		{"?endpoint=https://k:secret@h", "", "", "the option endpoint is not the URL of a service"},
+		{"", "AWS_ENDPOINT_URL", "k:secret@h", "AWS_ENDPOINT_URL is not the URL of a service"},
+	} {
+		_, err := storage.ParseAddress("s3://videos"+test.options, with(keys, test.variable, test.value))
+		if err == nil || !strings.HasPrefix(err.Error(), test.want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%+v: %v", test, err)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package storage
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"net"
@@ -85,26 +84,6 @@ func Open(address Address, options Options) (*Bucket, error) {
 		return nil, b.explain(context.Background(), err)
 	}
 	return b, nil
-}
-
-// readCredentials reads the credentials once, so that a missing file is an error at the
-// start. They are read again when the service refuses them.
-func (a Address) readCredentials() (*credentials.Credentials, error) {
-	if a.accessKey != "" && a.secretKey != "" {
-		return credentials.NewStaticV4(a.accessKey, a.secretKey, a.sessionToken), nil
-	}
-	creds := credentials.NewFileAWSCredentials(a.CredentialsFile, a.Profile)
-	value, err := creds.GetWithContext(nil)
-	if err == nil && value.AccessKeyID == "" {
-		err = errors.New("the profile has no access key")
-	}
-	if err != nil {
-		return nil, &ServiceError{
-			Kind: Credentials, Text: "there are no credentials for " + a.String(), Err: err,
-			Hint: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a file with AWS_SHARED_CREDENTIALS_FILE",
-		}
-	}
-	return creds, nil
 }
 
 // Address returns where the bucket is.

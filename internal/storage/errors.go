@@ -189,7 +189,7 @@ func newServiceError(kind Kind, endpoint string, cause error) *ServiceError {
 func hostOf(endpoint string) string { return endpoint[strings.LastIndex(endpoint, "/")+1:] }
 
 // explainNetwork returns nil if the error is not one of the connection.
-func explainNetwork(endpoint string, err error) error {
+func explainNetwork(endpoint string, err error) *ServiceError {
 	var dns *net.DNSError
 	var timeout net.Error
 	var syntax *xml.SyntaxError
@@ -201,8 +201,9 @@ func explainNetwork(endpoint string, err error) error {
 		kind = Name
 	case errors.As(err, &verification):
 		kind = Certificate
-	case errors.As(err, &record), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"),
-		strings.Contains(err.Error(), "malformed HTTP response"):
+	case errors.As(err, &record) && string(record.RecordHeader[:]) == "HTTP/":
+		return wrongScheme(endpoint, err)
+	case errors.As(err, &record), strings.Contains(err.Error(), "malformed HTTP response"):
 		kind = Unsuitable
 	case errors.Is(err, syscall.ECONNREFUSED):
 		kind = Refused

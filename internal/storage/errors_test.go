@@ -28,7 +28,8 @@ func checkKind(t *testing.T, name string, err error, kind storage.Kind, hint str
 	if e.Kind != kind || !strings.Contains(e.Hint, hint) || strings.Contains(e.Error(), "\n") || e.Text == "" {
 		t.Errorf("%s: %s: %v; want %s, %q", name, e.Kind, e, kind, hint)
 	}
-	if !strings.Contains(err.Error(), e.Error()) || strings.Contains(err.Error(), "secret") {
+	withoutNames := strings.ReplaceAll(err.Error(), "aws_secret_access_key", "")
+	if !strings.Contains(err.Error(), e.Error()) || strings.Contains(withoutNames, "secret") {
 		t.Errorf("%s: the error is %v", name, err)
 	}
 }

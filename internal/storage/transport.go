@@ -13,8 +13,11 @@ import (
 
 // transport sends the requests of a bucket.
 type transport struct {
-	base *http.Transport
-	host string
+	base     *http.Transport
+	endpoint string
+	// isKnown: the service has answered as S3 does. From then on, other answers are those of a proxy
+	// on the way, such as a page about a failure.
+	isKnown atomic.Bool
 	// skew is how far the service's clock is ahead, in nanoseconds, by its last answer.
 	skew atomic.Int64
 }
@@ -31,7 +34,7 @@ func newTransport(a Address, options Options) (*transport, error) {
 			}
 		}
 	}
-	return &transport{host: a.Endpoint, base: &http.Transport{
+	return &transport{endpoint: a.Endpoint, base: &http.Transport{
 		Proxy:           http.ProxyFromEnvironment,
 		TLSClientConfig: config,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -56,9 +59,17 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if r.Context().Err() != nil {
 			return nil, err
 		}
-		if e := explainNetwork(t.host, err); e != nil {
-			return nil, e
+		e := explainNetwork(t.endpoint, err)
+		if e == nil {
+			return nil, err
 		}
+		if !t.isKnown.Load() && (e.Kind == Cut || e.Kind == Unsuitable) && t.speaksTLS(r) {
+			return nil, wrongScheme(t.endpoint, err)
+		}
+		return nil, e
+	}
+	if err := t.checkAnswer(r, response); err != nil {
+		response.Body.Close()
 		return nil, err
 	}
 	if date, err := http.ParseTime(response.Header.Get("Date")); err == nil {
