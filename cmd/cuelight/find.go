@@ -64,20 +64,33 @@ func idEndsIn(id store.ID, word string) bool {
 	return idSuffix.MatchString(word) && strings.HasSuffix(id.String(), word)
 }
 
-// findOne returns the only item that a word matches. The command listCommand lists them.
-func findOne[T any](all []T, kind, word, listCommand string, matches func(T) bool) (found T, err error) {
-	all = slices.DeleteFunc(all, func(item T) bool { return !matches(item) })
-	if len(all) != 1 {
-		return found, matchError(kind, word, len(all), listCommand)
-	}
-	return all[0], nil
+// namedKind is a kind of items that a word on the command line can name.
+type namedKind[T any] struct {
+	kind, identifier string // what it is called, and by what a word can name it besides the end of an id
+	listCommand      string
+	matches          func(item T, word string) bool
+	describe         func(T) string // with the id, for a choice of several
 }
 
-// matchError is the error of a word that does not name exactly one item of a kind.
-func matchError(kind, word string, matches int, listCommand string) error {
-	text := fmt.Sprintf("no %s has the id %q, or one that ends in it", kind, word)
-	if matches > 1 {
-		text = fmt.Sprintf("%d %ss have an id that ends in %q", matches, kind, word)
+// find returns the only item that a word names.
+func (k namedKind[T]) find(all []T, word string) (found T, err error) {
+	all = slices.DeleteFunc(all, func(item T) bool { return !k.matches(item, word) })
+	switch len(all) {
+	case 0:
+		return found, noMatchError(k.kind, k.identifier, word, k.listCommand)
+	case 1:
+		return all[0], nil
 	}
+	var choice []string
+	for _, item := range all {
+		choice = append(choice, k.describe(item))
+	}
+	text := fmt.Sprintf("%d %ss match %q: %s", len(all), k.kind, word, strings.Join(choice, ", "))
+	return found, &usererr.Error{Kind: usererr.NotFound, Text: text, Hint: "give the id of one of them"}
+}
+
+// noMatchError is the error of a word that names no item of a kind.
+func noMatchError(kind, identifier, word, listCommand string) error {
+	text := fmt.Sprintf("no %s has the %s %q, or an id that ends in it", kind, identifier, word)
 	return &usererr.Error{Kind: usererr.NotFound, Text: text, Hint: listCommand + " lists the ids"}
 }

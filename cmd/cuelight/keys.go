@@ -109,7 +109,8 @@ type keyChange struct {
 	do                func(ops.Actions, context.Context, store.ID) (access.Key, error)
 }
 
-const keyArgument = "KEY is the id of a key, the end of one, or the beginning of the key."
+const keyArgument = `KEY is the name of a key that is not revoked, the
+id of one, the end of the id, or the beginning of the key.`
 
 var (
 	disableKey = keyChange{
@@ -149,13 +150,20 @@ func (c *cli) keyChangeCommand(k keyChange) *cobra.Command {
 	return cmd
 }
 
-// findKey finds a key by its id, the end of that, or the key's prefix.
+// findKey finds a key by its name, its id, the end of that, or the key's prefix. The names of revoked
+// keys may have been given again.
 func findKey(ctx context.Context, st *store.Store, word string) (access.Key, error) {
 	keys, err := access.NewKeyStore(st.DB()).Keys(ctx)
 	if err != nil {
 		return access.Key{}, err
 	}
-	return findOne(keys, "key", word, "cuelight keys list", func(k access.Key) bool {
-		return idEndsIn(k.ID, word) || strings.TrimPrefix(word, "cue_") == k.Prefix
-	})
+	return namedKind[access.Key]{
+		kind: "key", identifier: "name or id", listCommand: "cuelight keys list",
+		matches: func(k access.Key, word string) bool {
+			return k.Name == word && k.RevokedAt == nil || idEndsIn(k.ID, word) || strings.TrimPrefix(word, "cue_") == k.Prefix
+		},
+		describe: func(k access.Key) string {
+			return fmt.Sprintf("%s (%s, scope %s, created %s ago)", shortID(k.ID), usererr.Printable(k.Name), k.Scope, age(k.CreatedAt))
+		},
+	}.find(keys, word)
 }

@@ -152,9 +152,9 @@ func (c *cli) drainCommand() *cobra.Command {
 		Use:   "drain WORKER...",
 		Short: "Let workers finish their work and stop",
 		Long: `Drain makes workers stop claiming, finish what is running, however long that takes,
-and stop. Other workers go on with their tasks. WORKER is an id from cuelight
-workers, or the end of one. A drained worker does not start again by itself: to stop
-a host temporarily, use cuelight pause --host.`,
+and stop. Other workers go on with their tasks. WORKER is a name or an id from
+cuelight workers, or the end of an id. A drained worker does not start again by
+itself: to stop a host temporarily, use cuelight pause --host.`,
 		Args: atLeastOne("WORKER"),
 	}
 	c.jsonFlag(cmd)
@@ -172,9 +172,13 @@ func (c *cli) drainOne(ctx context.Context, db *dbconn.Database, word string) er
 	if err != nil {
 		return err
 	}
-	w, err := findOne(workers, "worker", word, "cuelight workers", func(w store.Worker) bool {
-		return idEndsIn(w.ID, word)
-	})
+	w, err := namedKind[store.Worker]{
+		kind: "worker", identifier: "name or id", listCommand: "cuelight workers",
+		matches: func(w store.Worker, word string) bool { return w.Name == word && word != "" || idEndsIn(w.ID, word) },
+		describe: func(w store.Worker) string {
+			return fmt.Sprintf("%s (%s, %s)", shortID(w.ID), w.Kind(), workerText(w.Name, w.Host, w.PID))
+		},
+	}.find(workers, word)
 	if err != nil {
 		return err
 	}
@@ -185,7 +189,10 @@ func (c *cli) drainOne(ctx context.Context, db *dbconn.Database, word string) er
 	if err != nil {
 		return err
 	}
+	does := "stops now"
+	if n := len(w.Running); n > 0 {
+		does = "finishes " + console.Plural(n, "stage") + " and stops"
+	}
 	return c.print(map[string]any{"worker_id": w.ID, "running": len(w.Running)},
-		"%s, %s: finishes %s and stops",
-		w.ID, workerText(w.Name, w.Host, w.PID), console.Plural(len(w.Running), "stage"))
+		"%s, %s: %s", w.ID, workerText(w.Name, w.Host, w.PID), does)
 }

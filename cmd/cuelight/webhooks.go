@@ -96,9 +96,11 @@ func findWebhook(ctx context.Context, w *webhook.Webhooks, word string) (h webho
 	if err != nil {
 		return h, err
 	}
-	return findOne(all, "webhook", word, "cuelight webhooks list", func(h webhook.Webhook) bool {
-		return idEndsIn(h.ID, word)
-	})
+	return namedKind[webhook.Webhook]{
+		kind: "webhook", identifier: "id", listCommand: "cuelight webhooks list",
+		matches:  func(h webhook.Webhook, word string) bool { return idEndsIn(h.ID, word) },
+		describe: func(h webhook.Webhook) string { return h.ID.String() },
+	}.find(all, word)
 }
 
 func (c *cli) webhooksListCommand() *cobra.Command {

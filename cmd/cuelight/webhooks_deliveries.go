@@ -103,7 +103,7 @@ func redeliver(ctx context.Context, w ops.WebhookActions, args []string, dead st
 		err = w.Redeliver(ctx, id)
 	}
 	if err != nil && (id.IsZero() || errors.Is(err, webhook.ErrNotFound)) {
-		return 0, matchError("delivery", args[0], 0, "cuelight webhooks deliveries")
+		return 0, noMatchError("delivery", "id", args[0], "cuelight webhooks deliveries")
 	}
 	return 1, err
 }

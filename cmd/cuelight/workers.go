@@ -73,12 +73,23 @@ func (c *cli) listWorkers(ctx context.Context, db *dbconn.Database, all bool) er
 	return printList(c, shown, "workers", "WORKER NAME KIND STATE HOST PROCESS VERSION HEARTBEAT OFFERS RUNNING", workerRow)
 }
 
-// workerText is a worker in a sentence. By default its name is its host's.
+// workerText is a worker in a sentence. By default its name is its host's. A remote worker need not
+// have given the id of its process.
 func workerText(name, host string, pid int) string {
-	if name == "" || name == host {
-		return fmt.Sprintf("%s (process %d)", usererr.Printable(host), pid)
+	var details []string
+	if name == "" {
+		name = host
 	}
-	return fmt.Sprintf("%s (%s, process %d)", usererr.Printable(name), usererr.Printable(host), pid)
+	if name != host {
+		details = append(details, usererr.Printable(host))
+	}
+	if pid > 0 {
+		details = append(details, fmt.Sprintf("process %d", pid))
+	}
+	if len(details) == 0 {
+		return usererr.Printable(name)
+	}
+	return usererr.Printable(name) + " (" + strings.Join(details, ", ") + ")"
 }
 
 func workerRow(w workerJSON) []string {
