@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -80,6 +81,15 @@ type Running struct {
 	Speed   float64 `json:"speed,omitempty"`
 	ETA     float64 `json:"eta_s,omitempty"` // seconds left; 0: not known
 	Note    string  `json:"note,omitempty"`
+}
+
+// Activity is the note without the number at its end, which counts steps to show that the work goes on.
+func (r Running) Activity() string {
+	text := strings.TrimRight(r.Note, "0123456789")
+	if !strings.HasSuffix(text, " ") {
+		text = r.Note
+	}
+	return strings.TrimSpace(text)
 }
 
 // StoredRunning is [Running] as JSON in the column workers.running and in progress

@@ -138,7 +138,7 @@ func (p *progress) row(a daemon.Activity) console.ProgressRow {
 
 func progressRow(r store.Running, label string) console.ProgressRow {
 	return console.ProgressRow{
-		Label: label, Stage: r.Stage, Percent: r.Percent, Speed: r.Speed, Remaining: seconds(r.ETA), Note: r.Note,
+		Label: label, Stage: r.Stage, Percent: r.Percent, Speed: r.Speed, Remaining: seconds(r.ETA), Note: r.Activity(),
 	}
 }
 

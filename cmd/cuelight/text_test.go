@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"testing"
 	"time"
+
+	"github.com/cuelight/cuelight/store"
 )
 
 func TestSourceOf_ReturnsAbsoluteUTF8(t *testing.T) {
@@ -66,6 +68,15 @@ func TestParseTime_AcceptsTimesAndDelays(t *testing.T) {
 	} {
 		if got, err := parseTime(in, now); err != nil || !got.Equal(want) {
 			t.Errorf("%q is %v, %v; want %v", in, got, err, want)
+		}
+	}
+}
+
+func TestProgressRow_OmitsTheStepCount(t *testing.T) {
+	t.Parallel()
+	for note, want := range map[string]string{"probing 3": "probing", "probing": "probing", "h264": "h264", "fetching 1.5 MiB": "fetching 1.5 MiB"} {
+		if got := progressRow(store.Running{Percent: -1, Note: note}, "").String(); got != want {
+			t.Errorf("%q is shown as %q, want %q", note, got, want)
 		}
 	}
 }

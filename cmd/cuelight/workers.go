@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -98,9 +99,13 @@ func workerRow(w workerJSON) []string {
 		running = append(running, strings.TrimSpace(r.Stage+" "+shortID(r.Task)+" "+progressRow(r, "").String()))
 	}
 	offers := store.Worker{Capabilities: w.Capabilities}.Offers()
+	process := "-" // a remote worker in another language need not have said it
+	if w.PID > 0 {
+		process = fmt.Sprint(w.PID)
+	}
 	return []string{
 		shortID(w.ID), usererr.Printable(w.Name), w.Kind, w.State,
-		usererr.Printable(w.Host), fmt.Sprint(w.PID), usererr.Printable(w.Version),
+		usererr.Printable(w.Host), process, cmp.Or(usererr.Printable(w.Version), "-"),
 		console.Duration(seconds(w.HeartbeatAge)) + " ago", usererr.Printable(strings.Join(offers, ",")), strings.Join(running, "; "),
 	}
 }

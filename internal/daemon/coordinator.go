@@ -1,13 +1,25 @@
 package daemon
 
 import (
+	"fmt"
 	"net/http"
 
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/redact"
+	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/stages/remote"
 	"github.com/cuelight/cuelight/stages/video"
+	"github.com/cuelight/cuelight/store"
 )
+
+// worksOn begins a sentence about a worker and its database. A remote worker has none itself, and its
+// process is elsewhere.
+func worksOn(w store.Worker) string {
+	if w.Kind() == "remote" {
+		return fmt.Sprintf("the remote worker %s works for", usererr.Printable(w.Name))
+	}
+	return fmt.Sprintf("process %d on %s works on", w.PID, usererr.Printable(w.Host))
+}
 
 // newCoordinator prepares what remote workers talk to. It has the pool of the work, because
 // exchanges and heartbeats must not wait for slow reads.

@@ -35,8 +35,7 @@ func CheckNoWorkers(ctx context.Context, st *store.Store) error {
 		}
 		return &usererr.Error{
 			Kind: usererr.Usage,
-			Text: fmt.Sprintf("process %d on %s works on this database; its last heartbeat was %s ago",
-				w.PID, w.Host, w.HeartbeatAge.Round(time.Second)),
+			Text: fmt.Sprintf("%s this database; its last heartbeat was %s ago", worksOn(w), w.HeartbeatAge.Round(time.Second)),
 			Hint: "stop all workers, and cuelight run; --copy-only copies while they work",
 		}
 	}
@@ -73,8 +72,7 @@ func (w Workspace) checkWorkers(ctx context.Context, st *store.Store, onlyOwnTas
 		}
 		return &usererr.Error{
 			Kind: usererr.Usage,
-			Text: fmt.Sprintf("process %d on %s works on the same database with another %s directory",
-				other.PID, other.Host, kind),
+			Text: fmt.Sprintf("%s the same database with another %s directory", worksOn(other), kind),
 			Hint: "processes on one database take each other's tasks: " +
 				"give all of them the same directories, or another database",
 		}

@@ -288,6 +288,18 @@ func TestConfirmations_WorkWithoutJavaScript(t *testing.T) {
 	}
 }
 
+func TestPages_LeaveOutWhatAWorkerHasNotSaid(t *testing.T) {
+	t.Parallel()
+	s := newTestSite(t, nil)
+	if _, err := s.pool.Exec(t.Context(), "update workers set pid = 0, version = ''"); err != nil {
+		t.Fatal(err)
+	}
+	_, body, _ := s.get("/workers")
+	if !strings.Contains(body, `<span class="dim">on media-2.example.org</span>`) || strings.Contains(body, "process 0") {
+		t.Errorf("it shows\n%s", body)
+	}
+}
+
 func TestPages_ShowTheSeededData(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)

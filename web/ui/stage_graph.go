@@ -139,18 +139,8 @@ func progressText(r store.Running) string {
 	if r.ETA > 0 {
 		words = append(words, formatClock(r.ETA)+" left")
 	}
-	if note := noteText(r.Note); len(words) < 2 && note != "" {
+	if note := printable(r.Activity()); len(words) < 2 && note != "" {
 		words = append(words, note)
 	}
 	return strings.Join(words, " · ")
-}
-
-// noteText removes the number at the end of a note: it counts steps, to show that the
-// work goes on.
-func noteText(note string) string {
-	text := strings.TrimRight(note, "0123456789")
-	if !strings.HasSuffix(text, " ") {
-		text = note
-	}
-	return printable(strings.TrimSpace(text))
 }
