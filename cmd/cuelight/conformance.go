@@ -28,7 +28,8 @@ slot and stays in the foreground.
 It prints a line per check, with what was expected and what happened if it failed. All
 checks take a minute. The exit code is 1 if a check fails.
 
-Checks: `
+Without a CHECK it does all of
+  `
 
 // conformanceResult is a result in JSON.
 type conformanceResult struct {
@@ -39,10 +40,12 @@ type conformanceResult struct {
 }
 
 func (c *cli) conformanceCommand() *cobra.Command {
+	names := conformance.Names()
+	half := len(names) / 2 // in a line
 	cmd := &cobra.Command{
 		Use:   "conformance --worker CMD [CHECK...]",
 		Short: "Check a worker of your own against the protocol",
-		Long:  conformanceHelp + strings.Join(conformance.Names(), ", ") + ". Default: all.",
+		Long:  conformanceHelp + strings.Join(names[:half], ", ") + ",\n  " + strings.Join(names[half:], ", "),
 		Args:  cobra.ArbitraryArgs,
 	}
 	worker := cmd.Flags().String("worker", "", "command that starts the worker")

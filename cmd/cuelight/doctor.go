@@ -61,10 +61,10 @@ func (c *cli) doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Check this machine, and suggest fixes",
 		Long: `Doctor checks what cuelight needs: PostgreSQL, ffmpeg with its encoders and filters,
-the sandbox, hardware encoders whose device is there, directories and their free space, the database, its tables, its clock
-and its notifications. If --data-dir or --publish-dir is s3://BUCKET/PREFIX, it checks
-the bucket with files of its own, which it deletes. It prints what is wrong and how to
-fix it, and changes nothing else.
+the sandbox, hardware encoders whose device is there, directories and their free space,
+the database, its tables, its clock and its notifications. If --data-dir or
+--publish-dir is s3://BUCKET/PREFIX, it checks the bucket with files of its own, which
+it deletes. It prints what is wrong and how to fix it, and changes nothing else.
 The exit code is 1 if a check fails; warnings do not count.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return d.run(cmd.Context()) },

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cuelight/cuelight/internal/console"
+	"github.com/cuelight/cuelight/store"
 )
 
 // byteSize is a flag value for a number of bytes: 500M, 20GiB.
@@ -59,4 +60,22 @@ func parseNetwork(s string) (netip.Prefix, error) {
 		return addr.Prefix(addr.BitLen())
 	}
 	return netip.ParsePrefix(s)
+}
+
+// labels is a flag value for labels: gpu,north. The flag is repeatable. An empty one may be a variable of the
+// shell that is not set.
+type labels []string
+
+func (l *labels) Type() string   { return "strings" }
+func (l *labels) String() string { return "" } // the default is none
+
+// Set adds labels.
+func (l *labels) Set(list string) error {
+	for label := range strings.SplitSeq(list, ",") {
+		if store.CheckLabel(label) != nil {
+			return errors.New("a label has 1 to 100 letters, digits and characters of ._:/=+-")
+		}
+		*l = append(*l, label)
+	}
+	return nil
 }

@@ -44,8 +44,9 @@ in step 3. Files of this host stay there: uploads that have not been ingested, t
 secrets of the dashboard and a private database. With a bucket for data, --local-dir
 names their directory.
 
-It prints a line per task, and every ten seconds how far a long copy is. The exit code is 0 if everything is there, 3 if some tasks
-could not be copied or removed, and 1 if none could.`
+It prints a line per task, and every ten seconds how far a long copy is. The exit code
+is 0 if everything is there, 3 if some tasks could not be copied or removed, and 1 if
+none could.`
 
 type moveOptions struct {
 	toData, toPublish        string

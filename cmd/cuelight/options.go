@@ -45,7 +45,7 @@ type workOptions struct {
 	grace           time.Duration
 	lease           time.Duration
 	name            string // of the worker; empty for the host's
-	labels          []string
+	labels          labels
 }
 
 // The limits of the flags.
@@ -137,7 +137,7 @@ func (o *workOptions) toolFlags(f *pflag.FlagSet) {
 
 // labelFlag adds the flag of processes that take the tasks of others.
 func (o *workOptions) labelFlag(f *pflag.FlagSet) {
-	f.StringSliceVar(&o.labels, "label", nil, "label that tasks may ask for; repeatable")
+	f.Var(&o.labels, "label", "label that tasks may ask for; repeatable")
 }
 
 // config checks the flags and returns the configuration of the stages.

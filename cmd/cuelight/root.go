@@ -79,12 +79,15 @@ func (c *cli) rootCommand() *cobra.Command {
 			root.AddCommand(cmd)
 		}
 	}
-	add(groupWork, c.runCommand(), c.serveCommand(), c.workCommand())
+	work, version, conformance := c.workCommand(), c.versionCommand(), c.conformanceCommand()
+	hideFlags(root, work, "database-url", "local-dir")
+	hideFlags(root, version, "database-url", "local-dir", "data-dir")
+	hideFlags(root, conformance, "database-url", "local-dir", "data-dir")
+	add(groupWork, c.runCommand(), c.serveCommand(), work)
 	add(groupTasks, c.submitCommand(), c.listCommand(), c.showCommand(), c.watchCommand(),
 		c.retryCommand(), c.cancelCommand())
 	add(groupWorkers, c.workersCommand(), c.pauseCommand(), c.resumeCommand(), c.drainCommand(),
 		c.keysCommand(), c.webhooksCommand())
-	add(groupMachine, c.migrateCommand(), c.databaseCommand(), c.doctorCommand(), c.moveCommand(), c.conformanceCommand(),
-		c.versionCommand())
+	add(groupMachine, c.migrateCommand(), c.databaseCommand(), c.doctorCommand(), c.moveCommand(), conformance, version)
 	return root
 }

@@ -32,7 +32,8 @@ for cuelight serve.
 With --json, standard output has one object per task when it ends, in the order in
 which they end, and nothing else:
 
-  {"task_id","source","status","published","error","stages":{"ingest":{"status","attempts","duration_ms","error"},...}}
+  {"task_id","source","status","published","error",
+   "stages":{"ingest":{"status","attempts","duration_ms","error"},...}}
 
 status is completed, dead or cancelled; published is the path of master.m3u8, or
 null; error is null or the error of the dead stage; duration_ms is the time of all

@@ -44,6 +44,15 @@ func (c *cli) commonFlags(root *cobra.Command) {
 	bindEnvironment(flags)
 }
 
+// hideFlags hides flags of every command in the help of one that does not use them. It still accepts them.
+func hideFlags(root, cmd *cobra.Command, names ...string) {
+	for _, name := range names {
+		hidden := *root.PersistentFlags().Lookup(name)
+		hidden.Hidden = true
+		cmd.Flags().AddFlag(&hidden)
+	}
+}
+
 func (c *cli) jsonFlag(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&c.json, "json", false, "write JSON, one object per line")
 }

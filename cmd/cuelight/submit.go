@@ -53,9 +53,9 @@ codes of cuelight run.`,
 	f.StringVar(&o.user, "user", "", "user that the task belongs to")
 	f.StringVar(&o.notBefore, "not-before", "",
 		"do not start before this time, such as 2030-01-31T08:00:00Z, or delay, such as 90m")
-	f.StringSliceVar(&o.placement.Requires, "requires", nil,
+	f.Var((*labels)(&o.placement.Requires), "requires",
 		"label or encoder that the worker of the transcode must have; repeatable")
-	f.StringSliceVar(&o.placement.Prefers, "prefers", nil,
+	f.Var((*labels)(&o.placement.Prefers), "prefers",
 		"label or encoder that it should have: other workers wait for --prefer-wait; repeatable")
 	f.DurationVar(&o.placement.Wait, "prefer-wait", store.DefaultPlacementWait, "how long they leave the transcode to workers with --prefers")
 	f.StringSliceVar(&o.replaces, "replaces", nil, "ids of tasks that the new one replaces; repeatable")

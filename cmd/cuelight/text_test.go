@@ -2,6 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,9 +75,22 @@ func TestParseTime_AcceptsTimesAndDelays(t *testing.T) {
 	}
 }
 
+func TestLabels_AreRefusedIfNoTaskCouldAskForThem(t *testing.T) {
+	t.Parallel()
+	var got labels
+	if err := errors.Join(got.Set("gpu,rack=7"), got.Set("north")); err != nil || !slices.Equal(got, labels{"gpu", "rack=7", "north"}) {
+		t.Errorf("read %q, %v", got, err)
+	}
+	for _, in := range []string{"", "a b", "a,", ",a", "a;b", " a", "ü", strings.Repeat("x", 101)} {
+		if err := got.Set(in); err == nil {
+			t.Errorf("%q is accepted", in)
+		}
+	}
+}
+
 func TestProgressRow_OmitsTheStepCount(t *testing.T) {
 	t.Parallel()
-	for note, want := range map[string]string{"probing 3": "probing", "probing": "probing", "h264": "h264", "fetching 1.5 MiB": "fetching 1.5 MiB"} {
+	for note, want := range map[string]string{"probing 3": "probing", "probing": "probing", "h264": "h264", "sent 1.5 MiB": "sent 1.5 MiB"} {
 		if got := progressRow(store.Running{Percent: -1, Note: note}, "").String(); got != want {
 			t.Errorf("%q is shown as %q, want %q", note, got, want)
 		}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cuelight/cuelight/internal/console"
+)
+
+// allCommands returns all commands of the program.
+func allCommands() (all []*cobra.Command) {
+	c := &cli{out: &console.Stream{}, err: &console.Stream{}}
+	next := []*cobra.Command{c.rootCommand()}
+	for len(next) > 0 {
+		all = append(all, next[0])
+		next = append(next[1:], next[0].Commands()...)
+	}
+	return all
+}
+
+func TestHelp_HasNoLongLines(t *testing.T) {
+	t.Parallel()
+	for _, cmd := range allCommands() {
+		for line := range strings.Lines(cmd.Long) {
+			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > 100 {
+				t.Errorf("%s has a line of %d characters: %s", cmd.CommandPath(), n, line)
+			}
+		}
+	}
+}
+
+func TestHelp_HidesFlagsThatACommandDoesNotUse(t *testing.T) {
+	t.Parallel()
+	for _, cmd := range allCommands() {
+		isHidden := map[string][]string{
+			"cuelight work":        {"database-url", "local-dir"},
+			"cuelight version":     {"database-url", "local-dir", "data-dir"},
+			"cuelight conformance": {"database-url", "local-dir", "data-dir"},
+		}[cmd.CommandPath()]
+		usage := cmd.UsageString()
+		for _, name := range isHidden {
+			if strings.Contains(usage, "--"+name+" ") {
+				t.Errorf("%s shows --%s", cmd.CommandPath(), name)
+			}
+		}
+		if len(isHidden) == 0 && !strings.Contains(usage, "--database-url string") {
+			t.Errorf("%s does not show --database-url", cmd.CommandPath())
+		}
+	}
+}
