@@ -26,7 +26,7 @@ func TestServe_WorksBehindAPooler(t *testing.T) {
 	t.Parallel()
 	p, _ := behindPooler(t)
 	r := p.start("serve")
-	r.waitForOutput(`not listening`, 1)
+	r.waitForOutput(`notifications not connected`, 1)
 	for range 3 {
 		p.run(0, "submit", "clip.mp4")
 	}
@@ -34,7 +34,7 @@ func TestServe_WorksBehindAPooler(t *testing.T) {
 	r.signal(syscall.SIGTERM)
 	r.end(0)
 	text := r.stderr()
-	if n := strings.Count(text, "not listening"); n != 1 || !strings.Contains(text, "pooler in transaction mode") {
+	if n := strings.Count(text, "notifications not connected"); n != 1 || !strings.Contains(text, "pooler in transaction mode") {
 		t.Errorf("it logged %d times that it does not listen:\n%s", n, text)
 	}
 	for _, bad := range []string{`"level":"error"`, "database unavailable", "found by the sweep"} {
@@ -48,12 +48,12 @@ func TestServe_ListensOnTheNotifyURL(t *testing.T) {
 	t.Parallel()
 	p, direct := behindPooler(t)
 	r := p.start("serve", "--notify-url", direct)
-	r.waitForOutput(`"msg":"listening"`, 1)
+	r.waitForOutput(`"msg":"notifications connected"`, 1)
 	p.run(0, "submit", "clip.mp4")
 	r.waitForOutput(`"stage":"publish","attempt":1,"duration_ms"`, 1)
 	r.signal(syscall.SIGTERM)
 	r.end(0)
-	if text := r.stderr(); strings.Contains(text, "not listening") || strings.Contains(text, "found by the sweep") {
+	if text := r.stderr(); strings.Contains(text, "notifications not connected") || strings.Contains(text, "found by the sweep") {
 		t.Errorf("it logged\n%s", text)
 	}
 }

@@ -277,14 +277,14 @@ func (d *Daemon) onListening(connected bool, err error) {
 	d.listening.Store(connected)
 	d.services.metrics.ObserveListener(connected, err)
 	if connected {
-		d.Log.Info("listening")
+		d.Log.Info("notifications connected")
 		return
 	}
 	fields := []zap.Field{zap.Error(err)}
 	if errors.Is(err, notify.ErrPooled) {
 		fields = append(fields, zap.String("hint", "--notify-url takes an address that leads to PostgreSQL itself"))
 	}
-	d.Log.Warn("not listening: only the sweep finds work", fields...)
+	d.Log.Warn("notifications not connected: only the sweep finds work", fields...)
 }
 
 // listenerHealthy reports whether notifications arrive, or cannot because of a pooler:
