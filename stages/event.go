@@ -60,9 +60,12 @@ type Event struct {
 	Worker     store.ID
 	LostWorker store.ID
 	LostName   string // of LostWorker, in WorkerLost
-	Task       store.ID
-	Stage      string
-	Attempt    int
+	// Predecessor: LostWorker is an earlier process on this machine, found when this one started. It
+	// ended without stopping.
+	Predecessor bool
+	Task        store.ID
+	Stage       string
+	Attempt     int
 	// Traceparent is the trace context of the task's submission.
 	Traceparent string
 	Duration    time.Duration // of the attempt

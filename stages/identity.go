@@ -42,12 +42,13 @@ func (p processIdentity) hasWorkerEnded(host string, w store.Worker) bool {
 	return ok && w.Host == host && p.boot != "" && other.boot == p.boot && other.pidNamespace == p.pidNamespace && hasEnded(w.PID, other.start)
 }
 
-// hasEnded reports whether the process with the id and start time has ended.
+// hasEnded reports whether the process with the id and start time has ended, also if its parent has not
+// noticed it yet.
 func hasEnded(pid int, start string) bool {
 	if pid <= 0 {
 		return false
 	}
-	if isGone(pid) {
+	if isGone(pid) || isZombie(pid) {
 		return true
 	}
 	now := processStart(pid)

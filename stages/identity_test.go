@@ -47,11 +47,21 @@ func TestRunner_ExpiresItsDeadPredecessorsAtStart(t *testing.T) {
 		want = append(want, reused.ID)
 	}
 	f := &fakeBackend{workers: []store.Worker{dead, reused, alive, otherHost, otherBoot, otherNamespace, unidentified}}
+	var lost []store.ID
 	synctest.Test(t, func(t *testing.T) {
-		_, stop := runFake(t, f, pipeline(t, noop, "one"), nil)
+		_, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) {
+			r.Observe = func(e stages.Event) {
+				if e.Kind == stages.WorkerLost && e.Predecessor {
+					lost = append(lost, e.LostWorker)
+				}
+			}
+		})
 		time.Sleep(time.Minute)
 		stop()
 	})
+	if !slices.Equal(lost, want) {
+		t.Errorf("predecessors are %v, want %v", lost, want)
+	}
 	if !slices.Equal(f.expiredWorkers, want) {
 		t.Errorf("expired workers are %v, want the dead one, and the one whose pid was reused: %v", f.expiredWorkers, want)
 	}

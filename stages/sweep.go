@@ -35,7 +35,7 @@ func (d *dispatcher) sweep(base context.Context) {
 	ctx, cancel := d.exchangeContext(base)
 	defer cancel()
 	out, err := d.requestSweep(ctx)
-	d.p.observeLost(out.ExpiredWorkers, out.Names)
+	d.p.observeLost(out.ExpiredWorkers, out.Names, false)
 	d.observeOpenTransactions(out.OpenTransactions)
 	if err != nil || out.RowsLocked {
 		d.sweeps.next = time.Now().Add(jitter(min(interval, sweepRetry)))
@@ -113,14 +113,14 @@ func (p *process) expirePredecessors(ctx context.Context) error {
 		return nil
 	}
 	lost, err := p.Backend.ExpireWorkers(ctx, dead)
-	p.observeLost(lost, names)
+	p.observeLost(lost, names, true)
 	return err
 }
 
-func (p *process) observeLost(workers []store.ID, names map[store.ID]string) {
+func (p *process) observeLost(workers []store.ID, names map[store.ID]string, predecessors bool) {
 	signal(p.wrote, len(workers) > 0)
 	for _, id := range workers {
-		p.observe(Event{Kind: WorkerLost, LostWorker: id, LostName: names[id]})
+		p.observe(Event{Kind: WorkerLost, LostWorker: id, LostName: names[id], Predecessor: predecessors})
 	}
 }
 

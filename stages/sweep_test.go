@@ -31,8 +31,16 @@ func TestSweep_RunsAtOnceForAnExpiredWorker(t *testing.T) {
 				}, nil
 			},
 		}
-		events, stop := runFake(t, f, pipeline(t, noop, "one"),
-			func(r *stages.Runner) { r.Wakes, r.SweepInterval = listener, time.Hour })
+		events, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) {
+			r.Wakes, r.SweepInterval = listener, time.Hour
+			observe := r.Observe
+			r.Observe = func(e stages.Event) {
+				if e.Predecessor {
+					t.Errorf("%v is no earlier process of this one", e.LostWorker)
+				}
+				observe(e)
+			}
+		})
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		events()

@@ -99,7 +99,12 @@ func logWorkerEvent(log *zap.Logger, e stages.Event) {
 	case stages.DatabaseAvailable:
 		log.Info("database available again")
 	case stages.WorkerLost:
-		log.Warn("worker lost", zap.Stringer("worker", e.LostWorker), zap.String("name", e.LostName))
+		log = log.With(zap.Stringer("worker", e.LostWorker), zap.String("name", e.LostName))
+		if e.Predecessor {
+			log.Info("an earlier process on this host ended without stopping; its claims have expired")
+			return
+		}
+		log.Warn("worker lost")
 	case stages.WakeMissed:
 		log.Warn("found by the sweep: its notification was missed", zap.String("stage", e.Stage), zap.Int("count", e.Count))
 	case stages.AttemptsExpired:
