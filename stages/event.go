@@ -69,6 +69,7 @@ type Event struct {
 	// Traceparent is the trace context of the task's submission.
 	Traceparent string
 	Duration    time.Duration // of the attempt
+	Reporting   time.Duration // StageCompleted: from its end until it was recorded, with the check of a coordinator
 	Waited      time.Duration // StageStarted: how long the stage was ready
 	Woken       bool          // StageStarted: a slot was free, so that only the notification was waited for
 	Aged        bool          // StageStarted: claimed before tasks of higher priority; see Runner.AgeAfter

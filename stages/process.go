@@ -135,9 +135,13 @@ func (p *process) observe(e Event) {
 
 // observeEnd reports how an attempt ended.
 func (p *process) observeEnd(f finished, kind Kind) {
+	reporting := time.Duration(0)
+	if kind == StageCompleted {
+		reporting = time.Since(f.started) - f.took
+	}
 	p.observe(Event{
 		Kind: kind, Task: f.claim.Task, Stage: f.stage.Name, Attempt: f.claim.Attempt, Traceparent: f.claim.Traceparent,
-		Duration: f.took, RetryIn: f.report.RetryIn, Err: f.err,
+		Duration: f.took, Reporting: reporting, RetryIn: f.report.RetryIn, Err: f.err,
 	})
 }
 

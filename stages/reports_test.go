@@ -170,3 +170,29 @@ func TestReports_AreSentSoonAfterAnOutage(t *testing.T) {
 		}
 	})
 }
+
+func TestEvent_OfACompletedStageHasTheTimeUntilItWasRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		grant := grantOnce(oneClaim())
+		f := &fakeBackend{exchange: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
+			if len(in.Reports) > 0 {
+				time.Sleep(3 * time.Second) // the files are checked
+			}
+			return grant(in)
+		}}
+		work := func(context.Context, *stages.Job) (any, error) { time.Sleep(time.Minute); return nil, nil }
+		completed := make(chan stages.Event, 1)
+		_, stop := runFake(t, f, pipeline(t, work, "one"), func(r *stages.Runner) {
+			r.Observe = func(e stages.Event) {
+				if e.Kind == stages.StageCompleted {
+					completed <- e
+				}
+			}
+		})
+		e := <-completed
+		stop()
+		if e.Duration != time.Minute || e.Reporting < 3*time.Second || e.Reporting > 4*time.Second {
+			t.Errorf("the work took %v, and its report %v", e.Duration, e.Reporting)
+		}
+	})
+}

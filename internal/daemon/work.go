@@ -105,6 +105,9 @@ func (o *WorkOptions) logEvents(events *EventQueue, manager *systemd) {
 		case stages.DatabaseAvailable:
 			manager.notify("STATUS=working")
 			o.Log.Info("coordinator available again")
+		case stages.StageCompleted:
+			// The duration has the transfers. The coordinator checks the files afterwards.
+			logEvent(o.Log.With(zap.Int64("check_ms", e.Reporting.Milliseconds())), nil, e)
 		default:
 			logEvent(o.Log, nil, e)
 		}
