@@ -89,3 +89,14 @@ func TestMove_DoesNotMoveDataAwayFromThePrivateDatabase(t *testing.T) {
 		t.Errorf("it printed\n%s", got)
 	}
 }
+
+func TestBucketAddress_WithASecretIsRefusedAndNotPrinted(t *testing.T) {
+	t.Parallel()
+	p := newPrivateWorkDir(t)
+	for command, code := range map[string]int{"serve": 2, "doctor": 1} {
+		r := p.run(code, command, "--data-dir", "s3://key:hush@videos/data")
+		if got := r.stderr() + r.stdout.String(); strings.Contains(got, "hush") {
+			t.Errorf("%s printed\n%s", command, got)
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/internal/media/sandbox"
+	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
@@ -122,7 +123,7 @@ func (c *cli) openBucket(address string) (*video.Bucket, error) {
 	}
 	b, err := video.OpenBucket(address, c.Env.Get)
 	if err != nil {
-		return nil, usererr.Usagef("%s: %s", usererr.Printable(address), usererr.FirstLine(err.Error()))
+		return nil, usererr.Usagef("%s: %s", usererr.Printable(redact.Source(address)), usererr.FirstLine(err.Error()))
 	}
 	return b, nil
 }

@@ -43,8 +43,11 @@ func CheckNoWorkers(ctx context.Context, st *store.Store) error {
 }
 
 // WorkspaceOf returns the workspace that a worker published; it is empty for workers of
-// other programs.
+// other programs, and for remote ones, whatever they publish.
 func WorkspaceOf(worker store.Worker) (w Workspace) {
+	if worker.Kind() != "local" {
+		return w
+	}
 	_ = json.Unmarshal(worker.Capabilities, &w)
 	return w
 }
