@@ -61,30 +61,6 @@ func (s *Store) Pauses(ctx context.Context) ([]Pause, error) {
 	return pauses, s.explain("list pauses", err)
 }
 
-// The control channel of a pipeline is [Graph.ControlChannel].
-const drainRegisteredSQL = `
-/* drain workers registered by a principal */
-with draining as (
-  update workers set drain_at = coalesce(drain_at, now())
-   where principal = $1 and stopped_at is null and lost_at is null
-  returning id, pipeline
-), notified as materialized (
-  select pg_notify('cuelight_' || pipeline, '') from draining
-   where pg_notification_queue_usage() < 0.9 group by pipeline
-)
-select array(select id from draining), (select count(*) from notified)`
-
-// DrainRegistered drains, as [Store.DrainWorker] does, all workers that a principal has
-// registered, of all pipelines in the schema, and returns them.
-func (s *Store) DrainRegistered(ctx context.Context, principal string) (workers []ID, err error) {
-	if principal == "" {
-		return nil, nil // local workers have none
-	}
-	var notified int
-	err = s.db.QueryRow(ctx, drainRegisteredSQL, principal).Scan(&workers, &notified)
-	return workers, s.explain("drain workers of a principal", err)
-}
-
 const drainSQL = `
 /* drain worker */
 with draining as (

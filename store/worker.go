@@ -36,7 +36,7 @@ type Worker struct {
 	StartedAt       time.Time
 	HeartbeatAt     time.Time
 	HeartbeatAge    time.Duration // by the database's clock
-	StoppedAt       *time.Time    // it deregistered
+	StoppedAt       *time.Time    // it deregistered, or was stopped
 	LostAt          *time.Time    // its lease ran out
 	DrainAt         *time.Time    // it was asked to drain
 	Running         []Running
@@ -53,7 +53,8 @@ func (w Worker) Kind() string {
 
 // State is the worker's state when its row was read: busy (it runs attempts), idle (it runs
 // none), draining (it finishes its attempts and stops), silent (it misses heartbeats, and
-// may soon be lost), stopped (it deregistered), or lost (it was expired).
+// may soon be lost), stopped (it deregistered, or its key was disabled or revoked), or lost (it was
+// expired).
 func (w Worker) State() string {
 	switch {
 	case w.LostAt != nil:

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
@@ -279,55 +277,6 @@ func TestKeys_OfWorkersHaveTheStateOfTheNewest(t *testing.T) {
 	want("disabled", "")
 	b.do(call{method: "DELETE", path: path}).wantStatus(200, nil)
 	want("revoked", "")
-}
-
-// A worker of another pipeline may have registered with the same key.
-func TestKeys_WithdrawnDrainTheirWorkers(t *testing.T) {
-	t.Parallel()
-	for _, action := range []string{"disable", "revoke"} {
-		t.Run(action, func(t *testing.T) {
-			t.Parallel()
-			b := setup(t)
-			key, _, err := access.NewKeyStore(b.pool).CreateKey(t.Context(), "north", "work")
-			must(t, err)
-			e := engine.New(b.pool, b.Graph())
-			_, err = e.RegisterWorker(t.Context(), store.Worker{Name: "local"})
-			must(t, err)
-			_, err = e.RegisterWorker(t.Context(), store.Worker{Name: "other", Principal: "key aaaaaaaa (north)"})
-			must(t, err)
-			remote, err := e.RegisterWorker(t.Context(), store.Worker{Name: "remote", Principal: key.PrincipalName()})
-			must(t, err)
-			b.exec(`insert into workers (pipeline, name, host, pid, principal) values ('podcast', 'podcast', 'h', 1, $1)`,
-				key.PrincipalName())
-			conn, err := b.pool.Acquire(t.Context())
-			must(t, err)
-			defer conn.Release()
-			for _, pipeline := range []string{"video", "podcast"} {
-				_, err := conn.Exec(t.Context(), "listen cuelight_"+pipeline)
-				must(t, err)
-			}
-			path := api + "/keys/" + key.ID.String()
-			if action == "revoke" {
-				b.do(call{method: "DELETE", path: path}).wantStatus(200, nil)
-			} else {
-				b.post(path+"/disable", nil).wantStatus(200, nil)
-			}
-			for range 2 {
-				_, err := conn.Conn().WaitForNotification(t.Context())
-				must(t, err)
-			}
-			rows, err := b.pool.Query(t.Context(), "select name from workers where drain_at is not null order by name")
-			must(t, err)
-			drained, err := pgx.CollectRows(rows, pgx.RowTo[string])
-			if err != nil || !slices.Equal(drained, []string{"podcast", "remote"}) {
-				t.Errorf("drained are %v, %v", drained, err)
-			}
-			entries, err := b.Audits(t.Context(), 0, 1)
-			if err != nil || len(entries) != 1 || !strings.Contains(string(entries[0].Detail), remote.String()) {
-				t.Errorf("audit is %+v, %v", entries, err)
-			}
-		})
-	}
 }
 
 func TestAudit_IsListedByPages(t *testing.T) {

@@ -116,7 +116,7 @@ var (
 	disableKey = keyChange{
 		"disable", "Refuse an API key until it is enabled",
 		`Disable refuses a key from now on, until cuelight keys enable. Workers that have
-registered with it are drained. ` + keyArgument,
+registered with it are stopped, and their claims released. ` + keyArgument,
 		"disabled", ops.Actions.DisableKey,
 	}
 	enableKey = keyChange{
@@ -126,7 +126,7 @@ registered with it are drained. ` + keyArgument,
 	revokeKey = keyChange{
 		"revoke", "Revoke an API key for ever",
 		`Revoke refuses a key from now on, for ever. Workers that have registered with it are
-drained. ` + keyArgument,
+stopped, and their claims released. ` + keyArgument,
 		"revoked", ops.Actions.RevokeKey,
 	}
 )

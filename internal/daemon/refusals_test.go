@@ -126,8 +126,8 @@ func TestRefusals_DisableTheKeyAfterThreeSinceItWasEnabled(t *testing.T) {
 		if n := f.count(countAlerts); n != round {
 			t.Errorf("round %d: %d alerts", round, n)
 		}
-		if n := f.count("select count(*) from workers where drain_at is not null"); n != 2 {
-			t.Errorf("round %d: %d workers drain", round, n)
+		if n := f.count("select count(*) from workers where stopped_at is not null"); n != 2 {
+			t.Errorf("round %d: %d workers have stopped", round, n)
 		}
 		operator := ops.Actions{Store: f.store, Authorize: func(context.Context, access.Scope) (string, error) { return "admin", nil }}
 		if key, err := operator.EnableKey(t.Context(), f.key.ID); err != nil || key.EnabledAt == nil {

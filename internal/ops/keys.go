@@ -8,6 +8,7 @@ import (
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/webhook"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // CreateKey creates an API key and returns it with its text, which is not stored.
@@ -19,15 +20,15 @@ func (a Actions) CreateKey(ctx context.Context, name, scope string) (key access.
 	return key, text, err
 }
 
-// RevokeKey revokes an API key for ever, and drains the workers that it has registered.
+// RevokeKey revokes an API key for ever, and stops the workers that have registered with it: their
+// claims are released.
 func (a Actions) RevokeKey(ctx context.Context, id store.ID) (access.Key, error) {
-	return a.withdrawKey(ctx, "key_revoke", (*access.KeyStore).RevokeKey, id)
+	return a.withdrawKey(ctx, "key_revoke", revoke, id)
 }
 
-// DisableKey makes an API key invalid until it is enabled, and drains the workers that it
-// has registered.
+// DisableKey makes an API key invalid until it is enabled, and stops workers as RevokeKey does.
 func (a Actions) DisableKey(ctx context.Context, id store.ID) (access.Key, error) {
-	return a.withdrawKey(ctx, "key_disable", (*access.KeyStore).DisableKey, id)
+	return a.withdrawKey(ctx, "key_disable", disable, id)
 }
 
 // maxRefusals is how many refused results of its workers disable a key.
@@ -58,7 +59,7 @@ func (a Actions) DisableRefusedKey(ctx context.Context, principal, reason string
 		if err != nil {
 			return "", nil, err
 		}
-		_, d, err := withdraw(ctx, in, key.ID, (*access.KeyStore).DisableKey)
+		_, d, err := withdraw(ctx, in, key.ID, disable)
 		if err != nil {
 			return "", nil, err
 		}
@@ -71,32 +72,37 @@ func (a Actions) DisableRefusedKey(ctx context.Context, principal, reason string
 	return key, disabled && err == nil, err
 }
 
+// withdrawal is a way to make a key invalid.
+type withdrawal struct {
+	change func(*access.KeyStore, context.Context, store.ID) (access.Key, error)
+	why    string // in the history, of the claims that it releases
+}
+
+var (
+	disable = withdrawal{(*access.KeyStore).DisableKey, "the key of the worker was disabled"}
+	revoke  = withdrawal{(*access.KeyStore).RevokeKey, "the key of the worker was revoked"}
+)
+
 // withdrawKey makes a key invalid.
-func (a Actions) withdrawKey(
-	ctx context.Context, action string,
-	change func(*access.KeyStore, context.Context, store.ID) (access.Key, error), id store.ID,
-) (key access.Key, err error) {
+func (a Actions) withdrawKey(ctx context.Context, action string, how withdrawal, id store.ID) (key access.Key, err error) {
 	err = a.perform(ctx, access.Admin, action, func(in *store.Store, _ string) (target string, d details, err error) {
-		key, d, err = withdraw(ctx, in, id, change)
+		key, d, err = withdraw(ctx, in, id, how)
 		return key.Prefix, d, err
 	})
 	return key, err
 }
 
-// withdraw makes a key invalid. Its workers may use it no more, so nothing should be claimed for
-// them.
-func withdraw(
-	ctx context.Context, in *store.Store, id store.ID,
-	change func(*access.KeyStore, context.Context, store.ID) (access.Key, error),
-) (access.Key, details, error) {
-	key, err := change(access.NewKeyStore(in.DB()), ctx, id)
+// withdraw makes a key invalid. Nothing more of its workers is accepted, so others take their claims
+// at once. That is not the tasks' fault, and counts for no attempt.
+func withdraw(ctx context.Context, in *store.Store, id store.ID, how withdrawal) (access.Key, details, error) {
+	key, err := how.change(access.NewKeyStore(in.DB()), ctx, id)
 	if err != nil {
 		return key, nil, err
 	}
 	d := details{"name": key.Name}
-	drained, err := in.DrainRegistered(ctx, key.PrincipalName())
-	if len(drained) > 0 {
-		d["drained"] = drained
+	stopped, released, err := engine.New(in.DB(), in.Graph()).StopRegistered(ctx, key.PrincipalName(), how.why)
+	if len(stopped) > 0 {
+		d["stopped"], d["released"] = stopped, released
 	}
 	return key, d, err
 }

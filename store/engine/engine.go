@@ -1,7 +1,7 @@
 // Package engine is the database side of a dispatcher: it claims tasks for a worker,
 // records the outcomes of its attempts, and finds what lost workers left behind.
-// Package stages is its only user in a program; programs that submit and read tasks
-// use package store.
+// In a program only package stages uses it, and internal/ops when it stops workers; programs
+// that submit and read tasks use package store.
 //
 // A worker registers ([Engine.RegisterWorker]), sends heartbeats ([Engine.Heartbeat]),
 // and exchanges reports for claims ([Engine.Exchange]). At intervals one worker sweeps
@@ -47,7 +47,7 @@ type statements struct {
 	aged, promote, ready, fail, expireClaims      []string
 	findHeld, findLost, findRecorded              string
 	sweepScan, expireWorkers, expireExitedWorkers string
-	workerStarted, deregister                     string
+	workerStarted, deregister, stopRegistered     string
 	exchangeSettings, limits, workerChecks        string
 	endTransactions, progress, pruneEvents        string
 }

@@ -58,12 +58,12 @@ select t.id, held.stage, held.token, held.attempt, t.source, t.params,
        ({{$i}}, t.{{.Name}}_token, t.{{.Name}}_attempts, t.{{.Name}}_locked_by){{end}}
        ) as held (stage, token, attempt, locked_by)
  where ({{.Any "t." "inprogress"}})
-   and (held.locked_by = $1 or held.token = $2)`
+   and (held.locked_by = any($1::uuid[]) or held.token = $2)`
 
 // FindHeldClaims returns the claims that a worker holds in the database. After an error of
 // [Engine.Exchange] there may be some that the worker does not know.
 func (e *Engine) FindHeldClaims(ctx context.Context, worker store.ID) (claims []Claim, err error) {
-	held, err := e.findHeld(ctx, worker, store.ID{})
+	held, err := e.findHeld(ctx, []store.ID{worker}, store.ID{})
 	for _, h := range held {
 		claims = append(claims, h.Claim)
 	}
@@ -73,7 +73,7 @@ func (e *Engine) FindHeldClaims(ctx context.Context, worker store.ID) (claims []
 // FindHolder returns the worker that holds the claim with a token. It returns [store.ErrNotFound] if no
 // worker does.
 func (e *Engine) FindHolder(ctx context.Context, token store.ID) (store.ID, error) {
-	held, err := e.findHeld(ctx, store.ID{}, token)
+	held, err := e.findHeld(ctx, nil, token)
 	if err == nil && len(held) == 0 {
 		err = store.ErrNotFound
 	}
@@ -89,11 +89,15 @@ type heldClaim struct {
 	worker store.ID
 }
 
-// findHeld returns the claims of a worker, or the one with a token; the other of the two is zero, as no
-// worker or token is.
-func (e *Engine) findHeld(ctx context.Context, worker, token store.ID) (held []heldClaim, err error) {
-	err = e.send(ctx, worker, func(batch *pgx.Batch) {
-		batch.Queue(e.sql.findHeld, worker, token).Query(collect(&held, func(row pgx.CollectableRow) (h heldClaim, err error) {
+// findHeld returns the claims of some workers, or the one with a token, which is zero otherwise, as no
+// token is.
+func (e *Engine) findHeld(ctx context.Context, workers []store.ID, token store.ID) (held []heldClaim, err error) {
+	var name store.ID
+	if len(workers) > 0 {
+		name = workers[0]
+	}
+	err = e.send(ctx, name, func(batch *pgx.Batch) {
+		batch.Queue(e.sql.findHeld, workers, token).Query(collect(&held, func(row pgx.CollectableRow) (h heldClaim, err error) {
 			err = row.Scan(&h.Task, &h.Stage, &h.Token, &h.Attempt, &h.Source, &h.Params, &h.UserID, &h.Traceparent, &h.worker)
 			return h, err
 		}))

@@ -102,3 +102,50 @@ func (e *Engine) HeartbeatRemote(ctx context.Context, in RemoteHeartbeat) (Remot
 	})
 	return out, e.explain("heartbeat of remote workers", err)
 }
+
+const stopRegisteredSQL = `
+/* stop workers registered by a principal */
+with stopped as (
+  update workers set stopped_at = now(), running = '[]'
+   where principal = $1 and stopped_at is null and lost_at is null
+  returning id, pipeline, name, host, pid
+), recorded as (
+  insert into {{.Outbox}} (type, worker_id, data)
+  select 'worker_stopped', id, jsonb_build_object('name', name, 'host', host, 'pid', pid) from stopped where pipeline = $2
+)
+select id from stopped`
+
+// StopRegistered stops all workers that a principal has registered, which may send nothing any
+// more, and releases their claims, which says why. It returns the workers, and how many claims it
+// released. The next sweep releases those of other pipelines, and those whose rows are locked. Call it
+// in a transaction.
+func (e *Engine) StopRegistered(ctx context.Context, principal, why string) (stopped []store.ID, released int, err error) {
+	if principal == "" {
+		return nil, 0, nil // local workers have none
+	}
+	err = e.send(ctx, store.ID{}, func(batch *pgx.Batch) {
+		batch.Queue(e.sql.stopRegistered, principal, e.graph.Name()).Query(collect(&stopped, pgx.RowTo[store.ID]))
+	})
+	if err != nil || len(stopped) == 0 {
+		return nil, 0, e.explain("stop workers of a principal", err)
+	}
+	held, err := e.findHeld(ctx, stopped, store.ID{})
+	var reports []Report
+	for _, h := range held {
+		reports = append(reports, Report{
+			Task: h.Task, Stage: h.Stage, Token: h.Token, Outcome: Released, Class: "interrupted", Error: why,
+		})
+	}
+	if err == nil && len(reports) > 0 {
+		n := len(e.stages)
+		var out ExchangeResult
+		out, err = e.Exchange(ctx, ExchangeRequest{
+			Worker: stopped[0], Reports: reports, FreeSlots: make([]int, n), ClaimFrom: make([]bool, n),
+		})
+		released = len(reports) - len(out.Locked) - len(out.Stale)
+	}
+	if err == nil {
+		err = e.NotifyEvents(ctx)
+	}
+	return stopped, released, err
+}

@@ -34,7 +34,7 @@ func newStatements(g store.Graph) statements {
 		expireClaims:   each(expireClaimsSQL, nil),
 		findHeld:       all(findHeldSQL), findLost: all(findLostSQL), findRecorded: all(findRecordedSQL),
 		sweepScan: all(sweepScanSQL), expireWorkers: all(expireWorkersSQL), expireExitedWorkers: all(expireExitedWorkersSQL),
-		workerStarted: all(workerStartedSQL), deregister: all(deregisterSQL),
+		workerStarted: all(workerStartedSQL), deregister: all(deregisterSQL), stopRegistered: all(stopRegisteredSQL),
 		exchangeSettings: all(exchangeSettingsSQL), limits: all(limitsSQL), workerChecks: all(workerChecksSQL),
 		endTransactions: all(endTransactionsSQL), progress: all(progressSQL), pruneEvents: all(pruneEventsSQL),
 	}
@@ -55,7 +55,7 @@ func Statements(g store.Graph) string {
 	texts = append(texts, s.findLost, s.findHeld, s.findRecorded,
 		registerSQL, s.limits, s.workerStarted, heartbeatSQL, s.workerChecks, s.progress,
 		asynchronousCommitSQL, remoteHeartbeatSQL, pausesOfPipelineSQL,
-		disconnectSQL, s.deregister, deregisterSilentlySQL, s.expireExitedWorkers,
+		disconnectSQL, s.deregister, deregisterSilentlySQL, s.stopRegistered, s.expireExitedWorkers,
 		s.endTransactions, s.expireWorkers, s.sweepScan, s.aged[0], s.expireClaims[0],
 		notifyEventsSQL, s.pruneEvents)
 	var all strings.Builder

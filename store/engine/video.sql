@@ -847,7 +847,7 @@ select t.id, held.stage, held.token, held.attempt, t.source, t.params,
      or t.metadata_status = 'inprogress'
      or t.assemble_status = 'inprogress'
      or t.publish_status = 'inprogress')
-   and (held.locked_by = $1 or held.token = $2);
+   and (held.locked_by = any($1::uuid[]) or held.token = $2);
 
 /* find recorded outcomes */
 select a.token
@@ -938,6 +938,17 @@ select 'worker_stopped', id, jsonb_build_object('name', name, 'host', host, 'pid
 
 /* deregister worker without an event */
 update workers set stopped_at = now(), running = '[]' where id = $1 and stopped_at is null;
+
+/* stop workers registered by a principal */
+with stopped as (
+  update workers set stopped_at = now(), running = '[]'
+   where principal = $1 and stopped_at is null and lost_at is null
+  returning id, pipeline, name, host, pid
+), recorded as (
+  insert into outbox (type, worker_id, data)
+  select 'worker_stopped', id, jsonb_build_object('name', name, 'host', host, 'pid', pid) from stopped where pipeline = $2
+)
+select id from stopped;
 
 /* expire workers whose processes ended */
 with lost as (

@@ -43,7 +43,8 @@ func (u *UI) addWorkKeys(ctx context.Context, r *fragmentRenderer) error {
 func confirmDisableKey(u *UI, r *http.Request) (confirmation, error) {
 	c, err := keyConfirmation(u, r, "disable")
 	c.Title, c.Button, c.IsDanger = "Disable this key", "Disable", true
-	c.Text = "The key is refused from now on, until you enable it. Workers that have registered with it are drained."
+	c.Text = "The key is refused from now on, until you enable it. Workers that have registered with it are stopped, " +
+		"and other workers take their tasks at once."
 	return c, err
 }
 
