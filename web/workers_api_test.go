@@ -139,6 +139,10 @@ func TestWorkerAPI_AnswersAsDescribed(t *testing.T) {
 	b := setup(t)
 	w := b.registerRemote()
 	task, token := w.claim("transcode")
+	var second struct {
+		Worker string `json:"worker_id"`
+	}
+	w.post("/register", `{"protocol": 1, "pipeline": "video"}`).wantStatus(200, &second)
 	claim := "/claims/" + token
 	report := func(outcome string) string {
 		return `{"worker_id": "WORKER", "reports": [{"token": "` + token + `", ` + outcome + `}]}`
@@ -170,7 +174,7 @@ func TestWorkerAPI_AnswersAsDescribed(t *testing.T) {
 		{"POST", "/exchange", report(`"outcome": "failed", "error": "no", "error_class": "error", "permanent": true, "retry_in_s": 7`), 200},
 		{"POST", "/drain", `{"worker_id": "WORKER"}`, 204},
 		{"POST", "/workers/expire", `{"worker_ids": ["` + w.key + `"]}`, 400},
-		{"POST", "/workers/expire", `{"worker_ids": ["WORKER"]}`, 200},
+		{"POST", "/workers/expire", `{"worker_ids": ["` + second.Worker + `"]}`, 200},
 		{"POST", "/heartbeat", `{"worker_id": "` + token + `", "running": []}`, 409},
 		{"POST", "/deregister", `{"worker_id": "WORKER"}`, 204},
 		{"POST", "/deregister", `{"worker_id": "WORKER"}`, 409},

@@ -12,9 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/stages/remote"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // link is a TCP proxy that can be cut.
@@ -195,5 +197,81 @@ func TestCoordinator_HearsAWorkerInItsOwnRequestsOnly(t *testing.T) {
 				t.Errorf("the worker has sent nothing for 9 s, and its heartbeat is %.1f s old", age)
 			}
 		})
+	}
+}
+
+// cutWaiting sends a waiting request of a worker, cuts it, and waits until the database knows that.
+func (s *site) cutWaiting(worker store.ID) {
+	s.t.Helper()
+	conn := dialRaw(s.t, s.coordinator)
+	conn.send(s.t, "/exchange", fmt.Sprintf(`{"worker_id":%q,"wait_s":30}`, worker))
+	waittest.Equal(s.t, "the waiting workers", 1, s.Waiting)
+	conn.Close()
+	waittest.Until(s.t, "the worker is disconnected", func() bool {
+		var isDisconnected bool
+		err := s.pool.QueryRow(s.t.Context(), "select coalesce(session = 0, false) from workers where id = $1", worker).Scan(&isDisconnected)
+		return err == nil && isDisconnected
+	})
+}
+
+// A worker that gets an answer to its heartbeat goes on with attempts that others have taken.
+func TestCoordinator_AnswersTheFirstCallOfALostWorkerSo(t *testing.T) {
+	t.Parallel()
+	expireElsewhere := func(s *site, worker store.ID) {
+		if _, err := engine.New(s.pool, s.pipeline.Graph()).ExpireWorkers(s.t.Context(), []store.ID{worker}); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	for name, end := range map[string]func(s *site, worker store.ID){
+		"it was expired in a silence": func(s *site, worker store.ID) {
+			time.Sleep(5100 * time.Millisecond) // the length of the silence is what is tested
+			expireElsewhere(s, worker)
+		},
+		"it was expired after its connection ended": func(s *site, worker store.ID) {
+			s.cutWaiting(worker)
+			expireElsewhere(s, worker)
+		},
+		"another worker of its key has expired it": func(s *site, worker store.ID) {
+			s.call("key-1", "/workers/expire", fmt.Sprintf(`{"worker_ids":[%q]}`, worker), new(any))
+		},
+		"it has deregistered": func(s *site, worker store.ID) {
+			s.send("POST", "/deregister", fmt.Sprintf(`{"worker_id":%q}`, worker), http.StatusNoContent, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := setup(t, stages.Stage{Name: "work", Work: echo})
+			worker := s.register("key-1")
+			s.submit("a source")
+			c := s.claim("key-1", worker, "work")
+			end(s, worker)
+			if kind := s.get("key-1", "/claims/"+c.Token.String()+"/results/work"); kind != "claim-lost" {
+				t.Errorf("the answer to a request of its claim is %q", kind)
+			}
+			heartbeat := fmt.Sprintf(`{"worker_id":%q,"running":[{"token":%q}]}`, worker, c.Token)
+			if kind := s.post("key-1", "/heartbeat", heartbeat); kind != "worker-unknown" {
+				t.Errorf("the answer to its heartbeat is %q", kind)
+			}
+		})
+	}
+}
+
+func TestCoordinator_AcceptsAWorkerThatReturnsInTime(t *testing.T) {
+	t.Parallel()
+	s := setup(t, stages.Stage{Name: "work", Work: echo})
+	worker := s.register("key-1")
+	s.submit("a source")
+	c := s.claim("key-1", worker, "work")
+	s.cutWaiting(worker)
+	if kind := s.post("key-1", "/heartbeat", fmt.Sprintf(`{"worker_id":%q,"running":[{"token":%q}]}`, worker, c.Token)); kind != "" {
+		t.Errorf("the answer to its heartbeat is %q", kind)
+	}
+	var isConnected bool // at once, and not with the next renewal
+	err := s.pool.QueryRow(t.Context(), "select session is null from workers where id = $1", worker).Scan(&isConnected)
+	if err != nil || !isConnected {
+		t.Errorf("the worker is connected: %t, %v", isConnected, err)
+	}
+	if s.report("key-1", worker, c.Token, `"outcome":"completed"`) {
+		t.Error("the claim is lost")
 	}
 }

@@ -115,8 +115,7 @@ func (c *Coordinator) deregister(ctx context.Context, w *worker) (noContent, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.answer(w, waitResult{err: store.ErrWorkerUnknown})
-	c.removeWorker(w)
+	c.endWorker(w)
 	signal(c.grantNow)
 	return noContent{}, nil
 }
@@ -140,6 +139,7 @@ func (c *Coordinator) expireWorkers(ctx context.Context, r request, in expireBod
 	expired, err := c.engine.ExpireWorkers(ctx, slices.DeleteFunc(in.Workers, func(id store.ID) bool {
 		return !slices.ContainsFunc(own, func(w store.Worker) bool { return w.ID == id })
 	}))
+	c.endWorkers(expired)
 	if err == nil && len(expired) > 0 {
 		// Their claims end now, and not with the next sweep of a worker with the database.
 		in := engine.SweepRequest{MaxAttempts: make([]int, len(c.stages))}
@@ -149,4 +149,14 @@ func (c *Coordinator) expireWorkers(ctx context.Context, r request, in expireBod
 		_, err = c.engine.Sweep(ctx, in)
 	}
 	return expireBody{append([]store.ID{}, expired...)}, err
+}
+
+func (c *Coordinator) endWorkers(ids []store.ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, id := range ids {
+		if w := c.workers[id]; w != nil {
+			c.endWorker(w)
+		}
+	}
 }

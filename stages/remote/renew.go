@@ -60,6 +60,31 @@ func (c *Coordinator) runRenewal(ctx context.Context) {
 	}
 }
 
+// isRenewed reports whether the renewals have the worker, which tell when it is lost. The Coordinator's lock
+// is held.
+func (w *worker) isRenewed() bool {
+	waits := w.wait != nil && len(w.claims) == 0
+	return !w.disconnected && (waits || time.Since(w.lastRequest) <= aliveWithin)
+}
+
+// renewReturned renews the lease of a worker that the renewals do not have, because it was not heard of. It
+// returns store.ErrWorkerUnknown if it was lost meanwhile.
+func (c *Coordinator) renewReturned(ctx context.Context, w *worker) error {
+	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
+	defer cancel()
+	out, err := c.engine.HeartbeatRemote(ctx, engine.RemoteHeartbeat{Workers: []engine.RemoteWorker{{Worker: w.id}}})
+	if err != nil {
+		return err
+	}
+	if _, isRegistered := out.Draining[w.id]; isRegistered {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.endWorker(w)
+	return store.ErrWorkerUnknown
+}
+
 // heartbeats lists the workers that are alive, and their claims. It is urgent if there are claims,
 // or if attempts have ended.
 func (c *Coordinator) heartbeats() (in engine.RemoteHeartbeat, urgent bool) {
@@ -70,8 +95,7 @@ func (c *Coordinator) heartbeats() (in engine.RemoteHeartbeat, urgent bool) {
 			c.removeWorker(w) // if it comes back, it is read from the database
 			continue
 		}
-		waits := w.wait != nil && len(w.claims) == 0
-		if w.disconnected || !waits && time.Since(w.lastRequest) > aliveWithin {
+		if !w.isRenewed() {
 			continue
 		}
 		r := engine.RemoteWorker{Worker: w.id, Progressed: w.progressed}
@@ -138,8 +162,7 @@ func (c *Coordinator) renew(ctx context.Context, in engine.RemoteHeartbeat) erro
 		}
 		draining, known := out.Draining[w.id]
 		if !known {
-			c.answer(w, waitResult{err: store.ErrWorkerUnknown})
-			c.removeWorker(w)
+			c.endWorker(w)
 			continue
 		}
 		w.draining = draining

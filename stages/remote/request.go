@@ -149,11 +149,10 @@ func (c *Coordinator) requestClaim(ctx context.Context, r request) (*worker, eng
 	if err != nil {
 		return nil, engine.Claim{}, problem.New(problem.NotFound, "%v", err)
 	}
-	if w, claim := c.findClaim(r.principal, token); w != nil {
-		return w, claim, nil
+	holder, isKnown := c.findHolder(r.principal, token)
+	if !isKnown { // another coordinator may have made it
+		holder, err = c.engine.FindHolder(ctx, token)
 	}
-	// Another coordinator may have made it.
-	holder, err := c.engine.FindHolder(ctx, token)
 	if err == nil {
 		var w *worker
 		if w, err = c.findWorker(ctx, holder, r.principal); err == nil {
@@ -170,14 +169,14 @@ func (c *Coordinator) requestClaim(ctx context.Context, r request) (*worker, eng
 	return nil, engine.Claim{}, problem.New(problem.ClaimLost, "no worker of this key has the claim %s", token)
 }
 
-func (c *Coordinator) findClaim(principal string, token store.ID) (*worker, engine.Claim) {
+// findHolder returns the worker of a principal that has a claim, as far as this coordinator knows.
+func (c *Coordinator) findHolder(principal string, token store.ID) (worker store.ID, isKnown bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, w := range c.workers {
-		if claim, held := w.claims[token]; held && w.principal == principal {
-			w.lastRequest, w.disconnected = time.Now(), false
-			return w, claim
+	for id, w := range c.workers {
+		if _, held := w.claims[token]; held && w.principal == principal {
+			return id, true
 		}
 	}
-	return nil, engine.Claim{}
+	return store.ID{}, false
 }

@@ -74,32 +74,41 @@ func (c *Coordinator) answer(w *worker, r waitResult) {
 	c.waiting = slices.DeleteFunc(c.waiting, func(other *worker) bool { return other == w })
 }
 
-// findWorker returns the registered worker that sends a request. A worker that another coordinator
-// registered is read from the database. Only requests of its own principal show that a worker lives.
-func (c *Coordinator) findWorker(ctx context.Context, id store.ID, principal string) (*worker, error) {
+// findWorker returns the registered worker that sends a request. Only requests of its own principal show
+// that a worker lives.
+func (c *Coordinator) findWorker(ctx context.Context, id store.ID, principal string) (w *worker, err error) {
 	c.mu.Lock()
-	w := c.workers[id]
+	w = c.workers[id]
+	isRenewed := w != nil && w.isRenewed()
 	c.mu.Unlock()
-	if w == nil {
-		all, err := c.store.Workers(ctx, false)
-		if err != nil {
-			return nil, err
-		}
-		i := slices.IndexFunc(all, func(other store.Worker) bool { return other.ID == id })
-		if i < 0 || all[i].Principal != principal {
-			return nil, store.ErrWorkerUnknown
-		}
-		if w, err = c.adopt(ctx, all[i]); err != nil {
-			return nil, err
-		}
+	switch {
+	case w == nil:
+		w, err = c.readWorker(ctx, id, principal)
+	case w.principal != principal:
+		err = store.ErrWorkerUnknown
+	case !isRenewed:
+		err = c.renewReturned(ctx, w)
 	}
-	if w.principal != principal {
-		return nil, store.ErrWorkerUnknown
+	if err != nil {
+		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w.lastRequest, w.disconnected = time.Now(), false
 	return w, nil
+}
+
+// readWorker reads a worker that another coordinator registered.
+func (c *Coordinator) readWorker(ctx context.Context, id store.ID, principal string) (*worker, error) {
+	all, err := c.store.Workers(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(all, func(other store.Worker) bool { return other.ID == id })
+	if i < 0 || all[i].Principal != principal {
+		return nil, store.ErrWorkerUnknown
+	}
+	return c.adopt(ctx, all[i])
 }
 
 // adopt adds a worker that is registered in the database, with its claims.
@@ -130,6 +139,13 @@ func (c *Coordinator) addWorker(w *worker) {
 	}
 	w.class = c.classes[w.offers]
 	w.class.workers++
+}
+
+// endWorker removes a worker that the database does not know as registered any more, and ends its waiting
+// request. The lock is held.
+func (c *Coordinator) endWorker(w *worker) {
+	c.answer(w, waitResult{err: store.ErrWorkerUnknown})
+	c.removeWorker(w)
 }
 
 // removeWorker removes a worker, if it is known, and its class if that is empty then. The lock is held.
