@@ -92,7 +92,9 @@ func (c *cli) work(ctx context.Context, o *remoteWorkOptions) error {
 		return err
 	}
 	defer unlock()
-	pipeline, client, err := o.connect(config)
+	log := daemon.NewLog(c.err)
+	contact := daemon.NewContactLog(log)
+	pipeline, client, err := o.connect(config, contact.Observe)
 	if err != nil {
 		return err
 	}
@@ -100,7 +102,7 @@ func (c *cli) work(ctx context.Context, o *remoteWorkOptions) error {
 		return err
 	}
 	return daemon.Work(ctx, daemon.WorkOptions{
-		Client: client, Server: o.server, Tools: config.Tools, Labels: o.labels, Log: daemon.NewLog(c.err), Env: c.Env,
+		Client: client, Server: o.server, Tools: config.Tools, Labels: o.labels, Log: log, Contact: contact, Env: c.Env,
 		Runner: stages.Runner{
 			Pipeline: pipeline, Name: o.name, Version: programVersion(), Lease: o.lease,
 			Grace: cmp.Or(o.grace, -1), Abort: c.sig.Abort,
@@ -190,7 +192,7 @@ func hostPort(u *url.URL) string {
 }
 
 // connect returns the client of the coordinator, and the pipeline that works with its files.
-func (o *remoteWorkOptions) connect(config video.Config) (*stages.Pipeline, *remote.Client, error) {
+func (o *remoteWorkOptions) connect(config video.Config, onContact func(error)) (*stages.Pipeline, *remote.Client, error) {
 	transport := remote.NewTransport()
 	if o.caFile != "" {
 		var err error
@@ -200,7 +202,7 @@ func (o *remoteWorkOptions) connect(config video.Config) (*stages.Pipeline, *rem
 	}
 	client, err := remote.NewClient(remote.ClientOptions{
 		URL: strings.TrimSuffix(o.server, "/") + "/api/v1/worker", Key: o.key, Graph: store.Video(),
-		HTTP: &http.Client{Transport: transport},
+		HTTP: &http.Client{Transport: transport}, OnContact: onContact,
 	})
 	if err != nil {
 		return nil, nil, usererr.Usagef("%v", err)

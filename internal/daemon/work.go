@@ -24,13 +24,16 @@ type WorkOptions struct {
 	Labels []string      // that tasks may ask for
 	Runner stages.Runner // without Backend, Wakes, Observe, OnAlive and Capabilities
 	Log    *zap.Logger
-	Env    dbconn.Environment // has the service manager's socket
+	// Contact is what the Client's OnContact calls.
+	Contact *ContactLog
+	Env     dbconn.Environment // has the service manager's socket
 }
 
 // Work runs `cuelight work` until ctx is done and the work has drained.
 func Work(ctx context.Context, o WorkOptions) error {
 	manager, events := newSystemd(o.Env), NewEventQueue()
 	defer manager.close()
+	o.Contact.notifyManager(manager)
 	o.Log.Info("working for a coordinator", zap.String("server", o.Server))
 	found := tryCapabilities(ctx, o.Tools, o.Labels, o.Log)
 	if ctx.Err() != nil {
@@ -99,17 +102,17 @@ func explainRefusal(err error) error {
 func (o *WorkOptions) logEvents(events *EventQueue, manager *systemd) {
 	for _, e := range events.Take() {
 		switch e.Kind {
-		case stages.DatabaseUnavailable:
-			manager.notify("STATUS=waiting for the coordinator")
-			o.Log.Warn("coordinator unavailable", zap.Error(e.Err))
-		case stages.DatabaseAvailable:
+		case stages.DatabaseUnavailable, stages.DatabaseAvailable:
+			// Contact knows more: the Runner of an idle worker makes no exchanges that could fail.
+			continue
+		case stages.WorkerStarted:
 			manager.notify("STATUS=working")
-			o.Log.Info("coordinator available again")
-		case stages.StageCompleted:
-			// The duration has the transfers. The coordinator checks the files afterwards.
-			logEvent(o.Log.With(zap.Int64("check_ms", e.Reporting.Milliseconds())), nil, e)
-		default:
-			logEvent(o.Log, nil, e)
 		}
+		log := o.Log
+		if e.Kind == stages.StageCompleted {
+			// The duration has the transfers. The coordinator checks the files afterwards.
+			log = log.With(zap.Int64("check_ms", e.Reporting.Milliseconds()))
+		}
+		logEvent(log, nil, e)
 	}
 }

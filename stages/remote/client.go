@@ -34,6 +34,9 @@ type ClientOptions struct {
 	HTTP *http.Client
 	// Metadata, a JSON object of up to 10 KB, describes the worker for operators.
 	Metadata json.RawMessage
+	// OnContact is called with the reason after each request that the coordinator did not answer, or answered
+	// with 5xx, and with nil when it answers again. Transfers of files do not count. It must not block.
+	OnContact func(error)
 }
 
 // Client is a worker's side of the protocol. Create it with [NewClient]; one Runner uses it.
@@ -44,6 +47,9 @@ type Client struct {
 	// registered receives a value after a registration.
 	registered chan struct{}
 	exchanging sync.Mutex // is locked during an exchange of the Runner
+
+	contact     sync.Mutex // orders the calls of OnContact
+	lostContact bool
 
 	mu       sync.Mutex // guards the rest
 	notified map[string]bool
@@ -93,6 +99,9 @@ func NewClient(o ClientOptions) (*Client, error) {
 	}
 	o.URL = strings.TrimSuffix(o.URL, "/")
 	o.Key = strings.TrimSpace(o.Key)
+	if o.OnContact == nil {
+		o.OnContact = func(error) {}
+	}
 	if o.HTTP == nil {
 		o.HTTP = &http.Client{Transport: NewTransport()}
 	}
@@ -181,6 +190,28 @@ var errNotOurs = errors.New("the answer is not that of a Cuelight coordinator")
 
 // call sends a request with a JSON body, and decodes the answer. Both may be nil.
 func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
+	err := c.callOnce(ctx, method, path, in, out)
+	if !errors.Is(ctx.Err(), context.Canceled) { // the caller did not give up
+		c.observeContact(err)
+	}
+	return err
+}
+
+// observeContact calls OnContact after a request.
+func (c *Client) observeContact(err error) {
+	answer, isAnswer := errors.AsType[*responseError](err)
+	isLost := err != nil && !(isAnswer && answer.kind != "" && answer.status < 500)
+	c.contact.Lock()
+	defer c.contact.Unlock()
+	if isLost {
+		c.o.OnContact(err)
+	} else if c.lostContact {
+		c.o.OnContact(nil)
+	}
+	c.lostContact = isLost
+}
+
+func (c *Client) callOnce(ctx context.Context, method, path string, in, out any) error {
 	var body io.Reader
 	if in != nil {
 		text, err := json.Marshal(in)

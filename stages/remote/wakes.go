@@ -59,21 +59,25 @@ const retryDelay = 2 * time.Second
 // Run keeps a request waiting at the coordinator, until ctx is done. It returns an error if the
 // coordinator refuses this worker.
 func (w clientWakes) Run(ctx context.Context) error {
-	delay := 50 * time.Millisecond
+	delay, wait := 50*time.Millisecond, maxWait
 	for ctx.Err() == nil {
-		err := w.waitOnce(ctx)
+		err := w.waitOnce(ctx, wait)
 		_, isAnswer := errors.AsType[*responseError](err)
 		w.mu.Lock()
 		w.waits, w.answered = err == nil && ctx.Err() == nil, isAnswer
 		w.mu.Unlock()
 		switch {
 		case err == nil:
-			delay = 50 * time.Millisecond
+			if wait > 0 {
+				delay = 50 * time.Millisecond
+			}
+			wait = maxWait
 			continue
 		case errors.Is(err, ErrRefused):
 			w.notify(w.o.Graph.ControlChannel()) // a heartbeat finds it out for the attempts
 			return refusedForGood(err)
 		}
+		wait = 0 // the answer comes at once, and shows the contact
 		_ = ctxsleep.For(ctx, time.Duration(float64(delay)*(0.8+0.4*rand.Float64())))
 		delay = min(2*delay, retryDelay)
 	}
@@ -81,8 +85,8 @@ func (w clientWakes) Run(ctx context.Context) error {
 }
 
 // waitOnce sends one request that waits, and handles its answer.
-func (w clientWakes) waitOnce(ctx context.Context) error {
-	in := w.newWaiting()
+func (w clientWakes) waitOnce(ctx context.Context, wait time.Duration) error {
+	in := w.newWaiting(wait)
 	if in.Worker.IsZero() {
 		select { // until the worker is registered
 		case <-w.registered:
@@ -114,14 +118,14 @@ func (w clientWakes) waitOnce(ctx context.Context) error {
 
 // newWaiting returns a request with the slots that are free after the last exchange. It waits
 // for an exchange in progress, which changes them.
-func (w clientWakes) newWaiting() exchangeRequest {
+func (w clientWakes) newWaiting(wait time.Duration) exchangeRequest {
 	w.exchanging.Lock()
 	defer w.exchanging.Unlock()
 	w.mu.Lock()
 	free := maps.Clone(w.free)
 	w.mu.Unlock()
 	in := w.newExchange(free)
-	in.Wait = maxWait.Seconds()
+	in.Wait = wait.Seconds()
 	return in
 }
 
