@@ -56,9 +56,10 @@ type Options struct {
 	Proxies []netip.Prefix
 
 	// OnRefused is called with the address (of IPv6 the network) of a request with
-	// invalid credentials, but not for requests rejected by the limit of failures. It
-	// must not block. Default: no call.
-	OnRefused func(from netip.Addr)
+	// invalid credentials, the key whose prefix they have, which is zero if there is none,
+	// and the error of the request. It is not called for requests rejected by the limit of
+	// failures. It must not block. Default: no call.
+	OnRefused func(from netip.Addr, key Key, err error)
 }
 
 // Guard finds the principal of requests. Its methods may be called from several
@@ -85,7 +86,7 @@ func New(o Options) (*Guard, error) {
 		o.SessionKey = secretWith(key)
 	}
 	if o.OnRefused == nil {
-		o.OnRefused = func(netip.Addr) {}
+		o.OnRefused = func(netip.Addr, Key, error) {}
 	}
 	o.Session, o.MaxSession = cmp.Or(o.Session, 24*time.Hour), cmp.Or(o.MaxSession, 30*24*time.Hour)
 	o.Path = cmp.Or(o.Path, "/")
@@ -186,41 +187,42 @@ func (g *Guard) verify(ctx context.Context, r *http.Request, text string) (crede
 	if wait := g.limits.wait(from); wait > 0 && isSecret == 0 && !g.isKey(ctx, digest) {
 		return credential{}, &TooManyFailuresError{After: wait}
 	}
-	c, err := g.match(ctx, text, digest)
+	c, key, err := g.match(ctx, text, digest)
 	if errors.Is(err, ErrInvalidCredentials) {
 		g.limits.addFailure(from)
-		g.o.OnRefused(from)
+		g.o.OnRefused(from, key, err)
 	}
 	return c, err
 }
 
 // match does the same work whichever credential matches. Only the form of a key, which the
-// client knows, makes a difference.
-func (g *Guard) match(ctx context.Context, text string, digest [sha256.Size]byte) (credential, error) {
-	var key Key
+// client knows, makes a difference. It also returns the key with the prefix of the text.
+func (g *Guard) match(ctx context.Context, text string, digest [sha256.Size]byte) (_ credential, key Key, err error) {
 	var scope Scope
-	stored := g.dummy
+	stored, invalid := g.dummy, ErrInvalidCredentials
 	if prefix, ok := KeyPrefix(text); ok && g.o.Keys != nil {
-		var err error
 		if key, scope, err = g.findKey(ctx, prefix); err != nil {
-			return credential{}, err
+			return credential{}, key, err
 		}
-		if scope > None {
+		if key.Prefix == prefix {
 			stored = key.Digest
 		}
+		invalid = errInvalidKey
 	}
 	isAdmin, isReader := g.o.Admin.is(digest), g.o.ReadOnly.is(digest)
 	isKey := subtle.ConstantTimeCompare(stored[:], digest[:])
 	switch {
 	case isAdmin == 1:
-		return g.secretOf(subjectAdmin), nil
+		return g.secretOf(subjectAdmin), key, nil
 	case isReader == 1:
-		return g.secretOf(subjectRead), nil
+		return g.secretOf(subjectRead), key, nil
 	case isKey == 1 && scope > None:
 		g.recordUse(ctx, key)
-		return keyCredential(key, scope), nil
+		return keyCredential(key, scope), key, nil
+	case isKey == 1 && key.DisabledAt != nil && key.RevokedAt == nil:
+		invalid = disabledKeyError(key)
 	}
-	return credential{}, ErrInvalidCredentials
+	return credential{}, key, invalid
 }
 
 // recordUse records the use of a key, once a minute. An error does not reject the request.

@@ -163,6 +163,41 @@ func TestIdentify_FindsThePrincipalOfCredentials(t *testing.T) {
 	}
 }
 
+func TestAuthenticate_NamesADisabledKeyToItsHolderOnly(t *testing.T) {
+	t.Parallel()
+	o, k := options(t)
+	type refusal struct {
+		prefix string
+		err    error
+	}
+	var refusals []refusal
+	o.OnRefused = func(_ netip.Addr, key access.Key, err error) { refusals = append(refusals, refusal{key.Prefix, err}) }
+	g := guard(t, o)
+	now := time.Now()
+	disabled, revoked, valid := k.add("disabled", "work"), k.add("revokedr", "work"), k.add("validkey", "work")
+	k.change("disabled", func(k *access.Key) { k.DisabledAt = &now })
+	k.change("revokedr", func(k *access.Key) { k.DisabledAt, k.RevokedAt = &now, &now })
+	const unknown = "credentials are not valid: the key is unknown or revoked"
+	for _, c := range []struct{ bearer, prefix, want string }{
+		{disabled, "disabled", "credentials are not valid: the key disabled (n work) is disabled; " +
+			"on the server's host, cuelight keys enable cue_disabled accepts it again"},
+		{strings.Replace(disabled, "AAA", "AAB", 1), "disabled", unknown},
+		{strings.Replace(valid, "AAA", "AAB", 1), "validkey", unknown},
+		{revoked, "revokedr", unknown},
+		{strings.Replace(valid, "validkey", "aaaaaaaa", 1), "", unknown},
+		{"wrong", "", "credentials are not valid"},
+	} {
+		refusals = nil
+		_, err := g.Authenticate(request(c.bearer))
+		if err == nil || err.Error() != c.want {
+			t.Errorf("%q: %v, want %s", c.bearer, err, c.want)
+		}
+		if len(refusals) != 1 || refusals[0] != (refusal{c.prefix, err}) {
+			t.Errorf("%q: the refusals are %v", c.bearer, refusals)
+		}
+	}
+}
+
 func TestScopes_AllowWhatTheyInclude(t *testing.T) {
 	t.Parallel()
 	const none, work, read, submit, admin = access.None, access.Work, access.Read, access.Submit, access.Admin

@@ -101,6 +101,15 @@ var (
 	ErrHostName = errors.New("this is not the name of this host")
 )
 
+// errInvalidKey is for texts that have the form of a key.
+var errInvalidKey = fmt.Errorf("%w: the key is unknown or revoked", ErrInvalidCredentials)
+
+// disabledKeyError is for clients that have the whole key: nobody else learns its name and state.
+func disabledKeyError(key Key) error {
+	return fmt.Errorf("%w: the %s is disabled; on the server's host, cuelight keys enable %s%s accepts it again",
+		ErrInvalidCredentials, key.PrincipalName(), keyMark, key.Prefix)
+}
+
 type contextKey struct{}
 
 // identity is the result of [Guard.Identify].

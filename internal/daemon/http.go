@@ -40,7 +40,7 @@ type HTTPOptions struct {
 func (o *HTTPOptions) guard(dataDir string, keys access.Keys, log *zap.Logger) (*access.Guard, error) {
 	options := access.Options{
 		Keys: keys, NoAuth: o.NoAuth, Path: o.BasePath + "/", Proxies: o.Proxies,
-		OnRefused: func(from netip.Addr) { log.Warn("login failed", zap.Stringer("address", from)) },
+		OnRefused: func(from netip.Addr, key access.Key, err error) { logRefusal(log, from, key, err) },
 	}
 	if !o.NoAuth {
 		if err := o.loadSecrets(&options, filepath.Join(dataDir, "secrets"), log); err != nil {
@@ -52,6 +52,15 @@ func (o *HTTPOptions) guard(dataDir string, keys access.Keys, log *zap.Logger) (
 		return nil, &usererr.Error{Kind: usererr.Usage, Text: err.Error()}
 	}
 	return g, nil
+}
+
+// logRefusal logs a request with invalid credentials, and the key whose prefix they have.
+func logRefusal(log *zap.Logger, from netip.Addr, key access.Key, err error) {
+	fields := []zap.Field{zap.Stringer("address", from), zap.NamedError("reason", err)}
+	if key.Prefix != "" {
+		fields = append(fields, zap.String("key", key.PrincipalName()))
+	}
+	log.Warn("login failed", fields...)
 }
 
 func (o *HTTPOptions) loadSecrets(to *access.Options, dir string, log *zap.Logger) error {

@@ -90,8 +90,8 @@ func explainRefusal(err error) error {
 	case errors.Is(err, remote.ErrNoCoordinator):
 		hint = "correct --server: it is the address of a cuelight serve --listen, with http or https as that serves"
 	case errors.Is(err, remote.ErrKey):
-		hint = "put a valid key of the scope work into --key-file; on the coordinator's host, cuelight keys list shows all,\n" +
-			"and cuelight keys create NAME --scope work makes one"
+		hint = "on the coordinator's host, cuelight keys list shows all keys and their states, and\n" +
+			"cuelight keys create NAME --scope work makes one for --key-file"
 	case errors.Is(err, remote.ErrVersion):
 		hint = "update the older of the two"
 	}
