@@ -112,8 +112,24 @@ func TestExchange_IgnoresReportsWithAnotherToken(t *testing.T) {
 	if out := b.exchange(w, 0, []engine.Report{completed(held)}); len(out.Stale) != 0 {
 		t.Error("the report with the right token is stale")
 	}
-	if out := b.exchange(w, 0, []engine.Report{completed(held)}); len(out.Stale) != 1 {
-		t.Error("a report was accepted twice")
+	if out := b.exchange(w, 0, []engine.Report{failed(held, time.Second)}); len(out.Stale) != 1 {
+		t.Error("a second report with another outcome was accepted")
+	}
+}
+
+// The first exchange may have been committed although its answer was lost.
+func TestExchange_AcceptsARecordedReportAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, w := b.submit(), b.worker()
+	held := b.claim(w, ingest)
+	for range 2 {
+		if out := b.exchange(w, 0, []engine.Report{completed(held)}); len(out.Stale)+len(out.Locked) != 0 {
+			t.Errorf("the report is stale or locked: %+v", out)
+		}
+	}
+	if n := len(b.history(id)); n != 1 {
+		t.Errorf("the history has %d attempts, want 1", n)
 	}
 }
 

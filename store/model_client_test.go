@@ -109,7 +109,7 @@ func (m *concurrentClient) exchange(report func(engine.Claim) engine.Report) {
 	m.held = append(m.held, out.Claims...)
 }
 
-// recordAccepted records which reports were accepted. None may be accepted twice.
+// recordAccepted records which reports were accepted. A claim has one outcome.
 func (m *concurrentClient) recordAccepted(reports []engine.Report, out engine.ExchangeResult) {
 	hasToken := func(token store.ID) func(engine.Report) bool {
 		return func(r engine.Report) bool { return r.Token == token }
@@ -122,7 +122,7 @@ func (m *concurrentClient) recordAccepted(reports []engine.Report, out engine.Ex
 		if slices.ContainsFunc(out.Stale, func(s engine.StaleReport) bool { return s.Token == r.Token }) {
 			continue
 		}
-		if before, twice := m.accepted[r.Token]; twice {
+		if before, again := m.accepted[r.Token]; again && before != r.Outcome {
 			m.t.Errorf("claim %s was %s, and then %s", r.Token, before, r.Outcome)
 		}
 		m.accepted[r.Token] = r.Outcome

@@ -73,6 +73,7 @@ func (m *model) exchange(in engine.ExchangeRequest, lockedTask *modelTask) model
 		case applied[r.Token]:
 		case t != nil && t == lockedTask && t.stages[r.Stage].token == r.Token:
 			out.locked = append(out.locked, r.Token)
+		case t != nil && t.history[r.Token].outcome == string(r.Outcome): // recorded before
 		default:
 			out.stale = append(out.stale, r.Token)
 		}

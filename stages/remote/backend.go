@@ -188,7 +188,7 @@ func (b clientBackend) loseClaims(bodies []lostBody) []engine.LostClaim {
 		lost = append(lost, engine.LostClaim(l))
 		if claim, known := b.claims[l.Token]; known {
 			channels = append(channels, b.o.Graph.Channel(b.stages[claim.Stage]))
-			delete(b.claims, l.Token)
+			b.forget(l.Token)
 		}
 	}
 	b.mu.Unlock()

@@ -33,7 +33,7 @@ func (b clientBackend) Exchange(ctx context.Context, in engine.ExchangeRequest) 
 		b.mu.Unlock()
 		return out, refusedForGood(err)
 	}
-	claims, err := b.receive(response.Claims)
+	claims, err := b.receive(request.Worker, response.Claims)
 	if err != nil {
 		return out, err
 	}
@@ -117,7 +117,7 @@ func (b clientBackend) answerReports(reports []engine.Report, response exchangeR
 			out.Checking = append(out.Checking, engine.CheckingReport{Report: r, Pause: max(seconds(pause), time.Second)})
 			continue
 		}
-		delete(b.claims, r.Token)
+		b.forget(r.Token)
 	}
 }
 

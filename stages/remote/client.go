@@ -55,6 +55,7 @@ type Client struct {
 	notified map[string]bool
 	claims   map[store.ID]engine.Claim // by token: those that the coordinator gave to this worker
 	granted  []engine.Claim            // by the waiting request, not yet given to the Runner
+	ended    map[store.ID]bool         // claims that ended while the request waits: its answer may have them again
 	free     map[string]int            // slots after the last exchange
 	worker   store.ID
 	proxied  bool // an HTTP proxy passes the requests on, as the coordinator sees
@@ -288,17 +289,20 @@ func (c *Client) newExchange(free map[string]int) exchangeRequest {
 	return exchangeRequest{Worker: c.worker, Sequence: c.sequence, Held: held, FreeSlots: free}
 }
 
-// receive remembers the claims of an answer, and returns those that no other answer had.
-func (c *Client) receive(bodies []claimBody) ([]engine.Claim, error) {
+// receive remembers the claims of an answer to a worker, and returns those that no other answer had.
+func (c *Client) receive(worker store.ID, bodies []claimBody) ([]engine.Claim, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if worker != c.worker {
+		return nil, nil // it was lost meanwhile, and registered as another one
+	}
 	var claims []engine.Claim
 	for _, body := range bodies {
 		stage, err := c.stage(body.Stage)
 		if err != nil {
 			return nil, err
 		}
-		if _, known := c.claims[body.Token]; !known {
+		if _, known := c.claims[body.Token]; !known && !c.ended[body.Token] {
 			claims = append(claims, body.claim(stage))
 		}
 	}
@@ -327,5 +331,13 @@ func (c *Client) setControls(controls controlsBody) {
 	c.mu.Unlock()
 	if changed {
 		c.notify(c.o.Graph.ControlChannel())
+	}
+}
+
+// forget forgets a claim that has ended. The lock is held.
+func (c *Client) forget(token store.ID) {
+	delete(c.claims, token)
+	if c.ended != nil {
+		c.ended[token] = true
 	}
 }

@@ -116,11 +116,12 @@ func (c *Coordinator) claimFor(
 	}
 	c.mu.Unlock()
 	out, err := c.engine.Exchange(ctx, in)
-	if err != nil {
-		return out, err
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err != nil {
+		w.uncertainSince = time.Now()
+		return out, err
+	}
 	for i := range w.class.queues {
 		w.class.queues[i].update(in, out, i, wakes[i])
 	}

@@ -2,11 +2,15 @@ package remote_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,6 +21,7 @@ import (
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/stages/remote"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // at returns the site with another coordinator.
@@ -111,6 +116,96 @@ func TestExchange_AcceptsARecordedReportAgain(t *testing.T) {
 	got := []int{report("completed", withTask), report("completed", withTask), report("completed", ""), report("failed", withTask)}
 	if want := []int{0, 0, 1, 1}; !slices.Equal(got, want) {
 		t.Errorf("the numbers of stale reports are %v, want %v", got, want)
+	}
+}
+
+// An exchange of a coordinator that was killed may be committed after another coordinator has read the worker's claims.
+func TestExchange_BringsClaimsThatAreCommittedLate(t *testing.T) {
+	t.Parallel()
+	s := setup(t, stages.Stage{Name: "first", Work: echo})
+	worker := s.register("key-1")
+	other := s.at(s.startCoordinator(nil))
+	other.exchange(worker, `"sequence":1,"held":[],"free_slots":{}`)
+	s.submit("a source")
+	late, err := engine.New(s.pool, s.pipeline.Graph()).Exchange(t.Context(), engine.ExchangeRequest{
+		Worker: worker, FreeSlots: []int{1}, ClaimFrom: []bool{true}, PromoteDue: []bool{false},
+	})
+	if err != nil || len(late.Claims) != 1 {
+		t.Fatalf("claims %+v, %v", late.Claims, err)
+	}
+	sequence := 1
+	waittest.Until(t, "the claim arrives", func() bool {
+		sequence++
+		got := other.exchange(worker, fmt.Sprintf(`"sequence":%d,"held":[],"free_slots":{"first":1}`, sequence)).Claims
+		return len(got) == 1 && got[0].Token == late.Claims[0].Token
+	})
+}
+
+// The answer to a waiting request may arrive long after another answer had the same claim.
+func TestClient_DoesNotReturnAClaimThatHasEnded(t *testing.T) {
+	t.Parallel()
+	s := setup(t, stages.Stage{Name: "first", Work: echo})
+	// The answer that brings a claim to the waiting request is held until the claim has ended.
+	held, ended, waitsAgain := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	var heldOnce, againOnce sync.Once
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		waits := bytes.Contains(body, []byte(`"wait_s"`))
+		select {
+		case <-ended:
+			if waits {
+				againOnce.Do(func() { close(waitsAgain) })
+			}
+		default:
+		}
+		answer := httptest.NewRecorder()
+		s.ServeHTTP(answer, r)
+		if waits && bytes.Contains(answer.Body.Bytes(), []byte(`"token"`)) {
+			heldOnce.Do(func() { close(held) })
+			<-ended
+		}
+		maps.Copy(w.Header(), answer.Header())
+		w.WriteHeader(answer.Code)
+		_, _ = w.Write(answer.Body.Bytes())
+	}))
+	t.Cleanup(server.Close)
+	client, err := remote.NewClient(remote.ClientOptions{URL: server.URL, Key: "key-1", Graph: s.pipeline.Graph()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend, wakes := client.Backend(), client.Wakes()
+	worker, err := backend.RegisterWorker(t.Context(), store.Worker{Name: "a", Host: "a", Lease: 36 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	exchange := func(reports ...engine.Report) []engine.Claim {
+		t.Helper()
+		out, err := backend.Exchange(t.Context(), engine.ExchangeRequest{
+			Worker: worker, Reports: reports, FreeSlots: []int{1}, ClaimFrom: []bool{true},
+		})
+		if err != nil || len(out.Stale) > 0 {
+			t.Fatalf("%+v, %v", out, err)
+		}
+		return out.Claims
+	}
+	exchange()
+	var running sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	defer running.Wait()
+	defer stop()
+	running.Go(func() { _ = wakes.(interface{ Run(context.Context) error }).Run(ctx) })
+	s.submit("a source")
+	<-held
+	claims := exchange()
+	if len(claims) != 1 {
+		t.Fatalf("the claims are %+v, want one", claims)
+	}
+	exchange(engine.Report{Task: claims[0].Task, Token: claims[0].Token, Outcome: engine.Completed})
+	close(ended)
+	<-waitsAgain
+	if again := exchange(); len(again) != 0 {
+		t.Errorf("the claims after the end are %+v", again)
 	}
 }
 

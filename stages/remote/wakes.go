@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/ctxsleep"
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // clientWakes is the waiting request as the WakeSource of a Runner.
@@ -96,10 +98,14 @@ func (w clientWakes) waitOnce(ctx context.Context, wait time.Duration) error {
 	}
 	trace := &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) { w.setWaits(i.Err == nil) }}
 	var out exchangeResponse
-	if err := w.call(httptrace.WithClientTrace(ctx, trace), http.MethodPost, "/exchange", in, &out); err != nil {
-		return err
+	err := w.call(httptrace.WithClientTrace(ctx, trace), http.MethodPost, "/exchange", in, &out)
+	var claims []engine.Claim
+	if err == nil {
+		claims, err = w.receive(in.Worker, out.Claims)
 	}
-	claims, err := w.receive(out.Claims)
+	w.mu.Lock()
+	w.ended = nil
+	w.mu.Unlock()
 	if err != nil {
 		return err
 	}
@@ -123,6 +129,7 @@ func (w clientWakes) newWaiting(wait time.Duration) exchangeRequest {
 	defer w.exchanging.Unlock()
 	w.mu.Lock()
 	free := maps.Clone(w.free)
+	w.ended = make(map[store.ID]bool)
 	w.mu.Unlock()
 	in := w.newExchange(free)
 	in.Wait = wait.Seconds()

@@ -22,14 +22,17 @@ type worker struct {
 	exchanging chan struct{} // has a value during an exchange: a worker has one at a time
 	since      time.Time     // when this coordinator got to know it
 
-	claims   map[store.ID]engine.Claim // by token
-	lost     map[store.ID]bool         // tokens of lost claims: whether they were cancelled
-	free     []int                     // slots after the last exchange, by stage
-	sequence int64                     // the highest of its exchanges
-	draining bool
-	hasLost  bool            // claims, since the last heartbeat
-	controls controlsBody    // as last sent
-	wait     chan waitResult // of the request that waits; nil for none. Has room for one
+	claims map[store.ID]engine.Claim // by token
+	lost   map[store.ID]bool         // tokens of lost claims: whether they were cancelled
+	// uncertainSince is when an exchange failed, here or at another coordinator, that may yet be committed; zero for none.
+	uncertainSince time.Time
+	claimsRead     time.Time // from the database
+	free           []int     // slots after the last exchange, by stage
+	sequence       int64     // the highest of its exchanges
+	draining       bool
+	hasLost        bool            // claims, since the last heartbeat
+	controls       controlsBody    // as last sent
+	wait           chan waitResult // of the request that waits; nil for none. Has room for one
 
 	lastRequest  time.Time // when it arrived
 	disconnected bool      // its connection has ended since
@@ -118,6 +121,7 @@ func (c *Coordinator) adopt(ctx context.Context, row store.Worker) (*worker, err
 		return nil, err
 	}
 	w := c.newWorker(row)
+	w.uncertainSince = time.Now()
 	for _, claim := range held {
 		w.claims[claim.Token] = claim
 	}
@@ -234,6 +238,10 @@ func (w *worker) rememberLost(token store.ID, cancelled bool) {
 	w.lost[token] = cancelled
 }
 
+// The server may commit an exchange whose connection was lost for as long as a transaction of it takes, so its claims are
+// looked for again and again in that time.
+const uncertainTime, uncertainPause = time.Minute, time.Second
+
 // unlistedClaims returns the claims that a worker holds and does not list, because an answer did not
 // arrive. It asks the database if there seem to be any, or if an exchange went to another coordinator.
 // The caller has the worker's turn of exchanging.
@@ -249,7 +257,7 @@ func (c *Coordinator) unlistedClaims(ctx context.Context, w *worker, in exchange
 		listed[report.Token] = true
 	}
 	c.mu.Lock()
-	isLost := in.Sequence > w.sequence+1
+	isLost := in.Sequence > w.sequence+1 || !w.uncertainSince.IsZero() && time.Since(w.claimsRead) >= uncertainPause
 	for token := range w.claims {
 		isLost = isLost || !listed[token]
 	}
@@ -264,6 +272,10 @@ func (c *Coordinator) unlistedClaims(ctx context.Context, w *worker, in exchange
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	w.claimsRead = time.Now()
+	if time.Since(w.uncertainSince) > uncertainTime {
+		w.uncertainSince = time.Time{}
+	}
 	// Claims that the worker does not list may have ended at another coordinator.
 	maps.DeleteFunc(w.claims, func(token store.ID, _ engine.Claim) bool { return !listed[token] })
 	for _, claim := range held {

@@ -3,14 +3,17 @@ package engine
 import (
 	"context"
 	"slices"
+
+	"github.com/cuelight/cuelight/store"
 )
 
 // Exchange applies reports, continues the reported tasks to their next stages while
 // slots are free, and claims other ready tasks: one transaction in one round trip. It
 // skips rows that other transactions have locked.
 //
-// After an error the transaction may or may not have been committed. See
-// [Engine.FindRecordedOutcomes] and [Engine.FindHeldClaims].
+// After an error the transaction may or may not have been committed. A report may be sent
+// again: one that is recorded counts as applied. See also [Engine.FindRecordedOutcomes] and
+// [Engine.FindHeldClaims].
 func (e *Engine) Exchange(ctx context.Context, in ExchangeRequest) (ExchangeResult, error) {
 	x := e.newExchange(in)
 	x.result.Claims = make([]Claim, 0, len(in.Reports))
@@ -36,9 +39,10 @@ func (e *Engine) Exchange(ctx context.Context, in ExchangeRequest) (ExchangeResu
 	return x.result, nil
 }
 
-// classifyUnapplied separates the reports that changed nothing: the claims of some are
-// lost, the rows of the others were locked. The exchange is committed, so where this
-// cannot be found out all count as locked and are reported again.
+// classifyUnapplied separates the reports that changed nothing: an earlier exchange, whose
+// answer was lost, has recorded some; the claims of others are lost, the rows of the rest were
+// locked. The exchange is committed, so where this cannot be found out all count as locked and
+// are reported again.
 func (x *exchange) classifyUnapplied(ctx context.Context) {
 	var unapplied []Report
 	var claims []Claim
@@ -49,12 +53,17 @@ func (x *exchange) classifyUnapplied(ctx context.Context) {
 		}
 	}
 	lost, err := x.FindLostClaims(ctx, claims)
+	var recorded map[store.ID]bool
+	if err == nil && len(lost) > 0 {
+		recorded, err = x.FindRecordedOutcomes(ctx, unapplied)
+	}
 	for _, r := range unapplied {
 		i := slices.IndexFunc(lost, func(l LostClaim) bool { return l.Token == r.Token })
-		if err == nil && i >= 0 {
-			x.result.Stale = append(x.result.Stale, StaleReport{r, lost[i].Cancelled})
-		} else {
+		switch {
+		case err != nil || i < 0:
 			x.result.Locked = append(x.result.Locked, r)
+		case !recorded[r.Token]:
+			x.result.Stale = append(x.result.Stale, StaleReport{r, lost[i].Cancelled})
 		}
 	}
 }
