@@ -77,7 +77,7 @@ func ExplainSchema(err error) *usererr.Error {
 	case errors.Is(err, store.ErrSchemaOlder):
 		e.Text = "the database's tables are from before the first release and cannot be upgraded; nothing was changed"
 		e.Hint = "use another database, or another schema (search_path in its address); for a private database, " +
-			"move postgres in the data directory away"
+			"another --data-dir"
 	case errors.Is(err, store.ErrSchemaNewer):
 		e.Text = "the database's tables are newer than this program; nothing was changed"
 		e.Hint = "use the version of cuelight that created them, or a later one"
