@@ -2,10 +2,41 @@ package daemon
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
+	"github.com/cuelight/cuelight"
+	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
+
+func TestCheckNoWorkers_NamesTheWorker(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
+	st, e := store.New(pool, store.Video()), engine.New(pool, store.Video())
+	if err := CheckNoWorkers(t.Context(), st); err != nil {
+		t.Error(err)
+	}
+	for _, test := range []struct {
+		worker store.Worker
+		want   string
+	}{
+		{store.Worker{Host: "studio", PID: 7}, "process 7 on studio works on this database; its last heartbeat"},
+		{store.Worker{Name: "gpu 1", Host: "h", Principal: "key k (gpus)"}, "the remote worker gpu 1 works for this database; its last"},
+	} {
+		id, err := e.RegisterWorker(t.Context(), test.worker)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := CheckNoWorkers(t.Context(), st); err == nil || !strings.HasPrefix(err.Error(), test.want) {
+			t.Errorf("%v, want %q", err, test.want)
+		}
+		if err := e.DeregisterWorker(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
 
 // The holder of a work key registers what it likes. It must not keep daemons from starting.
 func TestWorkspaceOf_IgnoresWhatRemoteWorkersPublish(t *testing.T) {
