@@ -92,13 +92,23 @@ func RetryAfter(d time.Duration, err error) error {
 // to try. The pauses between tries, and the waits of the postponed tasks, grow with the
 // problem: each is a quarter of the time for which it has lasted, from a second up to d. A
 // task whose attempts are longer than d may wait for as long as one took. For an error of
-// one task alone, or a wait of exactly d, use [PostponeTask] or [RetryAfter]. The outermost
-// of several marks counts.
+// one task alone, or a wait of exactly d, use [PostponeTask] or [RetryAfter]; for a resource
+// that attempts share, [PostponeUntilIdle]. The outermost of several marks counts.
 func Postpone(d time.Duration, err error) error {
 	if err == nil {
 		return nil
 	}
 	return &delayError{err: err, after: d}
+}
+
+// PostponeUntilIdle is [Postpone] for what attempts of the stage on this host share, such as
+// space on a disk: the process claims no task of the stage while an attempt of it runs. A nil
+// error stays nil.
+func PostponeUntilIdle(d time.Duration, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &delayError{err: err, after: d, untilIdle: true}
 }
 
 // PostponeTask is [Postpone] for an error that other tasks do not meet: space for a large
@@ -113,17 +123,18 @@ func PostponeTask(d time.Duration, err error) error {
 }
 
 type delayError struct {
-	err    error
-	after  time.Duration
-	counts bool
-	alone  bool // other tasks do not meet it
+	err       error
+	after     time.Duration
+	counts    bool
+	alone     bool // other tasks do not meet it
+	untilIdle bool // attempts that run may be the reason
 }
 
 func (e *delayError) Error() string { return e.err.Error() }
 func (e *delayError) Unwrap() error { return e.err }
 
 // RetryDelay returns the delay that err, or an error it wraps, asks for with [RetryAfter],
-// [Postpone] or [PostponeTask], and whether it does.
+// [Postpone], [PostponeUntilIdle] or [PostponeTask], and whether it does.
 func RetryDelay(err error) (time.Duration, bool) {
 	later, ok := errors.AsType[*delayError](err)
 	if !ok {
@@ -132,17 +143,23 @@ func RetryDelay(err error) (time.Duration, bool) {
 	return max(later.after, 0), true
 }
 
-// IsPostponed reports whether err was marked by [Postpone] or [PostponeTask].
+// IsPostponed reports whether err was marked by [Postpone], [PostponeUntilIdle] or
+// [PostponeTask].
 func IsPostponed(err error) bool {
 	later, ok := errors.AsType[*delayError](err)
 	return ok && !later.counts
 }
 
-// SuspendsStage reports whether err was marked by [Postpone], so that the process suspends
-// the stage.
+// SuspendsStage reports whether err was marked by [Postpone] or [PostponeUntilIdle], so that
+// the process suspends the stage.
 func SuspendsStage(err error) bool {
 	later, ok := errors.AsType[*delayError](err)
 	return ok && !later.counts && !later.alone
+}
+
+func isUntilIdle(err error) bool {
+	later, ok := errors.AsType[*delayError](err)
+	return ok && later.untilIdle
 }
 
 // panicError is the error of an attempt whose Work panicked.

@@ -60,6 +60,7 @@ func TestPostpone_OutermostWrapperDecides(t *testing.T) {
 		{stages.RetryAfter(time.Hour, stages.Postpone(time.Minute, base)), false, false, time.Hour},
 		{stages.PostponeTask(time.Minute, stages.Postpone(time.Hour, base)), true, false, time.Minute},
 		{stages.Postpone(time.Minute, stages.PostponeTask(time.Hour, base)), true, true, time.Minute},
+		{stages.PostponeUntilIdle(time.Minute, base), true, true, time.Minute},
 		{stages.Postpone(-1, base), true, true, 0},
 	} {
 		after, ok := stages.RetryDelay(c.err)
@@ -69,6 +70,7 @@ func TestPostpone_OutermostWrapperDecides(t *testing.T) {
 		}
 	}
 	if stages.Postpone(time.Minute, nil) != nil || stages.PostponeTask(time.Minute, nil) != nil ||
+		stages.PostponeUntilIdle(time.Minute, nil) != nil ||
 		stages.IsPostponed(base) {
 		t.Error("nil or an unmarked error is postponed")
 	}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
@@ -106,7 +107,13 @@ func (q *fakeQueue) attempts() (most, all int) {
 	return most, all
 }
 
-// work starts a worker on the queue until the test ends.
+func (q *fakeQueue) isDone(task int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.tasks[task].done
+}
+
+// work starts a worker with two slots on the queue until the test ends.
 func (q *fakeQueue) work(t *testing.T, work stages.Work) {
 	t.Helper()
 	wakes := notify.NewWakes()
@@ -114,6 +121,46 @@ func (q *fakeQueue) work(t *testing.T, work stages.Work) {
 	_, stop := runFake(t, &fakeBackend{exchange: q.exchange, sweep: q.sweep}, p, func(r *stages.Runner) { r.Wakes = wakes })
 	t.Cleanup(stop)
 	wakes.Add(p.Graph().Channel("one"))
+}
+
+// A transcode of hours must not keep the other slots from trying whether a service is back.
+func TestPostpone_TriesWhileAnOlderAttemptGoesOn(t *testing.T) {
+	t.Parallel()
+	const long = 2 * time.Hour
+	for name, c := range map[string]struct {
+		postpone func(time.Duration, error) error
+		after    time.Duration // the other task is completed within
+		before   time.Duration // and not before
+	}{
+		"Postpone":          {stages.Postpone, 30 * time.Second, 0},
+		"PostponeUntilIdle": {stages.PostponeUntilIdle, long + time.Minute, long},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				q := newFakeQueue(2)
+				older, refused := q.tasks[0].id, false
+				q.work(t, func(ctx context.Context, job *stages.Job) (any, error) {
+					if job.Task == older {
+						return nil, ctxsleep.For(ctx, long)
+					}
+					time.Sleep(time.Second)
+					if !refused {
+						refused = true
+						return nil, c.postpone(5*time.Minute, errRefused)
+					}
+					return nil, nil
+				})
+				start := time.Now()
+				for !q.isDone(1) {
+					time.Sleep(time.Second)
+				}
+				if took := time.Since(start); took > c.after || took < c.before {
+					t.Errorf("the other task was completed after %s", took)
+				}
+			})
+		})
+	}
 }
 
 var errRefused = errors.New("the storage service refuses connections")

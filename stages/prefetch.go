@@ -14,7 +14,7 @@ func (d *dispatcher) freeSlots(stage int) int {
 	case q.paused:
 		return 0
 	case q.suspension.active():
-		return min(q.suspension.slots(held), slots)
+		return d.suspendedSlots(stage)
 	}
 	ahead := 0
 	if q.workTime > 0 && !d.hasQueueAfter(stage) {

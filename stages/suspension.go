@@ -14,16 +14,25 @@ import (
 // otherwise ends the suspension. A lasting problem thus costs one claim now and then, not
 // one per waiting task.
 type suspension struct {
-	since time.Time // zero: not suspended
-	until time.Time // no claim before
+	since     time.Time // zero: not suspended
+	until     time.Time // no claim before
+	untilIdle bool      // no claim while attempts run that began before, either
 }
 
 func (s *suspension) active() bool { return !s.since.IsZero() }
 
-// slots is how many claims a suspended stage may make, which holds some already.
-func (s *suspension) slots(held int) int {
-	if held > 0 || time.Now().Before(s.until) {
+// suspendedSlots is how many claims a suspended stage may make.
+func (d *dispatcher) suspendedSlots(stage int) int {
+	q := &d.queues[stage]
+	held := q.busy + len(q.prefetched)
+	if held >= q.stage.Slots || time.Now().Before(q.until) || q.untilIdle && held > 0 {
 		return 0
+	}
+	for _, a := range d.p.attempts.all() {
+		isOlder := !a.started.IsZero() && a.started.Before(q.since)
+		if a.claim.Stage == stage && !isOlder && !d.reports.contains(a.claim.Token) {
+			return 0 // it is the try
+		}
 	}
 	return 1
 }
@@ -58,6 +67,7 @@ func (d *dispatcher) updateSuspension(q *stageQueue, f *finished) {
 // running when it started do not count.
 func (d *dispatcher) suspend(q *stageQueue, f *finished, longest time.Duration) {
 	s, now := &q.suspension, time.Now()
+	s.untilIdle = isUntilIdle(f.err)
 	switch {
 	case !s.active():
 		s.since = now

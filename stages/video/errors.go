@@ -45,7 +45,7 @@ func classify(ctx context.Context, err error, attempt int) error {
 	scratch, isScratchFull := errors.AsType[*scratchFullError](err)
 	switch {
 	case isScratchFull && scratch.need <= scratch.limit:
-		return stages.Postpone(scratchWait, err)
+		return stages.PostponeUntilIdle(scratchWait, err)
 	case isScratchFull:
 		return stages.PostponeTask(hostRetryDelay, err)
 	case isService:
@@ -61,13 +61,17 @@ func classify(ctx context.Context, err error, attempt int) error {
 	case errors.Is(err, media.ErrToolMissing):
 		return stages.Postpone(hostRetryDelay,
 			fmt.Errorf("%w; install it: apt-get install ffmpeg, or brew install ffmpeg", err))
-	case errors.Is(err, media.ErrStarved), errors.Is(err, media.ErrInputStalled):
+	case errors.Is(err, media.ErrStarved):
+		return stages.PostponeUntilIdle(hostRetryDelay, err)
+	case errors.Is(err, media.ErrInputStalled):
 		return stages.Postpone(hostRetryDelay, err)
 	case errors.Is(err, media.ErrSandbox):
 		return postpone(hostRetryDelay,
 			fmt.Errorf("%w; run cuelight doctor to see what this host supports, or change --sandbox", err))
+	case isWholeHost(err) && !isOneTaskOnly(err):
+		return stages.PostponeUntilIdle(hostRetryDelay, explainHostError(err))
 	case isWholeHost(err):
-		return postpone(hostRetryDelay, explainHostError(err))
+		return stages.PostponeTask(hostRetryDelay, explainHostError(err))
 	case isHostError(err):
 		return stages.RetryAfter(pause, explainHostError(err))
 	}
