@@ -109,8 +109,8 @@ type keyChange struct {
 	do                func(ops.Actions, context.Context, store.ID) (access.Key, error)
 }
 
-const keyArgument = `KEY is the name of a key that is not revoked, the
-id of one, the end of the id, or the beginning of the key.`
+const keyArgument = `KEY is the name of a key
+that is not revoked, the id of one, the end of the id, or the beginning of the key.`
 
 var (
 	disableKey = keyChange{
