@@ -15,10 +15,8 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// The database has the ids of the locations that the workers of the pipeline use. The first `cuelight serve` records
+// locations are those of a configuration, by their kind. The database has their ids: the first `cuelight serve` records
 // them, and cuelight move changes them.
-
-// locations are those of a configuration, by their kind.
 func locations(c video.Config) map[video.ContentKind]video.Location {
 	return map[video.ContentKind]video.Location{
 		video.DataContent: c.DataLocation(), video.PublishContent: c.PublishLocation(),
@@ -147,7 +145,10 @@ func useLocations(ctx context.Context, st *store.Store, c video.Config) (w Works
 		return w, err
 	}
 	for kind, l := range locations(c) {
-		id := map[video.ContentKind]string{video.DataContent: w.Data, video.PublishContent: w.Published}[kind]
+		id := w.Data
+		if kind == video.PublishContent {
+			id = w.Published
+		}
 		if err := recordLocation(ctx, st, kind, id, id, l); err != nil {
 			return w, err
 		}

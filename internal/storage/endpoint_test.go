@@ -36,7 +36,7 @@ func firstErrors(t *testing.T, endpoint string) map[string]error {
 	return map[string]error{"list": listErr, "read": readErr, "write": writeErr}
 }
 
-func TestErrors_OfTheOtherSchemeNameIt(t *testing.T) {
+func TestErrors_NameTheSchemeThatTheServiceSpeaks(t *testing.T) {
 	t.Parallel()
 	answer := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
 	plain, encrypted := httptest.NewServer(answer), httptest.NewUnstartedServer(answer)

@@ -215,7 +215,7 @@ func (s *site) cutWaiting(worker store.ID) {
 }
 
 // A worker that gets an answer to its heartbeat goes on with attempts that others have taken.
-func TestCoordinator_AnswersTheFirstCallOfALostWorkerSo(t *testing.T) {
+func TestCoordinator_RefusesTheFirstCallOfALostWorker(t *testing.T) {
 	t.Parallel()
 	expireElsewhere := func(s *site, worker store.ID) {
 		if _, err := engine.New(s.pool, s.pipeline.Graph()).ExpireWorkers(s.t.Context(), []store.ID{worker}); err != nil {
