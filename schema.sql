@@ -16,12 +16,14 @@ begin
     create type cuelight_status as enum
       ('pending',     -- not started; ready once every stage it needs is completed
        'inprogress',  -- claimed by a worker
+       'divided',     -- its parts are worked on; pending again when all are completed
        'completed',
        'failed',      -- an attempt failed; retried at run_at
        'dead',        -- the last allowed attempt failed
        'cancelled');
     create type cuelight_outcome as enum
       ('completed',
+       'divided',     -- the stage was divided into parts; not counted as an attempt
        'failed',      -- the work returned an error
        'expired',     -- the worker was lost
        'released',    -- the worker returned the claim; not counted as an attempt
@@ -215,7 +217,7 @@ create index if not exists tasks_assemble_waiting on tasks (assemble_run_at)
 create index if not exists tasks_publish_waiting on tasks (publish_run_at)
   where publish_run_at is not null;
 
--- Claimed and dead tasks.
+-- Tasks that are worked on, and dead tasks.
 create index if not exists tasks_held on tasks (id)
   where ingest_status = 'inprogress'
      or transcode_status = 'inprogress'
@@ -283,11 +285,13 @@ $$;
 create index if not exists workers_alive on workers (pipeline) where stopped_at is null and lost_at is null;
 
 -- The history: one row per finished attempt, written by the statement that
--- changes the task. The result of a stage is that of its latest completed attempt.
+-- changes the task. The result of a stage is that of its latest completed attempt;
+-- the results of parts are in their rows.
 create table if not exists attempts (
   task_id     uuid             not null,
   token       uuid             not null,
   stage       text             not null,
+  part        integer,                   -- null: of the stage itself
   attempt     integer          not null,
   worker_id   uuid             not null, -- workers.id
   started_at  timestamptz      not null,
@@ -307,7 +311,7 @@ create index if not exists attempts_refused on attempts (finished_at) where erro
 
 -- The history, with the worker of each attempt.
 create or replace view history as
-  select a.task_id, a.stage, a.attempt, a.outcome, a.started_at, a.finished_at,
+  select a.task_id, a.stage, a.part, a.attempt, a.outcome, a.started_at, a.finished_at,
          w.name as worker_name, w.host, w.pid, w.version, a.retry_at, a.error_class, a.error, a.result, a.worker_id, a.token
     from attempts a
     left join workers w on w.id = a.worker_id;
@@ -583,22 +587,24 @@ create table if not exists outbox (
   worker_id uuid,
   task_id   uuid,
   stage     text,
+  part      integer,
   attempt   integer,
   token     uuid,       -- of the attempt, which has the error
   data      jsonb,
   tasks     uuid[],
   completed integer[],  -- by task: a set of stages
   started   integer[],  -- by task: a set of stages
-  attempts  integer[]   -- by task; of an exchange, by task and stage
+  attempts  integer[],  -- by task; of an exchange, by task and stage
+  parts     integer[]   -- by task
 ) with (toast_tuple_target = 8160);
 
 -- One row per event, in the order of ids. To read on from an id, use
 -- cuelight_video_events(): this view may show an id before a lower one.
 create or replace view events as
-  select o.id << 16 | e.n as id, o.at, e.type, e.task_id, e.stage, e.attempt, o.worker_id, e.data, o.id as outbox_id
+  select o.id << 16 | e.n as id, o.at, e.type, e.task_id, e.stage, e.part, e.attempt, o.worker_id, e.data, o.id as outbox_id
     from outbox o
    cross join lateral (
-         select 0 as n, o.type, o.task_id, o.stage, o.attempt,
+         select 0 as n, o.type, o.task_id, o.stage, o.part, o.attempt,
                 case when a.token is null then o.data
                      else coalesce(o.data, '{}')
                           || jsonb_strip_nulls(jsonb_build_object('error_class', a.error_class, 'error', a.error))
@@ -607,16 +613,16 @@ create or replace view events as
            left join attempts a on a.task_id = o.task_id and a.token = o.token
           where o.tasks is null and o.type <> 'progress'
           union all
-         select n::int - 1, o.type, (r->>'task')::uuid, r->>'stage', (r->>'attempt')::int,
-                r - '{task,stage,attempt,token}'::text[]
+         select n::int - 1, o.type, (r->>'task')::uuid, r->>'stage', (r->>'part')::int, (r->>'attempt')::int,
+                r - '{task,stage,part,attempt,token}'::text[]
            from jsonb_array_elements(case when o.type = 'progress' then o.data end)
                 with ordinality as running (r, n)
           union all
-         select n::int - 1, o.type, id, o.stage, o.attempts[n], o.data
+         select n::int - 1, o.type, id, o.stage, o.parts[n], o.attempts[n], o.data
            from unnest(o.tasks) with ordinality as each (id, n)
           where o.type <> 'exchange'
           union all
-         select (n::int - 1) * 64 + k.position, k.type, each.id, k.stage, o.attempts[n][k.bit + 1], null
+         select (n::int - 1) * 64 + k.position, k.type, each.id, k.stage, null, o.attempts[n][k.bit + 1], null
            from unnest(o.tasks, o.completed, o.started) with ordinality as each (id, completed, started, n)
           cross join lateral (values
                 (0, 'stage_completed', 0, 'ingest', each.completed >> 0 & 1),

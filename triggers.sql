@@ -940,7 +940,7 @@ begin
   end loop;
   for f in
     select distinct tgfoid from pg_trigger join pg_proc p on p.oid = tgfoid
-     where tgrelid = format('%I.%I', current_schema(), 'tasks')::regclass and not tgisinternal
+     where tgrelid in (format('%I.%I', current_schema(), 'tasks')::regclass) and not tgisinternal
        and proname ~ '^cuelight_video_'
   loop
     execute format('alter function %s security definer', f);
@@ -949,7 +949,7 @@ end
 $$;
 
 insert into cuelight_schema (pipeline, version, shape)
-values ('video', 11,
+values ('video', 12,
   'ingest; transcode needs ingest; metadata needs ingest; assemble needs transcode, metadata; publish needs assemble')
 on conflict (pipeline) do nothing;
 

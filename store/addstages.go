@@ -19,6 +19,7 @@ type stageChange struct {
 	Kept      []stageData // stages that have columns, with their previous needs
 	Added     []stageData // stages that have none, with their needs
 	Reindexed []stageData // kept stages with other needs: the index of ready tasks differs
+	InParts   []stageData // stages that divide, and did not before
 	// LockTimeout is how long Migrate waits for other users of the table, who wait
 	// for Migrate meanwhile.
 	LockTimeout time.Duration
@@ -37,14 +38,21 @@ func (g Graph) changeFrom(shape string) (stageChange, error) {
 	c := stageChange{LockTimeout: 15 * time.Second}
 	for _, s := range g.templateData().Stages {
 		i := slices.IndexFunc(before, func(n Node) bool { return n.Name == s.Name })
+		if s.Divides && (i < 0 || !before[i].Divides) {
+			c.InParts = append(c.InParts, s)
+		}
 		if i < 0 {
 			c.Added = append(c.Added, s)
 			continue
 		}
+		if !s.Divides && before[i].Divides {
+			return stageChange{}, fmt.Errorf("%w: the tables have parts of stage %q, which the program does not divide; "+
+				"let it divide the stage, into no parts, or use another schema", ErrSchemaShape, s.Name)
+		}
 		if !slices.Equal(before[i].Needs, s.Needs) {
 			c.Reindexed = append(c.Reindexed, s)
 		}
-		s.Needs = before[i].Needs
+		s.Needs, s.Divides = before[i].Needs, before[i].Divides
 		c.Kept = append(c.Kept, s)
 	}
 	return c, nil
@@ -54,7 +62,8 @@ func (g Graph) changeFrom(shape string) (stageChange, error) {
 func parseShape(shape string) (nodes []Node) {
 	for text := range strings.SplitSeq(shape, "; ") {
 		name, list, _ := strings.Cut(text, " needs ")
-		n := Node{Name: name}
+		n := Node{}
+		n.Name, n.Divides = strings.CutSuffix(name, " in parts")
 		if list != "" {
 			n.Needs = strings.Split(list, ", ")
 		}

@@ -18,6 +18,8 @@ const (
 	TaskSubmitted  EventType = "submitted"
 	StageStarted   EventType = "started"  // a stage was claimed
 	StageProgress  EventType = "progress" // Data: percent, speed, eta_s and note, as in [Running]
+	StageDivided   EventType = "divided"  // a stage was divided into parts. Data: parts
+	PartCompleted  EventType = "part_completed"
 	StageCompleted EventType = "stage_completed"
 	AttemptFailed  EventType = "attempt_failed"  // Data: error, error_class
 	AttemptExpired EventType = "attempt_expired" // the worker of an attempt was lost. Data: error, error_class
@@ -37,8 +39,8 @@ const (
 // EventTypes lists all event types.
 func EventTypes() []EventType {
 	return []EventType{
-		TaskSubmitted, StageStarted, StageProgress, StageCompleted, AttemptFailed, AttemptExpired,
-		ClaimReleased, RetryScheduled,
+		TaskSubmitted, StageStarted, StageProgress, StageDivided, PartCompleted, StageCompleted, AttemptFailed,
+		AttemptExpired, ClaimReleased, RetryScheduled,
 		StageDead, TaskCancelled, TaskOverridden, TaskCompleted, TaskDeleted, WorkerStarted, WorkerStopped,
 		WorkerLost, AlertRaised,
 	}
@@ -57,6 +59,7 @@ type Event struct {
 	Type    EventType       `json:"type"`
 	Task    ID              `json:"task_id,omitzero"`
 	Stage   string          `json:"stage,omitempty"`
+	Part    int             `json:"part,omitempty"` // of a divided stage, counted from 1
 	Attempt int             `json:"attempt,omitempty"`
 	Worker  ID              `json:"worker_id,omitzero"`
 	Data    json.RawMessage `json:"data,omitempty"` // an object
@@ -71,7 +74,7 @@ type EventQuery struct {
 
 const eventsSQL = `
 /* read events */
-select id, at, type, task_id, coalesce(stage, ''), coalesce(attempt, 0), worker_id, data
+select id, at, type, task_id, coalesce(stage, ''), coalesce(part, 0), coalesce(attempt, 0), worker_id, data
   from {{.Function "events"}}($1, $2, $3)`
 
 // Events reads the events after an id, in order. A reader that continues after the last
@@ -91,7 +94,7 @@ func (s *Store) Events(ctx context.Context, q EventQuery) ([]Event, error) {
 		return nil, s.explain("read events", err)
 	}
 	events, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e Event, err error) {
-		err = row.Scan(&e.ID, &e.At, &e.Type, &e.Task, &e.Stage, &e.Attempt, &e.Worker, &e.Data)
+		err = row.Scan(&e.ID, &e.At, &e.Type, &e.Task, &e.Stage, &e.Part, &e.Attempt, &e.Worker, &e.Data)
 		return e, err
 	})
 	return events, s.explain("read events", err)

@@ -13,6 +13,9 @@ import (
 type Node struct {
 	Name  string
 	Needs []string
+	// Divides says that the stage may be divided into parts, rows of the pipeline's table of
+	// parts, which different workers may work on.
+	Divides bool
 }
 
 // Graph is the checked shape of a pipeline: its stages and what each needs. The
@@ -25,6 +28,7 @@ type Graph struct {
 	needs    [][]int // by stage: the stages it needs
 	feeds    [][]int // by stage: the stages that need it
 	upstream [][]int // by stage: itself and all it needs, directly or not
+	divided  []int   // stages that divide
 }
 
 // Video is the graph of the built-in pipeline, which schema.sql and triggers.sql
@@ -113,6 +117,9 @@ func (g *Graph) indexNames() error {
 			return fmt.Errorf("two stages are named %q", n.Name)
 		}
 		g.index[n.Name] = i
+		if n.Divides {
+			g.divided = append(g.divided, i)
+		}
 	}
 	return nil
 }
@@ -189,6 +196,35 @@ func (g Graph) TablePrefix() string { return g.prefix }
 
 func (g Graph) tasks() string { return g.prefix + "tasks" }
 
+// Divides reports whether stage i may be divided into parts.
+func (g Graph) Divides(i int) bool { return g.nodes[i].Divides }
+
+// HasParts reports whether any stage may be divided, so that there is a table of parts.
+func (g Graph) HasParts() bool { return len(g.divided) > 0 }
+
+// Queues returns how many queues of claims there are: one per stage, by its number, and after them one
+// for the parts of each stage that divides.
+func (g Graph) Queues() int { return len(g.nodes) + len(g.divided) }
+
+// Queue returns the queue of a stage, or of its parts.
+func (g Graph) Queue(stage int, parts bool) int {
+	if !parts {
+		return stage
+	}
+	return len(g.nodes) + slices.Index(g.divided, stage)
+}
+
+// WorkQueue returns the queue of the claims that a stage's slots are for: of its parts, if it divides.
+func (g Graph) WorkQueue(stage int) int { return g.Queue(stage, g.nodes[stage].Divides) }
+
+// QueueStage returns the stage of a queue, and whether the queue is that of its parts.
+func (g Graph) QueueStage(queue int) (stage int, parts bool) {
+	if queue < len(g.nodes) {
+		return queue, false
+	}
+	return g.divided[queue-len(g.nodes)], true
+}
+
 // Stages lists the stages' names in the order given to [NewGraph]. The index of a
 // stage is its number.
 func (g Graph) Stages() []string {
@@ -238,6 +274,9 @@ func (g Graph) String() string {
 			b.WriteString("; ")
 		}
 		b.WriteString(n.Name)
+		if n.Divides {
+			b.WriteString(" in parts")
+		}
 		if len(n.Needs) > 0 {
 			b.WriteString(" needs " + strings.Join(n.Needs, ", "))
 		}

@@ -21,6 +21,7 @@ const (
 	StatusScheduled  Status = "scheduled"
 	StatusPending    Status = "pending"
 	StatusInProgress Status = "inprogress"
+	StatusDivided    Status = "divided" // only of a stage: its parts are worked on
 	StatusCompleted  Status = "completed"
 	StatusFailed     Status = "failed" // will be retried
 	StatusDead       Status = "dead"
@@ -69,6 +70,8 @@ type StageState struct {
 	LockedAt *time.Time `json:"locked_at,omitempty"`
 	LockedBy ID         `json:"locked_by,omitzero"`
 	RunAt    *time.Time `json:"run_at,omitempty"`
+	// OpenParts is how many parts of the stage are not completed; nil if it was not divided.
+	OpenParts *int `json:"open_parts,omitempty"`
 }
 
 // IsFinished reports whether the task will not change any more unless somebody changes it:
@@ -76,7 +79,7 @@ type StageState struct {
 func (t Task) IsFinished(g Graph) bool {
 	for i, s := range t.Stages {
 		switch s.Status {
-		case StatusInProgress:
+		case StatusInProgress, StatusDivided:
 			return false
 		case StatusPending, StatusFailed:
 			open := true
@@ -95,8 +98,9 @@ func (t Task) IsFinished(g Graph) bool {
 type Attempt struct {
 	Task       ID              `json:"task_id"`
 	Stage      string          `json:"stage"`
+	Part       int             `json:"part,omitempty"` // of a divided stage, counted from 1; 0: of the stage itself
 	Attempt    int             `json:"attempt"`
-	Outcome    string          `json:"outcome"` // completed, failed, expired, released or cancelled
+	Outcome    string          `json:"outcome"` // completed, divided, failed, expired, released or cancelled
 	StartedAt  time.Time       `json:"started_at"`
 	FinishedAt time.Time       `json:"finished_at"`
 	WorkerName string          `json:"worker_name"`
@@ -117,6 +121,7 @@ t.id, t.created_at, t.priority, t.source, t.params,
        {{- range .Stages}},
        t.{{.Name}}_status::text, t.{{.Name}}_attempts, t.{{.Name}}_token,
        t.{{.Name}}_locked_at, t.{{.Name}}_locked_by, t.{{.Name}}_run_at
+       {{- if .Divides}}, t.{{.Name}}_open_parts{{end}}
        {{- end}}`
 
 const getSQL = `
@@ -185,6 +190,9 @@ func (s *Store) scanTask(row pgx.CollectableRow, more ...any) (t Task, err error
 		st := &t.Stages[i]
 		st.Name = s.graph.nodes[i].Name
 		dest = append(dest, &st.Status, &st.Attempts, &st.Token, &st.LockedAt, &st.LockedBy, &st.RunAt)
+		if s.graph.nodes[i].Divides {
+			dest = append(dest, &st.OpenParts)
+		}
 	}
 	err = row.Scan(append(dest, more...)...)
 	return t, err
@@ -243,7 +251,7 @@ func (s *Store) find(ctx context.Context, text string, all bool) (ID, error) {
 
 const historySQL = `
 /* task history */
-select task_id, stage, attempt, outcome::text, started_at, finished_at,
+select task_id, stage, coalesce(part, 0), attempt, outcome::text, started_at, finished_at,
        coalesce(worker_name, ''), coalesce(host, ''), coalesce(pid, 0), retry_at,
        coalesce(error_class, ''), coalesce(error, ''), result, worker_id, token
   from {{.Prefix}}history
@@ -257,7 +265,7 @@ func (s *Store) History(ctx context.Context, id ID) ([]Attempt, error) {
 		return nil, s.explain("task history", err)
 	}
 	attempts, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (a Attempt, err error) {
-		err = row.Scan(&a.Task, &a.Stage, &a.Attempt, &a.Outcome, &a.StartedAt, &a.FinishedAt, &a.WorkerName,
+		err = row.Scan(&a.Task, &a.Stage, &a.Part, &a.Attempt, &a.Outcome, &a.StartedAt, &a.FinishedAt, &a.WorkerName,
 			&a.Host, &a.PID, &a.RetryAt, &a.Class, &a.Error, &a.Result, &a.Worker, &a.Token)
 		return a, err
 	})
@@ -267,7 +275,7 @@ func (s *Store) History(ctx context.Context, id ID) ([]Attempt, error) {
 const resultSQL = `
 /* stage result */
 select coalesce(result, 'null') from {{.Attempts}}
- where task_id = $1 and stage = $2 and outcome = 'completed'
+ where task_id = $1 and stage = $2 and part is null and outcome = 'completed'
  order by finished_at desc limit 1`
 
 // Result returns the result of a completed stage of a task, as JSON. It returns

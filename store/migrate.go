@@ -78,7 +78,7 @@ type MigrateResult struct {
 //
 //	st.RetryAll(ctx, store.Filter{Status: store.StatusCompleted}, "subtitles", store.RetryAllOptions{})
 //
-// The needs of existing stages may change as well.
+// The needs of existing stages may change as well, and a stage may begin to divide.
 //
 // Migrate does not remove or rename stages, because their status and history would be
 // lost, and does not change stages while a worker of the pipeline runs: both are

@@ -11,14 +11,24 @@ import (
 
 const retrySQL = `
 /* retry task */
-select id from {{.Function "retry"}}($1, $2)`
+select id from {{.Function "retry"}}($1, $2{{if .With}}, fresh => true{{end}})`
 
 // Retry retries a stage of a task and all stages after it: their attempts are counted from
 // one, their results are replaced, and claims of them are revoked. With from empty it
 // retries only dead, failed and cancelled stages; a task that was cancelled before its
-// scheduled time waits for that time again. It returns [ErrNotFound], [ErrNoStage] or
+// scheduled time waits for that time again. A divided stage that is not completed keeps its completed
+// parts, unless a stage before it is retried. It returns [ErrNotFound], [ErrNoStage] or
 // [ErrOverridden].
 func (s *Store) Retry(ctx context.Context, task ID, from string) error {
+	return s.retryWith(ctx, s.sql.retry, task, from)
+}
+
+// RetryFresh is [Store.Retry] that keeps no parts: retried stages are divided again.
+func (s *Store) RetryFresh(ctx context.Context, task ID, from string) error {
+	return s.retryWith(ctx, s.sql.retryFresh, task, from)
+}
+
+func (s *Store) retryWith(ctx context.Context, sql string, task ID, from string) error {
 	var stage *string
 	if from != "" {
 		if _, ok := s.graph.Stage(from); !ok {
@@ -26,7 +36,7 @@ func (s *Store) Retry(ctx context.Context, task ID, from string) error {
 		}
 		stage = &from
 	}
-	return s.updateOne(ctx, "retry", s.sql.retry, task, stage)
+	return s.updateOne(ctx, "retry", sql, task, stage)
 }
 
 const cancelSQL = `
@@ -58,6 +68,9 @@ update {{.Tasks}} t set
        {{.Name}}_token     = null,
        {{.Name}}_locked_at = null,
        {{.Name}}_locked_by = null,
+       {{- if .Divides}}
+       {{.Name}}_open_parts = case when {{.Name}}_status in ('completed', 'dead') then {{.Name}}_open_parts end,
+       {{- end}}
        {{.Name}}_run_at    = null
        {{- end}},
        scheduled_at = coalesce(greatest({{.Scheduled}}), scheduled_at)

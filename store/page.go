@@ -98,7 +98,7 @@ func newPages(w templateData) map[pageKey]string {
 
 // pageIndexes returns the conditions of all page indexes.
 func pageIndexes(w templateData) map[pageIndex]pageConditions {
-	running, died := "("+w.Any("t.", "inprogress")+")", "("+w.Any("t.", "dead")+")"
+	running, died := "("+w.IsWorkedOn("t.")+")", "("+w.Any("t.", "dead")+")"
 	failed := w.indexed("t.", StatusFailed, notWaiting, waitsUnclaimed, waitsReclaimed)
 	cancelled := w.indexed("t.", StatusCancelled, notWaiting, waitsUnclaimed, waitsReclaimed)
 	var first, later []stageData
@@ -130,6 +130,7 @@ func pageIndexes(w templateData) map[pageIndex]pageConditions {
 			Where: append(w.indexed("t.", StatusCompleted, waitsUnclaimed, waitsReclaimed), running), Ready: later,
 		},
 		indexOfStage(StatusInProgress): {Where: []string{running}},
+		indexOfStage(StatusDivided):    {Where: []string{running}},
 		indexOfStage(StatusFailed):     {Where: slices.Concat(failed, cancelled, []string{died})},
 		indexOfStage(StatusDead):       {Where: []string{died}},
 		indexOfStage(StatusCancelled):  {Where: cancelled},
@@ -209,7 +210,7 @@ func (q ListQuery) chooseIndex() (from pageIndex, more int) {
 		if q.Status == StatusPending || q.Status == StatusInProgress {
 			more = maxUnmatched
 		}
-	case slices.Contains([]Status{StatusInProgress, StatusFailed, StatusDead, StatusCancelled}, q.StageStatus):
+	case slices.Contains([]Status{StatusInProgress, StatusDivided, StatusFailed, StatusDead, StatusCancelled}, q.StageStatus):
 		from = indexOfStage(q.StageStatus)
 	default:
 		from = indexAll

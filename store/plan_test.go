@@ -33,7 +33,7 @@ func TestReads_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 		indexOfState(StateRunning): "tasks_held", indexOfState(StateDead): "tasks_dead", indexOfState(StateReady): ready,
 		indexOfStatus(StatusPending):    "tasks_by_status tasks_ingest_ready",
 		indexOfStatus(StatusInProgress): "tasks_by_status tasks_held tasks_publish_ready",
-		indexOfStage(StatusInProgress):  "tasks_held", indexOfStage(StatusDead): "tasks_dead",
+		indexOfStage(StatusInProgress):  "tasks_held", indexOfStage(StatusDivided): "tasks_held", indexOfStage(StatusDead): "tasks_dead",
 		indexOfStatus(StatusDead): "tasks_dead",
 	}
 	for key, sql := range s.sql.pages {

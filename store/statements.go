@@ -13,9 +13,10 @@ func newStatements(g Graph) *statements {
 		events: all(eventsSQL),
 		get:    all(getSQL), findByIDSuffix: all(findByIDSuffixSQL), history: all(historySQL),
 		result: all(resultSQL), countRefused: all(countRefusedSQL), workers: all(workersSQL), stoppedWorkers: all(stoppedWorkersSQL),
-		retry: all(retrySQL), cancel: all(cancelSQL), override: all(overrideSQL),
+		retry: all(retrySQL), retryFresh: g.SQL(retrySQL, g.HasParts()), cancel: all(cancelSQL), override: all(overrideSQL),
 		matching: all(matchingSQL), countMatching: all(countMatchingSQL),
 		retryMatching: all(retryMatchingSQL), retryDead: all(retryDeadSQL),
+		parts: withParts(g, partsSQL), partResults: withParts(g, partResultsSQL),
 		pages: newPages(g.templateData()),
 	}
 }

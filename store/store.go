@@ -46,9 +46,11 @@ type statements struct {
 	events                       string
 	get, findByIDSuffix, history string
 	result                       string
+	parts, partResults           string // empty where no stage divides
 	workers, stoppedWorkers      string
 	countRefused                 string
-	retry, cancel, override      string
+	retry, retryFresh            string
+	cancel, override             string
 	matching, countMatching      string
 	retryMatching, retryDead     string
 	pages                        map[pageKey]string

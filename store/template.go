@@ -12,6 +12,7 @@ import (
 // language is text/template. It offers
 //
 //	{{.Tasks}} {{.Attempts}} {{.Outbox}} {{.Prefix}}     names of tables
+//	{{if .HasParts}} {{.Parts}} {{end}}                  the table of parts, where stages divide
 //	{{.Function "events"}}                               names of functions
 //	{{range .Stages}} {{.Name}} {{.Ready "t."}} {{end}}  stages and their conditions on a row t
 //	{{.Any "t." "dead"}} {{.StatusOf "t."}}              conditions on a row t
@@ -52,6 +53,8 @@ func execute(t *template.Template, data any) string {
 // partial index only for a statement that repeats the condition of the index.
 type templateData struct {
 	Name, Prefix, Tasks, Attempts, Outbox string
+	Parts                                 string // the table, where stages divide
+	HasParts                              bool
 	Shape, ControlChannel, EventsChannel  string
 	Version                               int
 	Stages                                []stageData
@@ -68,6 +71,7 @@ type stageData struct {
 	Feeds    []string
 	Upstream []string // itself and all it needs, directly or not
 	Bit      int
+	Divides  bool
 
 	placementWait string // the function
 }
@@ -75,10 +79,11 @@ type stageData struct {
 func (g Graph) templateData() templateData {
 	d := templateData{
 		Name: g.name, Prefix: g.prefix, Tasks: g.tasks(), Attempts: g.prefix + "attempts", Outbox: g.prefix + "outbox",
+		Parts: g.prefix + "parts", HasParts: g.HasParts(),
 		Shape: g.String(), ControlChannel: g.ControlChannel(), EventsChannel: g.EventsChannel(), Version: SchemaVersion,
 	}
 	for i, n := range g.nodes {
-		s := stageData{Name: n.Name, Tasks: d.Tasks, Channel: g.Channel(n.Name), Needs: n.Needs, Bit: 1 << i}
+		s := stageData{Name: n.Name, Tasks: d.Tasks, Channel: g.Channel(n.Name), Needs: n.Needs, Bit: 1 << i, Divides: n.Divides}
 		s.placementWait = d.Function("placement_wait")
 		for _, j := range g.feeds[i] {
 			s.Feeds = append(s.Feeds, g.nodes[j].Name)
@@ -131,6 +136,17 @@ func (d templateData) Any(row, status string) string {
 	return strings.Join(parts, "\n     or ")
 }
 
+// IsWorkedOn is the condition that a stage of the task is claimed, or divided.
+func (d templateData) IsWorkedOn(row string) string {
+	parts := []string{d.Any(row, "inprogress")}
+	for _, s := range d.Stages {
+		if s.Divides {
+			parts = append(parts, row+s.Name+"_status = 'divided'")
+		}
+	}
+	return strings.Join(parts, "\n     or ")
+}
+
 // NeverClaimed is the condition that no stage has attempts and none could be claimed yet.
 // A released claim is not an attempt, but it leaves ready_at.
 func (d templateData) NeverClaimed(row string) string {
@@ -179,13 +195,21 @@ func (d templateData) StatusOf(row string) string {
 		"when 'cancelled' in (" + statuses + ")", "     then 'cancelled'",
 		"when least(" + statuses + ") = 'completed'",
 		" and greatest(" + statuses + ") = 'completed'", "     then 'completed'",
-		"when 'inprogress' in (" + statuses + ")", "     then 'inprogress'",
+		"when 'inprogress' in (" + statuses + ")" + d.orDivided(statuses), "     then 'inprogress'",
 		"when 'failed' in (" + statuses + ")", "     then 'failed'",
 		"when 'completed' in (" + statuses + ")", "     then 'inprogress'",
 		"when " + strings.Join(scheduled, " and "),
 		" and " + d.NeverClaimed(row), "     then 'scheduled'",
 		"else 'pending' end)",
 	}, "\n       ")
+}
+
+// orDivided is the rest of the condition that some stage is being worked on.
+func (d templateData) orDivided(statuses string) string {
+	if !d.HasParts {
+		return ""
+	}
+	return " or 'divided' in (" + statuses + ")"
 }
 
 // IsInStatusIndex is the condition of the index of statuses: the task is finished, a
@@ -235,7 +259,16 @@ func (d templateData) Retrying(row string) []string {
 	return slices.Concat(
 		d.indexed(row, StatusFailed, notWaiting, waitsUnclaimed, waitsReclaimed),
 		d.indexed(row, StatusCompleted, waitsUnclaimed, waitsReclaimed),
-		d.indexed(row, StatusInProgress, waitsUnclaimed, waitsReclaimed), d.indexed(row, StatusPending, waitsReclaimed))
+		d.indexed(row, StatusInProgress, waitsUnclaimed, waitsReclaimed), d.indexed(row, StatusPending, waitsReclaimed),
+		d.indexed(row, StatusDivided, d.waitsWhileDivided()...))
+}
+
+// waitsWhileDivided are the ways in which a task can wait while a stage of it is divided.
+func (d templateData) waitsWhileDivided() []int {
+	if !d.HasParts {
+		return nil
+	}
+	return []int{waitsReclaimed}
 }
 
 // Alive is the condition that the worker is registered and not lost.
@@ -312,6 +345,34 @@ func (s stageData) Unblocked(row string) string {
 // Ready is the condition that a stage can be claimed.
 func (s stageData) Ready(row string) string {
 	return s.Unblocked(row) + "\n    and " + row + s.Name + "_run_at is null"
+}
+
+// Divided is whether the stage of a row was divided.
+func (s stageData) Divided(row string) string {
+	if !s.Divides {
+		return "false"
+	}
+	return row + s.Name + "_open_parts is not null"
+}
+
+// PartOpen is the condition that a row is a part of the stage that is ready or waits for a time.
+func (s stageData) PartOpen(row string) string {
+	return row + "stage = '" + s.Name + "' and " + row + "status in ('pending', 'failed')"
+}
+
+// PartReady is the condition that a row is a part of the stage that can be claimed.
+func (s stageData) PartReady(row string) string {
+	return s.PartOpen(row) + "\n    and " + row + "run_at is null"
+}
+
+// MayClaimPart is MayClaim for a row of parts.
+func (s stageData) MayClaimPart(row, worker string) string {
+	return fmt.Sprintf("(%splacement is null\n                 or coalesce(%s <= 0, false))", row, s.PartPlacementWait(row, worker))
+}
+
+// PartPlacementWait is PlacementWait for a row of parts.
+func (s stageData) PartPlacementWait(row, worker string) string {
+	return fmt.Sprintf("%[1]s(%[2]stask_id, %[2]splacement, '%[3]s', %[4]s, %[2]sready_at)", s.placementWait, row, s.Name, worker)
 }
 
 // MayClaim is the condition that a worker may claim the ready stage of a row: it has what the

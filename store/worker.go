@@ -76,6 +76,7 @@ func (w Worker) State() string {
 type Running struct {
 	Task    ID      `json:"task_id"`
 	Stage   string  `json:"stage"`
+	Part    int     `json:"part,omitempty"`
 	Token   ID      `json:"-"`
 	Attempt int     `json:"attempt"`
 	Percent float64 `json:"percent"` // 0 to 100; negative: not known
@@ -98,6 +99,7 @@ func (r Running) Activity() string {
 type StoredRunning struct {
 	Task    ID      `json:"task"`
 	Stage   string  `json:"stage"`
+	Part    int     `json:"part,omitempty"`
 	Token   ID      `json:"token"`
 	Attempt int     `json:"attempt"`
 	Percent float64 `json:"percent"`

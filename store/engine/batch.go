@@ -24,13 +24,13 @@ type exchange struct {
 }
 
 func (e *Engine) newExchange(in ExchangeRequest) *exchange {
-	n := len(e.stages)
+	n, queues := len(e.stages), e.graph.Queues()
 	return &exchange{
 		Engine: e, request: in,
 		mayBecomeReady: make([]int, n), retried: make([]bool, n), agedSlots: make([]int, n), continued: make([]int, n),
 		result: ExchangeResult{
-			Requested: make([]int, n), Granted: make([]int, n), LastPosition: make([]Position, n),
-			MoreReady: make([]bool, n), NewlyReady: make([]bool, n), NextDue: nextDueUnset(n),
+			Requested: make([]int, queues), Granted: make([]int, queues), LastPosition: make([]Position, queues),
+			MoreReady: make([]bool, queues), NewlyReady: make([]bool, queues), NextDue: nextDueUnset(queues),
 		},
 	}
 }
@@ -48,9 +48,9 @@ func (x *exchange) slots(stage int) int {
 	return min(x.request.FreeSlots[stage], maxBatch) - x.agedSlots[stage]
 }
 
-// nextDueUnset is the NextDue of stages where no task waits.
-func nextDueUnset(stages int) []time.Duration {
-	return slices.Repeat([]time.Duration{-1}, stages)
+// nextDueUnset is the NextDue of queues where nothing waits.
+func nextDueUnset(queues int) []time.Duration {
+	return slices.Repeat([]time.Duration{-1}, queues)
 }
 
 // maxBatch is how many tasks one statement changes: the number of events that one row

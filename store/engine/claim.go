@@ -38,13 +38,41 @@ with claimed as (
             for no key update skip locked))
   returning t.id, {{.Stage.Name}}_token as token, {{.Stage.Name}}_attempts as attempt,
             source, params, coalesce(user_id, ''), coalesce(traceparent, ''),
-            extract(epoch from {{.Stage.Waited .Attempts}})::float8, priority
+            extract(epoch from {{.Stage.Waited .Attempts}})::float8 as waited, priority
+            {{- if .Stage.Divides}},
+            {{.Stage.Divided "t."}} as divided, 0 as part, null::jsonb as spec, 0::bigint as turn
+            {{- end}}
 ), recorded as (
   insert into {{.Outbox}} (type, worker_id, stage, tasks, attempts)
   select 'started', $1, '{{.Stage.Name}}', array_agg(id), array_agg(attempt)
     from claimed having count(*) > 0
 )
 select * from claimed`
+
+// claimPartsSQL claims parts of a stage.
+const claimPartsSQL = `
+/* claim parts of {{.Stage.Name}} */
+with claimed as (
+  update {{.Parts}} p set
+         status = 'inprogress', attempts = attempts + 1, token = gen_random_uuid(), locked_at = now(), locked_by = $1
+   where ctid = any (array(
+         select ctid from {{.Parts}}
+          where {{.Stage.PartReady ""}} and ($3::uuid[] is null or task_id = any($3))
+            and {{.Alive "$1"}}
+            and {{.Stage.MayClaimPart "" "$1"}}
+          order by priority desc, turn, task_id desc
+          limit $2
+            for no key update skip locked))
+  returning p.*
+), recorded as (
+  insert into {{.Outbox}} (type, worker_id, stage, tasks, parts, attempts)
+  select 'started', $1, '{{.Stage.Name}}', array_agg(task_id), array_agg(part), array_agg(attempts)
+    from claimed having count(*) > 0
+)
+select t.id, p.token, p.attempts, t.source, t.params, coalesce(t.user_id, ''), coalesce(t.traceparent, ''),
+       extract(epoch from now() - p.ready_at)::float8, p.priority, true, p.part, p.spec, p.turn
+  from claimed p
+  join {{.Tasks}} t on t.id = p.task_id`
 
 // promoteSQL makes tasks ready whose time has come. A task that waited for its
 // scheduled time is ready since then; for a retry the history knows since when.
@@ -82,37 +110,79 @@ const readyColumnsSQL = `
                    order by id limit ` + maxPlacedWaits + `) as placed
            where wait > 0))`
 
+// readyPartsSQL is readySQL for the parts of a stage.
+const readyPartsSQL = `
+/* find ready parts of {{.Stage.Name}} */
+select {{with .Stage}}` + readyPartsColumnsSQL + `{{end}}`
+
+const readyPartsColumnsSQL = `
+       (select true from {{$.Parts}} where {{.PartReady ""}}
+           and ($1::uuid[] is null or task_id = any($1))
+           and {{.MayClaimPart "" "$2"}}
+         order by priority desc, turn, task_id desc limit 1) is not null,
+       least(
+         (select greatest(extract(epoch from run_at - now()), 0)::float8 from {{$.Parts}}
+           where stage = '{{.Name}}' and run_at is not null
+           order by run_at limit 1),
+         (select min(wait)
+            from (select {{.PartPlacementWait "" "$2"}} as wait from {{$.Parts}}
+                   where {{.PartReady ""}} and placement is not null
+                   order by priority desc, turn, task_id desc limit ` + maxPlacedWaits + `) as placed
+           where wait > 0))`
+
 // maxPlacedWaits is how many tasks with a placement are considered: the oldest.
 const maxPlacedWaits = "100"
 
-func (x *exchange) queuePromote(stage int) {
-	if x.request.PromoteDue != nil && x.request.PromoteDue[stage] {
+func (x *exchange) queuePromote(queue int) {
+	if x.request.PromoteDue != nil && x.request.PromoteDue[queue] {
 		x.queueOrigin(originExchange)
-		x.batch.Queue(x.sql.promote[stage])
+		x.batch.Queue(x.sql.promote[queue])
 	}
 }
 
-// queueClaims claims in a stage, and asks what is still ready there. Tasks that the
+// queueClaims claims from a queue, and asks what is still ready there. Tasks that the
 // exchange itself makes ready may come before the position given, so it is ignored then.
-func (x *exchange) queueClaims(stage int) {
-	if !x.request.ClaimFrom[stage] {
+func (x *exchange) queueClaims(queue int) {
+	if !x.request.ClaimFrom[queue] {
 		return
 	}
 	var after Position
-	if x.request.After != nil && x.mayBecomeReady[stage] == 0 && !x.retried[stage] {
-		after = x.request.After[stage]
+	stage, parts := x.graph.QueueStage(queue)
+	switch {
+	case parts:
+		x.queueClaimParts(queue, stage)
+	default:
+		if x.request.After != nil && x.mayBecomeReady[stage] == 0 && !x.retried[stage] {
+			after = x.request.After[stage]
+		}
+		x.queueClaimsAfter(stage, after)
 	}
-	x.queueClaimsAfter(stage, after)
 	if !after.Task.IsZero() {
 		return
 	}
-	x.batch.Queue(x.sql.ready[stage], x.request.OnlyTasks, x.request.Worker).QueryRow(func(row pgx.Row) error {
+	x.batch.Queue(x.sql.ready[queue], x.request.OnlyTasks, x.request.Worker).QueryRow(func(row pgx.Row) error {
 		var next *float64
-		if err := row.Scan(&x.result.MoreReady[stage], &next); err != nil {
+		if err := row.Scan(&x.result.MoreReady[queue], &next); err != nil {
 			return err
 		}
-		x.result.NextDue[stage] = secondsToDuration(next)
+		x.result.NextDue[queue] = secondsToDuration(next)
 		return nil
+	})
+}
+
+// queueClaimParts claims parts of a stage.
+func (x *exchange) queueClaimParts(queue, stage int) {
+	n := min(x.request.FreeSlots[queue], maxBatch)
+	if n == 0 {
+		return
+	}
+	x.queueOrigin(originRecorded)
+	x.batch.Queue(x.sql.claimParts[x.divided(stage)], x.request.Worker, n, x.request.OnlyTasks).Query(func(rows pgx.Rows) error {
+		x.result.Requested[queue] = n
+		return x.readClaims(rows, stage, func(c Claim) {
+			x.result.Claims = append(x.result.Claims, c)
+			x.result.Granted[queue]++
+		})
 	})
 }
 
@@ -165,8 +235,11 @@ func (x *exchange) readClaims(rows pgx.Rows, stage int, add func(Claim)) error {
 	for rows.Next() {
 		c := Claim{Stage: stage}
 		var waited float64
-		err := rows.Scan(&c.Task, &c.Token, &c.Attempt, &c.Source, &c.Params, &c.UserID, &c.Traceparent, &waited, &c.Priority)
-		if err != nil {
+		dest := []any{&c.Task, &c.Token, &c.Attempt, &c.Source, &c.Params, &c.UserID, &c.Traceparent, &waited, &c.Priority}
+		if x.graph.Divides(stage) {
+			dest = append(dest, &c.Divided, &c.Part, &c.Spec, &c.turn)
+		}
+		if err := rows.Scan(dest...); err != nil {
 			return err
 		}
 		c.Waited = secondsToDuration(&waited)

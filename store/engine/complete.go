@@ -195,6 +195,7 @@ func (x *exchange) queueReports() {
 		seen    = make(map[store.ID]bool, len(x.request.Reports))
 		batches completions
 		failed  = make([][]*Report, len(x.stages))
+		parts   = make([]partReports, len(x.stages))
 	)
 	for i := range x.request.Reports {
 		r := &x.request.Reports[i]
@@ -202,6 +203,10 @@ func (x *exchange) queueReports() {
 			continue
 		}
 		seen[r.Token] = true
+		if r.Part > 0 || r.Outcome == Divided {
+			parts[r.Stage].add(r)
+			continue
+		}
 		if r.Outcome != Completed {
 			failed[r.Stage] = append(failed[r.Stage], r)
 			continue
@@ -216,6 +221,7 @@ func (x *exchange) queueReports() {
 	}
 	for stage, reports := range failed { // before anything that continues with these tasks
 		x.queueFailures(stage, reports)
+		x.queueParts(stage, parts[stage])
 	}
 	free, claims, ranked := x.continuable(len(batches))
 	for _, c := range batches {
@@ -274,7 +280,7 @@ func (x *exchange) readCompleted(rows pgx.Rows, completed *completion) error {
 				x.continued[i]++
 			}
 			if leftReady&(1<<i) != 0 {
-				x.result.MoreReady[i], x.result.NewlyReady[i] = true, true
+				x.markReady(i)
 			}
 		}
 	}

@@ -56,13 +56,8 @@ func (c *completion) add(r *Report) (row int) {
 		}
 	}
 	c.tokens[r.Stage][row] = r.Token
-	var result *string
-	if r.Result != nil {
-		text := string(r.Result)
-		result = &text
-	}
 	c.tasks, c.claims = append(c.tasks, r.Task), append(c.claims, r.Token)
-	c.stages, c.results = append(c.stages, int32(r.Stage)), append(c.results, result)
+	c.stages, c.results = append(c.stages, int32(r.Stage)), append(c.results, r.resultText())
 	return row
 }
 

@@ -40,11 +40,13 @@ type Engine struct {
 func (e *Engine) Graph() store.Graph { return e.graph }
 
 // statements are the SQL texts of one pipeline, filled from the templates next to
-// the methods that send them. Slices are by stage.
+// the methods that send them. Slices are by stage; promote, ready, fail and expireClaims by queue.
 type statements struct {
 	complete, completeRanked                      string
 	claim, claimAfter, claimContinued, claimAged  []string
 	aged, promote, ready, fail, expireClaims      []string
+	claimParts, divide, completeParts             []string // by stage that divides
+	findLostParts                                 string
 	findHeld, findLost, findRecorded              string
 	sweepScan, expireWorkers, expireExitedWorkers string
 	workerStarted, deregister, stopRegistered     string

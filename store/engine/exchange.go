@@ -19,7 +19,7 @@ func (e *Engine) Exchange(ctx context.Context, in ExchangeRequest) (ExchangeResu
 	x.result.Claims = make([]Claim, 0, len(in.Reports))
 	e.queueSettings(ctx, &x.batch, len(in.Reports) == 0, originRecorded, in.Worker)
 	x.origin = originRecorded
-	for i := range e.stages {
+	for i := range e.graph.Queues() {
 		x.queuePromote(i) // before anything that continues with the promoted tasks
 	}
 	for i := range e.stages {
@@ -28,7 +28,7 @@ func (e *Engine) Exchange(ctx context.Context, in ExchangeRequest) (ExchangeResu
 	if len(in.Reports) > 0 {
 		x.queueReports()
 	}
-	for i := range e.stages {
+	for i := range e.graph.Queues() {
 		x.queueClaims(i)
 	}
 	if err := e.db.SendBatch(ctx, &x.batch).Close(); err != nil {
@@ -49,7 +49,7 @@ func (x *exchange) classifyUnapplied(ctx context.Context) {
 	for _, r := range x.request.Reports {
 		if !x.applied[r.Token] {
 			unapplied = append(unapplied, r)
-			claims = append(claims, Claim{Task: r.Task, Stage: r.Stage, Token: r.Token})
+			claims = append(claims, Claim{Task: r.Task, Stage: r.Stage, Part: r.Part, Token: r.Token})
 		}
 	}
 	lost, err := x.FindLostClaims(ctx, claims)

@@ -1,12 +1,5 @@
 package engine
 
-import (
-	"github.com/jackc/pgx/v5"
-
-	"github.com/cuelight/cuelight/internal/statement"
-	"github.com/cuelight/cuelight/store"
-)
-
 // failSQL ends claims of one stage that were not completed: failed ones are retried later
 // or are dead, released ones become pending again, perhaps after a delay. The task is not
 // scheduled any more: ready_at says since when it could be claimed.
@@ -46,35 +39,11 @@ func (x *exchange) queueFailures(stage int, reports []*Report) {
 	if len(reports) == 0 {
 		return
 	}
-	var (
-		ids, tokens        []store.ID
-		outcomes, statuses []string
-		retryIn            []float64
-		classes, errs      []string
-	)
-	for _, r := range reports {
-		status, in := store.StatusFailed, r.RetryIn.Seconds()
-		switch {
-		case r.Outcome == Released:
-			status = store.StatusPending
-		case r.Dead:
-			status, in = store.StatusDead, 0
-		}
-		if !r.Dead && in <= 0 {
-			x.retried[stage], x.result.MoreReady[stage], x.result.NewlyReady[stage] = true, true, true
-		}
-		ids, tokens, retryIn = append(ids, r.Task), append(tokens, r.Token), append(retryIn, in)
-		outcomes, statuses = append(outcomes, string(r.Outcome)), append(statuses, string(status))
-		classes, errs = append(classes, r.Class), append(errs, statement.CleanText(r.Error))
+	f, ready := newFailures(reports)
+	if ready {
+		x.retried[stage] = true
+		x.markReady(stage)
 	}
 	x.queueOrigin(originExchange)
-	x.batch.Queue(x.sql.fail[stage], ids, tokens, outcomes, statuses, retryIn, classes,
-		errs).Query(func(rows pgx.Rows) error {
-		var token store.ID
-		_, err := pgx.ForEachRow(rows, []any{&token}, func() error {
-			x.applied[token] = true
-			return nil
-		})
-		return err
-	})
+	x.batch.Queue(x.sql.fail[stage], f.ids, f.tokens, f.outcomes, f.statuses, f.retryIn, f.classes, f.errs).Query(x.readApplied)
 }

@@ -40,25 +40,51 @@ func (e *Engine) FindLostClaims(ctx context.Context, claims []Claim) (lost []Los
 }
 
 func (e *Engine) queueFindLost(batch *pgx.Batch, claims []Claim, lost *[]LostClaim) {
-	var ids, tokens []store.ID
-	var stages []int32
+	var ids, tokens, partIDs, partTokens []store.ID
+	var stages, parts []int32
+	var partStages []string
 	for _, c := range claims {
+		if c.Part > 0 {
+			partIDs, partStages = append(partIDs, c.Task), append(partStages, e.stages[c.Stage])
+			parts, partTokens = append(parts, int32(c.Part)), append(partTokens, c.Token)
+			continue
+		}
 		ids, stages, tokens = append(ids, c.Task), append(stages, int32(c.Stage)), append(tokens, c.Token)
 	}
-	batch.Queue(e.sql.findLost, ids, stages, tokens).Query(collect(lost, pgx.RowToStructByPos[LostClaim]))
+	read := func(rows pgx.Rows) error {
+		some, err := pgx.CollectRows(rows, pgx.RowToStructByPos[LostClaim])
+		*lost = append(*lost, some...)
+		return err
+	}
+	if len(ids) > 0 {
+		batch.Queue(e.sql.findLost, ids, stages, tokens).Query(read)
+	}
+	if len(partIDs) > 0 {
+		batch.Queue(e.sql.findLostParts, partIDs, partStages, parts, partTokens).Query(read)
+	}
 }
 
 const findHeldSQL = `
 /* find held claims */
 select t.id, held.stage, held.token, held.attempt, t.source, t.params,
-       coalesce(t.user_id, ''), coalesce(t.traceparent, ''), held.locked_by
+       coalesce(t.user_id, ''), coalesce(t.traceparent, ''), held.locked_by,
+       0 as part, null::jsonb as spec, held.divided
   from {{.Tasks}} t
  cross join lateral (values
        {{- range $i, $s := .Stages}}{{if $i}},{{end}}
-       ({{$i}}, t.{{.Name}}_token, t.{{.Name}}_attempts, t.{{.Name}}_locked_by){{end}}
-       ) as held (stage, token, attempt, locked_by)
+       ({{$i}}, t.{{.Name}}_token, t.{{.Name}}_attempts, t.{{.Name}}_locked_by, {{.Divided "t."}}){{end}}
+       ) as held (stage, token, attempt, locked_by, divided)
  where ({{.Any "t." "inprogress"}})
-   and (held.locked_by = any($1::uuid[]) or held.token = $2)`
+   and (held.locked_by = any($1::uuid[]) or held.token = $2)
+{{- if .HasParts}}
+ union all
+select t.id, case p.stage{{range $i, $s := .Stages}}{{if .Divides}} when '{{.Name}}' then {{$i}}{{end}}{{end}} end,
+       p.token, p.attempts, t.source, t.params, coalesce(t.user_id, ''), coalesce(t.traceparent, ''), p.locked_by,
+       p.part, p.spec, true
+  from {{.Parts}} p
+  join {{.Tasks}} t on t.id = p.task_id
+ where p.status = 'inprogress' and (p.locked_by = any($1::uuid[]) or p.token = $2)
+{{- end}}`
 
 // FindHeldClaims returns the claims that a worker holds in the database. After an error of
 // [Engine.Exchange] there may be some that the worker does not know.
@@ -98,7 +124,8 @@ func (e *Engine) findHeld(ctx context.Context, workers []store.ID, token store.I
 	}
 	err = e.send(ctx, name, func(batch *pgx.Batch) {
 		batch.Queue(e.sql.findHeld, workers, token).Query(collect(&held, func(row pgx.CollectableRow) (h heldClaim, err error) {
-			err = row.Scan(&h.Task, &h.Stage, &h.Token, &h.Attempt, &h.Source, &h.Params, &h.UserID, &h.Traceparent, &h.worker)
+			err = row.Scan(&h.Task, &h.Stage, &h.Token, &h.Attempt, &h.Source, &h.Params, &h.UserID, &h.Traceparent, &h.worker,
+				&h.Part, &h.Spec, &h.Divided)
 			return h, err
 		}))
 	})

@@ -133,11 +133,11 @@ func (e *Engine) StopRegistered(ctx context.Context, principal, why string) (sto
 	var reports []Report
 	for _, h := range held {
 		reports = append(reports, Report{
-			Task: h.Task, Stage: h.Stage, Token: h.Token, Outcome: Released, Class: "interrupted", Error: why,
+			Task: h.Task, Stage: h.Stage, Part: h.Part, Token: h.Token, Outcome: Released, Class: "interrupted", Error: why,
 		})
 	}
 	if err == nil && len(reports) > 0 {
-		n := len(e.stages)
+		n := e.graph.Queues()
 		var out ExchangeResult
 		out, err = e.Exchange(ctx, ExchangeRequest{
 			Worker: stopped[0], Reports: reports, FreeSlots: make([]int, n), ClaimFrom: make([]bool, n),

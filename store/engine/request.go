@@ -16,17 +16,24 @@ type Outcome string
 // worker's claim, and cancelled, of a claim that was revoked.
 const (
 	Completed Outcome = "completed"
+	Divided   Outcome = "divided"  // the stage was divided into parts; not counted as an attempt
 	Failed    Outcome = "failed"   // the work returned an error
 	Released  Outcome = "released" // the worker returned the claim; not counted as an attempt
 )
 
-// Claim is a worker's right to work on one stage of one task. Its token is unique for
-// ever: a report with another token changes nothing.
+// Claim is a worker's right to work on one stage of one task, or on one part of a divided stage.
+// Its token is unique for ever: a report with another token changes nothing.
 type Claim struct {
 	Task    store.ID
 	Stage   int // its number in the [store.Graph]
+	Part    int // of the stage, counted from 1; 0: the stage itself
 	Token   store.ID
 	Attempt int
+
+	// Divided says that the stage was divided; without a Part, all its parts are completed. Spec
+	// is that of the Part.
+	Divided bool
+	Spec    json.RawMessage
 
 	Priority    int16
 	Source      string
@@ -38,6 +45,8 @@ type Claim struct {
 	// waited for long; see [SweepRequest].AgeAfter.
 	Aged bool
 
+	turn int64 // of the part, as in the database
+
 	// Waited is how long the stage was ready, by the database's clock: since the
 	// submission, its scheduled time, or a retry. It is 0 where the stage was claimed
 	// in the exchange that completed the stages it needs.
@@ -45,13 +54,17 @@ type Claim struct {
 }
 
 // Compare orders claims as they should be started: by stage; within a stage aged tasks
-// first, then by priority and id.
+// first, then stages, then parts, by priority and id.
 func (c Claim) Compare(d Claim) int {
 	if c.Stage == d.Stage && c.Aged != d.Aged {
 		if c.Aged {
 			return -1
 		}
 		return 1
+	}
+	if c.Stage == d.Stage && (c.Part > 0 || d.Part > 0) {
+		return cmp.Or(cmp.Compare(min(c.Part, 1), min(d.Part, 1)), cmp.Compare(d.Priority, c.Priority), cmp.Compare(c.turn, d.turn),
+			bytes.Compare(d.Task[:], c.Task[:]))
 	}
 	return cmp.Or(cmp.Compare(c.Stage, d.Stage), c.position().compare(d.position()))
 }
@@ -62,10 +75,12 @@ func (c Claim) position() Position { return Position{c.Priority, c.Task} }
 type Report struct {
 	Task    store.ID
 	Stage   int
+	Part    int // as of the Claim
 	Token   store.ID
 	Outcome Outcome
 
-	Result json.RawMessage // of a completed stage; nil is null
+	Result json.RawMessage   // of a completed stage or part; nil is null
+	Parts  []json.RawMessage // of a divided stage: the specs of its parts, at least one
 
 	Error   string        // why an attempt failed, or a claim was released
 	Class   string        // the kind of error, one word, for the history
@@ -73,8 +88,17 @@ type Report struct {
 	RetryIn time.Duration // otherwise: the delay before the stage is ready again
 }
 
+// resultText is the parameter for the result.
+func (r *Report) resultText() *string {
+	if r.Result == nil {
+		return nil
+	}
+	text := string(r.Result)
+	return &text
+}
+
 // ExchangeRequest is what a worker reports, how many tasks it can take, and where it
-// should look for them. Slices are by stage, except Reports and OnlyTasks.
+// should look for them. Slices are by queue, see [store.Graph].Queues, except Reports and OnlyTasks.
 type ExchangeRequest struct {
 	Worker     store.ID
 	Reports    []Report
@@ -84,7 +108,7 @@ type ExchangeRequest struct {
 	OnlyTasks  []store.ID   // the only tasks to claim; nil for all
 	Aged       [][]store.ID // tasks to claim first, from [SweepResult].Aged; nil for none
 
-	// After limits a stage's claims to ready tasks after a position, so that an exchange
+	// After limits the claims of a stage, not of parts, to ready tasks after a position, so that an exchange
 	// does not read again the index entries of tasks claimed since the last vacuum. It is
 	// for stages that surely have more ready tasks than free slots. Nil, or a zero
 	// Position, is no limit. It is ignored in stages that Reports may make ready.
@@ -114,7 +138,7 @@ type CheckingReport struct {
 	Pause time.Duration // when to report again
 }
 
-// ExchangeResult is the database's answer. Slices from Requested on are by stage.
+// ExchangeResult is the database's answer. Slices from Requested on are by queue.
 type ExchangeResult struct {
 	Claims []Claim // in the order of [Claim.Compare]
 	// Stale are the reports that changed nothing because the claim was no longer the

@@ -26,6 +26,9 @@ func TestStatements_AreComplete(t *testing.T) {
 	statements := reflect.ValueOf(newStatements(store.Video()))
 	for i := range statements.NumField() {
 		field, text := statements.Field(i), ""
+		if field.Kind() == reflect.Slice && field.Len() == 0 {
+			continue // no stage divides
+		}
 		if field.Kind() == reflect.Slice {
 			field = field.Index(0)
 		}

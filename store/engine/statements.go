@@ -20,6 +20,19 @@ func newStatements(g store.Graph) statements {
 		}
 		return texts
 	}
+	parts := func(text string) (texts []string) { // of the stages that divide
+		for i := len(g.Stages()); i < g.Queues(); i++ {
+			stage, _ := g.QueueStage(i)
+			texts = append(texts, g.StageSQL(text, stage, nil))
+		}
+		return texts
+	}
+	// byQueue are the statements of all queues: the first is about a stage, the second about parts.
+	byQueue := func(ofStage, ofParts string) []string { return append(each(ofStage, nil), parts(ofParts)...) }
+	findLostParts := ""
+	if g.HasParts() {
+		findLostParts = all(findLostPartsSQL)
+	}
 	return statements{
 		complete:       g.SQL(completeSQL, completeVariant{}),
 		completeRanked: g.SQL(completeSQL, completeVariant{Ranked: true}),
@@ -28,11 +41,12 @@ func newStatements(g store.Graph) statements {
 		claimContinued: each(claimSQL, claimVariant{Continued: true}),
 		claimAged:      each(claimSQL, claimVariant{Aged: true}),
 		aged:           each(agedSQL, nil),
-		promote:        each(promoteSQL, nil),
-		ready:          each(readySQL, nil),
-		fail:           each(failSQL, nil),
-		expireClaims:   each(expireClaimsSQL, nil),
-		findHeld:       all(findHeldSQL), findLost: all(findLostSQL), findRecorded: all(findRecordedSQL),
+		promote:        byQueue(promoteSQL, promotePartsSQL),
+		ready:          byQueue(readySQL, readyPartsSQL),
+		fail:           byQueue(failSQL, failPartsSQL),
+		claimParts:     parts(claimPartsSQL), divide: parts(divideSQL), completeParts: parts(completePartsSQL), findLostParts: findLostParts,
+		expireClaims: byQueue(expireClaimsSQL, expirePartsSQL),
+		findHeld:     all(findHeldSQL), findLost: all(findLostSQL), findRecorded: all(findRecordedSQL),
 		sweepScan: all(sweepScanSQL), expireWorkers: all(expireWorkersSQL), expireExitedWorkers: all(expireExitedWorkersSQL),
 		workerStarted: all(workerStartedSQL), deregister: all(deregisterSQL), stopRegistered: all(stopRegisteredSQL),
 		exchangeSettings: all(exchangeSettingsSQL), limits: all(limitsSQL), workerChecks: all(workerChecksSQL),
@@ -51,6 +65,10 @@ func Statements(g store.Graph) string {
 		s.promote, s.claimAged, s.claim, s.claimAfter, s.claimContinued, s.ready, s.fail,
 	} {
 		texts = append(texts, byStage[0])
+	}
+	if n := len(g.Stages()); g.HasParts() {
+		texts = append(texts, s.promote[n], s.claimParts[0], s.ready[n], s.divide[0], s.completeParts[0], s.fail[n],
+			s.expireClaims[n], s.findLostParts)
 	}
 	texts = append(texts, s.findLost, s.findHeld, s.findRecorded,
 		registerSQL, s.limits, s.workerStarted, heartbeatSQL, s.workerChecks, s.progress,

@@ -39,7 +39,7 @@ type SweepResult struct {
 	// OpenTransactions are lost workers that left a transaction open, with its locks, which
 	// this role may not end.
 	OpenTransactions []store.ID
-	// MoreReady and NextDue are as in [ExchangeResult], for all stages.
+	// MoreReady and NextDue are as in [ExchangeResult], for all queues.
 	MoreReady []bool
 	NextDue   []time.Duration
 	// Aged are, by stage, tasks to claim before tasks of higher priority; nil without AgeAfter.
@@ -88,6 +88,11 @@ with lost as (
                                and ({{range $i, $s := .Stages}}{{if $i}}
                                  or {{end}}t.{{.Name}}_locked_by = w.id
                                     and t.{{.Name}}_locked_at > now() - {{$.DisconnectGrace "w."}}{{end}}))
+            {{- if .HasParts}}
+            and not exists (select from {{.Parts}} p
+                             where p.status = 'inprogress' and p.locked_by = w.id
+                               and p.locked_at > now() - {{$.DisconnectGrace "w."}})
+            {{- end}}
             for no key update skip locked)
   returning id, name, host, pid
 ), recorded as (` + workerLostSQL + `)
@@ -102,14 +107,7 @@ const expireClaimsSQL = `
 /* expire claims of {{.Stage.Name}} */
 with orphaned as materialized (
   select t.id, t.{{.Stage.Name}}_token as token,
-         w.id is not null and w.lost_at is null
-           or coalesce(w.registered_in <> (select cuelight_database_id()), false) as released,
-         case when w.id is null then 'the worker was lost'
-              when w.registered_in <> (select cuelight_database_id())
-              then format('the worker, process %s on %s, used the database that this one was restored from',
-                          w.pid, w.host)
-              when w.lost_at is null then format('the worker, process %s on %s, stopped', w.pid, w.host)
-              else format('the worker, process %s on %s, was lost', w.pid, w.host) end as error
+         ` + orphanColumnsSQL + `
     from {{.Tasks}} t
     left join workers w on w.id = t.{{.Stage.Name}}_locked_by
    where ({{.Any "t." "inprogress"}})
@@ -141,6 +139,17 @@ with orphaned as materialized (
 )
 select (select count(*) from expired), (select count(*) from orphaned)`
 
+// orphanColumnsSQL says of a claim of the worker w, which is lost or stopped, whether it is released, and why
+// it ends.
+const orphanColumnsSQL = `w.id is not null and w.lost_at is null
+           or coalesce(w.registered_in <> (select cuelight_database_id()), false) as released,
+         case when w.id is null then 'the worker was lost'
+              when w.registered_in <> (select cuelight_database_id())
+              then format('the worker, process %s on %s, used the database that this one was restored from',
+                          w.pid, w.host)
+              when w.lost_at is null then format('the worker, process %s on %s, stopped', w.pid, w.host)
+              else format('the worker, process %s on %s, was lost', w.pid, w.host) end as error`
+
 // sweepScanSQL says whether a lost or stopped worker holds claims and, per stage, what
 // readySQL says. Usually this is the whole sweep.
 const sweepScanSQL = `
@@ -149,7 +158,11 @@ select exists (select from {{.Tasks}} t where ({{.Any "t." "inprogress"}})
                   and ({{range $i, $s := .Stages}}{{if $i}}
                     or {{end}}t.{{.Name}}_status = 'inprogress'
                       and not {{$.Alive (print "t." .Name "_locked_by")}}{{end}}))
-       {{- range .Stages}},` + readyColumnsSQL + `{{end}}`
+       {{- if .HasParts}}
+       or exists (select from {{.Parts}} p where p.status = 'inprogress' and not {{.Alive "p.locked_by"}})
+       {{- end}}
+       {{- range .Stages}},` + readyColumnsSQL + `{{end}}
+       {{- range .Stages}}{{if .Divides}},` + readyPartsColumnsSQL + `{{end}}{{end}}`
 
 // agedSQL finds the ready tasks that have waited too long behind tasks of higher priority,
 // the oldest first. It reads the first tasks of each of the 50 lowest priorities, because
@@ -183,7 +196,8 @@ const maxAged = 50
 // round trip; otherwise it is two, each a transaction: with an error there may be
 // ExpiredWorkers already.
 func (e *Engine) Sweep(ctx context.Context, in SweepRequest) (SweepResult, error) {
-	out := SweepResult{MoreReady: make([]bool, len(e.stages)), NextDue: nextDueUnset(len(e.stages))}
+	queues := e.graph.Queues()
+	out := SweepResult{MoreReady: make([]bool, queues), NextDue: nextDueUnset(queues)}
 	orphaned, err := e.expireWorkersAndScan(ctx, in, &out)
 	if err == nil && (orphaned || slices.Contains(out.NextDue, 0)) {
 		err = e.expireClaims(ctx, in, &out)
@@ -271,7 +285,7 @@ func (e *Engine) queueFindAged(batch *pgx.Batch, in SweepRequest, out *SweepResu
 // expireClaims does what expireWorkersAndScan found, and finds ready tasks again: with an exchange
 // that has no free slots, and so claims nothing.
 func (e *Engine) expireClaims(ctx context.Context, in SweepRequest, out *SweepResult) error {
-	n := len(e.stages)
+	n := e.graph.Queues()
 	x := e.newExchange(ExchangeRequest{
 		Worker: in.Worker, FreeSlots: make([]int, n), ClaimFrom: make([]bool, n), PromoteDue: make([]bool, n),
 		OnlyTasks: in.OnlyTasks,
@@ -280,8 +294,9 @@ func (e *Engine) expireClaims(ctx context.Context, in SweepRequest, out *SweepRe
 	clear(out.MoreReady)
 	x.result.MoreReady, x.result.NextDue = out.MoreReady, out.NextDue
 	e.queueSettings(ctx, &x.batch, false, originSweep, in.Worker)
-	for i := range e.stages {
-		x.batch.Queue(e.sql.expireClaims[i], in.MaxAttempts[i]).QueryRow(func(row pgx.Row) error {
+	for i := range n {
+		stage, _ := e.graph.QueueStage(i)
+		x.batch.Queue(e.sql.expireClaims[i], in.MaxAttempts[stage]).QueryRow(func(row pgx.Row) error {
 			var expired, orphaned int
 			err := row.Scan(&expired, &orphaned)
 			out.ExpiredClaims, out.RowsLocked = out.ExpiredClaims+expired, out.RowsLocked || expired < orphaned

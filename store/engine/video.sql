@@ -664,7 +664,7 @@ with claimed as (
             source, params, coalesce(user_id, ''), coalesce(traceparent, ''),
             extract(epoch from now() - greatest(t.created_at, t.ready_at,
               (select max(coalesce(retry_at, finished_at)) from attempts a
-                where a.task_id = t.id and a.stage in ('ingest'))))::float8, priority
+                where a.task_id = t.id and a.stage in ('ingest'))))::float8 as waited, priority
 ), recorded as (
   insert into outbox (type, worker_id, stage, tasks, attempts)
   select 'started', $1, 'ingest', array_agg(id), array_agg(attempt)
@@ -695,7 +695,7 @@ with claimed as (
             source, params, coalesce(user_id, ''), coalesce(traceparent, ''),
             extract(epoch from now() - greatest(t.created_at, t.ready_at,
               (select max(coalesce(retry_at, finished_at)) from attempts a
-                where a.task_id = t.id and a.stage in ('ingest'))))::float8, priority
+                where a.task_id = t.id and a.stage in ('ingest'))))::float8 as waited, priority
 ), recorded as (
   insert into outbox (type, worker_id, stage, tasks, attempts)
   select 'started', $1, 'ingest', array_agg(id), array_agg(attempt)
@@ -727,7 +727,7 @@ with claimed as (
             source, params, coalesce(user_id, ''), coalesce(traceparent, ''),
             extract(epoch from now() - greatest(t.created_at, t.ready_at,
               (select max(coalesce(retry_at, finished_at)) from attempts a
-                where a.task_id = t.id and a.stage in ('ingest'))))::float8, priority
+                where a.task_id = t.id and a.stage in ('ingest'))))::float8 as waited, priority
 ), recorded as (
   insert into outbox (type, worker_id, stage, tasks, attempts)
   select 'started', $1, 'ingest', array_agg(id), array_agg(attempt)
@@ -759,7 +759,7 @@ with claimed as (
             source, params, coalesce(user_id, ''), coalesce(traceparent, ''),
             extract(epoch from now() - greatest(t.created_at, t.ready_at,
               (select max(coalesce(retry_at, finished_at)) from attempts a
-                where a.task_id = t.id and a.stage in ('ingest'))))::float8, priority
+                where a.task_id = t.id and a.stage in ('ingest'))))::float8 as waited, priority
 ), recorded as (
   insert into outbox (type, worker_id, stage, tasks, attempts)
   select 'started', $1, 'ingest', array_agg(id), array_agg(attempt)
@@ -833,15 +833,16 @@ select r.token,
 
 /* find held claims */
 select t.id, held.stage, held.token, held.attempt, t.source, t.params,
-       coalesce(t.user_id, ''), coalesce(t.traceparent, ''), held.locked_by
+       coalesce(t.user_id, ''), coalesce(t.traceparent, ''), held.locked_by,
+       0 as part, null::jsonb as spec, held.divided
   from tasks t
  cross join lateral (values
-       (0, t.ingest_token, t.ingest_attempts, t.ingest_locked_by),
-       (1, t.transcode_token, t.transcode_attempts, t.transcode_locked_by),
-       (2, t.metadata_token, t.metadata_attempts, t.metadata_locked_by),
-       (3, t.assemble_token, t.assemble_attempts, t.assemble_locked_by),
-       (4, t.publish_token, t.publish_attempts, t.publish_locked_by)
-       ) as held (stage, token, attempt, locked_by)
+       (0, t.ingest_token, t.ingest_attempts, t.ingest_locked_by, false),
+       (1, t.transcode_token, t.transcode_attempts, t.transcode_locked_by, false),
+       (2, t.metadata_token, t.metadata_attempts, t.metadata_locked_by, false),
+       (3, t.assemble_token, t.assemble_attempts, t.assemble_locked_by, false),
+       (4, t.publish_token, t.publish_attempts, t.publish_locked_by, false)
+       ) as held (stage, token, attempt, locked_by, divided)
  where (t.ingest_status = 'inprogress'
      or t.transcode_status = 'inprogress'
      or t.metadata_status = 'inprogress'

@@ -1,0 +1,335 @@
+package engine
+
+import (
+	"encoding/json"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/internal/statement"
+	"github.com/cuelight/cuelight/store"
+)
+
+// The statements of this file change the parts of divided stages. Those that also change the task
+// lock its row first, as the triggers do that change the parts of a task.
+
+// divideSQL ends claims of a stage that was divided: the parts are inserted, and the stage is
+// claimed again when all are completed. The claim is not counted as an attempt.
+//
+// Tasks of one priority are claimed by turns: the first part of a newly divided task has the turn
+// that the next ready part of another task has, and each further part the next one. So a short
+// task behind a long one begins soon, and the long one goes on while short ones arrive.
+const divideSQL = `
+/* divide {{.Stage.Name}} */
+with locked as materialized (
+  select id, priority, placement, {{.Stage.Name}}_token as token, {{.Stage.Name}}_attempts as attempt,
+         {{.Stage.Name}}_locked_by as locked_by, {{.Stage.Name}}_locked_at as locked_at
+    from {{.Tasks}} where id = any($2::uuid[]) for no key update skip locked
+), divided as materialized (
+  select locked.*, r.specs::jsonb as specs, coalesce((
+         select turn - 1 from {{.Parts}} p
+          where {{.Stage.PartReady "p."}} and p.priority = locked.priority
+          order by p.priority desc, turn limit 1), 0) as turn
+    from locked
+    join unnest($2::uuid[], $3::uuid[], $4::text[]) as r (id, token, specs) on r.id = locked.id and r.token = locked.token
+), inserted as (
+  insert into {{.Parts}} (task_id, stage, part, spec, priority, turn, placement)
+  select id, '{{.Stage.Name}}', s.part, s.spec, priority, turn + s.part, placement
+    from divided
+   cross join lateral jsonb_array_elements(specs) with ordinality as s (spec, part)
+), updated as (
+  update {{.Tasks}} t set
+         {{.Stage.Name}}_status     = 'divided',
+         {{.Stage.Name}}_attempts   = greatest({{.Stage.Name}}_attempts - 1, 0),
+         {{.Stage.Name}}_token      = null,
+         {{.Stage.Name}}_locked_at  = null,
+         {{.Stage.Name}}_locked_by  = null,
+         {{.Stage.Name}}_open_parts = jsonb_array_length(specs),
+         ready_at = coalesce(t.ready_at, t.created_at)
+    from divided
+   where t.id = divided.id
+), history as (
+  insert into {{.Attempts}} (task_id, token, stage, attempt, worker_id, started_at, outcome)
+  select id, token, '{{.Stage.Name}}', attempt, locked_by, locked_at, 'divided' from divided
+), recorded as (
+  insert into {{.Outbox}} (type, worker_id, task_id, stage, attempt, data)
+  select 'divided', $1, id, '{{.Stage.Name}}', attempt, jsonb_build_object('parts', jsonb_array_length(specs))
+    from divided order by id
+), notified as materialized (
+  select count(pg_notify('{{.Stage.Channel}}', ''))
+    from (select from divided limit 1) as any_task where pg_notification_queue_usage() < 0.9
+)
+select token from divided cross join notified`
+
+// completePartsSQL completes parts of a stage. With the last part of a task its stage is pending
+// again, to be joined, and its workers are notified.
+const completePartsSQL = `
+/* complete parts of {{.Stage.Name}} */
+with locked as materialized (
+  select id from {{.Tasks}} where id = any($2::uuid[]) for no key update skip locked
+), completed as materialized (
+  select p.ctid as row_ctid, p.task_id, p.part, p.token, p.attempts as attempt, p.locked_by, p.locked_at, r.result
+    from unnest($2::uuid[], $3::int4[], $4::uuid[], $5::text[]) as r (task, part, token, result)
+    join {{.Parts}} p on p.task_id = r.task and p.stage = '{{.Stage.Name}}' and p.part = r.part and p.token = r.token
+   where p.task_id in (select id from locked)
+     for no key update of p skip locked
+), updated as (
+  update {{.Parts}} p set
+         status = 'completed', token = null, locked_at = null, locked_by = null, result = completed.result::jsonb
+    from completed
+   where p.ctid = completed.row_ctid
+), counted as (
+  update {{.Tasks}} t set
+         {{.Stage.Name}}_open_parts = {{.Stage.Name}}_open_parts - c.parts,
+         {{.Stage.Name}}_status     = case when {{.Stage.Name}}_open_parts = c.parts and {{.Stage.Name}}_status = 'divided'
+                                           then 'pending' else {{.Stage.Name}}_status end
+    from (select task_id, count(*) as parts from completed group by task_id) as c
+   where t.id = c.task_id
+  returning {{.Stage.Name}}_open_parts = 0 as may_join
+), history as (
+  insert into {{.Attempts}} (task_id, token, stage, part, attempt, worker_id, started_at, outcome)
+  select task_id, token, '{{.Stage.Name}}', part, attempt, locked_by, locked_at, 'completed' from completed
+), recorded as (
+  insert into {{.Outbox}} (type, worker_id, stage, tasks, parts, attempts)
+  select 'part_completed', $1, '{{.Stage.Name}}', array_agg(task_id), array_agg(part), array_agg(attempt)
+    from completed having count(*) > 0
+), joins as materialized (
+  select coalesce(bool_or(may_join), false) as ready from counted
+), notified as materialized (
+  select count(pg_notify('{{.Stage.Channel}}', '')) from joins where ready and pg_notification_queue_usage() < 0.9
+)
+select token, joins.ready from completed cross join joins cross join notified`
+
+// failPartsSQL ends claims of parts that were not completed, as failSQL does for stages. Where a
+// part is dead, the stage is, and the triggers cancel its other open parts.
+const failPartsSQL = `
+/* fail or release parts of {{.Stage.Name}} */
+with reported as materialized (
+  select * from unnest($1::uuid[], $2::int4[], $3::uuid[], $4::text[], $5::text[], $6::float8[], $7::text[], $8::text[])
+           as r (task, part, token, outcome, status, retry_in, class, error)
+), locked as materialized (
+  select id from {{.Tasks}} where id in (select task from reported where status = 'dead') for no key update skip locked
+), failed as materialized (
+  select p.ctid as row_ctid, p.task_id, p.part, p.token, p.attempts as attempt, p.locked_by, p.locked_at,
+         r.outcome::cuelight_outcome, r.status::cuelight_status, r.class, r.error,
+         case when r.retry_in > 0 then now() + make_interval(secs => r.retry_in) end as run_at
+    from reported r
+    join {{.Parts}} p on p.task_id = r.task and p.stage = '{{.Stage.Name}}' and p.part = r.part and p.token = r.token
+   where r.status <> 'dead' or p.task_id in (select id from locked)
+     for no key update of p skip locked
+), ` + endPartsSQL + `
+select token from failed`
+
+// endPartsSQL changes the rows of failed, and records what happened.
+const endPartsSQL = `updated as (
+  update {{.Parts}} p set
+         status = failed.status, token = null, locked_at = null, locked_by = null, run_at = failed.run_at, ready_at = now(),
+         attempts = greatest(p.attempts - (failed.outcome = 'released')::int, 0)
+    from failed
+   where p.ctid = failed.row_ctid
+), died as (
+  update {{.Tasks}} set {{.Stage.Name}}_status = 'dead'
+   where id in (select task_id from failed where status = 'dead') and {{.Stage.Name}}_status = 'divided'
+), history as (
+  insert into {{.Attempts}} (task_id, token, stage, part, attempt, worker_id, started_at, outcome,
+                            retry_at, error_class, error)
+  select task_id, token, '{{.Stage.Name}}', part, attempt, locked_by, locked_at, outcome,
+         case when status = 'failed' then coalesce(run_at, now()) else run_at end, class, error
+    from failed
+), recorded as (
+  insert into {{.Outbox}} (type, worker_id, task_id, stage, part, attempt, token, data)
+  select type, worker_id, task_id, '{{.Stage.Name}}', part, attempt, token, data
+    from (select 1 as step, task_id, part, attempt, token, locked_by as worker_id, null::jsonb as data,
+                 case outcome when 'released' then 'released' when 'expired' then 'attempt_expired' else 'attempt_failed' end
+                   as type
+            from failed
+           union all
+          select 2, task_id, part, attempt, token, null, jsonb_build_object('run_at', coalesce(run_at, now())),
+                 'retry_scheduled'
+            from failed where status = 'failed') as happened
+   order by step, task_id, part
+)`
+
+// expirePartsSQL ends the claims of lost and stopped workers on parts, as expireClaimsSQL does.
+const expirePartsSQL = `
+/* expire parts of {{.Stage.Name}} */
+with orphaned as materialized (
+  select p.task_id, p.part, p.token, ` + orphanColumnsSQL + `
+    from {{.Parts}} p
+    left join workers w on w.id = p.locked_by
+   where p.status = 'inprogress' and p.stage = '{{.Stage.Name}}'
+     and (w.id is null or w.stopped_at is not null or w.lost_at is not null)
+), locked as materialized (
+  select id from {{.Tasks}} where id in (select task_id from orphaned) for no key update skip locked
+), failed as materialized (
+  select p.ctid as row_ctid, p.task_id, p.part, p.token, p.attempts as attempt, p.locked_by, p.locked_at,
+         case when released then 'released' else 'expired' end::cuelight_outcome as outcome,
+         case when released then 'pending' when p.attempts >= $1 then 'dead' else 'failed' end::cuelight_status as status,
+         case when not released then 'expired' end as class, error, null::timestamptz as run_at
+    from orphaned
+    join {{.Parts}} p on p.task_id = orphaned.task_id and p.stage = '{{.Stage.Name}}' and p.part = orphaned.part
+                     and p.token = orphaned.token
+   where p.task_id in (select id from locked)
+     for no key update of p skip locked
+), ` + endPartsSQL + `
+select (select count(*) from failed), (select count(*) from orphaned)`
+
+// promotePartsSQL makes parts ready whose time has come.
+const promotePartsSQL = `
+/* promote due parts of {{.Stage.Name}} */
+update {{.Parts}} set run_at = null, ready_at = run_at
+ where (task_id, stage, part) in (
+       select task_id, stage, part from {{.Parts}}
+        where stage = '{{.Stage.Name}}' and run_at <= now()
+        order by run_at
+        limit 1000
+          for no key update skip locked)`
+
+const findLostPartsSQL = `
+/* find lost claims of parts */
+select r.token,
+       p.task_id is null or exists (
+         select from {{.Attempts}} a
+          where a.task_id = r.task and a.token = r.token and a.outcome = 'cancelled') as cancelled
+  from unnest($1::uuid[], $2::text[], $3::int4[], $4::uuid[]) as r (task, stage, part, token)
+  left join {{.Parts}} p on p.task_id = r.task and p.stage = r.stage and p.part = r.part
+ where (r.token = p.token) is not true`
+
+// partReports are the reports of parts of one stage, and of tasks where it was divided.
+type partReports struct{ divided, completed, failed []*Report }
+
+func (p *partReports) add(r *Report) {
+	switch r.Outcome {
+	case Divided:
+		p.divided = append(p.divided, r)
+	case Completed:
+		p.completed = append(p.completed, r)
+	default:
+		p.failed = append(p.failed, r)
+	}
+}
+
+func (x *exchange) queueParts(stage int, reports partReports) {
+	x.queueDivided(stage, reports.divided)
+	x.queueCompletedParts(stage, reports.completed)
+	x.queueFailedParts(stage, reports.failed)
+}
+
+// divided is the number of a stage among those that divide.
+func (e *Engine) divided(stage int) int { return e.graph.Queue(stage, true) - len(e.stages) }
+
+// queueDivided reports stages that were divided.
+func (x *exchange) queueDivided(stage int, reports []*Report) {
+	if len(reports) == 0 {
+		return
+	}
+	var ids, tokens []store.ID
+	var specs []string
+	for _, r := range reports {
+		ids, tokens, specs = append(ids, r.Task), append(tokens, r.Token), append(specs, marshalSpecs(r.Parts))
+	}
+	x.queueOrigin(originRecorded)
+	x.markReady(x.graph.Queue(stage, true))
+	x.batch.Queue(x.sql.divide[x.divided(stage)], x.request.Worker, ids, tokens, specs).Query(x.readApplied)
+}
+
+func marshalSpecs(specs []json.RawMessage) string {
+	text := []byte{'['}
+	for i, spec := range specs {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		if spec == nil {
+			spec = json.RawMessage("null")
+		}
+		text = append(text, spec...)
+	}
+	return string(append(text, ']'))
+}
+
+// readApplied reads the tokens of reports that changed a row.
+func (x *exchange) readApplied(rows pgx.Rows) error {
+	var token store.ID
+	_, err := pgx.ForEachRow(rows, []any{&token}, func() error {
+		x.applied[token] = true
+		return nil
+	})
+	return err
+}
+
+// queueCompletedParts reports completed parts of a stage.
+func (x *exchange) queueCompletedParts(stage int, reports []*Report) {
+	for len(reports) > 0 {
+		n := min(len(reports), maxBatch)
+		var ids, tokens []store.ID
+		var parts []int32
+		var results []*string
+		for _, r := range reports[:n] {
+			ids, tokens, parts = append(ids, r.Task), append(tokens, r.Token), append(parts, int32(r.Part))
+			results = append(results, r.resultText())
+		}
+		reports = reports[n:]
+		x.queueOrigin(originRecorded)
+		x.batch.Queue(x.sql.completeParts[x.divided(stage)], x.request.Worker, ids, parts, tokens, results).Query(func(rows pgx.Rows) error {
+			var token store.ID
+			var ready bool
+			_, err := pgx.ForEachRow(rows, []any{&token, &ready}, func() error {
+				x.applied[token] = true
+				if ready {
+					x.markReady(stage)
+				}
+				return nil
+			})
+			return err
+		})
+	}
+}
+
+// queueFailedParts reports failed and released parts of a stage.
+func (x *exchange) queueFailedParts(stage int, reports []*Report) {
+	if len(reports) == 0 {
+		return
+	}
+	f, ready := newFailures(reports)
+	if ready {
+		x.markReady(x.graph.Queue(stage, true))
+	}
+	parts := make([]int32, len(reports))
+	for i, r := range reports {
+		parts[i] = int32(r.Part)
+	}
+	x.queueOrigin(originExchange)
+	x.batch.Queue(x.sql.fail[x.graph.Queue(stage, true)], f.ids, parts, f.tokens, f.outcomes, f.statuses, f.retryIn,
+		f.classes, f.errs).Query(x.readApplied)
+}
+
+// failures are the parameters of a statement that ends claims.
+type failures struct {
+	ids, tokens        []store.ID
+	outcomes, statuses []string
+	retryIn            []float64
+	classes, errs      []string
+}
+
+// newFailures prepares reports of failed and released claims, and says whether one can be claimed again
+// at once.
+func newFailures(reports []*Report) (f failures, ready bool) {
+	for _, r := range reports {
+		status, in := store.StatusFailed, r.RetryIn.Seconds()
+		switch {
+		case r.Outcome == Released:
+			status = store.StatusPending
+		case r.Dead:
+			status, in = store.StatusDead, 0
+		}
+		ready = ready || !r.Dead && in <= 0
+		f.ids, f.tokens, f.retryIn = append(f.ids, r.Task), append(f.tokens, r.Token), append(f.retryIn, in)
+		f.outcomes, f.statuses = append(f.outcomes, string(r.Outcome)), append(f.statuses, string(status))
+		f.classes, f.errs = append(f.classes, r.Class), append(f.errs, statement.CleanText(r.Error))
+	}
+	return f, ready
+}
+
+// markReady says that the exchange made something ready in a queue.
+func (x *exchange) markReady(queue int) {
+	x.result.MoreReady[queue], x.result.NewlyReady[queue] = true, true
+}
