@@ -76,7 +76,7 @@ func (a *attempt) run(job *Job, ended chan<- finished) {
 	defer func() {
 		a.stopTimers()
 		if f.attempt == nil {
-			f = a.conclude(nil, errGoexit, nil)
+			f = a.conclude(nil, nil, errGoexit, nil)
 		}
 		ended <- f
 	}()
@@ -86,25 +86,25 @@ func (a *attempt) run(job *Job, ended chan<- finished) {
 		defer context.AfterFunc(ctx, func() { a.cancel(context.Cause(ctx)) })()
 	}
 	defer cancel()
-	result, err := call(ctx, a.stage.Work, job)
+	result, specs, err := call(ctx, a.stage, job)
 	err = redact.Error(err, job.Source) // every reader of events and history sees it
 	var raw json.RawMessage
 	if err == nil {
 		raw, err = encodeResult(result)
 	}
-	concluded := a.conclude(raw, err, context.Cause(ctx))
+	concluded := a.conclude(raw, specs, err, context.Cause(ctx))
 	concluded.took = time.Since(a.started)
 	f = concluded
 }
 
-// call runs Work. A panic is an error.
-func call(ctx context.Context, work Work, job *Job) (result any, err error) {
+// call runs the stage's function for the job. A panic is an error.
+func call(ctx context.Context, stage *Stage, job *Job) (result any, specs []json.RawMessage, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = &panicError{v, debug.Stack()}
 		}
 	}()
-	return work(ctx, job)
+	return stage.do(ctx, job)
 }
 
 // cancel cancels the attempt's context. If its Work has not returned after the
@@ -172,14 +172,14 @@ func containsNUL(raw []byte) bool {
 
 // conclude decides the outcome of an attempt. cause is that of its context, if it was
 // cancelled.
-func (a *attempt) conclude(result json.RawMessage, err, cause error) finished {
-	report := engine.Report{Task: a.claim.Task, Stage: a.claim.Stage, Token: a.claim.Token}
+func (a *attempt) conclude(result json.RawMessage, specs []json.RawMessage, err, cause error) finished {
+	report := engine.Report{Task: a.claim.Task, Stage: a.claim.Stage, Part: a.claim.Part, Token: a.claim.Token}
 	f := finished{attempt: a, err: err, report: report}
 	switch {
 	case errors.Is(cause, errRevoked):
 		f.kind, f.revoked, f.err = ClaimRevoked, true, cause
 	case err == nil:
-		f.kind, f.report.Outcome, f.report.Result = StageCompleted, engine.Completed, result
+		f.setResult(result, specs)
 	case isInterruption(cause):
 		f.kind, f.report.Outcome, f.err = ClaimReleased, engine.Released, cause
 		f.report.Error, f.report.Class = cause.Error(), "interrupted"
@@ -277,7 +277,7 @@ func (a *attempt) running() (r store.Running, progressed, started bool) {
 	progressed = a.progressed && !a.ended
 	a.progressed = false
 	return store.Running{
-		Task: a.claim.Task, Stage: a.stage.Name, Token: a.claim.Token, Attempt: a.claim.Attempt,
+		Task: a.claim.Task, Stage: a.stage.Name, Part: a.claim.Part, Token: a.claim.Token, Attempt: a.claim.Attempt,
 		Percent: a.progress.Percent, Speed: a.progress.Speed, ETA: a.progress.ETA.Seconds(), Note: a.progress.Note,
 	}, progressed, !a.started.IsZero()
 }

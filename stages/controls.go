@@ -3,17 +3,22 @@ package stages
 // applyControls releases prefetched claims of paused stages, and asks again for tasks of
 // resumed ones. Running attempts go on.
 func (d *dispatcher) applyControls(c controls) {
-	for i := range c.paused {
+	for i := range d.queues {
 		q := &d.queues[i]
-		switch {
-		case c.paused[i] && !q.paused:
-			d.releasePrefetched(q, errPaused)
-			d.p.observe(Event{Kind: StagePaused, Stage: q.stage.Name})
-		case q.paused && !c.paused[i]:
-			q.wake(false)
-			d.p.observe(Event{Kind: StageResumed, Stage: q.stage.Name})
+		if c.paused == nil || c.paused[q.number] == q.paused {
+			continue
 		}
-		q.paused = c.paused[i]
+		q.paused = !q.paused
+		kind := StageResumed
+		if q.paused {
+			kind = StagePaused
+			d.releasePrefetched(q, errPaused)
+		} else {
+			q.wake(false)
+		}
+		if !q.parts { // once per stage
+			d.p.observe(Event{Kind: kind, Stage: q.stage.Name})
+		}
 	}
 	if c.drain && !d.draining {
 		d.startDrain()

@@ -22,8 +22,8 @@ import (
 // reports.go and back. The goroutine of run owns all fields.
 type dispatcher struct {
 	p         *process
-	queues    []stageQueue   // by stage
-	byChannel map[string]int // NOTIFY channel → stage
+	queues    []stageQueue     // of the stages, then of the parts of those that divide: see store.Graph.Queues
+	byChannel map[string][]int // NOTIFY channel → queues
 	reports   reports
 	outage    outage
 	sweeps    sweeps
@@ -40,13 +40,20 @@ type dispatcher struct {
 }
 
 func newDispatcher(p *process) *dispatcher {
+	graph := p.Pipeline.graph
 	d := &dispatcher{
-		p: p, queues: make([]stageQueue, len(p.Pipeline.stages)), byChannel: make(map[string]int),
+		p: p, queues: make([]stageQueue, graph.Queues()), byChannel: make(map[string][]int),
 		shutdownContext: context.Background(),
 	}
 	for i := range d.queues {
-		d.queues[i].stage = &p.Pipeline.stages[i]
-		d.byChannel[p.Pipeline.graph.Channel(d.queues[i].stage.Name)] = i
+		stage, parts := graph.QueueStage(i)
+		s := &p.Pipeline.stages[stage]
+		d.queues[i].number, d.queues[i].parts, d.queues[i].stage, d.queues[i].slots = stage, parts, s, s.Slots
+		if !parts && s.Part != nil {
+			d.queues[i].slots = s.joinSlots()
+		}
+		channel := graph.Channel(s.Name)
+		d.byChannel[channel] = append(d.byChannel[channel], i)
 	}
 	return d
 }
@@ -158,11 +165,10 @@ func (d *dispatcher) wakes() <-chan struct{} {
 
 func (d *dispatcher) handleWakes(channels []string) {
 	for _, c := range channels {
-		if i, ok := d.byChannel[c]; ok {
+		for _, i := range d.byChannel[c] {
 			d.queues[i].wake(d.freeSlots(i) > 0)
-		} else if c == d.p.Pipeline.graph.ControlChannel() {
-			signal(d.p.checkClaims, true)
 		}
+		signal(d.p.checkClaims, c == d.p.Pipeline.graph.ControlChannel())
 	}
 }
 
@@ -238,7 +244,7 @@ func (d *dispatcher) exchange(base context.Context, r engine.ExchangeRequest) {
 	for _, c := range out.Claims {
 		// A task that waited for several sweeps was changed by hand: it is not known since
 		// when it was ready.
-		d.accept(base, c, woken[c.Stage] && c.Waited > 0 && c.Waited < 2*d.p.SweepInterval)
+		d.accept(base, c, woken[d.queueOf(c)] && c.Waited > 0 && c.Waited < 2*d.p.SweepInterval)
 	}
 }
 

@@ -17,6 +17,8 @@ const (
 	// failed attempt. A revoked claim was cancelled or lost; its outcome is not recorded.
 	StageStarted   Kind = "started"
 	StageProgress  Kind = "progress"
+	StageDivided   Kind = "divided" // into Count parts
+	PartCompleted  Kind = "part_completed"
 	StageCompleted Kind = "stage_completed"
 	AttemptFailed  Kind = "attempt_failed"
 	StageDead      Kind = "dead"
@@ -65,11 +67,12 @@ type Event struct {
 	Predecessor bool
 	Task        store.ID
 	Stage       string
+	Part        int // of a divided stage, counted from 1
 	Attempt     int
 	// Traceparent is the trace context of the task's submission.
 	Traceparent string
 	Duration    time.Duration // of the attempt
-	Reporting   time.Duration // StageCompleted: from its end until it was recorded, with the check of a coordinator
+	Reporting   time.Duration // StageCompleted, PartCompleted: from its end until it was recorded, with the check of a coordinator
 	Waited      time.Duration // StageStarted: how long the stage was ready
 	Woken       bool          // StageStarted: a slot was free, so that only the notification was waited for
 	Aged        bool          // StageStarted: claimed before tasks of higher priority; see Runner.AgeAfter

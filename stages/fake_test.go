@@ -50,6 +50,10 @@ func (f *fakeBackend) RegisterWorker(_ context.Context, w store.Worker) (store.I
 	return store.ID{1}, nil
 }
 
+func (f *fakeBackend) PartResults(context.Context, store.ID, string) ([]json.RawMessage, error) {
+	return nil, nil
+}
+
 func (f *fakeBackend) DrainWorker(context.Context, store.ID) error { return nil }
 
 func (f *fakeBackend) NotifyEvents(context.Context) error {

@@ -18,6 +18,13 @@ type Job struct {
 	Stage   string          // the stage's name
 	Attempt int             // 1 for the first
 
+	// Part is the number of a part of a divided stage, counted from 1, and Spec says what is to be
+	// done; see [Spec]. Without Part, Divided says that all parts of the stage are completed: Work
+	// joins them.
+	Part    int
+	Spec    json.RawMessage
+	Divided bool
+
 	// Traceparent is the W3C Trace Context header of the submission, or empty.
 	Traceparent string
 
@@ -25,12 +32,14 @@ type Job struct {
 	// fencing token.
 	Token store.ID
 
-	// Results reads the result of a stage of this task, OnProgress receives the attempt's
-	// progress, and OnConfirm checks the claim. The Runner sets them; a test of Work may set
-	// its own. See [Result], [Job.Progress] and [Job.Confirm].
-	Results    func(ctx context.Context, stage string) (json.RawMessage, error)
-	OnProgress func(Progress)
-	OnConfirm  func(ctx context.Context) error
+	// Results reads the result of a stage of this task, OnPartResults those of the parts of this
+	// stage, OnProgress receives the attempt's progress, and OnConfirm checks the claim. The Runner
+	// sets them; a test of Work may set its own. See [Result], [PartResults], [Job.Progress] and
+	// [Job.Confirm].
+	Results       func(ctx context.Context, stage string) (json.RawMessage, error)
+	OnPartResults func(ctx context.Context) ([]json.RawMessage, error)
+	OnProgress    func(Progress)
+	OnConfirm     func(ctx context.Context) error
 }
 
 // Progress is the progress of an attempt. All fields are optional.

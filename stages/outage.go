@@ -156,8 +156,8 @@ func (d *dispatcher) releaseUnknownClaims(ctx context.Context, recorded map[stor
 			continue
 		}
 		d.reports.add(finished{
-			attempt: &attempt{claim: c, stage: d.queues[c.Stage].stage},
-			report:  engine.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Released},
+			attempt: &attempt{claim: c, stage: &d.p.Pipeline.stages[c.Stage]},
+			report:  engine.Report{Task: c.Task, Stage: c.Stage, Part: c.Part, Token: c.Token, Outcome: engine.Released},
 			kind:    ClaimReleased, err: errors.New("the database's answer with the claim was lost"),
 		})
 	}

@@ -16,19 +16,21 @@ type Pipeline struct {
 
 // New checks the stages of a pipeline and sets their defaults. Its errors wrap
 // [store.ErrGraph]: an unknown need, a circle, an invalid or repeated name, a stage without
-// Work, a negative number.
+// Work, or with Divide and without Part, a negative number.
 func New(name string, stages ...Stage) (*Pipeline, error) {
 	p := &Pipeline{stages: make([]Stage, len(stages))}
 	nodes := make([]store.Node, len(stages))
 	for i, s := range stages {
 		switch {
-		case s.Work == nil:
+		case s.Work == nil && (s.Part == nil || s.Divide != nil):
 			return nil, fmt.Errorf("pipeline %q: %w: stage %q has no Work", name, store.ErrGraph, s.Name)
+		case s.Part == nil && s.Divide != nil:
+			return nil, fmt.Errorf("pipeline %q: %w: stage %q has Divide and no Part", name, store.ErrGraph, s.Name)
 		case s.Slots < -1 || s.MaxAttempts < 0 || s.Timeout < 0 || s.Stall < 0 || s.Backoff.Base < 0 || s.Backoff.Max < 0:
 			return nil, fmt.Errorf("pipeline %q: %w: stage %q has a negative setting", name, store.ErrGraph, s.Name)
 		}
 		p.stages[i] = s.withDefaults()
-		nodes[i] = store.Node{Name: s.Name, Needs: s.Needs}
+		nodes[i] = store.Node{Name: s.Name, Needs: s.Needs, Divides: s.Part != nil}
 	}
 	graph, err := store.NewGraph(name, nodes...)
 	if err != nil {
@@ -76,7 +78,7 @@ func (p *Pipeline) doneBy(w store.Worker) *Pipeline {
 func (p *Pipeline) Channels() []string {
 	channels := []string{p.graph.ControlChannel()}
 	for _, s := range p.stages {
-		if s.Slots > 0 {
+		if s.Slots > 0 || s.joinSlots() > 0 {
 			channels = append(channels, p.graph.Channel(s.Name))
 		}
 	}

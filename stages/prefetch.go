@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// freeSlots is how many more tasks of a stage to claim.
-func (d *dispatcher) freeSlots(stage int) int {
-	q := &d.queues[stage]
-	slots, held := q.stage.Slots, q.busy+len(q.prefetched)
+// freeSlots is how many more claims of a queue to make.
+func (d *dispatcher) freeSlots(queue int) int {
+	q := &d.queues[queue]
+	slots, held := q.slots, q.busy+len(q.prefetched)
 	switch {
 	case q.paused:
 		return 0
 	case q.suspension.active():
-		return d.suspendedSlots(stage)
+		return d.suspendedSlots(queue)
 	}
 	ahead := 0
-	if q.workTime > 0 && !d.hasQueueAfter(stage) {
+	if q.workTime > 0 && !d.hasQueueAfter(q) {
 		// Claims that will not start in time would only be released.
 		within := min(2*d.exchangeTime, maxPrefetchWait/2)
 		limit := slots
@@ -33,12 +33,13 @@ func (d *dispatcher) freeSlots(stage int) int {
 // Prefetching here would make that queue longer, and a task in a queue costs twice as
 // much as one that continues at once. A stage that needs others prefetches all the same:
 // otherwise its tasks would wait in a queue of its own.
-func (d *dispatcher) hasQueueAfter(stage int) bool {
-	if len(d.queues[stage].stage.Needs) > 0 {
+func (d *dispatcher) hasQueueAfter(q *stageQueue) bool {
+	if len(q.stage.Needs) > 0 {
 		return false
 	}
 	for i := range d.queues {
-		if i != stage && d.queues[i].due && slices.Contains(d.p.Pipeline.graph.Upstream(i), stage) {
+		other := &d.queues[i]
+		if other.number != q.number && other.due && slices.Contains(d.p.Pipeline.graph.Upstream(other.number), q.number) {
 			return true
 		}
 	}
@@ -53,7 +54,7 @@ func (d *dispatcher) releaseOverdue(q *stageQueue, now time.Time) {
 			d.releaseClaim(a, context.Cause(a.ctx))
 		case now.Sub(a.claimed) >= maxPrefetchWait:
 			d.releaseClaim(a, errNoSlot)
-			q.recordWorkTime(maxPrefetchWait * time.Duration(q.stage.Slots))
+			q.recordWorkTime(maxPrefetchWait * time.Duration(q.slots))
 		default:
 			return false
 		}
@@ -72,7 +73,7 @@ func (d *dispatcher) releasePrefetched(q *stageQueue, why error) {
 // releaseClaim ends an attempt that has not started.
 func (d *dispatcher) releaseClaim(a *attempt, why error) {
 	a.stopTimers()
-	d.report(a.conclude(nil, why, why))
+	d.report(a.conclude(nil, nil, why, why))
 }
 
 // busySlots is how many slots are in use.

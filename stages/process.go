@@ -84,7 +84,7 @@ func newRetryBackoff() *backoff.ExponentialBackOff {
 func newProcess(r Runner) *process {
 	slots := 0
 	for _, s := range r.Pipeline.stages {
-		slots += s.Slots
+		slots += s.Slots + s.joinSlots()
 	}
 	return &process{
 		Runner:   r,
@@ -136,11 +136,12 @@ func (p *process) observe(e Event) {
 // observeEnd reports how an attempt ended.
 func (p *process) observeEnd(f finished, kind Kind) {
 	reporting := time.Duration(0)
-	if kind == StageCompleted {
+	if kind == StageCompleted || kind == PartCompleted {
 		reporting = time.Since(f.started) - f.took
 	}
 	p.observe(Event{
-		Kind: kind, Task: f.claim.Task, Stage: f.stage.Name, Attempt: f.claim.Attempt, Traceparent: f.claim.Traceparent,
+		Kind: kind, Task: f.claim.Task, Stage: f.stage.Name, Part: f.claim.Part, Attempt: f.claim.Attempt,
+		Count: len(f.report.Parts), Traceparent: f.claim.Traceparent,
 		Duration: f.took, Reporting: reporting, RetryIn: f.report.RetryIn, Err: f.err,
 	})
 }
@@ -184,16 +185,17 @@ func (p *process) job(a *attempt) *Job {
 	c := a.claim
 	return &Job{
 		Task: c.Task, Source: c.Source, Params: c.Params, UserID: c.UserID, Traceparent: c.Traceparent,
-		Stage: a.stage.Name, Attempt: c.Attempt, Token: c.Token,
+		Stage: a.stage.Name, Attempt: c.Attempt, Token: c.Token, Part: c.Part, Spec: c.Spec, Divided: c.Divided,
 		Results: func(ctx context.Context, stage string) (json.RawMessage, error) {
 			return p.result(ctx, c.Task, stage)
 		},
-		OnConfirm: func(ctx context.Context) error { return p.confirm(ctx, a) },
+		OnPartResults: func(ctx context.Context) ([]json.RawMessage, error) { return p.partResults(ctx, c.Task, a.stage.Name) },
+		OnConfirm:     func(ctx context.Context) error { return p.confirm(ctx, a) },
 		OnProgress: func(progress Progress) {
 			progress.Note = redact.Text(progress.Note, c.Source)
 			progress = progress.clean()
 			a.setProgress(progress)
-			p.observe(Event{Kind: StageProgress, Task: c.Task, Stage: a.stage.Name, Attempt: c.Attempt, Progress: progress})
+			p.observe(Event{Kind: StageProgress, Task: c.Task, Stage: a.stage.Name, Part: c.Part, Attempt: c.Attempt, Progress: progress})
 		},
 	}
 }
@@ -231,18 +233,32 @@ func (p *process) query(ctx context.Context, query func(ctx context.Context) err
 	return query(within)
 }
 
-// result reads a stage's result. It waits for a database that does not answer, because
-// that is not the attempt's failure.
-func (p *process) result(ctx context.Context, task store.ID, stage string) (json.RawMessage, error) {
+// result reads a stage's result.
+func (p *process) result(ctx context.Context, task store.ID, stage string) (raw json.RawMessage, err error) {
+	err = p.read(ctx, func(ctx context.Context) (err error) {
+		raw, err = p.Backend.Result(ctx, task, stage)
+		return err
+	})
+	return raw, err
+}
+
+// partResults reads the results of a stage's parts.
+func (p *process) partResults(ctx context.Context, task store.ID, stage string) (all []json.RawMessage, err error) {
+	err = p.read(ctx, func(ctx context.Context) (err error) {
+		all, err = p.Backend.PartResults(ctx, task, stage)
+		return err
+	})
+	return all, err
+}
+
+// read reads what Work asks for. It waits for a database that does not answer, because that is not
+// the attempt's failure.
+func (p *process) read(ctx context.Context, query func(ctx context.Context) error) error {
 	for delay := newRetryBackoff(); ; {
-		var raw json.RawMessage
-		err := p.query(ctx, func(ctx context.Context) (err error) {
-			raw, err = p.Backend.Result(ctx, task, stage)
-			return err
-		})
+		err := p.query(ctx, query)
 		if err == nil || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrNoStage) ||
 			ctxsleep.For(ctx, delay.NextBackOff()) != nil {
-			return raw, err
+			return err
 		}
 	}
 }

@@ -8,11 +8,14 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-// stageQueue is what the dispatcher knows about one stage: whether tasks may be ready,
-// which claims are prefetched, and which slots are in use. The dispatcher owns it.
+// stageQueue is what the dispatcher knows about one stage, or about its parts: whether tasks may be
+// ready, which claims are prefetched, and which slots are in use. The dispatcher owns it.
 type stageQueue struct {
-	stage *Stage
-	busy  int // slots in use
+	number int // of the stage
+	stage  *Stage
+	parts  bool
+	slots  int
+	busy   int // slots in use
 
 	due         bool      // tasks may be ready
 	woken       bool      // due only because of a notification: nothing was ready before
@@ -83,7 +86,7 @@ const maxShortClaims = 12
 // following ones go on after a position.
 const restartShare = 20
 
-// updateQueue decides whether and when to claim from a stage again.
+// updateQueue decides whether and when to claim from a queue again.
 //
 // A claim that got fewer tasks than it had slots for, although more are ready, met rows
 // that another process had locked, to claim sibling stages of the same tasks. No
@@ -94,38 +97,38 @@ const restartShare = 20
 // until one falls short or a notification arrives: a claim from the start reads all index
 // entries of tasks claimed since the last vacuum. It may still miss tasks whose rows were
 // locked, so claims restart after a while.
-func (d *dispatcher) updateQueue(stage int, r engine.ExchangeRequest, out engine.ExchangeResult, took time.Duration) {
-	q := &d.queues[stage]
+func (d *dispatcher) updateQueue(queue int, r engine.ExchangeRequest, out engine.ExchangeResult, took time.Duration) {
+	q := &d.queues[queue]
 	q.woken = false
-	if out.NewlyReady[stage] {
+	if out.NewlyReady[queue] {
 		q.after = engine.Position{}
 	}
-	q.aged = q.aged[len(r.Aged[stage]):]
-	if !r.ClaimFrom[stage] {
-		q.due = q.due || out.MoreReady[stage]
-		if out.NewlyReady[stage] {
+	q.aged = q.aged[len(r.Aged[queue]):]
+	if !r.ClaimFrom[queue] {
+		q.due = q.due || out.MoreReady[queue]
+		if out.NewlyReady[queue] {
 			q.shortClaims, q.notBefore = 0, time.Time{}
 		}
 		return
 	}
-	fromStart := r.After[stage] == engine.Position{}
-	gotAll := out.Granted[stage] >= out.Requested[stage]
+	fromStart := r.After[queue] == engine.Position{}
+	gotAll := out.Granted[queue] >= out.Requested[queue]
 	if fromStart {
-		q.scheduleNext(r.PromoteDue[stage], out.NextDue[stage])
+		q.scheduleNext(r.PromoteDue[queue], out.NextDue[queue])
 		q.restartAt = time.Now().Add(restartShare * took)
 	}
-	q.due = out.MoreReady[stage] || !fromStart
-	if q.missed && out.Granted[stage] > 0 {
-		d.p.observe(Event{Kind: WakeMissed, Stage: q.stage.Name, Count: out.Granted[stage]})
+	q.due = out.MoreReady[queue] || !fromStart
+	if q.missed && out.Granted[queue] > 0 {
+		d.p.observe(Event{Kind: WakeMissed, Stage: q.stage.Name, Count: out.Granted[queue]})
 	}
 	q.missed = q.missed && q.due
 	q.after = engine.Position{}
 	switch {
-	case !q.due || !gotAll || out.NewlyReady[stage]:
-	case out.Requested[stage] == 0:
-		q.after = r.After[stage]
+	case !q.due || !gotAll || out.NewlyReady[queue]:
+	case out.Requested[queue] == 0:
+		q.after = r.After[queue]
 	default:
-		q.after = out.LastPosition[stage]
+		q.after = out.LastPosition[queue]
 	}
 	if !q.due || gotAll || !fromStart {
 		q.shortClaims, q.notBefore = 0, time.Time{}

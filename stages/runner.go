@@ -28,6 +28,7 @@ type Backend interface {
 	FindHeldClaims(ctx context.Context, worker store.ID) ([]engine.Claim, error)
 	FindLostClaims(ctx context.Context, claims []engine.Claim) ([]engine.LostClaim, error)
 	Result(ctx context.Context, task store.ID, stage string) (json.RawMessage, error)
+	PartResults(ctx context.Context, task store.ID, stage string) ([]json.RawMessage, error)
 	NotifyEvents(ctx context.Context) error
 	PruneEvents(ctx context.Context, keep time.Duration) (more bool, err error)
 }
@@ -57,6 +58,10 @@ func (b *storeBackend) DrainWorker(ctx context.Context, worker store.ID) error {
 
 func (b *storeBackend) Result(ctx context.Context, task store.ID, stage string) (json.RawMessage, error) {
 	return b.store.Result(ctx, task, stage)
+}
+
+func (b *storeBackend) PartResults(ctx context.Context, task store.ID, stage string) ([]json.RawMessage, error) {
+	return b.store.PartResults(ctx, task, stage)
 }
 
 // WakeSource reports which stages may have ready tasks. A *notify.Listener is one.

@@ -9,14 +9,19 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
+// queueOf returns the queue of a claim.
+func (d *dispatcher) queueOf(c engine.Claim) int {
+	return d.p.Pipeline.graph.Queue(c.Stage, c.Part > 0)
+}
+
 // accept starts an attempt on a claim, or prefetches the claim until a slot is free.
 // woken says that only the notification of its task was waited for.
 func (d *dispatcher) accept(base context.Context, c engine.Claim, woken bool) {
-	q := &d.queues[c.Stage]
+	q := &d.queues[d.queueOf(c)]
 	a := newAttempt(base, c, q.stage, d.p.overdue)
 	a.woken = woken
 	d.p.attempts.add(a)
-	if q.busy < q.stage.Slots {
+	if q.busy < q.slots {
 		d.start(a)
 		return
 	}
@@ -30,10 +35,10 @@ func (d *dispatcher) start(a *attempt) {
 	a.begin()
 	a.exchange = d.exchanges
 	d.justStarted++
-	d.queues[c.Stage].busy++
+	d.queues[d.queueOf(c)].busy++
 	job := d.p.job(a)
 	d.p.observe(Event{
-		Kind: StageStarted, Task: c.Task, Stage: a.stage.Name, Attempt: c.Attempt, Traceparent: c.Traceparent,
+		Kind: StageStarted, Task: c.Task, Stage: a.stage.Name, Part: c.Part, Attempt: c.Attempt, Traceparent: c.Traceparent,
 		Waited: c.Waited, Woken: a.woken, Aged: c.Aged,
 	})
 	d.p.attempts.work.Go(func() { a.run(job, d.p.ended) })
@@ -41,10 +46,13 @@ func (d *dispatcher) start(a *attempt) {
 
 // finish frees the slot of an attempt that ended.
 func (d *dispatcher) finish(f finished) {
-	q := &d.queues[f.claim.Stage]
+	q := &d.queues[d.queueOf(f.claim)]
 	q.busy--
-	if f.kind == StageCompleted {
+	switch f.kind {
+	case StageCompleted, PartCompleted:
 		q.recordWorkTime(f.took)
+	case StageDivided: // its parts are ready
+		d.queues[d.p.Pipeline.graph.Queue(q.number, true)].wake(false)
 	}
 	d.updateSuspension(q, &f)
 	d.refill(q)
@@ -66,14 +74,14 @@ func (d *dispatcher) abandon(token store.ID) {
 		return // it ended after all, or never started
 	}
 	d.ignoredCancel = append(d.ignoredCancel, a)
-	f := a.conclude(nil, errIgnoredCancel, context.Cause(a.ctx))
+	f := a.conclude(nil, nil, errIgnoredCancel, context.Cause(a.ctx))
 	f.took = time.Since(a.started)
 	d.report(f)
 }
 
 // refill starts prefetched claims while slots are free.
 func (d *dispatcher) refill(q *stageQueue) {
-	for q.busy < q.stage.Slots && len(q.prefetched) > 0 {
+	for q.busy < q.slots && len(q.prefetched) > 0 {
 		a := q.prefetched[0]
 		q.prefetched = q.prefetched[1:]
 		if a.ctx.Err() != nil {

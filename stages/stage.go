@@ -24,8 +24,19 @@ type Stage struct {
 	// Needs names the stages that must be completed before this one may start.
 	Needs []string
 
-	// Work does the stage's work.
+	// Work does the stage's work; of a stage that was divided, what remains when all parts are completed.
 	Work Work
+
+	// Divide and Part are for a stage that many processes should work on at once, or whose work is too
+	// long to be lost: Divide makes parts of it, Part does one of them, and Work joins their results;
+	// see [PartResults]. No claim is held while parts are worked on. A part is retried alone, within
+	// the stage's MaxAttempts, and if it is dead, the stage is. Completed parts are kept while the stage
+	// is retried, and lost if a stage before it is. Tasks of one priority share the slots by turns.
+	//
+	// The Slots are for parts. Divide and Work should be short; every process that has them runs two of
+	// them at once, whatever its Slots. One that has only Part leaves them to others.
+	Divide Divide
+	Part   Work
 
 	// Slots is how many attempts one process runs at once in this stage. Default 1; -1: none,
 	// the stage is left to other processes. If the work takes milliseconds, the process
@@ -80,6 +91,14 @@ func (s Stage) withDefaults() Stage {
 		s.Backoff.Max = max(defaultBackoffMax, s.Backoff.Base)
 	}
 	return s
+}
+
+// joinSlots is how many tasks of a stage a process divides or joins at once.
+func (s *Stage) joinSlots() int {
+	if s.Divide == nil {
+		return 0
+	}
+	return 2
 }
 
 // retryDelay is [Pipeline.RetryDelay] of one stage.

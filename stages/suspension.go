@@ -21,16 +21,16 @@ type suspension struct {
 
 func (s *suspension) active() bool { return !s.since.IsZero() }
 
-// suspendedSlots is how many claims a suspended stage may make.
-func (d *dispatcher) suspendedSlots(stage int) int {
-	q := &d.queues[stage]
+// suspendedSlots is how many claims a suspended queue may make.
+func (d *dispatcher) suspendedSlots(queue int) int {
+	q := &d.queues[queue]
 	held := q.busy + len(q.prefetched)
-	if held >= q.stage.Slots || time.Now().Before(q.until) || q.untilIdle && held > 0 {
+	if held >= q.slots || time.Now().Before(q.until) || q.untilIdle && held > 0 {
 		return 0
 	}
 	for _, a := range d.p.attempts.all() {
 		isOlder := !a.started.IsZero() && a.started.Before(q.since)
-		if a.claim.Stage == stage && !isOlder && !d.reports.contains(a.claim.Token) {
+		if d.queueOf(a.claim) == queue && !isOlder && !d.reports.contains(a.claim.Token) {
 			return 0 // it is the try
 		}
 	}
@@ -56,7 +56,7 @@ func (d *dispatcher) updateSuspension(q *stageQueue, f *finished) {
 		d.suspend(q, f, asked)
 		f.report.RetryIn = q.postponed.add(f.claim.Task, s.since, max(asked, f.took))
 	case s.active() && f.started.After(s.since) &&
-		(f.kind == StageCompleted || f.kind == AttemptFailed || f.kind == StageDead):
+		(f.kind == StageCompleted || f.kind == PartCompleted || f.kind == StageDivided || f.kind == AttemptFailed || f.kind == StageDead):
 		*s = suspension{}
 		q.wake(false)
 		d.p.observe(Event{Kind: StageResumed, Stage: f.stage.Name})

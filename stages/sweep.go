@@ -53,9 +53,9 @@ func (d *dispatcher) sweep(base context.Context) {
 		q := &d.queues[i]
 		q.scheduleNext(true, out.NextDue[i])
 		d.expectWake(q, out.MoreReady[i])
-		if out.Aged != nil {
+		if out.Aged != nil && !q.parts {
 			q.aged = out.Aged[i]
-			q.due = q.due || len(out.Aged[i]) > 0
+			q.due = q.due || len(q.aged) > 0
 		}
 		q.after = engine.Position{}
 	}
@@ -75,8 +75,8 @@ func (d *dispatcher) requestSweep(ctx context.Context) (engine.SweepResult, erro
 	if d.p.OnlyTasks == nil {
 		in.AgeAfter = d.p.AgeAfter
 	}
-	for i := range d.queues {
-		in.MaxAttempts = append(in.MaxAttempts, d.queues[i].stage.MaxAttempts)
+	for _, s := range d.p.Pipeline.stages {
+		in.MaxAttempts = append(in.MaxAttempts, s.MaxAttempts)
 	}
 	return d.p.Backend.Sweep(ctx, in)
 }

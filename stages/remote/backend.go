@@ -202,7 +202,7 @@ func (b clientBackend) loseClaims(bodies []lostBody) []engine.LostClaim {
 // coordinator has other free slots in mind than this worker has.
 func (b clientBackend) Sweep(context.Context, engine.SweepRequest) (engine.SweepResult, error) {
 	exchange := b.newResult()
-	return engine.SweepResult{MoreReady: exchange.MoreReady, NextDue: make([]time.Duration, len(b.stages))}, nil
+	return engine.SweepResult{MoreReady: exchange.MoreReady, NextDue: make([]time.Duration, len(exchange.NextDue))}, nil
 }
 
 // FindRecordedOutcomes finds none: the coordinator recognises reports that are sent again.
@@ -236,6 +236,11 @@ func (b clientBackend) Result(ctx context.Context, task store.ID, stage string) 
 	var raw json.RawMessage
 	err = b.call(ctx, http.MethodGet, "/claims/"+token.String()+"/results/"+url.PathEscape(stage), nil, &raw)
 	return raw, err
+}
+
+// PartResults is for Work that joins parts, which remote workers do not do.
+func (b clientBackend) PartResults(context.Context, store.ID, string) ([]json.RawMessage, error) {
+	return nil, fmt.Errorf("%w: only workers with the database join parts", store.ErrNotFound)
 }
 
 // tokenOf returns the token of a claim of a task.

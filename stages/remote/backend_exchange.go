@@ -44,7 +44,7 @@ func (b clientBackend) Exchange(ctx context.Context, in engine.ExchangeRequest) 
 }
 
 func (b clientBackend) newResult() engine.ExchangeResult {
-	n := len(b.stages)
+	n := b.o.Graph.Queues()
 	out := engine.ExchangeResult{
 		Requested: make([]int, n), Granted: make([]int, n), MoreReady: make([]bool, n),
 		LastPosition: make([]engine.Position, n), NewlyReady: make([]bool, n), NextDue: make([]time.Duration, n),
@@ -55,12 +55,13 @@ func (b clientBackend) newResult() engine.ExchangeResult {
 	return out
 }
 
-// freeSlots returns the free slots of a request, without those of claims that are on their way.
+// freeSlots returns the free slots of a request, without those of claims that are on their way. It has none to
+// divide and to join: workers with the database do that.
 func (b clientBackend) freeSlots(in engine.ExchangeRequest, granted []engine.Claim) map[string]int {
 	free := make(map[string]int)
-	for i, n := range in.FreeSlots {
-		if n > 0 {
-			free[b.stages[i]] = n
+	for i, name := range b.stages {
+		if n := in.FreeSlots[b.o.Graph.WorkQueue(i)]; n > 0 {
+			free[name] = n
 		}
 	}
 	for _, claim := range granted {
@@ -73,8 +74,9 @@ func (b clientBackend) freeSlots(in engine.ExchangeRequest, granted []engine.Cla
 func (b clientBackend) give(in engine.ExchangeRequest, out *engine.ExchangeResult, claims []engine.Claim) {
 	out.Claims = claims
 	for _, claim := range claims {
-		out.Granted[claim.Stage]++
-		out.Requested[claim.Stage]++
+		queue := b.o.Graph.WorkQueue(claim.Stage)
+		out.Granted[queue]++
+		out.Requested[queue]++
 	}
 	b.mu.Lock()
 	b.free = b.freeSlots(in, claims)

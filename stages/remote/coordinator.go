@@ -92,11 +92,11 @@ type Coordinator struct {
 type class struct {
 	workers int          // how many there are
 	lacks   []bool       // by stage: they do not meet its requirements
-	queues  []stageQueue // by stage
+	queues  []stageQueue // see store.Graph.Queues
 }
 
-// stageQueue is what the coordinator knows about the ready tasks of a stage, for the workers of a
-// class.
+// stageQueue is what the coordinator knows about the ready tasks of a stage, or its ready parts, for the
+// workers of a class.
 type stageQueue struct {
 	ready   bool // there may be ready tasks
 	wakes   int  // counts what set ready
@@ -198,7 +198,7 @@ func (c *Coordinator) handleWakes(channels []string) {
 	for i, name := range c.stages {
 		if slices.Contains(channels, c.graph.Channel(name)) {
 			for _, class := range c.classes {
-				class.queues[i].wake()
+				class.queues[c.graph.WorkQueue(i)].wake()
 			}
 		}
 	}

@@ -45,13 +45,13 @@ func (c *Coordinator) exchange(ctx context.Context, r request, in exchangeReques
 	return out, nil
 }
 
-// freeSlots returns the free slots of a request by stage, or nil if it names none. Slots of stages that remote workers may
+// freeSlots returns the free slots of a request by queue, or nil if it names none. Slots of stages that remote workers may
 // not do are an error, because the worker would wait for ever.
 func (c *Coordinator) freeSlots(named map[string]int) ([]int, error) {
 	if named == nil {
 		return nil, nil
 	}
-	free := make([]int, len(c.stages))
+	free := make([]int, c.graph.Queues())
 	for name, n := range named {
 		stage, ok := c.graph.Stage(name)
 		if !ok {
@@ -61,7 +61,7 @@ func (c *Coordinator) freeSlots(named map[string]int) ([]int, error) {
 			return nil, problem.New(problem.Invalid, "remote workers do not work on stage %s; allowed: %s",
 				name, strings.Join(c.o.Stages, ", "))
 		}
-		free[stage] = min(max(n, 0), 1000)
+		free[c.graph.WorkQueue(stage)] = min(max(n, 0), 1000)
 	}
 	return free, nil
 }
@@ -79,7 +79,7 @@ func (c *Coordinator) exchangeNow(ctx context.Context, w *worker, in exchangeReq
 	defer signal(c.grantNow) // Run has passed over the worker meanwhile, and more may be ready
 	return c.withTurn(ctx, w, func() error {
 		if free == nil {
-			free = make([]int, len(c.stages))
+			free = make([]int, c.graph.Queues())
 			defer c.keepSlots(w)()
 		}
 		unlisted, err := c.unlistedClaims(ctx, w, in)
@@ -87,7 +87,8 @@ func (c *Coordinator) exchangeNow(ctx context.Context, w *worker, in exchangeReq
 			return err
 		}
 		for _, claim := range unlisted {
-			free[claim.Stage] = max(free[claim.Stage]-1, 0)
+			queue := c.graph.WorkQueue(claim.Stage)
+			free[queue] = max(free[queue]-1, 0)
 		}
 		out.Claims = c.claimBodies(unlisted)
 		free, claimFrom, any := c.recordSlots(w, in, free)
@@ -103,7 +104,7 @@ func (c *Coordinator) exchangeNow(ctx context.Context, w *worker, in exchangeReq
 	})
 }
 
-// recordSlots records the free slots of a request, and returns the stages to claim from. If a later
+// recordSlots records the free slots of a request, and returns the queues to claim from. If a later
 // request has arrived before, it returns the slots of that one.
 func (c *Coordinator) recordSlots(w *worker, in exchangeRequest, free []int) (valid []int, claimFrom []bool, any bool) {
 	c.mu.Lock()

@@ -63,11 +63,11 @@ func (c *Coordinator) nextGrant() (w *worker, free []int, claimFrom []bool) {
 	return nil, nil, nil
 }
 
-// claimable returns the stages to claim from for a worker with free slots.
+// claimable returns the queues to claim from for a worker with free slots.
 func (c *Coordinator) claimable(w *worker, free []int) (claimFrom []bool, any bool) {
 	now := time.Now()
 	mayClaim := c.mayClaim(w, free)
-	claimFrom = make([]bool, len(c.stages))
+	claimFrom = make([]bool, len(mayClaim))
 	for i := range w.class.queues {
 		q := &w.class.queues[i]
 		if !q.nextDue.IsZero() && !now.Before(q.nextDue) {
@@ -80,12 +80,13 @@ func (c *Coordinator) claimable(w *worker, free []int) (claimFrom []bool, any bo
 	return claimFrom, any
 }
 
-// mayClaim says, by stage, whether a worker would claim from it if there were ready tasks.
+// mayClaim says, by queue, whether a worker would claim from it if there were ready tasks.
 func (c *Coordinator) mayClaim(w *worker, free []int) []bool {
 	paused := c.pausedStages(w.host)
-	may := make([]bool, len(c.stages))
+	may := make([]bool, len(free))
 	for i := range may {
-		may[i] = free[i] > 0 && !paused[i] && !w.draining && !w.class.lacks[i]
+		stage, _ := c.graph.QueueStage(i)
+		may[i] = free[i] > 0 && !paused[stage] && !w.draining && !w.class.lacks[stage]
 	}
 	return may
 }
@@ -125,7 +126,7 @@ func (c *Coordinator) claimFor(
 	for i := range w.class.queues {
 		w.class.queues[i].update(in, out, i, wakes[i])
 	}
-	w.update(reports, free, out)
+	w.update(c.graph, reports, free, out)
 	if len(reports)+len(out.Claims) > 0 {
 		signal(c.wrote)
 	}
@@ -139,26 +140,26 @@ func (c *Coordinator) moveToEnd(w *worker) {
 	}
 }
 
-// update records what an exchange found out about a stage. wakes is their count before it.
-func (q *stageQueue) update(in engine.ExchangeRequest, out engine.ExchangeResult, stage, wakes int) {
-	if out.NewlyReady[stage] {
+// update records what an exchange found out about a queue. wakes is their count before it.
+func (q *stageQueue) update(in engine.ExchangeRequest, out engine.ExchangeResult, queue, wakes int) {
+	if out.NewlyReady[queue] {
 		q.wake()
 	}
-	if !in.ClaimFrom[stage] {
-		q.ready = q.ready || out.MoreReady[stage]
+	if !in.ClaimFrom[queue] {
+		q.ready = q.ready || out.MoreReady[queue]
 		return
 	}
 	q.promote, q.nextDue = false, time.Time{}
-	if wait := out.NextDue[stage]; wait >= 0 {
+	if wait := out.NextDue[queue]; wait >= 0 {
 		q.nextDue = time.Now().Add(max(wait, 4*time.Millisecond))
 	}
-	if !out.MoreReady[stage] {
+	if !out.MoreReady[queue] {
 		q.ready = q.wakes != wakes
 		q.short, q.retryAt = 0, time.Time{}
 		return
 	}
 	q.ready = true
-	if out.Granted[stage] >= out.Requested[stage] {
+	if out.Granted[queue] >= out.Requested[queue] {
 		q.short, q.retryAt = 0, time.Time{}
 		return
 	}

@@ -20,8 +20,9 @@ type (
 		Stages   []stageBody `json:"stages"`
 	}
 	stageBody struct {
-		Name  string   `json:"name"`
-		Needs []string `json:"needs"`
+		Name    string   `json:"name"`
+		Needs   []string `json:"needs"`
+		Divides bool     `json:"divides,omitempty"` // claims are for parts of it
 	}
 
 	registerRequest struct {
@@ -99,6 +100,8 @@ type (
 	claimBody struct {
 		Task        store.ID        `json:"task_id"`
 		Stage       string          `json:"stage"`
+		Part        int             `json:"part,omitempty"` // of a stage that divides; Spec says what to do
+		Spec        json.RawMessage `json:"spec,omitempty"`
 		Token       store.ID        `json:"token"`
 		Attempt     int             `json:"attempt"`
 		Priority    int16           `json:"priority"`
@@ -177,15 +180,15 @@ type noContent struct{}
 
 func newClaimBody(c engine.Claim, stage string) claimBody {
 	return claimBody{
-		Task: c.Task, Stage: stage, Token: c.Token, Attempt: c.Attempt, Priority: c.Priority, Source: c.Source,
+		Task: c.Task, Stage: stage, Part: c.Part, Spec: c.Spec, Token: c.Token, Attempt: c.Attempt, Priority: c.Priority, Source: c.Source,
 		Params: c.Params, UserID: c.UserID, Traceparent: c.Traceparent, Waited: c.Waited.Seconds(),
 	}
 }
 
 func (c claimBody) claim(stage int) engine.Claim {
 	return engine.Claim{
-		Task: c.Task, Stage: stage, Token: c.Token, Attempt: c.Attempt, Priority: c.Priority, Source: c.Source,
-		Params: c.Params, UserID: c.UserID, Traceparent: c.Traceparent, Waited: seconds(c.Waited),
+		Task: c.Task, Stage: stage, Part: c.Part, Spec: c.Spec, Token: c.Token, Attempt: c.Attempt, Priority: c.Priority, Source: c.Source,
+		Params: c.Params, UserID: c.UserID, Traceparent: c.Traceparent, Waited: seconds(c.Waited), Divided: c.Part > 0,
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 func (c *Coordinator) pipeline(context.Context, request, struct{}) (pipelineBody, error) {
 	body := pipelineBody{Protocol: ProtocolVersion, Pipeline: c.graph.Name()}
 	for i, name := range c.stages {
-		s := stageBody{Name: name, Needs: []string{}}
+		s := stageBody{Name: name, Needs: []string{}, Divides: c.graph.Divides(i)}
 		for _, need := range c.graph.Needs(i) {
 			s.Needs = append(s.Needs, c.stages[need])
 		}
@@ -98,12 +98,12 @@ func (c *Coordinator) deregister(ctx context.Context, w *worker) (noContent, err
 		reports := make([]engine.Report, len(held))
 		for i, claim := range held {
 			reports[i] = engine.Report{
-				Task: claim.Task, Stage: claim.Stage, Token: claim.Token, Outcome: engine.Released,
+				Task: claim.Task, Stage: claim.Stage, Part: claim.Part, Token: claim.Token, Outcome: engine.Released,
 				Class: "interrupted", Error: "the worker stopped",
 			}
 		}
 		err = c.withTurn(ctx, w, func() error {
-			_, err := c.claimFor(ctx, w, reports, make([]int, len(c.stages)), make([]bool, len(c.stages)))
+			_, err := c.claimFor(ctx, w, reports, make([]int, c.graph.Queues()), make([]bool, c.graph.Queues()))
 			return err
 		})
 	}

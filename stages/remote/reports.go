@@ -122,7 +122,7 @@ func (c *Coordinator) recordedBefore(
 
 // report is the report of one claim. The files of a completed stage are checked first.
 func (c *Coordinator) report(ctx context.Context, w *worker, claim engine.Claim, body reportBody) (engine.Report, error) {
-	report := engine.Report{Task: claim.Task, Stage: claim.Stage, Token: claim.Token, Outcome: body.Outcome}
+	report := engine.Report{Task: claim.Task, Stage: claim.Stage, Part: claim.Part, Token: claim.Token, Outcome: body.Outcome}
 	switch body.Outcome {
 	case engine.Completed:
 		result, err := c.checkOutput(ctx, claim, body.Result)

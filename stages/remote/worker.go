@@ -27,7 +27,7 @@ type worker struct {
 	// uncertainSince is when an exchange failed, here or at another coordinator, that may yet be committed; zero for none.
 	uncertainSince time.Time
 	claimsRead     time.Time // from the database
-	free           []int     // slots after the last exchange, by stage
+	free           []int     // slots after the last exchange, by queue
 	sequence       int64     // the highest of its exchanges
 	draining       bool
 	hasLost        bool            // claims, since the last heartbeat
@@ -48,7 +48,7 @@ type waitResult struct {
 }
 
 // update records an exchange. The lock is held.
-func (w *worker) update(reports []engine.Report, free []int, out engine.ExchangeResult) {
+func (w *worker) update(graph store.Graph, reports []engine.Report, free []int, out engine.ExchangeResult) {
 	locked := make(map[store.ID]bool)
 	for _, r := range out.Locked {
 		locked[r.Token] = true
@@ -63,7 +63,8 @@ func (w *worker) update(reports []engine.Report, free []int, out engine.Exchange
 	w.free = slices.Clone(free)
 	for _, claim := range out.Claims {
 		w.claims[claim.Token] = claim
-		w.free[claim.Stage] = max(w.free[claim.Stage]-1, 0)
+		queue := graph.WorkQueue(claim.Stage)
+		w.free[queue] = max(w.free[queue]-1, 0)
 	}
 }
 
@@ -169,7 +170,7 @@ func (c *Coordinator) removeWorker(w *worker) {
 func (c *Coordinator) newWorker(row store.Worker) *worker {
 	offers := row.Offers()
 	slices.Sort(offers)
-	class := &class{lacks: make([]bool, len(c.stages)), queues: make([]stageQueue, len(c.stages))}
+	class := &class{lacks: make([]bool, len(c.stages)), queues: make([]stageQueue, c.graph.Queues())}
 	for i := range c.stages {
 		class.lacks[i] = len(row.Lacks(c.o.Pipeline.Requires(i))) > 0
 	}
@@ -177,7 +178,7 @@ func (c *Coordinator) newWorker(row store.Worker) *worker {
 		offers: strings.Join(offers, "\n"), class: class,
 		id: row.ID, principal: row.Principal, host: row.Host, exchanging: make(chan struct{}, 1),
 		claims: make(map[store.ID]engine.Claim), lost: make(map[store.ID]bool),
-		free: make([]int, len(c.stages)), since: time.Now(), lastRequest: time.Now(), draining: row.DrainAt != nil,
+		free: make([]int, c.graph.Queues()), since: time.Now(), lastRequest: time.Now(), draining: row.DrainAt != nil,
 	}
 }
 
