@@ -18,6 +18,9 @@
 // panic is a failed attempt. An attempt that a drain or an outage of the database interrupts
 // does not count; one whose process dies does, so that a task that kills its workers ends.
 //
+// A stage with Divide is divided into parts, which any number of processes work on at once; see
+// [Stage]. A process that dies costs the parts that it had in hand.
+//
 // Operators can pause a stage, a host or everything, and drain a process, through package
 // store. Running attempts go on, and Run returns nil after a drain.
 //

@@ -70,7 +70,9 @@ type StageState struct {
 	LockedAt *time.Time `json:"locked_at,omitempty"`
 	LockedBy ID         `json:"locked_by,omitzero"`
 	RunAt    *time.Time `json:"run_at,omitempty"`
-	// OpenParts is how many parts of the stage are not completed; nil if it was not divided.
+	// Parts is how many parts the stage was divided into, and OpenParts how many of them are not
+	// completed; nil if it is not divided.
+	Parts     *int `json:"parts,omitempty"`
 	OpenParts *int `json:"open_parts,omitempty"`
 }
 
@@ -121,7 +123,7 @@ t.id, t.created_at, t.priority, t.source, t.params,
        {{- range .Stages}},
        t.{{.Name}}_status::text, t.{{.Name}}_attempts, t.{{.Name}}_token,
        t.{{.Name}}_locked_at, t.{{.Name}}_locked_by, t.{{.Name}}_run_at
-       {{- if .Divides}}, t.{{.Name}}_open_parts{{end}}
+       {{- if .Divides}}, case when t.{{.Name}}_open_parts is not null then t.{{.Name}}_parts end, t.{{.Name}}_open_parts{{end}}
        {{- end}}`
 
 const getSQL = `
@@ -191,7 +193,7 @@ func (s *Store) scanTask(row pgx.CollectableRow, more ...any) (t Task, err error
 		st.Name = s.graph.nodes[i].Name
 		dest = append(dest, &st.Status, &st.Attempts, &st.Token, &st.LockedAt, &st.LockedBy, &st.RunAt)
 		if s.graph.nodes[i].Divides {
-			dest = append(dest, &st.OpenParts)
+			dest = append(dest, &st.Parts, &st.OpenParts)
 		}
 	}
 	err = row.Scan(append(dest, more...)...)

@@ -11,14 +11,14 @@ import (
 
 // PartState is one part of a divided stage of a task.
 type PartState struct {
-	Stage    string          `json:"stage"`
-	Part     int             `json:"part"` // counted from 1
-	Status   Status          `json:"status"`
-	Attempts int             `json:"attempts"`
-	Spec     json.RawMessage `json:"spec,omitempty"`
-	LockedAt *time.Time      `json:"locked_at,omitempty"`
-	LockedBy ID              `json:"locked_by,omitzero"`
-	RunAt    *time.Time      `json:"run_at,omitempty"`
+	Stage    string     `json:"stage"`
+	Part     int        `json:"part"` // counted from 1
+	Status   Status     `json:"status"`
+	Attempts int        `json:"attempts"`
+	Token    ID         `json:"-"`
+	LockedAt *time.Time `json:"locked_at,omitempty"`
+	LockedBy ID         `json:"locked_by,omitzero"`
+	RunAt    *time.Time `json:"run_at,omitempty"`
 }
 
 // withParts returns a statement about parts, or nothing for a graph whose stages are not divided.
@@ -31,7 +31,7 @@ func withParts(g Graph, text string) string {
 
 const partsSQL = `
 /* list parts */
-select stage, part, status::text, attempts, spec, locked_at, locked_by, run_at
+select stage, part, status::text, attempts, token, locked_at, locked_by, run_at
   from {{.Parts}} where task_id = $1
  order by stage, part`
 
@@ -45,7 +45,7 @@ func (s *Store) Parts(ctx context.Context, task ID) ([]PartState, error) {
 		return nil, s.explain("list parts", err)
 	}
 	parts, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p PartState, err error) {
-		err = row.Scan(&p.Stage, &p.Part, &p.Status, &p.Attempts, &p.Spec, &p.LockedAt, &p.LockedBy, &p.RunAt)
+		err = row.Scan(&p.Stage, &p.Part, &p.Status, &p.Attempts, &p.Token, &p.LockedAt, &p.LockedBy, &p.RunAt)
 		return p, err
 	})
 	return parts, s.explain("list parts", err)

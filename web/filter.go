@@ -31,6 +31,7 @@ var statuses = []store.Status{
 	store.StatusPending, store.StatusInProgress, store.StatusCompleted, store.StatusFailed, store.StatusDead,
 	store.StatusCancelled,
 	store.StatusScheduled, // only of whole tasks
+	store.StatusDivided,   // only of stages
 }
 
 func (f filter) toStoreFilter() (store.Filter, error) {
@@ -42,6 +43,9 @@ func (f filter) toStoreFilter() (store.Filter, error) {
 	if f.StageStatus == string(store.StatusScheduled) {
 		return store.Filter{}, problem.New(problem.InvalidRequest,
 			"stage_status cannot be %q: only a whole task is scheduled", f.StageStatus)
+	}
+	if f.Status == string(store.StatusDivided) {
+		return store.Filter{}, problem.New(problem.InvalidRequest, "status cannot be %q: only a stage is divided", f.Status)
 	}
 	if (f.Stage == "") != (f.StageStatus == "") {
 		return store.Filter{}, problem.New(problem.InvalidRequest, "stage and stage_status must be given together")

@@ -84,7 +84,7 @@ func (c *cli) printEvent(e store.Event) error {
 		words = append(words, shortID(e.Task))
 	}
 	if e.Stage != "" {
-		words = append(words, e.Stage)
+		words = append(words, stageText(e.Stage, e.Part))
 	}
 	if e.Attempt > 1 {
 		words = append(words, fmt.Sprintf("attempt %d", e.Attempt))
@@ -106,6 +106,7 @@ func eventDetail(e store.Event) string {
 		Name  string    `json:"name"`
 		Host  string    `json:"host"`
 		PID   int       `json:"pid"`
+		Parts int       `json:"parts"`
 	}
 	if len(e.Data) == 0 || json.Unmarshal(e.Data, &d) != nil {
 		return ""
@@ -118,6 +119,8 @@ func eventDetail(e store.Event) string {
 			return "in " + console.Duration(wait)
 		}
 		return ""
+	case store.StageDivided:
+		return "into " + console.Plural(d.Parts, "part")
 	case store.TaskOverridden:
 		return "by " + shortID(d.By)
 	case store.WorkerStarted, store.WorkerStopped, store.WorkerLost:

@@ -11,13 +11,17 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// statuses are the statuses of a stage. A task as a whole can be scheduled as well.
+// statuses are those that both a task as a whole and a stage can have.
 var statuses = []string{
 	string(store.StatusPending), string(store.StatusInProgress), string(store.StatusCompleted),
 	string(store.StatusFailed), string(store.StatusDead), string(store.StatusCancelled),
 }
 
-var taskStatuses = append([]string{string(store.StatusScheduled)}, statuses...)
+// taskStatuses are those of a task as a whole, and stageStatuses those of a stage.
+var (
+	taskStatuses  = append([]string{string(store.StatusScheduled)}, statuses...)
+	stageStatuses = append([]string{string(store.StatusDivided)}, statuses...)
+)
 
 // filterFlags are the flags that select tasks.
 type filterFlags struct {
@@ -49,7 +53,7 @@ func addFilterFlags(cmd *cobra.Command) *filterFlags {
 	flags.StringVar(&f.error, "error", "", "only tasks with an error that contains this")
 	var pairs []string
 	for _, stage := range store.Video().Stages() {
-		for _, status := range statuses {
+		for _, status := range stageStatuses {
 			pairs = append(pairs, stage+"="+status)
 		}
 	}
@@ -69,8 +73,8 @@ func (f *filterFlags) filter() (store.Filter, error) {
 		return out, nil
 	}
 	stage, status, ok := strings.Cut(f.stage, "=")
-	if !ok || !slices.Contains(statuses, status) {
-		return out, invalidFlag("stage", f.stage, "STAGE=STATUS, where STATUS is one of "+strings.Join(statuses, ", "))
+	if !ok || !slices.Contains(stageStatuses, status) {
+		return out, invalidFlag("stage", f.stage, "STAGE=STATUS, where STATUS is one of "+strings.Join(stageStatuses, ", "))
 	}
 	if err := checkStage(stage); err != nil {
 		return out, err

@@ -58,29 +58,31 @@ func (p *progress) detail(format string, args ...any) {
 
 // event prints an event that is worth a line.
 func (p *progress) event(e stages.Event) {
-	label := ""
+	label, stage := "", stageText(e.Stage, e.Part)
 	if !e.Task.IsZero() {
 		label = p.label(e.Task)
 	}
 	switch e.Kind {
 	case stages.StageStarted:
-		p.printed[daemon.StageKey{Task: e.Task, Stage: e.Stage}] = time.Now()
+		p.printed[daemon.StageKey{Task: e.Task, Stage: e.Stage, Part: e.Part}] = time.Now()
 		attempt := ""
 		if e.Attempt > 1 {
 			attempt = fmt.Sprintf(" (attempt %d)", e.Attempt)
 		}
-		p.detail("%s: %s started%s", label, e.Stage, attempt)
-	case stages.StageCompleted:
-		p.detail("%s: %s completed in %s", label, e.Stage, console.Duration(e.Duration))
+		p.detail("%s: %s started%s", label, stage, attempt)
+	case stages.StageDivided:
+		p.detail("%s: %s divided into %s", label, stage, console.Plural(e.Count, "part"))
+	case stages.StageCompleted, stages.PartCompleted:
+		p.detail("%s: %s completed in %s", label, stage, console.Duration(e.Duration))
 	case stages.AttemptFailed:
-		p.printf("%s: %s %s, retry in %s: %s", label, e.Stage, p.to.Paint(console.Yellow, "failed"),
+		p.printf("%s: %s %s, retry in %s: %s", label, stage, p.to.Paint(console.Yellow, "failed"),
 			console.Duration(e.RetryIn), errorLine(e.Err))
 	case stages.StageDead:
-		p.printf("%s: %s %s: %s", label, e.Stage, p.to.Paint(console.Red, "failed"), errorLine(e.Err))
+		p.printf("%s: %s %s: %s", label, stage, p.to.Paint(console.Red, "failed"), errorLine(e.Err))
 	case stages.ClaimReleased:
-		p.detail("%s: %s released", label, e.Stage)
+		p.detail("%s: %s released", label, stage)
 	case stages.ClaimRevoked:
-		p.printf("%s: %s stopped: the task was cancelled, or another worker has it", label, e.Stage)
+		p.printf("%s: %s stopped: the task was cancelled, or another worker has it", label, stage)
 	case stages.StageSuspended:
 		p.printf("%s is suspended and retried from time to time: %s", e.Stage, errorLine(e.Err))
 	case stages.DatabaseUnavailable:
@@ -92,6 +94,14 @@ func (p *progress) event(e stages.Event) {
 			p.printf("waiting for %s; a second signal stops at once", console.Plural(e.Count, "running stage"))
 		}
 	}
+}
+
+// stageText names a stage, or a part of one.
+func stageText(stage string, part int) string {
+	if part > 0 {
+		return fmt.Sprintf("%s part %d", stage, part)
+	}
+	return stage
 }
 
 func errorLine(err error) string {
@@ -120,7 +130,7 @@ func (p *progress) showRunning(all []daemon.Activity) {
 		p.screen.Draw(lines)
 	case !p.quiet:
 		for _, a := range all {
-			key := daemon.StageKey{Task: a.Task, Stage: a.Stage}
+			key := daemon.StageKey{Task: a.Task, Stage: a.Stage, Part: a.Part}
 			if time.Since(p.printed[key]) >= lineInterval {
 				p.printed[key] = time.Now()
 				r := p.row(a)
@@ -138,7 +148,7 @@ func (p *progress) row(a daemon.Activity) console.ProgressRow {
 
 func progressRow(r store.Running, label string) console.ProgressRow {
 	return console.ProgressRow{
-		Label: label, Stage: r.Stage, Percent: r.Percent, Speed: r.Speed, Remaining: seconds(r.ETA), Note: r.Activity(),
+		Label: label, Stage: stageText(r.Stage, r.Part), Percent: r.Percent, Speed: r.Speed, Remaining: seconds(r.ETA), Note: r.Activity(),
 	}
 }
 

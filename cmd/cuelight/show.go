@@ -112,14 +112,22 @@ func (c *cli) stageTable(d shownTask) *console.Table {
 	for _, s := range d.Stages {
 		now := ""
 		for _, r := range d.Running {
-			if r.Stage == s.Name {
+			if r.Stage == s.Name && r.Part == 0 {
 				now = progressRow(r, "").String()
 			}
+		}
+		if n := d.CountParts(s.Name); s.Status == store.StatusDivided || s.Status == store.StatusDead && n.All > 0 {
+			now = n.String()
 		}
 		if s.RunAt != nil {
 			now = "not before " + s.RunAt.Local().Format(time.DateTime)
 		}
 		t.Add(s.Name, string(s.Status), fmt.Sprint(s.Attempts), now)
+	}
+	for _, r := range d.Running {
+		if r.Part > 0 {
+			t.Add("  part "+fmt.Sprint(r.Part), string(store.StatusInProgress), fmt.Sprint(r.Attempt), progressRow(r, "").String())
+		}
 	}
 	t.Paint(1, statusColours)
 	return t
@@ -134,7 +142,7 @@ func (c *cli) writeHistory(history []store.Attempt) error {
 	b.WriteString("\n")
 	for _, a := range history {
 		fmt.Fprintf(&b, "%s  %s, attempt %d: %s%s after %s on %s\n", a.StartedAt.Local().Format(time.DateTime),
-			a.Stage, a.Attempt, a.Outcome, encoderText(a.Result), console.Duration(a.FinishedAt.Sub(a.StartedAt)),
+			stageText(a.Stage, a.Part), a.Attempt, a.Outcome, encoderText(a.Result), console.Duration(a.FinishedAt.Sub(a.StartedAt)),
 			workerText(a.WorkerName, a.Host, a.PID))
 		for line := range strings.Lines(a.Error) {
 			fmt.Fprintf(&b, "    %s\n", usererr.Printable(strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\t", "  ")))

@@ -169,7 +169,7 @@ func (w *watcher) readRunning(
 	for _, worker := range workers {
 		for _, r := range worker.Running {
 			if !w.onlyThese || follow[r.Task] {
-				current[daemon.StageKey{Task: r.Task, Stage: r.Stage}] = r
+				current[daemon.StageKey{Task: r.Task, Stage: r.Stage, Part: r.Part}] = r
 				follow[r.Task] = true
 			}
 		}
@@ -196,7 +196,7 @@ func (w *watcher) followTask(ctx context.Context, id store.ID, current map[daemo
 		if r, runs := current[key]; runs && r.Token != s.Token {
 			delete(current, key) // the worker's report is up to a second old
 		}
-		active = active || s.Status == store.StatusInProgress
+		active = active || s.Status == store.StatusInProgress || s.Status == store.StatusDivided
 		if known && before.Stages[i].Status != s.Status {
 			w.printChange(id, s)
 		}

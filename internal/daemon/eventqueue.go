@@ -18,10 +18,11 @@ type EventQueue struct {
 	running map[StageKey]*Activity
 }
 
-// StageKey identifies a stage of a task.
+// StageKey identifies a stage of a task, or one of its parts.
 type StageKey struct {
 	Task  store.ID
 	Stage string
+	Part  int // 0: the stage itself
 }
 
 // Activity is a running attempt.
@@ -38,7 +39,7 @@ func NewEventQueue() *EventQueue {
 // Observe adds an event. It is for stages.Runner.
 func (q *EventQueue) Observe(e stages.Event) {
 	q.mu.Lock()
-	key := StageKey{e.Task, e.Stage}
+	key := StageKey{e.Task, e.Stage, e.Part}
 	switch e.Kind {
 	case stages.StageProgress:
 		// Only the latest progress matters; it is not queued.
@@ -50,9 +51,10 @@ func (q *EventQueue) Observe(e stages.Event) {
 		return
 	case stages.StageStarted:
 		q.running[key] = &Activity{
-			Running: store.Running{Task: e.Task, Stage: e.Stage, Attempt: e.Attempt, Percent: -1}, Since: time.Now(),
+			Running: store.Running{Task: e.Task, Stage: e.Stage, Part: e.Part, Attempt: e.Attempt, Percent: -1}, Since: time.Now(),
 		}
-	case stages.StageCompleted, stages.AttemptFailed, stages.StageDead, stages.ClaimReleased, stages.ClaimRevoked:
+	case stages.StageDivided, stages.PartCompleted, stages.StageCompleted, stages.AttemptFailed, stages.StageDead,
+		stages.ClaimReleased, stages.ClaimRevoked:
 		if a := q.running[key]; a != nil && a.Attempt == e.Attempt {
 			delete(q.running, key)
 		}

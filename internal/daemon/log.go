@@ -52,6 +52,9 @@ func logEvent(log *zap.Logger, tracer *trace.Tracer, e stages.Event) {
 		return
 	}
 	log = log.With(zap.Stringer("task_id", e.Task), zap.String("stage", e.Stage), zap.Int("attempt", e.Attempt))
+	if e.Part > 0 {
+		log = log.With(zap.Int("part", e.Part))
+	}
 	if id := tracer.ID(e.Task, e.Traceparent); id != "" {
 		log = log.With(zap.String("trace_id", id))
 	}
@@ -67,7 +70,15 @@ func logAttemptEvent(log *zap.Logger, e stages.Event) {
 		if e.Aged {
 			log = log.With(zap.Bool("aged", true), zap.Float64("waited_s", e.Waited.Seconds()))
 		}
+		if e.Part > 0 {
+			log.Info("part started")
+			return
+		}
 		log.Info("stage started")
+	case stages.StageDivided:
+		log.Info("stage divided", took, zap.Int("parts", e.Count))
+	case stages.PartCompleted:
+		log.Info("part completed", took)
 	case stages.StageCompleted:
 		log.Info("stage completed", took)
 	case stages.AttemptFailed:

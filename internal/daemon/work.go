@@ -109,7 +109,7 @@ func (o *WorkOptions) logEvents(events *EventQueue, manager *systemd) {
 			manager.notify("STATUS=working")
 		}
 		log := o.Log
-		if e.Kind == stages.StageCompleted {
+		if e.Kind == stages.StageCompleted || e.Kind == stages.PartCompleted {
 			// The duration has the transfers. The coordinator checks the files afterwards.
 			log = log.With(zap.Int64("check_ms", e.Reporting.Milliseconds()))
 		}

@@ -137,7 +137,7 @@ func (m *Metrics) Observe(e stages.Event) {
 	}
 	switch e.Kind {
 	case stages.StageStarted:
-		s.start(e.Task, e.Attempt)
+		s.start(e)
 		s.waited.Observe(e.Waited.Seconds())
 		if e.Woken {
 			m.wakes.Observe(e.Waited.Seconds())
@@ -146,7 +146,8 @@ func (m *Metrics) Observe(e stages.Event) {
 		if e.Progress.Speed > 0 {
 			m.speed.Observe(e.Progress.Speed)
 		}
-	case stages.StageCompleted, stages.AttemptFailed, stages.StageDead, stages.ClaimReleased, stages.ClaimRevoked:
+	case stages.StageDivided, stages.PartCompleted, stages.StageCompleted, stages.AttemptFailed, stages.StageDead,
+		stages.ClaimReleased, stages.ClaimRevoked:
 		s.end(e)
 	case stages.WakeMissed:
 		s.missed.Add(float64(e.Count))

@@ -24,6 +24,7 @@ var (
 
 // outcomes are the events that end a claim, with the value of the label outcome.
 var outcomes = map[stages.Kind]string{
+	stages.StageDivided: "divided", stages.PartCompleted: "part_completed",
 	stages.StageCompleted: "completed", stages.AttemptFailed: "failed", stages.StageDead: "dead",
 	stages.ClaimReleased: "released", stages.ClaimRevoked: "revoked",
 }
@@ -37,8 +38,14 @@ type stage struct {
 	slots   int
 
 	mu         sync.Mutex
-	busy       map[store.ID]int // the attempt in a slot, by task
+	busy       map[slotKey]int // the attempt in a slot
 	used, free prometheus.Gauge
+}
+
+// slotKey is what occupies a slot.
+type slotKey struct {
+	task store.ID
+	part int
 }
 
 // outcomeSeries are the series of one outcome.
@@ -66,7 +73,7 @@ func (m *Metrics) newStages(o Options) map[string]*stage {
 	for _, name := range o.Graph.Stages() {
 		s := &stage{
 			waited: waited.WithLabelValues(name), retries: retries.WithLabelValues(name), missed: missed.WithLabelValues(name),
-			ended: make(map[stages.Kind]outcomeSeries), slots: o.Slots[name], busy: make(map[store.ID]int),
+			ended: make(map[stages.Kind]outcomeSeries), slots: o.Slots[name], busy: make(map[slotKey]int),
 			used: slots.WithLabelValues(name, "busy"), free: slots.WithLabelValues(name, "free"),
 		}
 		for kind, outcome := range outcomes {
@@ -78,19 +85,20 @@ func (m *Metrics) newStages(o Options) map[string]*stage {
 	return all
 }
 
-// start records that a task occupies a slot.
-func (s *stage) start(task store.ID, attempt int) {
+// start records that an attempt occupies a slot.
+func (s *stage) start(e stages.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.busy[task] = attempt
+	s.busy[slotKey{e.Task, e.Part}] = e.Attempt
 	s.setSlots()
 }
 
 // end records the outcome of a claim, which may never have had a slot.
 func (s *stage) end(e stages.Event) {
 	s.mu.Lock()
-	if attempt, started := s.busy[e.Task]; started && attempt == e.Attempt {
-		delete(s.busy, e.Task)
+	key := slotKey{e.Task, e.Part}
+	if attempt, started := s.busy[key]; started && attempt == e.Attempt {
+		delete(s.busy, key)
 		s.setSlots()
 	}
 	s.mu.Unlock()

@@ -13,9 +13,11 @@ import (
 // TaskDetails is a task with its attempts.
 type TaskDetails struct {
 	store.Task
-	Running  []store.Running `json:"running"`
-	History  []store.Attempt `json:"history"`
-	Warnings []string        `json:"warnings"` // of the stages, and of what none of the workers offers
+	Running []store.Running `json:"running"`
+	// Parts are those of stages that were divided.
+	Parts    []store.PartState `json:"parts,omitempty"`
+	History  []store.Attempt   `json:"history"`
+	Warnings []string          `json:"warnings"` // of the stages, and of what none of the workers offers
 }
 
 // Task reads a task with its attempts. It returns [store.ErrNotFound].
@@ -28,8 +30,11 @@ func Task(ctx context.Context, st *store.Store, id store.ID) (d TaskDetails, err
 		return d, err
 	}
 	d.History, d.Warnings = append([]store.Attempt{}, history...), store.Warnings(history)
+	if d.Parts, err = st.Parts(ctx, id); err != nil {
+		return d, err
+	}
 	workers, err := st.Workers(ctx, false)
-	d.Running = runningStages(d.Task, workers)
+	d.Running = d.runningAttempts(workers)
 	d.Warnings = append(d.Warnings, PlacementWarnings(d.Task, workers)...)
 	return d, err
 }
@@ -57,16 +62,58 @@ func PlacementWarnings(t store.Task, workers []store.Worker) (warnings []string)
 	return warnings
 }
 
-// runningStages returns what workers report of the stages that they run now. A report may
-// be older than the task, so only stages with a current claim count.
-func runningStages(t store.Task, workers []store.Worker) []store.Running {
+// runningAttempts returns what workers report of the attempts that they run now. A report may
+// be older than the task, so only current claims count.
+func (d *TaskDetails) runningAttempts(workers []store.Worker) []store.Running {
+	claims := make(map[store.ID]bool)
+	for _, s := range d.Stages {
+		claims[s.Token] = true
+	}
+	for _, p := range d.Parts {
+		claims[p.Token] = true
+	}
+	delete(claims, store.ID{})
 	running := []store.Running{}
 	for _, w := range workers {
 		for _, r := range w.Running {
-			if slices.ContainsFunc(t.Stages, func(s store.StageState) bool { return !r.Token.IsZero() && s.Token == r.Token }) {
+			if claims[r.Token] {
 				running = append(running, r)
 			}
 		}
 	}
 	return running
+}
+
+// PartCounts says how many parts of a stage there are.
+type PartCounts struct{ All, Completed, InProgress, Failed int }
+
+// CountParts counts the parts of a stage; All is 0 if it was not divided.
+func (d *TaskDetails) CountParts(stage string) (n PartCounts) {
+	for _, p := range d.Parts {
+		if p.Stage != stage {
+			continue
+		}
+		n.All++
+		switch p.Status {
+		case store.StatusCompleted:
+			n.Completed++
+		case store.StatusInProgress:
+			n.InProgress++
+		case store.StatusFailed, store.StatusDead:
+			n.Failed++
+		}
+	}
+	return n
+}
+
+// String describes them in some words.
+func (n PartCounts) String() string {
+	text := fmt.Sprintf("%d of %d parts", n.Completed, n.All)
+	if n.InProgress > 0 {
+		text += fmt.Sprintf(", %d running", n.InProgress)
+	}
+	if n.Failed > 0 {
+		text += fmt.Sprintf(", %d failed", n.Failed)
+	}
+	return text
 }

@@ -48,12 +48,15 @@ func Types() []string {
 	return append(all, AlertRepeatedFailure, AlertWorkerLost, AlertDead, AlertListenerDown, AlertDiskLow, AlertWorkerDisabled)
 }
 
-// wantsEvent reports whether the webhook requested events of a type.
-func (h endpoint) wantsEvent(t store.EventType) bool {
+// wantsEvent reports whether the webhook requested an event. One that requested no types gets all, but progress
+// and what happens to every part.
+func (h endpoint) wantsEvent(e store.Event) bool {
+	t := e.Type
 	if t == store.AlertRaised {
 		return false // it is delivered under the alert's name
 	}
-	return slices.Contains(h.types, string(t)) || len(h.types) == 0 && t != store.StageProgress
+	isFrequent := t == store.StageProgress || e.Part > 0 && (t == store.StageStarted || t == store.PartCompleted)
+	return slices.Contains(h.types, string(t)) || len(h.types) == 0 && !isFrequent
 }
 
 // wantsAlert reports whether the webhook requested an alert.

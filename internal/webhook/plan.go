@@ -156,7 +156,7 @@ func (p *planner) addEvent(ctx context.Context, e store.Event) error {
 		if e.ID <= to.endpoint.cursor {
 			continue // already planned
 		}
-		if to.endpoint.wantsEvent(e.Type) {
+		if to.endpoint.wantsEvent(e) {
 			if err := p.addDelivery(ctx, to, e, string(e.Type), nil); err != nil {
 				return err
 			}

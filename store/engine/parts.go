@@ -43,6 +43,7 @@ with locked as materialized (
          {{.Stage.Name}}_token      = null,
          {{.Stage.Name}}_locked_at  = null,
          {{.Stage.Name}}_locked_by  = null,
+         {{.Stage.Name}}_parts      = jsonb_array_length(specs),
          {{.Stage.Name}}_open_parts = jsonb_array_length(specs),
          ready_at = coalesce(t.ready_at, t.created_at)
     from divided

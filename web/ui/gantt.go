@@ -132,12 +132,20 @@ func (l pipelineLayout) bars(t store.Task, stage int, history []store.Attempt, c
 		if a.Stage != g.stage {
 			continue
 		}
-		g.addWait(a.StartedAt, last, l.readyTime(t, stage, history, a.StartedAt, g.bars), "was ready")
+		name := a.Stage
+		if a.Part > 0 {
+			name = fmt.Sprintf("%s part %d", a.Stage, a.Part)
+		} else {
+			g.addWait(a.StartedAt, last, l.readyTime(t, stage, history, a.StartedAt, g.bars), "was ready")
+		}
 		g.bars = append(g.bars, bar{
 			Kind: a.Outcome, from: a.StartedAt, to: a.FinishedAt,
-			Title: fmt.Sprintf("%s, attempt %d: %s after %s on %s", a.Stage, a.Attempt, a.Outcome,
+			Title: fmt.Sprintf("%s, attempt %d: %s after %s on %s", name, a.Attempt, a.Outcome,
 				formatDuration(a.FinishedAt.Sub(a.StartedAt)), workerText(a.WorkerName, a.Host)),
 		})
+		if a.Part > 0 {
+			continue // the parts of a stage overlap
+		}
 		// The time of a retry of a dead or cancelled stage is not known.
 		if last = nil; a.RetryAt != nil || a.Outcome == "released" {
 			last = &a
@@ -145,7 +153,7 @@ func (l pipelineLayout) bars(t store.Task, stage int, history []store.Attempt, c
 	}
 	s := t.Stages[stage]
 	switch s.Status {
-	case store.StatusCompleted, store.StatusDead, store.StatusCancelled:
+	case store.StatusCompleted, store.StatusDead, store.StatusCancelled, store.StatusDivided:
 		return g.bars
 	}
 	if !l.isReady(t, stage) {

@@ -12,12 +12,13 @@ import (
 var statusWords = map[store.Status]string{
 	store.StatusPending: "pending", store.StatusInProgress: "in progress", store.StatusCompleted: "completed",
 	store.StatusFailed: "retrying", store.StatusDead: "dead", store.StatusCancelled: "cancelled",
-	store.StatusScheduled: "scheduled", // only of a whole task
+	store.StatusScheduled: "scheduled",          // only of a whole task
+	store.StatusDivided:   "divided into parts", // only of a stage
 }
 
 // stageStatuses are the statuses that a stage can have.
 var stageStatuses = []store.Status{
-	store.StatusPending, store.StatusInProgress, store.StatusCompleted,
+	store.StatusPending, store.StatusInProgress, store.StatusDivided, store.StatusCompleted,
 	store.StatusFailed, store.StatusDead, store.StatusCancelled,
 }
 
@@ -80,6 +81,10 @@ func (l pipelineLayout) chip(t store.Task, stage int, cur current) chip {
 			}
 			c.Detail = progressText(r)
 		}
+	case store.StatusDivided:
+		c.State = string(store.StatusInProgress)
+		c.Percent, c.Detail = cur.partsProgress(t.ID, s)
+		c.Word = fmt.Sprintf("%.0f%%", c.Percent)
 	case store.StatusPending:
 		switch {
 		case !l.isReady(t, stage):
@@ -104,6 +109,23 @@ func (l pipelineLayout) chip(t store.Task, stage int, cur current) chip {
 	}
 	c.Label = c.label(statusWords[s.Status])
 	return c
+}
+
+// partsProgress is the progress of a divided stage: of its completed parts, and of those that run.
+func (c current) partsProgress(task store.ID, s store.StageState) (percent float64, detail string) {
+	if s.Parts == nil || s.OpenParts == nil || *s.Parts == 0 {
+		return 0, ""
+	}
+	completed := *s.Parts - *s.OpenParts
+	sum := float64(100 * completed)
+	for _, w := range c.Workers {
+		for _, r := range w.Running {
+			if r.Task == task && r.Stage == s.Name && r.Part > 0 {
+				sum += min(max(r.Percent, 0), 100)
+			}
+		}
+	}
+	return min(sum/float64(*s.Parts), 100), fmt.Sprintf("%d of %s", completed, count(*s.Parts, "part"))
 }
 
 func (c chip) label(status string) string {
