@@ -614,7 +614,7 @@ create or replace view events as
           where o.tasks is null and o.type <> 'progress'
           union all
          select n::int - 1, o.type, (r->>'task')::uuid, r->>'stage', (r->>'part')::int, (r->>'attempt')::int,
-                r - '{task,stage,part,attempt,token}'::text[]
+                r - '{task,stage,part,parts,attempt,token}'::text[]
            from jsonb_array_elements(case when o.type = 'progress' then o.data end)
                 with ordinality as running (r, n)
           union all

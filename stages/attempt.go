@@ -277,7 +277,7 @@ func (a *attempt) running() (r store.Running, progressed, started bool) {
 	progressed = a.progressed && !a.ended
 	a.progressed = false
 	return store.Running{
-		Task: a.claim.Task, Stage: a.stage.Name, Part: a.claim.Part, Token: a.claim.Token, Attempt: a.claim.Attempt,
+		Task: a.claim.Task, Stage: a.stage.Name, Part: a.claim.Part, Parts: a.claim.Parts, Token: a.claim.Token, Attempt: a.claim.Attempt,
 		Percent: a.progress.Percent, Speed: a.progress.Speed, ETA: a.progress.ETA.Seconds(), Note: a.progress.Note,
 	}, progressed, !a.started.IsZero()
 }

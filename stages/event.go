@@ -67,7 +67,7 @@ type Event struct {
 	Predecessor bool
 	Task        store.ID
 	Stage       string
-	Part        int // of a divided stage, counted from 1
+	Part, Parts int // of a divided stage: the number of a part, counted from 1, and how many there are
 	Attempt     int
 	// Traceparent is the trace context of the task's submission.
 	Traceparent string

@@ -18,12 +18,12 @@ type Job struct {
 	Stage   string          // the stage's name
 	Attempt int             // 1 for the first
 
-	// Part is the number of a part of a divided stage, counted from 1, and Spec says what is to be
-	// done; see [Spec]. Without Part, Divided says that all parts of the stage are completed: Work
-	// joins them.
-	Part    int
-	Spec    json.RawMessage
-	Divided bool
+	// Parts is how many parts the stage was divided into; 0 if it was not. Part is the number of one,
+	// counted from 1, and Spec says what is to be done; see [Spec]. Without Part, all are completed,
+	// and Work joins them.
+	Parts int
+	Part  int
+	Spec  json.RawMessage
 
 	// Traceparent is the W3C Trace Context header of the submission, or empty.
 	Traceparent string

@@ -32,8 +32,7 @@ func Spec[T any](j *Job) (T, error) {
 	return v, nil
 }
 
-// PartResults reads the results of the parts of the job's stage, in their order. Work calls it where
-// [Job].Divided is true.
+// PartResults reads the results of the parts of the job's stage, in their order, for Work.
 func PartResults[T any](ctx context.Context, j *Job) ([]T, error) {
 	raw, err := j.OnPartResults(ctx)
 	if err != nil {
@@ -48,6 +47,16 @@ func PartResults[T any](ctx context.Context, j *Job) ([]T, error) {
 	return all, nil
 }
 
+// Wrap replaces the stage's Work and Part by what wrap makes of them.
+func (s *Stage) Wrap(wrap func(Work) Work) {
+	if s.Work != nil {
+		s.Work = wrap(s.Work)
+	}
+	if s.Part != nil {
+		s.Part = wrap(s.Part)
+	}
+}
+
 // do calls the stage's function for the job: Part, Work, or Divide, and Work where there are no parts.
 // It returns the specs of the parts if the stage was divided.
 func (s *Stage) do(ctx context.Context, job *Job) (result any, specs []json.RawMessage, err error) {
@@ -55,7 +64,7 @@ func (s *Stage) do(ctx context.Context, job *Job) (result any, specs []json.RawM
 	case job.Part > 0:
 		result, err = s.Part(ctx, job)
 		return result, nil, err
-	case s.Divide == nil || job.Divided:
+	case s.Divide == nil || job.Parts > 0:
 		result, err = s.Work(ctx, job)
 		return result, nil, err
 	}

@@ -35,7 +35,7 @@ func square(_ context.Context, job *stages.Job) (any, error) {
 
 func sum(ctx context.Context, job *stages.Job) (any, error) {
 	all, err := stages.PartResults[int](ctx, job)
-	if !job.Divided || err != nil {
+	if job.Parts == 0 || err != nil {
 		return nil, errors.Join(errors.New("the parts are not completed"), err)
 	}
 	total := 0
@@ -81,14 +81,14 @@ func TestParts_WorkDoesAllWithoutThem(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stages.Stage{
 		Name: "one", Divide: numbered(0), Part: square, Work: func(_ context.Context, job *stages.Job) (any, error) {
-			return job.Divided, nil
+			return job.Parts, nil
 		},
 	})
 	id := b.submit()
 	r := b.start(nil)
 	r.wait(t, stages.StageCompleted)
 	raw, err := b.Result(t.Context(), id, "one")
-	if err != nil || string(raw) != "false" || len(b.history(id)) != 1 {
+	if err != nil || string(raw) != "0" || len(b.history(id)) != 1 {
 		t.Errorf("the result is %s, the history %+v, %v", raw, b.history(id), err)
 	}
 }

@@ -140,7 +140,7 @@ func (p *process) observeEnd(f finished, kind Kind) {
 		reporting = time.Since(f.started) - f.took
 	}
 	p.observe(Event{
-		Kind: kind, Task: f.claim.Task, Stage: f.stage.Name, Part: f.claim.Part, Attempt: f.claim.Attempt,
+		Kind: kind, Task: f.claim.Task, Stage: f.stage.Name, Part: f.claim.Part, Parts: f.claim.Parts, Attempt: f.claim.Attempt,
 		Count: len(f.report.Parts), Traceparent: f.claim.Traceparent,
 		Duration: f.took, Reporting: reporting, RetryIn: f.report.RetryIn, Err: f.err,
 	})
@@ -185,7 +185,7 @@ func (p *process) job(a *attempt) *Job {
 	c := a.claim
 	return &Job{
 		Task: c.Task, Source: c.Source, Params: c.Params, UserID: c.UserID, Traceparent: c.Traceparent,
-		Stage: a.stage.Name, Attempt: c.Attempt, Token: c.Token, Part: c.Part, Spec: c.Spec, Divided: c.Divided,
+		Stage: a.stage.Name, Attempt: c.Attempt, Token: c.Token, Parts: c.Parts, Part: c.Part, Spec: c.Spec,
 		Results: func(ctx context.Context, stage string) (json.RawMessage, error) {
 			return p.result(ctx, c.Task, stage)
 		},
@@ -195,7 +195,8 @@ func (p *process) job(a *attempt) *Job {
 			progress.Note = redact.Text(progress.Note, c.Source)
 			progress = progress.clean()
 			a.setProgress(progress)
-			p.observe(Event{Kind: StageProgress, Task: c.Task, Stage: a.stage.Name, Part: c.Part, Attempt: c.Attempt, Progress: progress})
+			p.observe(Event{Kind: StageProgress, Task: c.Task, Stage: a.stage.Name, Part: c.Part, Parts: c.Parts,
+				Attempt: c.Attempt, Progress: progress})
 		},
 	}
 }

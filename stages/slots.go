@@ -38,7 +38,7 @@ func (d *dispatcher) start(a *attempt) {
 	d.queues[d.queueOf(c)].busy++
 	job := d.p.job(a)
 	d.p.observe(Event{
-		Kind: StageStarted, Task: c.Task, Stage: a.stage.Name, Part: c.Part, Attempt: c.Attempt, Traceparent: c.Traceparent,
+		Kind: StageStarted, Task: c.Task, Stage: a.stage.Name, Part: c.Part, Parts: c.Parts, Attempt: c.Attempt, Traceparent: c.Traceparent,
 		Waited: c.Waited, Woken: a.woken, Aged: c.Aged,
 	})
 	d.p.attempts.work.Go(func() { a.run(job, d.p.ended) })

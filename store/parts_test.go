@@ -63,7 +63,7 @@ func (b divisible) divide(s store.Submission, n, claims int) (store.ID, []engine
 	out, err := b.Exchange(b.t.Context(), engine.ExchangeRequest{
 		Worker: b.w, FreeSlots: []int{0, 1, 0, 0}, ClaimFrom: []bool{false, true, false, false}, OnlyTasks: []store.ID{id},
 	})
-	if err != nil || len(out.Claims) != 1 || out.Claims[0].Divided {
+	if err != nil || len(out.Claims) != 1 || out.Claims[0].Parts != 0 {
 		b.t.Fatalf("the claims are %+v, %v", out.Claims, err)
 	}
 	out = b.exchange(b.w, claims, division(out.Claims[0], n))
@@ -125,7 +125,7 @@ func TestDivide_HoldsNoClaimWhilePartsAreOpen(t *testing.T) {
 		t.Errorf("the notifications are %q", got)
 	}
 	out = b.exchange(b.w, 1)
-	if len(out.Claims) != 1 || !out.Claims[0].Divided || out.Claims[0].Part != 0 || out.Claims[0].Attempt != 1 {
+	if len(out.Claims) != 1 || out.Claims[0].Parts != 3 || out.Claims[0].Part != 0 || out.Claims[0].Attempt != 1 {
 		t.Fatalf("the claims are %+v", out.Claims)
 	}
 	results, err := b.PartResults(t.Context(), id, "encode")
@@ -376,7 +376,7 @@ func TestParts_AreFoundByTheirWorkerAfterALostAnswer(t *testing.T) {
 	b := setupParts(t)
 	_, claims := b.divide(store.Submission{}, 3, 2)
 	held, err := b.FindHeldClaims(t.Context(), b.w)
-	if err != nil || len(held) != 2 || held[0].Part+held[1].Part != 3 || !held[0].Divided ||
+	if err != nil || len(held) != 2 || held[0].Part+held[1].Part != 3 || held[0].Parts != 3 ||
 		held[0].Stage != encode || string(held[0].Spec) != `{"seconds": 30}` {
 		t.Errorf("the held claims are %+v, %v", held, err)
 	}

@@ -347,12 +347,12 @@ func (s stageData) Ready(row string) string {
 	return s.Unblocked(row) + "\n    and " + row + s.Name + "_run_at is null"
 }
 
-// Divided is whether the stage of a row was divided.
-func (s stageData) Divided(row string) string {
+// DividedInto is how many parts the stage of a row was divided into; 0 if it is not divided.
+func (s stageData) DividedInto(row string) string {
 	if !s.Divides {
-		return "false"
+		return "0"
 	}
-	return row + s.Name + "_open_parts is not null"
+	return fmt.Sprintf("case when %[1]s%[2]s_open_parts is null then 0 else %[1]s%[2]s_parts end", row, s.Name)
 }
 
 // PartOpen is the condition that a row is a part of the stage that is ready or waits for a time.

@@ -76,7 +76,8 @@ func (w Worker) State() string {
 type Running struct {
 	Task    ID      `json:"task_id"`
 	Stage   string  `json:"stage"`
-	Part    int     `json:"part,omitempty"`
+	Part    int     `json:"part,omitempty"`  // of a divided stage, counted from 1
+	Parts   int     `json:"parts,omitempty"` // how many it has
 	Token   ID      `json:"-"`
 	Attempt int     `json:"attempt"`
 	Percent float64 `json:"percent"` // 0 to 100; negative: not known
@@ -100,6 +101,7 @@ type StoredRunning struct {
 	Task    ID      `json:"task"`
 	Stage   string  `json:"stage"`
 	Part    int     `json:"part,omitempty"`
+	Parts   int     `json:"parts,omitempty"`
 	Token   ID      `json:"token"`
 	Attempt int     `json:"attempt"`
 	Percent float64 `json:"percent"`

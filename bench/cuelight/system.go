@@ -17,7 +17,6 @@ import (
 
 	"github.com/cuelight/cuelight/bench/harness"
 	"github.com/cuelight/cuelight/stages"
-	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -27,7 +26,7 @@ var System = harness.System{
 	Settings: fmt.Sprintf("this commit, schema version %d; one Runner and one notify.Listener per process, "+
 		"all settings at their defaults, pgxpool's default of connections, a further pool of %d for submissions; "+
 		"bulk submissions by Store.SubmitAll", store.SchemaVersion, submitConnections),
-	Setup: setUp, Start: start, Preload: preload, Channels: channels(store.Video()),
+	Setup: setUp, Start: start, Preload: preload, Channels: channels(graph()),
 	AddFinishedTasks: addFinishedTasks, Sizes: sizes, TriggerTimes: triggerTimes,
 }
 
@@ -37,7 +36,7 @@ const submitConnections = 16
 // setUp creates the tables.
 func setUp(ctx context.Context, url string) error {
 	return harness.WithPool(ctx, url, 0, func(pool *pgxpool.Pool) error {
-		_, err := store.New(pool, store.Video()).Migrate(ctx)
+		_, err := store.New(pool, graph()).Migrate(ctx)
 		return err
 	})
 }
@@ -65,7 +64,7 @@ func submission(task int64) store.Submission {
 func submitAll(ctx context.Context, pool *pgxpool.Pool, first int64, n int) error {
 	const batch = 10_000
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		s := store.New(pool, store.Video()).WithTx(tx)
+		s := store.New(pool, graph()).WithTx(tx)
 		for ; n > 0; first, n = first+batch, n-batch {
 			subs := make([]store.Submission, min(n, batch))
 			for i := range subs {
@@ -79,7 +78,16 @@ func submitAll(ctx context.Context, pool *pgxpool.Pool, first int64, n int) erro
 	})
 }
 
-// pipeline returns the built-in graph with stages that perform the work of the options.
+// graph has the shape of the built-in pipeline. No stage divides, because no other system does.
+func graph() store.Graph {
+	p, err := new(workers).pipeline()
+	if err != nil {
+		panic(err) // the stages are constants
+	}
+	return p.Graph()
+}
+
+// pipeline returns the graph with stages that perform the work of the options.
 func (w *workers) pipeline() (*stages.Pipeline, error) {
 	all := make([]stages.Stage, harness.StageCount)
 	for i := range all {
@@ -89,7 +97,11 @@ func (w *workers) pipeline() (*stages.Pipeline, error) {
 			all[i].Needs = append(all[i].Needs, need.String())
 		}
 	}
-	return video.Pipeline(all...)
+	p, err := stages.New("video", all...)
+	if err != nil {
+		return nil, err
+	}
+	return p.WithTablePrefix("")
 }
 
 // slots returns the number of slots of a stage; -1 means that these workers do not run it.

@@ -88,7 +88,7 @@ func (w *workers) connect(ctx context.Context, url string) (err error) {
 		w.pool.Close()
 		return err
 	}
-	w.store = store.New(w.submitPool, store.Video())
+	w.store = store.New(w.submitPool, graph())
 	return nil
 }
 

@@ -84,7 +84,7 @@ func (c *cli) printEvent(e store.Event) error {
 		words = append(words, shortID(e.Task))
 	}
 	if e.Stage != "" {
-		words = append(words, stageText(e.Stage, e.Part))
+		words = append(words, stageText(e.Stage, e.Part, 0))
 	}
 	if e.Attempt > 1 {
 		words = append(words, fmt.Sprintf("attempt %d", e.Attempt))

@@ -58,7 +58,7 @@ func (p *progress) detail(format string, args ...any) {
 
 // event prints an event that is worth a line.
 func (p *progress) event(e stages.Event) {
-	label, stage := "", stageText(e.Stage, e.Part)
+	label, stage := "", stageText(e.Stage, e.Part, e.Parts)
 	if !e.Task.IsZero() {
 		label = p.label(e.Task)
 	}
@@ -96,12 +96,15 @@ func (p *progress) event(e stages.Event) {
 	}
 }
 
-// stageText names a stage, or a part of one.
-func stageText(stage string, part int) string {
-	if part > 0 {
-		return fmt.Sprintf("%s part %d", stage, part)
+// stageText names a stage, or a part of one that has several; parts is 0 if that is not known.
+func stageText(stage string, part, parts int) string {
+	switch {
+	case part == 0, parts == 1:
+		return stage
+	case parts > 0:
+		return fmt.Sprintf("%s part %d of %d", stage, part, parts)
 	}
-	return stage
+	return fmt.Sprintf("%s part %d", stage, part)
 }
 
 func errorLine(err error) string {
@@ -148,7 +151,8 @@ func (p *progress) row(a daemon.Activity) console.ProgressRow {
 
 func progressRow(r store.Running, label string) console.ProgressRow {
 	return console.ProgressRow{
-		Label: label, Stage: stageText(r.Stage, r.Part), Percent: r.Percent, Speed: r.Speed, Remaining: seconds(r.ETA), Note: r.Activity(),
+		Label: label, Stage: stageText(r.Stage, r.Part, r.Parts),
+		Percent: r.Percent, Speed: r.Speed, Remaining: seconds(r.ETA), Note: r.Activity(),
 	}
 }
 

@@ -142,7 +142,7 @@ func (c *cli) writeHistory(history []store.Attempt) error {
 	b.WriteString("\n")
 	for _, a := range history {
 		fmt.Fprintf(&b, "%s  %s, attempt %d: %s%s after %s on %s\n", a.StartedAt.Local().Format(time.DateTime),
-			stageText(a.Stage, a.Part), a.Attempt, a.Outcome, encoderText(a.Result), console.Duration(a.FinishedAt.Sub(a.StartedAt)),
+			stageText(a.Stage, a.Part, 0), a.Attempt, a.Outcome, encoderText(a.Result), console.Duration(a.FinishedAt.Sub(a.StartedAt)),
 			workerText(a.WorkerName, a.Host, a.PID))
 		for line := range strings.Lines(a.Error) {
 			fmt.Fprintf(&b, "    %s\n", usererr.Printable(strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\t", "  ")))

@@ -51,7 +51,7 @@ func (q *EventQueue) Observe(e stages.Event) {
 		return
 	case stages.StageStarted:
 		q.running[key] = &Activity{
-			Running: store.Running{Task: e.Task, Stage: e.Stage, Part: e.Part, Attempt: e.Attempt, Percent: -1}, Since: time.Now(),
+			Running: store.Running{Task: e.Task, Stage: e.Stage, Part: e.Part, Parts: e.Parts, Attempt: e.Attempt, Percent: -1}, Since: time.Now(),
 		}
 	case stages.StageDivided, stages.PartCompleted, stages.StageCompleted, stages.AttemptFailed, stages.StageDead,
 		stages.ClaimReleased, stages.ClaimRevoked:

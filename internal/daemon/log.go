@@ -53,7 +53,7 @@ func logEvent(log *zap.Logger, tracer *trace.Tracer, e stages.Event) {
 	}
 	log = log.With(zap.Stringer("task_id", e.Task), zap.String("stage", e.Stage), zap.Int("attempt", e.Attempt))
 	if e.Part > 0 {
-		log = log.With(zap.Int("part", e.Part))
+		log = log.With(zap.Int("part", e.Part), zap.Int("parts", e.Parts))
 	}
 	if id := tracer.ID(e.Task, e.Traceparent); id != "" {
 		log = log.With(zap.String("trace_id", id))

@@ -22,16 +22,20 @@ func limitRetries(all []stages.Stage) []stages.Stage {
 		if all[i].MaxAttempts == 0 || all[i].MaxAttempts > oneShotAttempts {
 			all[i].MaxAttempts = oneShotAttempts
 		}
-		work := all[i].Work
-		all[i].Work = func(ctx context.Context, job *stages.Job) (any, error) {
-			result, err := work(ctx, job)
-			if err == nil || stages.IsPermanent(err) || ctx.Err() != nil {
-				return result, err
-			}
-			return result, stages.RetryAfter(retryDelay(err, job.Attempt), err)
-		}
+		all[i].Wrap(retrySoon)
 	}
 	return all
+}
+
+// retrySoon wraps work so that failed attempts are retried soon.
+func retrySoon(work stages.Work) stages.Work {
+	return func(ctx context.Context, job *stages.Job) (any, error) {
+		result, err := work(ctx, job)
+		if err == nil || stages.IsPermanent(err) || ctx.Err() != nil {
+			return result, err
+		}
+		return result, stages.RetryAfter(retryDelay(err, job.Attempt), err)
+	}
 }
 
 // retryDelay returns the delay after a failed attempt. A server's Retry-After makes it

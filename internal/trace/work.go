@@ -14,7 +14,7 @@ import (
 	"github.com/cuelight/cuelight/stages"
 )
 
-// Stages returns copies of the stages whose Work is traced, see [Tracer.Work]; while tracing
+// Stages returns copies of the stages whose Work and Part are traced, see [Tracer.Work]; while tracing
 // is off, the stages themselves.
 func (t *Tracer) Stages(all []stages.Stage) []stages.Stage {
 	if t == nil {
@@ -22,7 +22,7 @@ func (t *Tracer) Stages(all []stages.Stage) []stages.Stage {
 	}
 	all = slices.Clone(all)
 	for i := range all {
-		all[i].Work = t.Work(all[i].Work)
+		all[i].Wrap(t.Work)
 	}
 	return all
 }

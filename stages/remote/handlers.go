@@ -207,7 +207,7 @@ func (c *Coordinator) result(ctx context.Context, r request, _ struct{}) (json.R
 
 func (a runningBody) running(claim engine.Claim, stage string) store.Running {
 	return store.Running{
-		Task: claim.Task, Stage: stage, Part: claim.Part, Token: claim.Token, Attempt: claim.Attempt,
+		Task: claim.Task, Stage: stage, Part: claim.Part, Parts: claim.Parts, Token: claim.Token, Attempt: claim.Attempt,
 		Percent: min(max(a.Percent, -1), 100), Speed: max(a.Speed, 0), ETA: seconds(a.ETA).Seconds(),
 		Note: cleanText(redact.Text(a.Note, claim.Source), maxNote),
 	}

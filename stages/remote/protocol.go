@@ -100,7 +100,8 @@ type (
 	claimBody struct {
 		Task        store.ID        `json:"task_id"`
 		Stage       string          `json:"stage"`
-		Part        int             `json:"part,omitempty"` // of a stage that divides; Spec says what to do
+		Part        int             `json:"part,omitempty"`  // of a stage that divides; Spec says what to do
+		Parts       int             `json:"parts,omitempty"` // how many there are
 		Spec        json.RawMessage `json:"spec,omitempty"`
 		Token       store.ID        `json:"token"`
 		Attempt     int             `json:"attempt"`
@@ -180,15 +181,17 @@ type noContent struct{}
 
 func newClaimBody(c engine.Claim, stage string) claimBody {
 	return claimBody{
-		Task: c.Task, Stage: stage, Part: c.Part, Spec: c.Spec, Token: c.Token, Attempt: c.Attempt, Priority: c.Priority, Source: c.Source,
+		Task: c.Task, Stage: stage, Part: c.Part, Parts: c.Parts, Spec: c.Spec, Token: c.Token,
+		Attempt: c.Attempt, Priority: c.Priority, Source: c.Source,
 		Params: c.Params, UserID: c.UserID, Traceparent: c.Traceparent, Waited: c.Waited.Seconds(),
 	}
 }
 
 func (c claimBody) claim(stage int) engine.Claim {
 	return engine.Claim{
-		Task: c.Task, Stage: stage, Part: c.Part, Spec: c.Spec, Token: c.Token, Attempt: c.Attempt, Priority: c.Priority, Source: c.Source,
-		Params: c.Params, UserID: c.UserID, Traceparent: c.Traceparent, Waited: seconds(c.Waited), Divided: c.Part > 0,
+		Task: c.Task, Stage: stage, Part: c.Part, Parts: c.Parts, Spec: c.Spec, Token: c.Token,
+		Attempt: c.Attempt, Priority: c.Priority, Source: c.Source,
+		Params: c.Params, UserID: c.UserID, Traceparent: c.Traceparent, Waited: seconds(c.Waited),
 	}
 }
 

@@ -25,6 +25,7 @@ type exchange struct {
 
 func (e *Engine) newExchange(in ExchangeRequest) *exchange {
 	n, queues := len(e.stages), e.graph.Queues()
+	in.FreeSlots, in.ClaimFrom, in.PromoteDue = padded(in.FreeSlots, queues), padded(in.ClaimFrom, queues), padded(in.PromoteDue, queues)
 	return &exchange{
 		Engine: e, request: in,
 		mayBecomeReady: make([]int, n), retried: make([]bool, n), agedSlots: make([]int, n), continued: make([]int, n),
@@ -34,6 +35,9 @@ func (e *Engine) newExchange(in ExchangeRequest) *exchange {
 		},
 	}
 }
+
+// padded returns a list with zeros at its end where it is shorter than n.
+func padded[T any](list []T, n int) []T { return append(list, make([]T, max(n-len(list), 0))...) }
 
 // queueOrigin sets the origin of the following changes, in an exchange.
 func (x *exchange) queueOrigin(origin string) {

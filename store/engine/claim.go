@@ -40,7 +40,7 @@ with claimed as (
             source, params, coalesce(user_id, ''), coalesce(traceparent, ''),
             extract(epoch from {{.Stage.Waited .Attempts}})::float8 as waited, priority
             {{- if .Stage.Divides}},
-            {{.Stage.Divided "t."}} as divided, 0 as part, null::jsonb as spec, 0::bigint as turn
+            {{.Stage.DividedInto "t."}} as parts, 0 as part, null::jsonb as spec, 0::bigint as turn
             {{- end}}
 ), recorded as (
   insert into {{.Outbox}} (type, worker_id, stage, tasks, attempts)
@@ -70,7 +70,7 @@ with claimed as (
     from claimed having count(*) > 0
 )
 select t.id, p.token, p.attempts, t.source, t.params, coalesce(t.user_id, ''), coalesce(t.traceparent, ''),
-       extract(epoch from now() - p.ready_at)::float8, p.priority, true, p.part, p.spec, p.turn
+       extract(epoch from now() - p.ready_at)::float8, p.priority, t.{{.Stage.Name}}_parts, p.part, p.spec, p.turn
   from claimed p
   join {{.Tasks}} t on t.id = p.task_id`
 
@@ -134,7 +134,7 @@ const readyPartsColumnsSQL = `
 const maxPlacedWaits = "100"
 
 func (x *exchange) queuePromote(queue int) {
-	if x.request.PromoteDue != nil && x.request.PromoteDue[queue] {
+	if x.request.PromoteDue[queue] {
 		x.queueOrigin(originExchange)
 		x.batch.Queue(x.sql.promote[queue])
 	}
@@ -237,7 +237,7 @@ func (x *exchange) readClaims(rows pgx.Rows, stage int, add func(Claim)) error {
 		var waited float64
 		dest := []any{&c.Task, &c.Token, &c.Attempt, &c.Source, &c.Params, &c.UserID, &c.Traceparent, &waited, &c.Priority}
 		if x.graph.Divides(stage) {
-			dest = append(dest, &c.Divided, &c.Part, &c.Spec, &c.turn)
+			dest = append(dest, &c.Parts, &c.Part, &c.Spec, &c.turn)
 		}
 		if err := rows.Scan(dest...); err != nil {
 			return err

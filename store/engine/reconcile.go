@@ -68,19 +68,19 @@ const findHeldSQL = `
 /* find held claims */
 select t.id, held.stage, held.token, held.attempt, t.source, t.params,
        coalesce(t.user_id, ''), coalesce(t.traceparent, ''), held.locked_by,
-       0 as part, null::jsonb as spec, held.divided
+       0 as part, null::jsonb as spec, held.parts
   from {{.Tasks}} t
  cross join lateral (values
        {{- range $i, $s := .Stages}}{{if $i}},{{end}}
-       ({{$i}}, t.{{.Name}}_token, t.{{.Name}}_attempts, t.{{.Name}}_locked_by, {{.Divided "t."}}){{end}}
-       ) as held (stage, token, attempt, locked_by, divided)
+       ({{$i}}, t.{{.Name}}_token, t.{{.Name}}_attempts, t.{{.Name}}_locked_by, {{.DividedInto "t."}}){{end}}
+       ) as held (stage, token, attempt, locked_by, parts)
  where ({{.Any "t." "inprogress"}})
    and (held.locked_by = any($1::uuid[]) or held.token = $2)
 {{- if .HasParts}}
  union all
 select t.id, case p.stage{{range $i, $s := .Stages}}{{if .Divides}} when '{{.Name}}' then {{$i}}{{end}}{{end}} end,
        p.token, p.attempts, t.source, t.params, coalesce(t.user_id, ''), coalesce(t.traceparent, ''), p.locked_by,
-       p.part, p.spec, true
+       p.part, p.spec, case p.stage{{range .Stages}}{{if .Divides}} when '{{.Name}}' then t.{{.Name}}_parts{{end}}{{end}} end
   from {{.Parts}} p
   join {{.Tasks}} t on t.id = p.task_id
  where p.status = 'inprogress' and (p.locked_by = any($1::uuid[]) or p.token = $2)
@@ -125,7 +125,7 @@ func (e *Engine) findHeld(ctx context.Context, workers []store.ID, token store.I
 	err = e.send(ctx, name, func(batch *pgx.Batch) {
 		batch.Queue(e.sql.findHeld, workers, token).Query(collect(&held, func(row pgx.CollectableRow) (h heldClaim, err error) {
 			err = row.Scan(&h.Task, &h.Stage, &h.Token, &h.Attempt, &h.Source, &h.Params, &h.UserID, &h.Traceparent, &h.worker,
-				&h.Part, &h.Spec, &h.Divided)
+				&h.Part, &h.Spec, &h.Parts)
 			return h, err
 		}))
 	})

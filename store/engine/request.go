@@ -30,10 +30,10 @@ type Claim struct {
 	Token   store.ID
 	Attempt int
 
-	// Divided says that the stage was divided; without a Part, all its parts are completed. Spec
-	// is that of the Part.
-	Divided bool
-	Spec    json.RawMessage
+	// Parts is how many parts the stage was divided into, 0 if it was not; without a Part, all are
+	// completed. Spec is that of the Part.
+	Parts int
+	Spec  json.RawMessage
 
 	Priority    int16
 	Source      string
@@ -98,7 +98,8 @@ func (r *Report) resultText() *string {
 }
 
 // ExchangeRequest is what a worker reports, how many tasks it can take, and where it
-// should look for them. Slices are by queue, see [store.Graph].Queues, except Reports and OnlyTasks.
+// should look for them. Slices are by queue, see [store.Graph].Queues, except Reports and
+// OnlyTasks; shorter ones have zeros at their ends.
 type ExchangeRequest struct {
 	Worker     store.ID
 	Reports    []Report
