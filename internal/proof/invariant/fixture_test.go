@@ -24,13 +24,14 @@ type fixture struct {
 	worker store.ID
 }
 
-func setup(t *testing.T) fixture {
+func setup(t *testing.T) fixture { return setupPipeline(t, store.Video()) }
+
+func setupPipeline(t *testing.T, g store.Graph) fixture {
 	t.Helper()
-	g := store.Video()
 	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
 	f := fixture{store.New(pool, g), t, pool, store.ID{}}
-	const workerSQL = `insert into workers (pipeline, name, host, pid) values ('video', 'test', 'test', 1) returning id`
-	err := pool.QueryRow(t.Context(), workerSQL).Scan(&f.worker)
+	const workerSQL = `insert into workers (pipeline, name, host, pid) values ($1, 'test', 'test', 1) returning id`
+	err := pool.QueryRow(t.Context(), workerSQL, g.Name()).Scan(&f.worker)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +49,15 @@ func (f fixture) exec(sql string) {
 // until no stage is ready.
 func (f fixture) work(end func(stage, source string, attempt int) engine.Report) {
 	f.t.Helper()
-	n := len(f.Graph().Stages())
+	f.workClaims(func(c engine.Claim) engine.Report {
+		return end(f.Graph().Stages()[c.Stage], c.Source, c.Attempt)
+	})
+}
+
+// workClaims is work for a function that needs more of the claim.
+func (f fixture) workClaims(end func(engine.Claim) engine.Report) {
+	f.t.Helper()
+	n := f.Graph().Queues()
 	in := engine.ExchangeRequest{Worker: f.worker, FreeSlots: make([]int, n), ClaimFrom: make([]bool, n)}
 	for i := range n {
 		in.FreeSlots[i], in.ClaimFrom[i] = 10, true
@@ -60,8 +69,8 @@ func (f fixture) work(end func(stage, source string, attempt int) engine.Report)
 		}
 		in.Reports = nil
 		for _, c := range out.Claims {
-			r := end(f.Graph().Stages()[c.Stage], c.Source, c.Attempt)
-			r.Task, r.Stage, r.Token = c.Task, c.Stage, c.Token
+			r := end(c)
+			r.Task, r.Stage, r.Part, r.Token = c.Task, c.Stage, c.Part, c.Token
 			if r.Outcome != "" {
 				in.Reports = append(in.Reports, r)
 			}

@@ -29,7 +29,7 @@ select format('task %s of request %s exists', id, request_id)
 		applies:  func(o Options) bool { return o.Settled }, sql: `
 select format('stage %s of task %s is %s, and could run%s', stage, task, status, ' at ' || run_at::text)
   from stages
- where status = 'inprogress'
+ where status in ('inprogress', 'divided')
     or status in ('pending', 'failed') and can_start`},
 	{name: "live-owner",
 		sentence: "once faults have stopped, the worker of each claim is registered and has neither stopped nor been lost",
@@ -80,9 +80,10 @@ select format('attempt %s at stage %s of task %s (%s to %s, %s) %s',
                    else format('needs %s, whose attempt %s ended %s at %s',
                                needs.need, n.attempt, n.outcome, n.finished_at) end)
   from tries r
-  join needs on needs.stage = r.stage
+  join needs on needs.stage = r.node
   left join lateral (select attempt, outcome, finished_at from {{.Attempts}}
-                      where task_id = r.task and stage collate "C" = needs.need and finished_at < r.finished_at
+                      where task_id = r.task and stage collate "C" = needs.need and part is null
+                        and finished_at < r.finished_at
                       order by finished_at desc limit 1) n on true
  where n.outcome is distinct from 'completed'
     or n.finished_at > r.started_at + make_interval(secs => $1)`},
@@ -97,11 +98,11 @@ select format('attempt %s at stage %s of task %s (%s to %s, %s) %s',
   select r.task, r.stage, r.started_at, t.priority,
          greatest(t.created_at, t.ready_at,
                   (select max(n.finished_at) from needs join {{.Attempts}} n on n.stage collate "C" = needs.need
-                    where needs.stage = r.stage and n.task_id = r.task
+                    where needs.stage = r.stage and n.task_id = r.task and n.part is null
                       and n.outcome = 'completed' and n.started_at < r.started_at)) as ready
     from runs r
     join {{.Tasks}} t on t.id = r.task
-   where r.attempt_before is null
+   where r.attempt_before is null and r.part is null
 )
 select format('stage %s of task %s was ready at %s and started at %s: %s later tasks of its priority overtook it',
               a.stage, a.task, a.ready, a.started_at, overtaking.n)
@@ -126,7 +127,7 @@ select format('stage %s of task %s was completed, and started again with attempt
   from runs
  where outcome_before = 'completed' and attempt <> 1`},
 	{name: "status-matches",
-		sentence: "the status of a stage is the outcome of its latest attempt", sql: `
+		sentence: "the status of a stage is the outcome of its latest attempt, or it is dead because a part is", sql: `
 select format('stage %s of task %s is %s, but %s', stage, task, status,
               coalesce('its latest attempt is ' || outcome, 'has no attempt'))
   from stages
@@ -134,6 +135,9 @@ select format('stage %s of task %s is %s, but %s', stage, task, status,
  where case status when 'completed'  then outcome is distinct from 'completed'
                    when 'failed'     then outcome is null or outcome not in ('failed', 'expired')
                    when 'dead'       then outcome is null or outcome not in ('failed', 'expired')
+                                          and not (outcome = 'divided' and (task, stage, 'dead') in (
+                                            select task, node, status from stages where part is not null))
+                   when 'divided'    then outcome is distinct from 'divided'
                    when 'inprogress' then outcome is distinct from 'live'
                    else false end`},
 	// An operator's retry starts at attempt 1 again.
@@ -142,15 +146,15 @@ select format('stage %s of task %s is %s, but %s', stage, task, status,
 select format('stage %s of task %s: attempt %s (%s) follows %s', stage, task, attempt, outcome,
               coalesce(format('attempt %s (%s)', attempt_before, outcome_before), 'none'))
   from runs
- where attempt not in (1, coalesce(attempt_before + (outcome_before <> 'released')::int, 1))`},
+ where attempt not in (1, coalesce(attempt_before + (outcome_before not in ('released', 'divided'))::int, 1))`},
 	// $1 says that nobody retried anything, so no counter was reset.
 	{name: "attempt-counter",
-		sentence: "the counter of a stage is the number of its attempts, without those that were released",
+		sentence: "the counter of a stage is the number of its attempts, without those that were released or divided it",
 		args:     func(o Options) []any { return []any{o.NoRetries} }, sql: `
 select format('stage %s of task %s counts %s attempts, its history %s',
               stage, task, attempts, coalesce(latest.attempt, 0))
   from stages
-  left join (select task, stage, attempt - (outcome = 'released')::int as attempt
+  left join (select task, stage, attempt - (outcome in ('released', 'divided'))::int as attempt
                from runs where is_latest) as latest using (task, stage)
  where attempts <> coalesce(latest.attempt, 0) and ($1 or attempts <> 0)`},
 	{name: "no-renumbering",
@@ -159,41 +163,81 @@ select format('stage %s of task %s counts %s attempts, its history %s',
 select format('stage %s of task %s: attempt 1 (%s) follows attempt %s (%s)',
               stage, task, outcome, attempt_before, outcome_before)
   from runs
- where attempt = 1 and attempt_before + (outcome_before <> 'released')::int <> 1`},
+ where attempt = 1 and attempt_before + (outcome_before not in ('released', 'divided'))::int <> 1`},
 	{name: "attempt-limit",
 		sentence: "no stage has more attempts than allowed, nor is due for one more",
 		applies:  func(o Options) bool { return o.MaxAttempts != nil },
 		args:     func(o Options) []any { return []any{o.MaxAttempts} }, sql: `
 select format('stage %s of task %s %s: attempt %s of at most %s', stage, task, what, n, allowed)
-  from (select task, stage, attempt as n, 'was tried (' || outcome || ')' as what from tries
+  from (select task, stage, node, attempt as n, 'was tried (' || outcome || ')' as what from tries
          union all
-        select task, stage, attempts + 1, 'is due' from stages where status = 'failed') as tried
+        select task, stage, node, attempts + 1, 'is due' from stages where status = 'failed') as tried
   join (values {{- range $i, $s := .Stages}}{{if $i}},{{end}} ('{{.Name}}', ($1::int[])[{{$i}} + 1]){{end}})
-    as limits (name, allowed) on name collate "C" = stage
+    as limits (name, allowed) on name collate "C" = node
  where n > allowed`},
 	{name: "valid-history",
 		sentence: "each attempt belongs to a task and to a stage of the pipeline, and ended after it started", sql: `
 select format('attempt %s at stage %s of task %s (%s) %s', attempt, tries.stage, tries.task, outcome,
               case when stages.task is null then 'has no such task or stage' else 'ended before it started' end)
   from tries
-  left join stages using (task, stage)
+  left join stages on stages.task = tries.task and stages.stage = tries.node
+                  and (stages.divides or tries.part is null and tries.outcome <> 'divided')
  where stages.task is null or finished_at < started_at`},
-	// The last event of each stage, and the status that it leads to. It covers the tasks whose first
-	// event has not been pruned.
+	{name: "open-parts",
+		sentence: "a stage counts its parts that are not completed; one that has no parts counts none", sql: `
+select format('stage %s of task %s is %s and counts %s open parts, but %s of its %s parts are open, the last is number %s',
+              stage, task, status, coalesce(open_parts::text, 'no'), found.open, found.parts, found.last)
+  from stages s
+ cross join lateral (select count(*) as parts, count(*) filter (where p.status <> 'completed') as open,
+                            coalesce(max(p.part), 0) as last
+                       from stages p where p.task = s.task and p.node = s.stage and p.part is not null) as found
+ where divides and part is null
+   and (open_parts is distinct from case when found.parts > 0 then found.open end
+        or status = 'divided' and found.open = 0 or found.last <> found.parts)`},
+	{name: "open-part",
+		sentence: "a part is open only while its stage is divided, and dead or cancelled only while its stage is dead", sql: `
+select format('stage %s of task %s is %s, but stage %s is %s', p.stage, p.task, p.status, s.stage, s.status)
+  from stages p
+  join stages s on s.task = p.task and s.stage = p.node
+ where p.part is not null
+   and s.status <> case when p.status in ('pending', 'inprogress', 'failed') then 'divided'
+                        when p.status in ('dead', 'cancelled') then 'dead' else s.status end`},
+	// The parts that exist were made by the latest attempt that divided the stage.
+	{name: "joined-last",
+		sentence: "a stage that was divided was joined after all its parts were completed",
+		args:     func(o Options) []any { return []any{o.MaxTransactionTime.Seconds()} }, sql: `
+select format('attempt %s at stage %s of task %s (%s to %s, %s) came before the end of part %s',
+              j.attempt, j.stage, j.task, j.started_at, j.finished_at, j.outcome, p.part)
+  from tries j
+  join (select task, stage, max(finished_at) as at from tries where outcome = 'divided' group by task, stage) as division
+    on division.task = j.task and division.stage = j.stage and division.at < j.finished_at
+  join stages p on p.task = j.task and p.node = j.stage and p.part is not null
+ where j.part is null
+   and not exists (select from tries c
+                    where c.task = p.task and c.stage = p.stage and c.outcome = 'completed'
+                      and c.finished_at between division.at and j.finished_at
+                      and c.finished_at <= j.started_at + make_interval(secs => $1))`},
+	// The last event of each stage and part, and the status that it leads to. It covers the tasks whose
+	// first event has not been pruned. No event says that a divided stage is to be joined, nor, of a part,
+	// that its stage is dead or was retried. $3 says that nobody retried anything.
 	{name: "event-status",
 		sentence: "the events of a task, in their order, lead to the statuses of its stages",
-		args:     Options.triggersOff, sql: `
+		args:     func(o Options) []any { return append(o.triggersOff(), o.NoRetries) }, sql: `
 , last_event as (
   select distinct on (e.task_id, effect.stage) e.task_id as task, effect.stage, effect.status, e.id
     from {{.Events}} e
    cross join lateral (
          select unnest(array[{{.NameList}}]), 'pending' where e.type = 'submitted'
           union all
-         select e.stage, case e.type when 'started' then 'inprogress' when 'stage_completed' then 'completed'
-                                     when 'dead' then 'dead' when 'released' then 'pending'
-                                     when 'retry_scheduled' then 'failed' end
-          where e.type in ('started', 'stage_completed', 'dead', 'released')
+         select e.stage || coalesce(' part ' || e.part, ''),
+                case e.type when 'started' then 'inprogress' when 'released' then 'pending'
+                            when 'stage_completed' then 'completed' when 'part_completed' then 'completed'
+                            when 'retry_scheduled' then 'failed' when 'divided' then 'pending' else 'dead' end
+          where e.type in ('started', 'stage_completed', 'part_completed', 'dead', 'released', 'divided')
              or e.type = 'retry_scheduled' and not e.data ? 'stages'
+             or e.type in ('attempt_failed', 'attempt_expired') and e.part is not null
+          union all
+         select e.stage || ' part ' || generate_series(1, (e.data->>'parts')::int), 'pending' where e.type = 'divided'
           union all
          select jsonb_array_elements_text(e.data->'stages'),
                 case e.type when 'retry_scheduled' then 'pending' else 'cancelled' end
@@ -204,7 +248,9 @@ select format('stage %s of task %s is %s, but event %s says %s',
               s.stage, s.task, s.status, last_event.id, last_event.status)
   from stages s
   join last_event on last_event.task = s.task and last_event.stage collate "C" = s.stage
- where last_event.status <> s.status
+ where last_event.status <> case s.status when 'divided' then 'pending' else s.status end
+   and not (s.part is not null and last_event.status <> 'completed'
+            and (s.status = 'cancelled' or s.status = 'pending' and not $3))
    and s.task in (select task_id from {{.Events}} where type = 'submitted')
    and not ` + triggersOffSQL},
 	{name: "event-outcome",
@@ -235,7 +281,8 @@ select format('task %s is %s, but its last event of that kind is %s, %s',
 // commonSQL precedes the statement of every rule. PostgreSQL evaluates only the tables that a
 // rule uses.
 //
-//   - stages: one row per task and stage, as it is now.
+//   - stages: one row per task and stage, and one per part of a divided stage, as it is now. A part
+//     has a name of its own, such as transcode part 3; node is the stage it belongs to.
 //   - tries: one row per claim that ever existed, ordered by its end: the history, and the current
 //     claims, whose outcome is "live". A claim starts with its transaction, which may be earlier
 //     than one it waited for, so the start orders nothing. It ends while its worker holds the
@@ -244,19 +291,29 @@ select format('task %s is %s, but its last event of that kind is %s, %s',
 //   - needs: which stage needs which.
 const commonSQL = `
 with stages as not materialized (
-  select t.id as task, s.stage collate "C", s.status, s.attempts, s.token,
-         s.locked_at, s.locked_by, s.run_at, s.can_start
+  select t.id as task, s.stage collate "C", s.stage collate "C" as node, null::int as part, s.status, s.attempts,
+         s.token, s.locked_at, s.locked_by, s.run_at, s.can_start, s.divides, s.open_parts
     from {{.Tasks}} t
    cross join lateral (values
          {{- range $i, $s := .Stages}}{{if $i}},{{end}}
          ('{{.Name}}', t.{{.Name}}_status::text, t.{{.Name}}_attempts, t.{{.Name}}_token,
-          t.{{.Name}}_locked_at, t.{{.Name}}_locked_by, t.{{.Name}}_run_at, {{.NeedsCompleted}})
-         {{- end}}) as s (stage, status, attempts, token, locked_at, locked_by, run_at, can_start)
+          t.{{.Name}}_locked_at, t.{{.Name}}_locked_by, t.{{.Name}}_run_at, {{.NeedsCompleted}},
+          {{.Divides}}, {{if .Divides}}t.{{.Name}}_open_parts{{else}}null::int{{end}})
+         {{- end}}) as s (stage, status, attempts, token, locked_at, locked_by, run_at, can_start, divides, open_parts)
+  {{- range .Stages}}{{if .Divides}}
+   union all
+  select task_id, (stage || ' part ' || part) collate "C", stage collate "C", part, p.status::text, p.attempts,
+         p.token, p.locked_at, p.locked_by, p.run_at, {{.NeedsCompleted}}, true, null
+    from {{$.Parts}} p
+    join {{$.Tasks}} t on t.id = p.task_id
+   where p.stage = '{{.Name}}'
+  {{- end}}{{end}}
 ), tries as (
-  select task_id as task, stage collate "C", attempt, token, worker_id, started_at, finished_at, outcome::text
+  select task_id as task, (stage || coalesce(' part ' || part, '')) collate "C" as stage, stage collate "C" as node, part,
+         attempt, token, worker_id, started_at, finished_at, outcome::text
     from {{.Attempts}}
    union all
-  select task, stage, attempts, token, locked_by, locked_at, 'infinity', 'live'
+  select task, stage, node, part, attempts, token, locked_by, locked_at, 'infinity', 'live'
     from stages
    where token is not null
 ), runs as (

@@ -9,25 +9,26 @@ import (
 
 // sqlNames are a pipeline's names, which the rules' statements are filled with.
 type sqlNames struct {
-	Pipeline, Tasks, Attempts, Events string
-	Stages                            []stageNames
-	MaxPerRule                        int
+	Pipeline, Tasks, Parts, Attempts, Events string
+	Stages                                   []stageNames
+	MaxPerRule                               int
 }
 
 type stageNames struct {
-	Name  string
-	Needs []string
+	Name    string
+	Needs   []string
+	Divides bool
 }
 
 func namesOf(g store.Graph) sqlNames {
 	prefix := g.TablePrefix()
 	n := sqlNames{
-		Pipeline: g.Name(), Tasks: prefix + "tasks", Attempts: prefix + "attempts", Events: prefix + "events",
-		MaxPerRule: maxPerRule,
+		Pipeline: g.Name(), Tasks: prefix + "tasks", Parts: prefix + "parts", Attempts: prefix + "attempts",
+		Events: prefix + "events", MaxPerRule: maxPerRule,
 	}
 	stages := g.Stages()
-	for _, name := range stages {
-		n.Stages = append(n.Stages, stageNames{Name: name})
+	for i, name := range stages {
+		n.Stages = append(n.Stages, stageNames{Name: name, Divides: g.Divides(i)})
 	}
 	for i, name := range stages {
 		for _, next := range g.Feeds(i) {
