@@ -33,8 +33,9 @@ type Stage struct {
 	// the stage's MaxAttempts, and if it is dead, the stage is. Completed parts are kept while the stage
 	// is retried, and lost if a stage before it is. Tasks of one priority share the slots by turns.
 	//
-	// The Slots are for parts. Divide and Work should be short; every process that has them runs two of
-	// them at once, whatever its Slots. One that has only Part leaves them to others.
+	// The Slots are for parts, and so are Requires and a task's Placement. Divide and Work should be short; every
+	// process that has them runs two of them at once, whatever its Slots. One that has only Part leaves them
+	// to others.
 	Divide Divide
 	Part   Work
 

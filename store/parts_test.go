@@ -371,6 +371,37 @@ func TestParts_AreClaimedOnlyByWorkersThatTheirTaskRequires(t *testing.T) {
 	b.wantParts(id, inprogress, inprogress)
 }
 
+// Remote workers, which may be the only ones that offer a label, neither divide nor join.
+func TestDivide_IsLeftToNoWorkerThatTheTaskRequires(t *testing.T) {
+	t.Parallel()
+	b := setupParts(t)
+	b.submitTask(store.Submission{Source: "film", Placement: map[string]store.Placement{"encode": {
+		Requires: []string{"gpu"}, Prefers: []string{"nvenc"}, Wait: time.Hour,
+	}}})
+	fetching, err := b.Exchange(b.t.Context(), engine.ExchangeRequest{
+		Worker: b.w, FreeSlots: []int{1, 0, 0, 0}, ClaimFrom: []bool{true, false, false, false},
+	})
+	if err != nil || len(fetching.Claims) != 1 {
+		t.Fatalf("the claims are %+v, %v", fetching.Claims, err)
+	}
+	out := b.exchange(b.w, 1, completed(fetching.Claims[0]))
+	if len(out.Claims) != 1 || out.Claims[0].Stage != encode || out.NextDue[encode] >= 0 {
+		t.Fatalf("the answer is %+v", out)
+	}
+	gpu, err := b.RegisterWorker(t.Context(), store.Worker{Host: "gpu", PID: 2, Capabilities: raw(`{"labels": ["gpu"]}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := b.exchange(gpu, 1, division(out.Claims[0], 1)).Claims
+	if out := b.exchange(b.w, 1); len(part) != 1 || len(out.Claims) != 0 {
+		t.Fatalf("the part was claimed %+v, %+v", part, out.Claims)
+	}
+	b.exchange(gpu, 0, partReport(part[0], engine.Completed))
+	if out := b.exchange(b.w, 1); len(out.Claims) != 1 || !out.Claims[0].Divided {
+		t.Errorf("the join was claimed %+v", out.Claims)
+	}
+}
+
 func TestParts_AreFoundByTheirWorkerAfterALostAnswer(t *testing.T) {
 	t.Parallel()
 	b := setupParts(t)

@@ -383,9 +383,14 @@ func (s stageData) MayClaim(row, worker, since string) string {
 	return fmt.Sprintf("(%splacement is null\n                 or coalesce(%s <= 0, false))", row, s.PlacementWait(row, worker, since))
 }
 
-// PlacementWait calls the function placement_wait for a row.
+// PlacementWait calls the function placement_wait for a row. Where a stage divides, the placement is for its
+// parts: any worker may divide and join, since remote workers do neither.
 func (s stageData) PlacementWait(row, worker, since string) string {
-	return fmt.Sprintf("%[1]s(%[2]sid, %[2]splacement, '%[3]s', %[4]s, %[5]s)", s.placementWait, row, s.Name, worker, since)
+	stage := s.Name
+	if s.Divides {
+		stage = "" // which has no placement
+	}
+	return fmt.Sprintf("%[1]s(%[2]sid, %[2]splacement, '%[3]s', %[4]s, %[5]s)", s.placementWait, row, stage, worker, since)
 }
 
 // IsPlaced is the condition of the index of tasks with a placement that some stage may wait for.
