@@ -17,9 +17,9 @@ type attemptKey struct {
 
 // attemptCounts say what one process did and reported about the claims of one attemptKey.
 type attemptCounts struct {
-	started   int // by its log
-	completed int // by the history
-	reported  map[stages.Kind]int
+	started  int                 // by its log
+	recorded map[stages.Kind]int // completed or divided, by the history
+	reported map[stages.Kind]int
 }
 
 // wrongReports lists claims whose end a process did not report once, as the history has it. A
@@ -29,20 +29,26 @@ func (v *verifier) wrongReports() (found []string) {
 		for key, n := range v.countEvents(i) {
 			ended := 0
 			for _, kind := range []stages.Kind{
-				stages.StageCompleted, stages.AttemptFailed, stages.StageDead, stages.ClaimRevoked,
+				stages.StageCompleted, stages.PartCompleted, stages.StageDivided,
+				stages.AttemptFailed, stages.StageDead, stages.ClaimRevoked,
 			} {
 				ended += n.reported[kind]
 			}
 			// The process also releases claims that it did not start.
 			atMost := ended + n.reported[stages.ClaimReleased]
-			reportedCompleted := n.reported[stages.StageCompleted]
-			subject := fmt.Sprintf("%s: attempt %d at %s of task %s", workerName(log.worker), key.attempt, key.stage, key.task)
+			subject := fmt.Sprintf("%s: attempt %d at %s of task %s",
+				workerName(log.worker), key.attempt, stageName(key.stage, key.part), key.task)
 			wasKilled := !log.killed.IsZero()
-			switch {
-			case reportedCompleted > n.completed, !wasKilled && reportedCompleted < n.completed:
-				found = append(found, fmt.Sprintf("%s was completed %d times, and reported as completed %d times",
-					subject, n.completed, reportedCompleted))
-			case ended > n.started, !wasKilled && atMost < n.started:
+			for kind, verb := range map[stages.Kind]string{
+				stages.StageCompleted: "completed", stages.PartCompleted: "completed", stages.StageDivided: "divided",
+			} {
+				recorded, reported := n.recorded[kind], n.reported[kind]
+				if reported > recorded || !wasKilled && reported < recorded {
+					found = append(found, fmt.Sprintf("%s was %s %d times, and reported as %s %d times",
+						subject, verb, recorded, verb, reported))
+				}
+			}
+			if ended > n.started || !wasKilled && atMost < n.started {
 				found = append(found, fmt.Sprintf("%s started %d times, and its end was reported %d times",
 					subject, n.started, atMost))
 			}
@@ -55,9 +61,9 @@ func (v *verifier) wrongReports() (found []string) {
 func (v *verifier) countEvents(incarnation int) map[attemptKey]*attemptCounts {
 	counts := make(map[attemptKey]*attemptCounts)
 	countsOf := func(e logEntry) *attemptCounts {
-		key := attemptKey{stageKey{e.Task, e.Stage}, e.Attempt}
+		key := attemptKey{stageKey{e.Task, e.Stage, e.Part}, e.Attempt}
 		if counts[key] == nil {
-			counts[key] = &attemptCounts{reported: make(map[stages.Kind]int)}
+			counts[key] = &attemptCounts{recorded: make(map[stages.Kind]int), reported: make(map[stages.Kind]int)}
 		}
 		return counts[key]
 	}
@@ -66,12 +72,23 @@ func (v *verifier) countEvents(incarnation int) map[attemptKey]*attemptCounts {
 		case e.What == startEntry:
 			n := countsOf(e)
 			n.started++
-			if v.rows[e.Token].outcome == string(engine.Completed) {
-				n.completed++
+			switch v.rows[e.Token].outcome {
+			case string(engine.Divided):
+				n.recorded[stages.StageDivided]++
+			case string(engine.Completed):
+				n.recorded[completedKind(e.Part)]++
 			}
 		case e.What == eventEntry && !e.Task.IsZero():
 			countsOf(e).reported[stages.Kind(e.How)]++
 		}
 	}
 	return counts
+}
+
+// completedKind is the kind of event that says that a stage, or a part of one, is completed.
+func completedKind(part int) stages.Kind {
+	if part > 0 {
+		return stages.PartCompleted
+	}
+	return stages.StageCompleted
 }

@@ -148,7 +148,7 @@ func (d *runData) check(f *findings) {
 	f.lostTasks = v.lostTasks()
 	f.duplicates = v.duplicates()
 	for _, rule := range []func() []string{
-		v.claimsWithoutHistory, v.historyWithoutExecution, v.earlyStarts, v.overlappingExecutions,
+		v.claimsWithoutHistory, v.historyWithoutExecution, v.earlyStarts, v.wrongJoins, v.overlappingExecutions,
 		v.wrongReports, v.deadTasksWithoutCause, v.repeatedConnectionEvents, v.unexplainedExpiries,
 	} {
 		f.violations = append(f.violations, rule()...)

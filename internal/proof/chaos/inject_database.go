@@ -84,6 +84,7 @@ select coalesce(string_agg(t.id::text, ' '), '')
   from chaos_tasks t
   join workers w
     on w.id in (ingest_locked_by, transcode_locked_by, metadata_locked_by, assemble_locked_by, publish_locked_by)
+    or w.id in (select locked_by from chaos_parts where task_id = t.id)
  where w.pid = $1`
 
 // listClaims writes the tasks that a process has claimed into a file.
@@ -148,31 +149,43 @@ func (i *injector) notifyAtOnce(ctx context.Context, conn *pgx.Conn, s step) err
 	return err
 }
 
-const lockRowsSQL = `
+const (
+	lockRowsSQL = `
 select id from chaos_tasks
  where publish_status <> 'completed'
  order by random()
  limit 60
    for update`
+	lockPartsSQL = `
+select task_id from chaos_parts
+ where status <> 'completed'
+ order by random()
+ limit 60
+   for update`
+)
 
 func (i *injector) lockRows(ctx context.Context, conn *pgx.Conn, s step) error {
 	if _, err := conn.Exec(ctx, "begin"); err != nil {
 		return err
 	}
-	rows, err := conn.Query(ctx, lockRowsSQL)
-	if err != nil {
-		return err
+	var locked []store.ID
+	for _, sql := range []string{lockRowsSQL, lockPartsSQL} {
+		rows, err := conn.Query(ctx, sql)
+		if err != nil {
+			return err
+		}
+		tasks, err := pgx.CollectRows(rows, pgx.RowTo[store.ID])
+		if err != nil {
+			return err
+		}
+		i.Logf("%s: %d rows", s.title(), len(tasks))
+		locked = append(locked, tasks...)
 	}
-	tasks, err := pgx.CollectRows(rows, pgx.RowTo[store.ID])
-	if err != nil {
-		return err
-	}
-	defer i.record(s.kind, noWorker, tasks...)()
-	i.Logf("%s: %d tasks", s.title(), len(tasks))
+	defer i.record(s.kind, noWorker, locked...)()
 	if err := ctxsleep.For(ctx, s.duration); err != nil {
 		return err
 	}
-	_, err = conn.Exec(ctx, "rollback")
+	_, err := conn.Exec(ctx, "rollback")
 	return err
 }
 

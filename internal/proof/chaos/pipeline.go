@@ -23,10 +23,16 @@ const (
 	maxAttempts = 6
 )
 
+// dividedStage is the stage that is divided into up to maxParts parts.
+const (
+	dividedStage = "transcode"
+	maxParts     = 5
+)
+
 // nodes give the pipeline the shape of the one for videos.
 var nodes = []store.Node{
 	{Name: "ingest"},
-	{Name: "transcode", Needs: []string{"ingest"}},
+	{Name: dividedStage, Needs: []string{"ingest"}, Divides: true},
 	{Name: "metadata", Needs: []string{"ingest"}},
 	{Name: "assemble", Needs: []string{"transcode", "metadata"}},
 	{Name: "publish", Needs: []string{"assemble"}},
@@ -35,10 +41,14 @@ var nodes = []store.Node{
 func newPipeline(w *stageWorker) *stages.Pipeline {
 	var all []stages.Stage
 	for _, n := range nodes {
-		all = append(all, stages.Stage{
+		s := stages.Stage{
 			Name: n.Name, Needs: n.Needs, Work: w.work, Slots: slotsPerStage, MaxAttempts: maxAttempts,
 			Backoff: stages.Backoff{Base: 200 * ms, Max: 2 * time.Second},
-		})
+		}
+		if n.Divides {
+			s.Divide, s.Part = w.divide, w.work
+		}
+		all = append(all, s)
 	}
 	p, err := stages.New(pipelineName, all...)
 	if err != nil {
@@ -49,8 +59,8 @@ func newPipeline(w *stageWorker) *stages.Pipeline {
 
 func graph() store.Graph { return newPipeline(nil).Graph() }
 
-// The source of a long task begins with longSource. Its transcode stage takes longer than the lease
-// of a worker.
+// The source of a long task begins with longSource. The first part of its transcode stage takes longer
+// than the lease of a worker.
 const (
 	longSource = "long"
 	longWork   = 45 * time.Second
@@ -65,20 +75,51 @@ type stageWorker struct {
 	slowTasks string // a file
 }
 
-// work only waits. Its duration and its end follow from the source of the task, the stage and the
-// attempt, so a repeated run has the same.
+// divide makes as many parts as follow from the source. Where it makes none, work follows, which is
+// the execution of the claim.
+func (w *stageWorker) divide(ctx context.Context, job *stages.Job) ([]stages.Part, error) {
+	n := partsOf(job.Source)
+	if n == 0 {
+		return nil, nil
+	}
+	if _, err := w.execute(ctx, job, endedDivided); err != nil {
+		return nil, err
+	}
+	parts := make([]stages.Part, n)
+	for i := range parts {
+		parts[i].Spec = i + 1
+	}
+	return parts, nil
+}
+
+// work does a stage or a part, or joins parts.
 func (w *stageWorker) work(ctx context.Context, job *stages.Job) (result any, err error) {
+	return w.execute(ctx, job, endedCompleted)
+}
+
+// execute only waits. Its duration and its end follow from the source of the task, the stage, the part and
+// the attempt, so a repeated run has the same. The result is the token, which tells a join whose results it read.
+func (w *stageWorker) execute(ctx context.Context, job *stages.Job, success string) (result any, err error) {
 	w.write(logEntry{
-		What: startEntry, Task: job.Task, Source: job.Source, Stage: job.Stage, Attempt: job.Attempt, Token: job.Token,
+		What: startEntry, Task: job.Task, Source: job.Source, Stage: job.Stage, Part: job.Part, Attempt: job.Attempt,
+		Token: job.Token, IsJoin: isJoin(job),
 	})
-	end := endedPanic
+	end, joined := endedPanic, []store.ID(nil)
 	defer func() {
-		w.write(logEntry{What: endEntry, Task: job.Task, Stage: job.Stage, Token: job.Token, How: end})
+		w.write(logEntry{
+			What: endEntry, Task: job.Task, Stage: job.Stage, Part: job.Part, Token: job.Token, How: end, Joined: joined,
+		})
 	}()
 	b := behaviourOf(job)
 	err = waitWithProgress(ctx, job, b.duration)
 	if err == nil {
 		err = w.waitWhileSlow(ctx, job)
+	}
+	if err == nil && isJoin(job) {
+		joined, err = stages.PartResults[store.ID](ctx, job)
+	}
+	if err == nil && job.Part > 0 {
+		err = checkSpec(job)
 	}
 	if err != nil {
 		end = endedInterrupted
@@ -92,7 +133,31 @@ func (w *stageWorker) work(ctx context.Context, job *stages.Job) (result any, er
 	case endedPanic:
 		panic(b.err)
 	}
-	return job.Source, nil
+	end = success
+	return job.Token, nil
+}
+
+// isJoin reports whether an attempt joins the parts of its stage.
+func isJoin(job *stages.Job) bool { return job.Divided && job.Part == 0 }
+
+// checkSpec returns an error unless the spec is the one that divide made for the part.
+func checkSpec(job *stages.Job) error {
+	spec, err := stages.Spec[int](job)
+	if err == nil && spec != job.Part {
+		err = fmt.Errorf("the spec is that of part %d", spec)
+	}
+	return err
+}
+
+// partsOf is the number of parts that the divided stage of a task has.
+func partsOf(source string) int {
+	h := fnv.New64a()
+	fmt.Fprint(h, source)
+	n := int(h.Sum64() >> 8 % (maxParts + 1))
+	if strings.HasPrefix(source, longSource) {
+		return max(n, 1)
+	}
+	return n
 }
 
 // waitWhileSlow makes a further attempt last as long as its task is in the list of those that a
@@ -119,7 +184,7 @@ type behaviour struct {
 
 func behaviourOf(job *stages.Job) behaviour {
 	h := fnv.New64a()
-	fmt.Fprint(h, job.Source, "/", job.Stage, "/", job.Attempt)
+	fmt.Fprint(h, job.Source, "/", job.Stage, "/", job.Part, "/", job.Attempt, "/", job.Divided)
 	n := h.Sum64() >> 8 // the low bits of this hash are not random enough
 	b := behaviour{end: endedCompleted, err: errors.New("planned failure")}
 	switch chance := n % 1000; {
@@ -135,7 +200,10 @@ func behaviourOf(job *stages.Job) behaviour {
 	n /= 1000
 	// Most attempts are short, a few take almost half a second.
 	b.duration = 5*ms + time.Duration(n%10)*time.Duration(n/10%10)*4*ms
-	if job.Stage == "transcode" && strings.HasPrefix(job.Source, longSource) {
+	switch {
+	case job.Stage == dividedStage && job.Part == 0: // a process does only two of these at once
+		b.duration /= 8
+	case job.Part == 1 && strings.HasPrefix(job.Source, longSource):
 		b.duration, b.end = longWork, endedCompleted
 	}
 	return b

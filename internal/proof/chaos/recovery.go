@@ -52,7 +52,7 @@ func (v *verifier) claimsAtDeath(incarnation int) []stageKey {
 	for _, row := range v.history {
 		owner, isKnown := v.incarnations[row.worker]
 		if isKnown && owner == incarnation && row.outcome == "expired" && row.finished.After(v.logs[incarnation].killed) {
-			claims = append(claims, stageKey{row.task, row.stage})
+			claims = append(claims, row.key())
 		}
 	}
 	for _, e := range v.executions {

@@ -29,7 +29,7 @@ func (v *verifier) unexplainedExpiries() (found []string) {
 		})
 		if !isExplained {
 			found = append(found, fmt.Sprintf("attempt %d at %s of task %s expired, but nothing was wrong with %s",
-				row.attempt, row.stage, row.task, workerName(log.worker)))
+				row.attempt, stageName(row.stage, row.part), row.task, workerName(log.worker)))
 		}
 	}
 	return found

@@ -28,7 +28,7 @@ type taskRow struct {
 	request      string
 	isCompleted  bool // all stages are
 	isDead       bool // a stage is
-	isUnfinished bool // a stage is in progress, or can be claimed now or later
+	isUnfinished bool // a stage is in progress or divided, or can be claimed now or later
 }
 
 // attemptRow is a row of the history.
@@ -36,6 +36,7 @@ type attemptRow struct {
 	task     store.ID
 	token    store.ID
 	stage    string
+	part     int // 0: of the stage itself
 	attempt  int
 	worker   store.ID
 	finished time.Time
@@ -47,7 +48,7 @@ type attemptRow struct {
 const (
 	statusColumns = `
        'completed' = all(statuses) as completed, 'dead' = any(statuses) as dead,
-       'inprogress' = any(statuses)
+       'inprogress' = any(statuses) or 'divided' = any(statuses)
          or ingest_status in ('pending', 'failed')
          or ingest_status = 'completed'
             and (transcode_status in ('pending', 'failed') or metadata_status in ('pending', 'failed'))
@@ -61,7 +62,7 @@ const (
 	tasksSQL      = `select id, coalesce(request_id, ''), ` + statusColumns
 	unfinishedSQL = `select count(*) from (select ` + statusColumns + `) as t where unfinished`
 	historySQL    = `
-select task_id, token, stage, attempt, worker_id, finished_at, outcome::text, coalesce(error_class, '')
+select task_id, token, stage, coalesce(part, 0), attempt, worker_id, finished_at, outcome::text, coalesce(error_class, '')
   from chaos_attempts order by finished_at`
 )
 
@@ -92,7 +93,7 @@ func (h *harness) readRunData(ctx context.Context, firstFault time.Time) (*runDa
 			return err
 		}
 		d.history, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (a attemptRow, err error) {
-			err = row.Scan(&a.task, &a.token, &a.stage, &a.attempt, &a.worker, &a.finished, &a.outcome, &a.class)
+			err = row.Scan(&a.task, &a.token, &a.stage, &a.part, &a.attempt, &a.worker, &a.finished, &a.outcome, &a.class)
 			return a, err
 		})
 		return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"time"
 
 	"github.com/cuelight/cuelight/stages"
@@ -34,6 +35,10 @@ func correctRun() *dataBuilder {
 	}}
 	for i, n := range nodes {
 		at := time.Second + time.Duration(i)*20*ms
+		if n.Divides {
+			r.completesInParts(at)
+			continue
+		}
 		token := r.executes(0, n.Name, 1, at, 10*ms, endedCompleted)
 		r.addHistory(token, n.Name, 1, worker1, at+11*ms, "completed")
 		r.reports(0, stages.StageCompleted, n.Name, 1, at+12*ms)
@@ -70,6 +75,35 @@ func (r *dataBuilder) executes(
 		})
 	}
 	return token
+}
+
+// completesInParts divides a stage, does its parts, and joins them.
+func (r *dataBuilder) completesInParts(at time.Duration) {
+	token := r.executes(0, dividedStage, 1, at, 2*ms, endedDivided)
+	r.addHistory(token, dividedStage, 1, worker1, at+3*ms, "divided")
+	r.reports(0, stages.StageDivided, dividedStage, 1, at+4*ms)
+	var results []store.ID
+	entries := &r.logs[0].entries
+	for part := 1; part <= partsOf("task-1"); part++ {
+		n := len(*entries)
+		token := r.executes(0, dividedStage, 1, at+5*ms, 2*ms, endedCompleted)
+		r.addHistory(token, dividedStage, 1, worker1, at+8*ms, "completed")
+		r.reports(0, stages.PartCompleted, dividedStage, 1, at+8*ms)
+		r.history[len(r.history)-1].part = part
+		for i := range (*entries)[n:] {
+			(*entries)[n+i].Part = part
+		}
+		results = append(results, token)
+	}
+	token = r.executes(0, dividedStage, 1, at+10*ms, 5*ms, endedCompleted)
+	(*entries)[len(*entries)-2].IsJoin, (*entries)[len(*entries)-1].Joined = true, results
+	r.addHistory(token, dividedStage, 1, worker1, at+16*ms, "completed")
+	r.reports(0, stages.StageCompleted, dividedStage, 1, at+17*ms)
+}
+
+// entry returns the first entry of the first log that is chosen.
+func (r *dataBuilder) entry(isChosen func(logEntry) bool) *logEntry {
+	return &r.logs[0].entries[slices.IndexFunc(r.logs[0].entries, isChosen)]
 }
 
 func (r *dataBuilder) addHistory(

@@ -11,11 +11,27 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-// stageKey is a stage of a task.
+// stageKey is a stage of a task, or a part of one.
 type stageKey struct {
 	task  store.ID
 	stage string
+	part  int // counted from 1; 0: the stage itself
 }
+
+// String names it in violations.
+func (k stageKey) String() string {
+	return fmt.Sprintf("stage %s of task %s", stageName(k.stage, k.part), k.task)
+}
+
+// stageName names a stage, or a part of one.
+func stageName(stage string, part int) string {
+	if part > 0 {
+		return fmt.Sprintf("%s part %d", stage, part)
+	}
+	return stage
+}
+
+func (r attemptRow) key() stageKey { return stageKey{r.task, r.stage, r.part} }
 
 // execution is one time that a process worked on a claim, by its log.
 type execution struct {
@@ -23,14 +39,16 @@ type execution struct {
 	start       logEntry
 	from, to    time.Time
 	end         string // how it ended; "": the process ended before it
+	joined      []store.ID
 }
 
 // String names the execution in violations.
 func (e execution) String() string {
-	return fmt.Sprintf("attempt %d at %s of %s (token %s)", e.start.Attempt, e.start.Stage, e.start.Source, e.start.Token)
+	return fmt.Sprintf("attempt %d at %s of %s (token %s)",
+		e.start.Attempt, stageName(e.start.Stage, e.start.Part), e.start.Source, e.start.Token)
 }
 
-func (e execution) key() stageKey { return stageKey{e.start.Task, e.start.Stage} }
+func (e execution) key() stageKey { return stageKey{e.start.Task, e.start.Stage, e.start.Part} }
 
 // verifier has the data of a run, indexed. Its methods that check a rule return one text per violation.
 type verifier struct {
@@ -82,7 +100,7 @@ func (v *verifier) addExecutions(incarnation int, log workerLog) {
 		}
 		e := execution{incarnation: incarnation, start: entry, from: entry.time(), to: log.ended}
 		if end, ok := ends[entry.Token]; ok {
-			e.to, e.end = end.time(), end.How
+			e.to, e.end, e.joined = end.time(), end.How, end.Joined
 		}
 		v.executions = append(v.executions, e)
 	}
@@ -113,12 +131,12 @@ func (v *verifier) duplicates() (found []string) {
 	completed := make(map[stageKey]int)
 	for _, row := range v.history {
 		if row.outcome == string(engine.Completed) {
-			completed[stageKey{row.task, row.stage}]++
+			completed[row.key()]++
 		}
 	}
 	for key, n := range completed {
 		if n > 1 {
-			found = append(found, fmt.Sprintf("stage %s of task %s was completed %d times", key.stage, key.task, n))
+			found = append(found, fmt.Sprintf("%s was completed %d times", key, n))
 		}
 	}
 	for token, executions := range v.byToken {
@@ -146,16 +164,19 @@ func (v *verifier) claimsWithoutHistory() (found []string) {
 	return found
 }
 
-// historyWithoutExecution lists attempts that are completed or failed in the history, and were not
-// executed with that end by the process that it names.
+// executedOutcomes are those of attempts that a process has ended.
+var executedOutcomes = []string{string(engine.Completed), string(engine.Divided), string(engine.Failed)}
+
+// historyWithoutExecution lists attempts that are completed, divided or failed in the history, and were
+// not executed with that end by the process that it names.
 func (v *verifier) historyWithoutExecution() (found []string) {
 	for _, row := range v.history {
-		if row.outcome != string(engine.Completed) && row.outcome != string(engine.Failed) {
+		if !slices.Contains(executedOutcomes, row.outcome) {
 			continue
 		}
 		executions := v.byToken[row.token]
 		incarnation, isKnown := v.incarnations[row.worker]
-		subject := fmt.Sprintf("stage %s of task %s %s", row.stage, row.task, row.outcome)
+		subject := fmt.Sprintf("%s %s", row.key(), row.outcome)
 		switch {
 		case !isKnown:
 			found = append(found, fmt.Sprintf("%s by worker %s, but no process has that id", subject, row.worker))
@@ -171,34 +192,79 @@ func (v *verifier) historyWithoutExecution() (found []string) {
 	return found
 }
 
-// endedAs reports whether the execution ended as an outcome says, completed or failed.
+// endedAs reports whether the execution ended as an outcome says, completed, divided or failed.
 func (e execution) endedAs(outcome string) bool {
-	return e.end != "" && e.end != endedInterrupted && (e.end == endedCompleted) == (outcome == string(engine.Completed))
+	switch e.end {
+	case "", endedInterrupted:
+		return false
+	case endedCompleted, endedDivided:
+		return e.end == outcome
+	}
+	return outcome == string(engine.Failed)
 }
 
 // clockError is how much two processes' readings of the same moment may differ.
 const clockError = 2 * time.Millisecond
 
-// earlyStarts lists executions that started before the stages they need were completed, by the
-// history or by the logs.
+// earlyStarts lists executions that started before what they need was done, by the history or by the
+// logs: the stages that theirs needs; of a part, its division; of a join, the parts.
 func (v *verifier) earlyStarts() (found []string) {
-	completed := make(map[stageKey]attemptRow)
+	completed, divided := make(map[stageKey]attemptRow), make(map[stageKey]attemptRow)
 	for _, row := range v.history {
-		if row.outcome == string(engine.Completed) {
-			completed[stageKey{row.task, row.stage}] = row
+		switch row.outcome {
+		case string(engine.Completed):
+			completed[row.key()] = row
+		case string(engine.Divided):
+			divided[row.key()] = row
 		}
 	}
 	for _, e := range v.executions {
 		latest := e.from.Add(clockError)
-		for _, need := range v.needs[e.start.Stage] {
-			row, ok := completed[stageKey{e.start.Task, need}]
+		check := func(rows map[stageKey]attemptRow, key stageKey, verb string) {
+			row, ok := rows[key]
 			needed := v.byToken[row.token]
+			name := stageName(key.stage, key.part)
 			switch {
 			case !ok || row.finished.After(latest):
-				found = append(found, fmt.Sprintf("%s started before %s was completed", e, need))
-			case len(needed) == 0 || needed[0].end != endedCompleted || needed[0].to.After(latest):
-				found = append(found, fmt.Sprintf("%s started before the execution of %s had ended", e, need))
+				found = append(found, fmt.Sprintf("%s started before %s was %s", e, name, verb))
+			case len(needed) == 0 || !needed[0].endedAs(row.outcome) || needed[0].to.After(latest):
+				found = append(found, fmt.Sprintf("%s started before the execution of %s had ended", e, name))
 			}
+		}
+		for _, need := range v.needs[e.start.Stage] {
+			check(completed, stageKey{e.start.Task, need, 0}, "completed")
+		}
+		switch {
+		case e.start.Part > 0:
+			check(divided, stageKey{e.start.Task, e.start.Stage, 0}, "divided")
+		case e.start.IsJoin:
+			for part := range partsOf(e.start.Source) {
+				check(completed, stageKey{e.start.Task, e.start.Stage, part + 1}, "completed")
+			}
+		}
+	}
+	return found
+}
+
+// wrongJoins lists joins that ended as planned, and did not read exactly the results of the completed
+// attempts at all parts; and stages that were completed without a join although they have parts.
+func (v *verifier) wrongJoins() (found []string) {
+	results := make(map[stageKey]store.ID)
+	for _, row := range v.history {
+		if row.outcome == string(engine.Completed) {
+			results[row.key()] = row.token
+		}
+	}
+	for _, e := range v.executions {
+		if e.start.Stage != dividedStage || e.start.Part > 0 || e.end != endedCompleted {
+			continue
+		}
+		var want []store.ID
+		for part := range partsOf(e.start.Source) {
+			want = append(want, results[stageKey{e.start.Task, dividedStage, part + 1}])
+		}
+		if !slices.Equal(e.joined, want) {
+			found = append(found, fmt.Sprintf("%s read the results %v, those of the parts are %v", e, e.joined, want))
 		}
 	}
 	return found

@@ -132,6 +132,46 @@ func TestCheck_FindsEachError(t *testing.T) {
 			r.addHistory(token, "ingest", 1, worker2, 600*ms, "expired")
 			r.reports(1, stages.StageCompleted, "ingest", 1, 700*ms)
 		}, violation, "was completed 0 times, and reported as completed 1 times"},
+		"a part completed twice": {func(r *dataBuilder) {
+			token := r.executes(1, dividedStage, 2, 2*time.Second, 10*ms, endedCompleted)
+			r.addHistory(token, dividedStage, 2, worker2, 2*time.Second+11*ms, "completed")
+			r.history[len(r.history)-1].part = 2
+		}, duplicated, "stage transcode part 2 of task"},
+		"a part that started before its stage was divided": {func(r *dataBuilder) {
+			r.entry(func(e logEntry) bool { return e.Part == 2 && e.What == startEntry }).At = after(time.Second).UnixMicro()
+		}, violation, "started before transcode was divided"},
+		"a join that started before a part was completed": {func(r *dataBuilder) {
+			i := slices.IndexFunc(r.history, func(row attemptRow) bool { return row.part == 2 })
+			r.history[i].finished = after(5 * time.Second)
+		}, violation, "started before transcode part 2 was completed"},
+		"a join that started before the execution of a part had ended": {func(r *dataBuilder) {
+			r.entry(func(e logEntry) bool { return e.Part == 2 && e.What == endEntry }).At = after(5 * time.Second).UnixMicro()
+		}, violation, "started before the execution of transcode part 2 had ended"},
+		"a join without the result of a part": {func(r *dataBuilder) {
+			e := r.entry(func(e logEntry) bool { return e.Joined != nil })
+			e.Joined = e.Joined[:1]
+		}, violation, "read the results"},
+		"a join with the result of another attempt": {func(r *dataBuilder) {
+			r.entry(func(e logEntry) bool { return e.Joined != nil }).Joined[1] = store.ID{9, 99}
+		}, violation, "read the results"},
+		"a stage that was completed without a join": {func(r *dataBuilder) {
+			r.entry(func(e logEntry) bool { return e.Joined != nil }).Joined = nil
+		}, violation, "read the results"},
+		"a division that was not executed": {func(r *dataBuilder) {
+			r.entry(func(e logEntry) bool { return e.How == endedDivided }).How = endedCompleted
+		}, violation, `ended "completed", but the history says divided`},
+		"a division that was not reported": {func(r *dataBuilder) {
+			r.entry(func(e logEntry) bool { return e.How == string(stages.StageDivided) && e.What == eventEntry }).How = "other"
+		}, violation, "was divided 1 times, and reported as divided 0 times"},
+		"overlapping executions of a part": {func(r *dataBuilder) {
+			token := r.executes(1, dividedStage, 1, time.Second+26*ms, 10*ms, endedFailed)
+			r.addHistory(token, dividedStage, 1, worker2, 1100*ms, "expired")
+			r.reports(1, stages.ClaimRevoked, dividedStage, 1, 1600*ms)
+			r.history[len(r.history)-1].part = 2
+			for i := range 3 {
+				r.logs[1].entries[len(r.logs[1].entries)-1-i].Part = 2
+			}
+		}, violation, "at transcode part 2 of task-1"},
 		"a dead task without a cause": {func(r *dataBuilder) {
 			r.tasks[theTask] = taskRow{id: theTask, request: "task-1", isDead: true}
 		}, violation, "dead without a cause"},

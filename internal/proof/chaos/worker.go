@@ -121,7 +121,7 @@ func (l *logWriter) writeEvent(e stages.Event) {
 		return
 	}
 	l.write(logEntry{
-		What: eventEntry, How: string(e.Kind), Task: e.Task, Stage: e.Stage, Attempt: e.Attempt,
+		What: eventEntry, How: string(e.Kind), Task: e.Task, Stage: e.Stage, Part: e.Part, Attempt: e.Attempt,
 		Worker: e.Worker, Count: e.Count, Why: progresslog.Brief(e.Err),
 	})
 	switch e.Kind {

@@ -27,12 +27,16 @@ type logEntry struct {
 	Task    store.ID `json:"task,omitzero"`
 	Source  string   `json:"source,omitempty"`
 	Stage   string   `json:"stage,omitempty"`
+	Part    int      `json:"part,omitempty"`
 	Attempt int      `json:"attempt,omitempty"`
 	Token   store.ID `json:"token,omitzero"`
 	How     string   `json:"how,omitempty"` // how an execution ended, or the kind of event
 	Why     string   `json:"why,omitempty"`
 	Worker  store.ID `json:"worker,omitzero"`
 	Count   int      `json:"count,omitempty"`
+
+	IsJoin bool       `json:"is_join,omitempty"` // of parts
+	Joined []store.ID `json:"joined,omitempty"`  // the results of the parts that a join read: the tokens of their attempts
 }
 
 const (
@@ -44,6 +48,7 @@ const (
 // How an execution ended.
 const (
 	endedCompleted   = "completed"
+	endedDivided     = "divided"
 	endedFailed      = "failed"
 	endedPermanent   = "permanent"
 	endedInterrupted = "interrupted"
