@@ -352,6 +352,38 @@ func TestParts_FollowTheTasksPriority(t *testing.T) {
 	}
 }
 
+// The triggers drop the parts of a task that is cancelled.
+func TestDivide_ReplacesPartsThatWereLeftWithoutTriggers(t *testing.T) {
+	t.Parallel()
+	b := setupParts(t)
+	id, _ := b.divide(store.Submission{}, 3, 1)
+	b.exec(`alter table film_tasks disable trigger user`)
+	if err := b.Cancel(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Retry(t.Context(), id, ""); err != nil {
+		t.Fatal(err)
+	}
+	out, err := b.Exchange(t.Context(), engine.ExchangeRequest{
+		Worker: b.w, FreeSlots: []int{0, 1, 0, 0}, ClaimFrom: []bool{false, true, false, false},
+	})
+	if err != nil || len(out.Claims) != 1 {
+		t.Fatalf("the claims are %+v, %v", out.Claims, err)
+	}
+	for reports := []engine.Report{division(out.Claims[0], 2)}; len(reports) > 0; {
+		out := b.exchange(b.w, 0, reports...)
+		if len(out.Stale) > 0 {
+			t.Fatalf("the answer is %+v", out)
+		}
+		reports = out.Locked
+	}
+	b.exchange(b.w, 0, division(out.Claims[0], 2)) // an answer was lost, and the report is sent again
+	b.wantParts(id, pending, pending)
+	if open := *b.encodeState(id).OpenParts; open != 2 {
+		t.Errorf("%d parts are open", open)
+	}
+}
+
 func TestParts_AreClaimedOnlyByWorkersThatTheirTaskRequires(t *testing.T) {
 	t.Parallel()
 	b := setupParts(t)

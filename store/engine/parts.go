@@ -13,7 +13,8 @@ import (
 // lock its row first, as the triggers do that change the parts of a task.
 
 // divideSQL ends claims of a stage that was divided: the parts are inserted, and the stage is
-// claimed again when all are completed. The claim is not counted as an attempt.
+// claimed again when all are completed. The claim is not counted as an attempt. Where triggers were
+// disabled there may be old parts; they are deleted, and the report is applied when it is sent again.
 //
 // Tasks of one priority are claimed by turns: the first part of a newly divided task has the turn
 // that the next ready part of another task has, and each further part the next one. So a short
@@ -24,13 +25,19 @@ with locked as materialized (
   select id, priority, placement, {{.Stage.Name}}_token as token, {{.Stage.Name}}_attempts as attempt,
          {{.Stage.Name}}_locked_by as locked_by, {{.Stage.Name}}_locked_at as locked_at
     from {{.Tasks}} where id = any($2::uuid[]) for no key update skip locked
-), divided as materialized (
-  select locked.*, r.specs::jsonb as specs, coalesce((
-         select turn - 1 from {{.Parts}} p
-          where {{.Stage.PartReady "p."}} and p.priority = locked.priority
-          order by p.priority desc, turn limit 1), 0) as turn
+), matched as materialized (
+  select locked.*, r.specs::jsonb as specs
     from locked
     join unnest($2::uuid[], $3::uuid[], $4::text[]) as r (id, token, specs) on r.id = locked.id and r.token = locked.token
+), leftover as (
+  delete from {{.Parts}} where task_id in (select id from matched) and stage = '{{.Stage.Name}}' returning task_id
+), divided as materialized (
+  select matched.*, coalesce((
+         select turn - 1 from {{.Parts}} p
+          where {{.Stage.PartReady "p."}} and p.priority = matched.priority
+          order by p.priority desc, turn limit 1), 0) as turn
+    from matched
+   where id not in (select task_id from leftover)
 ), inserted as (
   insert into {{.Parts}} (task_id, stage, part, spec, priority, turn, placement)
   select id, '{{.Stage.Name}}', s.part, s.spec, priority, turn + s.part, placement
