@@ -352,6 +352,63 @@ func TestParts_FollowTheTasksPriority(t *testing.T) {
 	}
 }
 
+func TestParts_OfADeadStageAreCancelledWithoutTriggers(t *testing.T) {
+	t.Parallel()
+	b := setupParts(t)
+	reported, claims := b.divide(store.Submission{}, 4, 3)
+	expired, _ := b.divide(store.Submission{Priority: 1}, 3, 2)
+	b.exec(`alter table film_tasks disable trigger user`)
+	failure := partReport(claims[1], engine.Failed)
+	failure.Dead = true
+	b.exchange(b.w, 0, failure, partReport(claims[2], engine.Failed))
+	b.wantParts(reported, cancelled, dead, cancelled, cancelled)
+	b.exec(`update workers set lost_at = now()`)
+	other := b.worker()
+	b.exec(`update film_parts set attempts = 2 where task_id = $1 and part = 2`, expired)
+	if _, err := b.Sweep(t.Context(), engine.SweepRequest{Worker: other, MaxAttempts: []int{2, 2, 2}}); err != nil {
+		t.Fatal(err)
+	}
+	b.wantParts(expired, cancelled, dead, cancelled)
+	if out := b.exchange(other, 1); len(out.Claims) != 0 || b.encodeState(reported).Status != store.StatusDead {
+		t.Errorf("the claims are %+v", out.Claims)
+	}
+	if lost, err := b.FindLostClaims(t.Context(), claims[:1]); err != nil || len(lost) != 1 || !lost[0].Cancelled {
+		t.Errorf("the lost claims are %+v, %v", lost, err)
+	}
+}
+
+func TestParts_ThatDieAreReportedAgainWhileAnotherPartIsLocked(t *testing.T) {
+	t.Parallel()
+	b := setupParts(t)
+	id, claims := b.divide(store.Submission{}, 3, 2)
+	other, otherClaims := b.divide(store.Submission{}, 1, 1)
+	tx, err := b.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `select from film_parts where task_id = $1 and part = 3 for update`, id); err != nil {
+		t.Fatal(err)
+	}
+	failure := partReport(claims[0], engine.Failed)
+	failure.Dead = true
+	out := b.exchange(b.w, 0, failure, partReport(otherClaims[0], engine.Completed))
+	if len(out.Locked) != 1 || len(out.Stale) != 0 || *b.encodeState(other).OpenParts != 0 {
+		t.Errorf("the answer is %+v", out)
+	}
+	b.wantParts(id, inprogress, inprogress, pending)
+	lost := b.worker()
+	b.exec(`update workers set lost_at = now() where id = $1`, b.w)
+	if out, err := b.Sweep(t.Context(), engine.SweepRequest{Worker: lost, MaxAttempts: []int{1, 1, 1}}); err != nil || !out.RowsLocked {
+		t.Errorf("the sweep found %+v, %v", out, err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.exec(`update workers set lost_at = null where id = $1`, b.w)
+	b.exchange(b.w, 0, failure)
+	b.wantParts(id, dead, cancelled, cancelled)
+}
+
 // The triggers drop the parts of a task that is cancelled.
 func TestDivide_ReplacesPartsThatWereLeftWithoutTriggers(t *testing.T) {
 	t.Parallel()

@@ -75,7 +75,7 @@ const completePartsSQL = `
 with locked as materialized (
   select id from {{.Tasks}} where id = any($2::uuid[]) for no key update skip locked
 ), completed as materialized (
-  select p.ctid as row_ctid, p.task_id, p.part, p.token, p.attempts as attempt, p.locked_by, p.locked_at, r.result
+  select p.task_id, p.part, p.token, p.attempts as attempt, p.locked_by, p.locked_at, r.result
     from unnest($2::uuid[], $3::int4[], $4::uuid[], $5::text[]) as r (task, part, token, result)
     join {{.Parts}} p on p.task_id = r.task and p.stage = '{{.Stage.Name}}' and p.part = r.part and p.token = r.token
    where p.task_id in (select id from locked)
@@ -84,7 +84,7 @@ with locked as materialized (
   update {{.Parts}} p set
          status = 'completed', token = null, locked_at = null, locked_by = null, result = completed.result::jsonb
     from completed
-   where p.ctid = completed.row_ctid
+   where p.task_id = completed.task_id and p.stage = '{{.Stage.Name}}' and p.part = completed.part
 ), counted as (
   update {{.Tasks}} t set
          {{.Stage.Name}}_open_parts = {{.Stage.Name}}_open_parts - c.parts,
@@ -108,7 +108,8 @@ with locked as materialized (
 select token, joins.ready from completed cross join joins cross join notified`
 
 // failPartsSQL ends claims of parts that were not completed, as failSQL does for stages. Where a
-// part is dead, the stage is, and the triggers cancel its other open parts.
+// part is dead, the stage is, and its other open parts are cancelled. If one of these is locked, the
+// report is not applied.
 const failPartsSQL = `
 /* fail or release parts of {{.Stage.Name}} */
 with reported as materialized (
@@ -116,44 +117,71 @@ with reported as materialized (
            as r (task, part, token, outcome, status, retry_in, class, error)
 ), locked as materialized (
   select id from {{.Tasks}} where id in (select task from reported where status = 'dead') for no key update skip locked
-), failed as materialized (
-  select p.ctid as row_ctid, p.task_id, p.part, p.token, p.attempts as attempt, p.locked_by, p.locked_at,
+), ` + siblingsSQL + `
+  select p.task_id, p.part, p.token, p.attempts as attempt, p.locked_by, p.locked_at,
          r.outcome::cuelight_outcome, r.status::cuelight_status, r.class, r.error,
          case when r.retry_in > 0 then now() + make_interval(secs => r.retry_in) end as run_at
     from reported r
     join {{.Parts}} p on p.task_id = r.task and p.stage = '{{.Stage.Name}}' and p.part = r.part and p.token = r.token
-   where r.status <> 'dead' or p.task_id in (select id from locked)
+   where r.status <> 'dead' or p.task_id in (select id from locked) and p.task_id not in (select task_id from blocked)
      for no key update of p skip locked
 ), ` + endPartsSQL + `
 select token from failed`
 
-// endPartsSQL changes the rows of failed, and records what happened.
-const endPartsSQL = `updated as (
-  update {{.Parts}} p set
-         status = failed.status, token = null, locked_at = null, locked_by = null, run_at = failed.run_at, ready_at = now(),
-         attempts = greatest(p.attempts - (failed.outcome = 'released')::int, 0)
+// siblingsSQL locks the open parts of the tasks in locked, which get a dead part, and finds the tasks
+// of which another transaction has locked some. It ends with the beginning of failed.
+const siblingsSQL = `siblings as materialized (
+  select task_id, part from {{.Parts}}
+   where task_id in (select id from locked) and stage = '{{.Stage.Name}}' and status in ('pending', 'inprogress', 'failed')
+     for no key update skip locked
+), blocked as materialized (
+  select task_id from {{.Parts}}
+   where task_id in (select id from locked) and stage = '{{.Stage.Name}}' and status in ('pending', 'inprogress', 'failed')
+     and (task_id, part) not in (select task_id, part from siblings)
+), failed as materialized (`
+
+// endPartsSQL changes the rows of failed, and records what happened. Where a part is dead, it cancels the
+// open siblings, as the triggers do when an operator makes the stage dead: those may be disabled, and
+// would wait for locks.
+const endPartsSQL = `died as materialized (
+  select distinct task_id from failed where status = 'dead'
+), ended as materialized (
+  select failed.*, status = 'failed' and task_id not in (select task_id from died) as again,
+         case when status <> 'dead' and task_id in (select task_id from died) then 'cancelled' else status end as becomes
     from failed
-   where p.ctid = failed.row_ctid
-), died as (
+), updated as (
+  update {{.Parts}} p set
+         status = ended.becomes, token = null, locked_at = null, locked_by = null, ready_at = now(),
+         run_at = case when ended.becomes <> 'cancelled' then ended.run_at end,
+         attempts = greatest(p.attempts - (ended.outcome = 'released')::int, 0)
+    from ended
+   where p.task_id = ended.task_id and p.stage = '{{.Stage.Name}}' and p.part = ended.part
+), cancelled as (
+  update {{.Parts}} p set status = 'cancelled', token = null, locked_at = null, locked_by = null, run_at = null
+    from siblings
+   where siblings.task_id in (select task_id from died)
+     and (siblings.task_id, siblings.part) not in (select task_id, part from ended)
+     and p.task_id = siblings.task_id and p.stage = '{{.Stage.Name}}' and p.part = siblings.part
+), stopped as (
   update {{.Tasks}} set {{.Stage.Name}}_status = 'dead'
-   where id in (select task_id from failed where status = 'dead') and {{.Stage.Name}}_status = 'divided'
+   where id in (select task_id from died) and {{.Stage.Name}}_status = 'divided'
 ), history as (
   insert into {{.Attempts}} (task_id, token, stage, part, attempt, worker_id, started_at, outcome,
                             retry_at, error_class, error)
   select task_id, token, '{{.Stage.Name}}', part, attempt, locked_by, locked_at, outcome,
-         case when status = 'failed' then coalesce(run_at, now()) else run_at end, class, error
-    from failed
+         case when again then coalesce(run_at, now()) when becomes = 'pending' then run_at end, class, error
+    from ended
 ), recorded as (
   insert into {{.Outbox}} (type, worker_id, task_id, stage, part, attempt, token, data)
   select type, worker_id, task_id, '{{.Stage.Name}}', part, attempt, token, data
     from (select 1 as step, task_id, part, attempt, token, locked_by as worker_id, null::jsonb as data,
                  case outcome when 'released' then 'released' when 'expired' then 'attempt_expired' else 'attempt_failed' end
                    as type
-            from failed
+            from ended
            union all
           select 2, task_id, part, attempt, token, null, jsonb_build_object('run_at', coalesce(run_at, now())),
                  'retry_scheduled'
-            from failed where status = 'failed') as happened
+            from ended where again) as happened
    order by step, task_id, part
 )`
 
@@ -161,22 +189,24 @@ const endPartsSQL = `updated as (
 const expirePartsSQL = `
 /* expire parts of {{.Stage.Name}} */
 with orphaned as materialized (
-  select p.task_id, p.part, p.token, ` + orphanColumnsSQL + `
+  select p.task_id, p.part, p.token, p.attempts, ` + orphanColumnsSQL + `
     from {{.Parts}} p
     left join workers w on w.id = p.locked_by
    where p.status = 'inprogress' and p.stage = '{{.Stage.Name}}'
      and (w.id is null or w.stopped_at is not null or w.lost_at is not null)
 ), locked as materialized (
-  select id from {{.Tasks}} where id in (select task_id from orphaned) for no key update skip locked
-), failed as materialized (
-  select p.ctid as row_ctid, p.task_id, p.part, p.token, p.attempts as attempt, p.locked_by, p.locked_at,
+  select id from {{.Tasks}}
+   where id in (select task_id from orphaned where attempts >= $1 and not released) for no key update skip locked
+), ` + siblingsSQL + `
+  select p.task_id, p.part, p.token, p.attempts as attempt, p.locked_by, p.locked_at,
          case when released then 'released' else 'expired' end::cuelight_outcome as outcome,
          case when released then 'pending' when p.attempts >= $1 then 'dead' else 'failed' end::cuelight_status as status,
          case when not released then 'expired' end as class, error, null::timestamptz as run_at
     from orphaned
     join {{.Parts}} p on p.task_id = orphaned.task_id and p.stage = '{{.Stage.Name}}' and p.part = orphaned.part
                      and p.token = orphaned.token
-   where p.task_id in (select id from locked)
+   where released or orphaned.attempts < $1
+      or p.task_id in (select id from locked) and p.task_id not in (select task_id from blocked)
      for no key update of p skip locked
 ), ` + endPartsSQL + `
 select (select count(*) from failed), (select count(*) from orphaned)`
