@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"testing"
@@ -349,6 +350,61 @@ func TestParts_FollowTheTasksPriority(t *testing.T) {
 	}
 	if want := []store.ID{first, first, second, second}; !slices.Equal(order, want) {
 		t.Errorf("the order is %v, want %v", order, want)
+	}
+}
+
+func TestParts_InProgressFollowTheTasksPriorityWhenTheyAreReadyAgain(t *testing.T) {
+	t.Parallel()
+	b := setupParts(t)
+	first, claims := b.divide(store.Submission{}, 2, 2)
+	b.divide(store.Submission{Priority: 1}, 1, 0)
+	b.exec(`update film_tasks set priority = 2 where id = $1`, first)
+	b.exchange(b.w, 0, partReport(claims[0], engine.Released), partReport(claims[1], engine.Completed))
+	if out := b.exchange(b.w, 1); len(out.Claims) != 1 || out.Claims[0].Task != first || out.Claims[0].Priority != 2 {
+		t.Errorf("the claims are %+v", out.Claims)
+	}
+	if open := *b.encodeState(first).OpenParts; open != 1 {
+		t.Errorf("%d parts are open", open)
+	}
+}
+
+// A transaction may change a part between the snapshot of a statement and its lock.
+func TestParts_AreReportedOnceWhileTheirPriorityChanges(t *testing.T) {
+	t.Parallel()
+	b := setupParts(t)
+	id, claims := b.divide(store.Submission{}, 40, 40)
+	stop := make(chan struct{})
+	changed := make(chan error, 1)
+	go func() {
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				changed <- nil
+				return
+			default:
+			}
+			if _, err := b.pool.Exec(context.Background(), `update film_parts set priority = $2 where task_id = $1`, id, n%10); err != nil {
+				changed <- err
+				return
+			}
+		}
+	}()
+	for _, c := range claims {
+		for reports := []engine.Report{partReport(c, engine.Completed)}; len(reports) > 0; {
+			out := b.exchange(b.w, 0, reports...)
+			if len(out.Stale) > 0 {
+				t.Errorf("the answer is %+v", out)
+			}
+			reports = out.Locked
+		}
+	}
+	close(stop)
+	if err := <-changed; err != nil {
+		t.Error(err)
+	}
+	b.wantParts(id, slices.Repeat([]store.Status{done}, 40)...)
+	if s := b.encodeState(id); s.Status != pending || *s.OpenParts != 0 {
+		t.Errorf("the stage is %+v", s)
 	}
 }
 
