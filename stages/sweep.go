@@ -53,7 +53,7 @@ func (d *dispatcher) sweep(base context.Context) {
 		q := &d.queues[i]
 		q.scheduleNext(true, out.NextDue[i])
 		d.expectWake(q, out.MoreReady[i])
-		if out.Aged != nil && !q.parts {
+		if out.Aged != nil {
 			q.aged = out.Aged[i]
 			q.due = q.due || len(q.aged) > 0
 		}

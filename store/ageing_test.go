@@ -53,3 +53,52 @@ func TestSweep_FindsAgedTasks(t *testing.T) {
 		t.Errorf("claims are %+v, want the two oldest aged tasks", out.Claims)
 	}
 }
+
+// A task waits since one of its parts was started the last time, and gets one slot then.
+func TestSweep_FindsTasksWithAgedParts(t *testing.T) {
+	t.Parallel()
+	b := setupParts(t)
+	old, claims := b.divide(store.Submission{}, 3, 1)
+	served, servedClaims := b.divide(store.Submission{Priority: 1}, 3, 1)
+	young, _ := b.divide(store.Submission{}, 2, 0)
+	aged := func(after time.Duration) []store.ID {
+		t.Helper()
+		out, err := b.Sweep(t.Context(), engine.SweepRequest{Worker: b.w, MaxAttempts: []int{3, 3, 3}, AgeAfter: after})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.Aged[parts]
+	}
+	b.exec(`update film_parts set ready_at = now() - interval '2 h', locked_at = locked_at - interval '2 h' where task_id <> $1`, young)
+	b.exec(`update film_parts set locked_at = now() where task_id = $1 and status = 'inprogress'`, served)
+	if got := aged(time.Hour); !slices.Equal(got, []store.ID{old}) {
+		t.Errorf("aged tasks are %v, want only %s, which waits behind %s", got, old, served)
+	}
+	b.divide(store.Submission{Priority: 5}, 4, 0)
+	b.exchange(b.w, 0, partReport(servedClaims[0], engine.Completed))
+	if got := aged(time.Hour); !slices.Equal(got, []store.ID{old}) {
+		t.Errorf("aged tasks are %v, want only %s", got, old)
+	}
+	b.exec(`update film_parts set ready_at = now() - interval '2 h' where task_id = $1`, served)
+	want := []store.ID{old, served}
+	if got := aged(time.Hour); !slices.Equal(got, want) {
+		t.Errorf("aged tasks are %v, want %v", got, want)
+	}
+	b.exchange(b.w, 0, partReport(claims[0], engine.Completed))
+
+	out, err := b.Exchange(t.Context(), engine.ExchangeRequest{
+		Worker: b.w, FreeSlots: []int{0, 0, 0, 3}, ClaimFrom: []bool{false, false, false, true},
+		Aged: [][]store.ID{nil, nil, nil, want},
+	})
+	if err != nil || len(out.Claims) != 3 {
+		t.Fatalf("the claims are %+v, %v", out.Claims, err)
+	}
+	for i, c := range out.Claims {
+		if isAged := c.Task == old || c.Task == served; c.Aged != isAged || i < 2 && c.Part != 2 || i == 2 && (c.Part != 1 || isAged) {
+			t.Errorf("the claim is %+v", c)
+		}
+	}
+	if got := aged(time.Hour); len(got) != 0 {
+		t.Errorf("aged tasks are %v, want none after their claims", got)
+	}
+}

@@ -9,7 +9,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// exchange is one [Engine.Exchange] in progress. Slices are by stage.
+// exchange is one [Engine.Exchange] in progress. Slices are by stage, agedSlots by queue.
 type exchange struct {
 	*Engine
 	request        ExchangeRequest
@@ -28,7 +28,7 @@ func (e *Engine) newExchange(in ExchangeRequest) *exchange {
 	in.FreeSlots, in.ClaimFrom, in.PromoteDue = padded(in.FreeSlots, queues), padded(in.ClaimFrom, queues), padded(in.PromoteDue, queues)
 	return &exchange{
 		Engine: e, request: in,
-		mayBecomeReady: make([]int, n), retried: make([]bool, n), agedSlots: make([]int, n), continued: make([]int, n),
+		mayBecomeReady: make([]int, n), retried: make([]bool, n), agedSlots: make([]int, queues), continued: make([]int, n),
 		result: ExchangeResult{
 			Requested: make([]int, queues), Granted: make([]int, queues), LastPosition: make([]Position, queues),
 			MoreReady: make([]bool, queues), NewlyReady: make([]bool, queues), NextDue: nextDueUnset(queues),
@@ -47,9 +47,9 @@ func (x *exchange) queueOrigin(origin string) {
 	}
 }
 
-// slots is how many claims of a stage the exchange may make, apart from aged tasks.
-func (x *exchange) slots(stage int) int {
-	return min(x.request.FreeSlots[stage], maxBatch) - x.agedSlots[stage]
+// slots is how many claims of a queue the exchange may make, apart from aged tasks.
+func (x *exchange) slots(queue int) int {
+	return min(x.request.FreeSlots[queue], maxBatch) - x.agedSlots[queue]
 }
 
 // nextDueUnset is the NextDue of queues where nothing waits.

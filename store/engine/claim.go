@@ -49,7 +49,7 @@ with claimed as (
 )
 select * from claimed`
 
-// claimPartsSQL claims parts of a stage.
+// claimPartsSQL claims parts of a stage, or one part of each aged task.
 const claimPartsSQL = `
 /* claim parts of {{.Stage.Name}} */
 with claimed as (
@@ -57,10 +57,23 @@ with claimed as (
          status = 'inprogress', attempts = attempts + 1, token = gen_random_uuid(), locked_at = now(), locked_by = $1
    where ctid = any (array(
          select ctid from {{.Parts}}
+          {{- if .With.Aged}}
+          where (task_id, part) in (
+                select task_id, part
+                  from unnest($3::uuid[]) as aged (id)
+                 cross join lateral (
+                       select task_id, part from {{.Parts}}
+                        where task_id = aged.id and stage = '{{.Stage.Name}}' and coalesce({{.Stage.PartReady ""}}, false)
+                        order by part limit 1) as next)
+            and stage = '{{.Stage.Name}}' and coalesce({{.Stage.PartReady ""}}, false)
+          {{- else}}
           where {{.Stage.PartReady ""}} and ($3::uuid[] is null or task_id = any($3))
+          {{- end}}
             and {{.Alive "$1"}}
             and {{.Stage.MayClaimPart "" "$1"}}
+          {{- if not .With.Aged}}
           order by priority desc, turn, task_id desc
+          {{- end}}
           limit $2
             for no key update skip locked))
   returning p.*
@@ -172,7 +185,7 @@ func (x *exchange) queueClaims(queue int) {
 
 // queueClaimParts claims parts of a stage.
 func (x *exchange) queueClaimParts(queue, stage int) {
-	n := min(x.request.FreeSlots[queue], maxBatch)
+	n := x.slots(queue)
 	if n == 0 {
 		return
 	}
@@ -211,19 +224,20 @@ func (x *exchange) queueClaimsAfter(stage int, after Position) {
 	})
 }
 
-// queueAgedClaims claims the aged tasks of a stage, before other tasks get its slots.
-func (x *exchange) queueAgedClaims(stage int) {
-	if x.request.Aged == nil || !x.request.ClaimFrom[stage] {
+// queueAgedClaims claims the aged tasks of a queue, before other tasks get its slots.
+func (x *exchange) queueAgedClaims(queue int) {
+	if x.request.Aged == nil || !x.request.ClaimFrom[queue] {
 		return
 	}
-	ids := x.request.Aged[stage]
-	ids = ids[:min(len(ids), x.slots(stage))]
+	ids := x.request.Aged[queue]
+	ids = ids[:min(len(ids), x.slots(queue))]
 	if len(ids) == 0 {
 		return
 	}
-	x.agedSlots[stage] = len(ids)
+	x.agedSlots[queue] = len(ids)
+	stage, _ := x.graph.QueueStage(queue)
 	x.queueOrigin(originRecorded)
-	x.batch.Queue(x.sql.claimAged[stage], x.request.Worker, len(ids), ids).Query(func(rows pgx.Rows) error {
+	x.batch.Queue(x.sql.claimAged[queue], x.request.Worker, len(ids), ids).Query(func(rows pgx.Rows) error {
 		return x.readClaims(rows, stage, func(c Claim) {
 			c.Aged = true
 			x.result.Claims = append(x.result.Claims, c)

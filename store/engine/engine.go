@@ -40,7 +40,7 @@ type Engine struct {
 func (e *Engine) Graph() store.Graph { return e.graph }
 
 // statements are the SQL texts of one pipeline, filled from the templates next to
-// the methods that send them. Slices are by stage; promote, ready, fail and expireClaims by queue.
+// the methods that send them. Slices are by stage; claimAged, aged, promote, ready, fail and expireClaims by queue.
 type statements struct {
 	complete, completeRanked                      string
 	claim, claimAfter, claimContinued, claimAged  []string

@@ -22,7 +22,7 @@ func (e *Engine) Exchange(ctx context.Context, in ExchangeRequest) (ExchangeResu
 	for i := range e.graph.Queues() {
 		x.queuePromote(i) // before anything that continues with the promoted tasks
 	}
-	for i := range e.stages {
+	for i := range e.graph.Queues() {
 		x.queueAgedClaims(i)
 	}
 	if len(in.Reports) > 0 {

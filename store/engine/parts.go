@@ -82,7 +82,8 @@ with locked as materialized (
      for no key update of p skip locked
 ), updated as (
   update {{.Parts}} p set
-         status = 'completed', token = null, locked_at = null, locked_by = null, result = completed.result::jsonb
+         status = 'completed', token = null, locked_at = null, locked_by = null, ready_at = p.locked_at,
+         result = completed.result::jsonb
     from completed
    where p.task_id = completed.task_id and p.stage = '{{.Stage.Name}}' and p.part = completed.part
 ), counted as (

@@ -20,13 +20,14 @@ func newStatements(g store.Graph) statements {
 		}
 		return texts
 	}
-	parts := func(text string) (texts []string) { // of the stages that divide
+	partsWith := func(text string, with any) (texts []string) { // of the stages that divide
 		for i := len(g.Stages()); i < g.Queues(); i++ {
 			stage, _ := g.QueueStage(i)
-			texts = append(texts, g.StageSQL(text, stage, nil))
+			texts = append(texts, g.StageSQL(text, stage, with))
 		}
 		return texts
 	}
+	parts := func(text string) []string { return partsWith(text, claimVariant{}) }
 	// byQueue are the statements of all queues: the first is about a stage, the second about parts.
 	byQueue := func(ofStage, ofParts string) []string { return append(each(ofStage, nil), parts(ofParts)...) }
 	findLostParts := ""
@@ -39,8 +40,8 @@ func newStatements(g store.Graph) statements {
 		claim:          each(claimSQL, claimVariant{}),
 		claimAfter:     each(claimSQL, claimVariant{After: true}),
 		claimContinued: each(claimSQL, claimVariant{Continued: true}),
-		claimAged:      each(claimSQL, claimVariant{Aged: true}),
-		aged:           each(agedSQL, nil),
+		claimAged:      append(each(claimSQL, claimVariant{Aged: true}), partsWith(claimPartsSQL, claimVariant{Aged: true})...),
+		aged:           byQueue(agedSQL, agedPartsSQL),
 		promote:        byQueue(promoteSQL, promotePartsSQL),
 		ready:          byQueue(readySQL, readyPartsSQL),
 		fail:           byQueue(failSQL, failPartsSQL),

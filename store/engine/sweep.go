@@ -42,7 +42,7 @@ type SweepResult struct {
 	// MoreReady and NextDue are as in [ExchangeResult], for all queues.
 	MoreReady []bool
 	NextDue   []time.Duration
-	// Aged are, by stage, tasks to claim before tasks of higher priority; nil without AgeAfter.
+	// Aged are, by queue, tasks to claim before tasks of higher priority; nil without AgeAfter.
 	Aged [][]store.ID
 }
 
@@ -188,7 +188,54 @@ select t.id
  order by t.id
  limit $2`
 
-// maxAged is how many aged tasks of a stage a sweep finds.
+// agedPartsSQL is agedSQL for parts: it finds tasks of which no part was claimed for so long, although one was
+// ready. Tasks of one priority are claimed by turns, so those of the lowest turns have waited the longest: it
+// reads the oldest tasks of the ten lowest turns of each priority, and up to 500 parts in all. The parts of a
+// task are started in their order, so that the last start is at one of the hundred before the next one.
+const agedPartsSQL = `
+/* find aged parts of {{.Stage.Name}} */
+with recursive classes as (
+  (select priority, 1 as n from {{.Parts}} where {{.Stage.PartReady ""}} order by priority, turn desc, task_id limit 1)
+   union all
+  select higher.priority, n + 1
+    from classes
+   cross join lateral (select priority from {{.Parts}} where {{.Stage.PartReady ""}} and priority > classes.priority
+                        order by priority, turn desc, task_id limit 1) as higher
+   where n < 50
+), turns as (
+  select classes.priority, lowest.turn, 1 as n
+    from classes
+   cross join lateral (select turn from {{.Parts}} where {{.Stage.PartReady ""}} and priority = classes.priority
+                        order by priority desc, turn, task_id desc limit 1) as lowest
+   where classes.priority < (select priority from {{.Parts}} where {{.Stage.PartReady ""}}
+                              order by priority desc, turn, task_id desc limit 1)
+   union all
+  select turns.priority, higher.turn, n + 1
+    from turns
+   cross join lateral (select turn from {{.Parts}} where {{.Stage.PartReady ""}}
+                        and priority = turns.priority and turn > turns.turn
+                        order by priority desc, turn, task_id desc limit 1) as higher
+   where n < 10
+), candidates as materialized (
+  select next.*, n
+    from turns
+   cross join lateral (select task_id, part, ready_at from {{.Parts}} where {{.Stage.PartReady ""}}
+                        and priority = turns.priority and turn = turns.turn and {{.Stage.MayClaimPart "" "$3"}}
+                        order by task_id limit $2) as next
+   order by n, task_id
+   limit 500
+)
+select task_id
+  from candidates c
+ where ready_at < now() - make_interval(secs => $1)
+   and not exists (select from {{.Parts}} p
+                    where p.task_id = c.task_id and p.stage = '{{.Stage.Name}}' and p.part between c.part - 100 and c.part
+                      and greatest(p.ready_at, p.locked_at) > now() - make_interval(secs => $1))
+ group by task_id
+ order by min(n), task_id
+ limit $2`
+
+// maxAged is how many aged tasks of a queue a sweep finds.
 const maxAged = 50
 
 // Sweep expires workers that missed their heartbeats, expires or releases their claims,
@@ -276,7 +323,7 @@ func (e *Engine) queueFindAged(batch *pgx.Batch, in SweepRequest, out *SweepResu
 	if in.AgeAfter <= 0 {
 		return
 	}
-	out.Aged = make([][]store.ID, len(e.stages))
+	out.Aged = make([][]store.ID, e.graph.Queues())
 	for i := range out.Aged {
 		batch.Queue(e.sql.aged[i], in.AgeAfter.Seconds(), maxAged, in.Worker).Query(collect(&out.Aged[i], pgx.RowTo[store.ID]))
 	}

@@ -73,8 +73,10 @@ type DB interface {
 // maxPerRule limits the violations listed for one rule: more of them have likely the same cause.
 const maxPerRule = 50
 
-// settingsSQL lets a rule sort a large history in memory.
-const settingsSQL = `select set_config('work_mem', '128MB', true), set_config('jit', 'off', true)`
+// settingsSQL lets a rule sort a large history in memory. PostgreSQL expects few rows of the tables that
+// precede each rule; joined one by one, those of some thousand tasks may take minutes.
+const settingsSQL = `
+select set_config('work_mem', '128MB', true), set_config('jit', 'off', true), set_config('enable_nestloop', 'off', true)`
 
 // Check lists the violations in the tables of the pipeline, rule by rule, at most 50 for each. An
 // error says that it could not find out. It takes some 100 µs per task in the table.
