@@ -542,7 +542,7 @@ func TestDivide_IsLeftToNoWorkerThatTheTaskRequires(t *testing.T) {
 		t.Fatalf("the part was claimed %+v, %+v", part, out.Claims)
 	}
 	b.exchange(gpu, 0, partReport(part[0], engine.Completed))
-	if out := b.exchange(b.w, 1); len(out.Claims) != 1 || !out.Claims[0].Divided {
+	if out := b.exchange(b.w, 1); len(out.Claims) != 1 || out.Claims[0].Parts == 0 {
 		t.Errorf("the join was claimed %+v", out.Claims)
 	}
 }

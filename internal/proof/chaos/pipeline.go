@@ -138,7 +138,7 @@ func (w *stageWorker) execute(ctx context.Context, job *stages.Job, success stri
 }
 
 // isJoin reports whether an attempt joins the parts of its stage.
-func isJoin(job *stages.Job) bool { return job.Divided && job.Part == 0 }
+func isJoin(job *stages.Job) bool { return job.Parts > 0 && job.Part == 0 }
 
 // checkSpec returns an error unless the spec is the one that divide made for the part.
 func checkSpec(job *stages.Job) error {
@@ -184,7 +184,7 @@ type behaviour struct {
 
 func behaviourOf(job *stages.Job) behaviour {
 	h := fnv.New64a()
-	fmt.Fprint(h, job.Source, "/", job.Stage, "/", job.Part, "/", job.Attempt, "/", job.Divided)
+	fmt.Fprint(h, job.Source, "/", job.Stage, "/", job.Part, "/", job.Attempt, "/", job.Parts > 0)
 	n := h.Sum64() >> 8 // the low bits of this hash are not random enough
 	b := behaviour{end: endedCompleted, err: errors.New("planned failure")}
 	switch chance := n % 1000; {

@@ -33,7 +33,7 @@ func setupParts(t *testing.T) fixture {
 func endPart(released *bool) func(engine.Claim) engine.Report {
 	return func(c engine.Claim) engine.Report {
 		switch {
-		case c.Stage == 1 && !c.Divided && c.Source != "short":
+		case c.Stage == 1 && c.Parts == 0 && c.Source != "short":
 			return engine.Report{Outcome: engine.Divided, Parts: slices.Repeat([]json.RawMessage{json.RawMessage("{}")}, 3)}
 		case c.Part == 2 && c.Source == "bumpy" && c.Attempt == 1:
 			return engine.Report{Outcome: engine.Failed, Error: "no luck"}
