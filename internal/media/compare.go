@@ -204,7 +204,7 @@ func (u *untrustedCheck) compareSound(m moment, i int, raw *rawFiles) error {
 		return refuse(r.dir, "no sound can be decoded at %.1f s", m.at)
 	}
 	c := comparison{
-		rendition: r.dir, at: m.at, sound: rootMeanSquare(want), gotSound: rootMeanSquare(got),
+		rendition: r.dir, at: m.at, sound: rootMeanSquare(want) * r.gainFactor(), gotSound: rootMeanSquare(got),
 		soundMatch: soundMatch(want, got),
 	}
 	u.report(c)

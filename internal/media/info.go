@@ -120,6 +120,8 @@ type Audio struct {
 	// Start and Duration are measured from the packets.
 	Start    float64 `json:"start"`
 	Duration float64 `json:"duration"`
+	// Loudness is what [Tools.MeasureLoudness] found; nil if that was not called, or the stream is silent.
+	Loudness *Loudness `json:"loudness,omitempty"`
 }
 
 // Subtitle describes one text subtitle stream.

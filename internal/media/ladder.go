@@ -1,8 +1,12 @@
 package media
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
+	"strconv"
+	"strings"
 )
 
 // ladderStep is one rung of the full ladder, for 16:9 and up to 30 frames a second.
@@ -26,23 +30,72 @@ const (
 	maxFrameRate = 60.0
 )
 
-// Ladder chooses the rungs for a source, the largest first: every standard size
-// whose short side fits into the short side of the displayed picture. A picture
+// LadderOptions differ between videos. Zero values mean the usual ladder.
+type LadderOptions struct {
+	// Heights are the wanted sizes, of [LadderHeights]. Default: all.
+	Heights []int
+	// Quality, Preset and Loudness are those of the rungs, see [Rung].
+	Quality  int
+	Preset   string
+	Loudness float64
+	// AudioBitrate is bits per second. Default 128,000.
+	AudioBitrate int
+}
+
+// LadderHeights are the short sides of the standard sizes, the largest first.
+func LadderHeights() []int {
+	var heights []int
+	for _, s := range ladderSteps {
+		heights = append(heights, s.short)
+	}
+	return heights
+}
+
+// Ladder returns the usual ladder of a source, see [LadderWith].
+func Ladder(info *Info) []Rung { return LadderWith(info, LadderOptions{}) }
+
+// LadderWith chooses the rungs for a source, the largest first: every wanted size
+// whose short side fits into the short side of the displayed picture. If none does,
+// it is the largest that fits and is not above the wanted ones. A picture
 // smaller than 95 % of the smallest size gets one rung at its own size. A source
-// with audio also gets the rung "audio"; audio alone gets "audio" and
-// "audio-low".
-func Ladder(info *Info) []Rung {
+// with audio also gets the rung "audio"; audio alone gets "audio", and
+// "audio-low" if that is lower.
+func LadderWith(info *Info, o LadderOptions) []Rung {
 	var rungs []Rung
 	if info.Video != nil {
-		rungs = videoRungs(info.Video)
+		rungs = o.choose(videoRungs(info.Video))
 	}
 	if len(info.Audio) > 0 {
-		rungs = append(rungs, Rung{Name: "audio", AudioBitrate: audioBitrate})
-		if info.Video == nil {
-			rungs = append(rungs, Rung{Name: "audio-low", AudioBitrate: lowAudioBitrate})
+		audio := Rung{Name: "audio", AudioBitrate: cmp.Or(o.AudioBitrate, audioBitrate), Loudness: o.Loudness}
+		rungs = append(rungs, audio)
+		if info.Video == nil && audio.AudioBitrate > lowAudioBitrate {
+			audio.Name, audio.AudioBitrate = "audio-low", lowAudioBitrate
+			rungs = append(rungs, audio)
 		}
 	}
 	return rungs
+}
+
+// choose returns the wanted video rungs, at least one.
+func (o LadderOptions) choose(all []Rung) []Rung {
+	rungs := all
+	if len(o.Heights) > 0 {
+		rungs = slices.DeleteFunc(slices.Clone(all), func(r Rung) bool { return !slices.Contains(o.Heights, r.short()) })
+		if len(rungs) == 0 {
+			i := slices.IndexFunc(all, func(r Rung) bool { return r.short() <= slices.Max(o.Heights) })
+			rungs = []Rung{all[max(i, 0)]}
+		}
+	}
+	for i := range rungs {
+		rungs[i].Quality, rungs[i].Preset = o.Quality, o.Preset
+	}
+	return rungs
+}
+
+// short is the size of a video rung that its name says; the short side may be a little smaller.
+func (r Rung) short() int {
+	n, _ := strconv.Atoi(strings.TrimSuffix(r.Name, "p"))
+	return n
 }
 
 func videoRungs(v *Video) []Rung {

@@ -18,6 +18,12 @@ type Rung struct {
 	VideoBitrate int `json:"video_bitrate,omitempty"`
 	// AudioBitrate is bits per second of an audio rung.
 	AudioBitrate int `json:"audio_bitrate,omitempty"`
+	// Quality and Preset are the CRF and libx264's preset of a video rung. Zero values: those of the
+	// Tools that encode it.
+	Quality int    `json:"quality,omitempty"`
+	Preset  string `json:"preset,omitempty"`
+	// Loudness is the target of an audio rung in LUFS, below 0; 0: the source's own.
+	Loudness float64 `json:"loudness,omitempty"`
 }
 
 // IsAudio reports whether the rung has no picture.

@@ -25,15 +25,21 @@ var posterPositions = [...]float64{0.1, 0.25, 0.5}
 // blurred or within a fade. For audio with an embedded cover it is the cover. A
 // source with neither gives [ErrNoPicture].
 func (t Tools) Poster(ctx context.Context, src string, info *Info, file string) error {
+	return t.PosterAt(ctx, src, info, -1, file)
+}
+
+// PosterAt is Poster with the first frame from that many seconds after the start of the picture on, if it
+// can be decoded. A negative number, or one after the end, selects the frame as Poster does.
+func (t Tools) PosterAt(ctx context.Context, src string, info *Info, at float64, file string) error {
 	ctx, cancel := t.withTimeLimit(ctx, info.Duration)
 	defer cancel()
-	if err := t.withStepCounter().poster(ctx, src, info, file); err != nil {
+	if err := t.withStepCounter().poster(ctx, src, info, at, file); err != nil {
 		return fmt.Errorf("make poster: %w", err)
 	}
 	return nil
 }
 
-func (t Tools) poster(ctx context.Context, src string, info *Info, file string) error {
+func (t Tools) poster(ctx context.Context, src string, info *Info, at float64, file string) error {
 	source, err := filepath.Abs(src)
 	if err != nil {
 		return err
@@ -50,7 +56,7 @@ func (t Tools) poster(ctx context.Context, src string, info *Info, file string) 
 		return spaceError(err)
 	}
 	defer os.RemoveAll(work)
-	best, err := t.bestFrame(ctx, source, work, posterRequests(info, c))
+	best, err := t.bestFrame(ctx, source, work, posterRequests(info, at, c))
 	if err != nil {
 		return err
 	}
@@ -97,7 +103,7 @@ type frameRequest struct {
 	fallback bool
 }
 
-func posterRequests(info *Info, c capabilities) []frameRequest {
+func posterRequests(info *Info, wanted float64, c capabilities) []frameRequest {
 	if info.Video == nil {
 		filter := fmt.Sprintf("scale=w='min(%[1]d\\,iw)':h='min(%[1]d\\,ih)':force_original_aspect_ratio=decrease:"+
 			"out_range=pc,format=yuvj420p", posterSide)
@@ -107,13 +113,20 @@ func posterRequests(info *Info, c capabilities) []frameRequest {
 	options := append(probedInputOptions(info, c.decoders), alphaDecoder(v, c)...)
 	filter := fmt.Sprintf("thumbnail=n=%d,", posterWindow) + jpegFilter(v, posterSide, c)
 	var list []frameRequest
+	isWanted := wanted >= 0 && wanted <= v.Duration
+	if isWanted {
+		wanted = max(min(wanted, v.Duration-1.5*frameTime(v)), 0) // not after the last frame
+		list = append(list, frameRequest{
+			stream: v.Index, at: v.Start - info.Start + wanted, filter: jpegFilter(v, posterSide, c), options: options,
+		})
+	}
 	for _, position := range posterPositions {
 		at := v.Start - info.Start + position*v.Duration
 		if at*v.FPS < posterWindow {
 			// Too short to seek: the last request starts at the beginning.
 			continue
 		}
-		list = append(list, frameRequest{stream: v.Index, at: at, filter: filter, options: options})
+		list = append(list, frameRequest{stream: v.Index, at: at, filter: filter, options: options, fallback: isWanted})
 	}
 	return append(list, frameRequest{stream: v.Index, filter: filter, options: options, fallback: len(list) > 0})
 }

@@ -135,7 +135,7 @@ func (t Tools) videoArgs(i int, j renditionJob, v *Video, plan timing, c capabil
 
 func (t Tools) encoderSettings(r Rung, level string) encoderSettings {
 	s := encoderSettings{
-		preset: cmp.Or(t.Preset, defaultPreset), crf: t.CRF, bitrate: r.VideoBitrate, level: level,
+		preset: cmp.Or(r.Preset, t.Preset, defaultPreset), crf: cmp.Or(r.Quality, t.CRF), bitrate: r.VideoBitrate, level: level,
 		keyframeEvery: keyframeSeconds,
 	}
 	if s.crf <= 0 {
@@ -181,13 +181,8 @@ func audioArgs(j renditionJob, info *Info, plan timing) []string {
 	if plan.offset > 0.0005 || plan.offset < -0.0005 {
 		filter = fmt.Sprintf("asetpts=PTS-%.6f/TB,", plan.offset)
 	}
-	if a.Layout == "" && a.Channels > 2 {
-		// The channels are unknown; assume that the first two are left and right.
-		filter += "pan=stereo|c0=c0|c1=c1,"
-	}
-	// Fill gaps with silence, and prevent clipping in the downmix.
-	filter += fmt.Sprintf("aresample=%d:async=1:first_pts=0:rematrix_maxval=1,"+
-		"aformat=sample_fmts=fltp:channel_layouts=stereo", sampleRate)
+	filter += stereoFilter(a)
+	filter += gainFilter(j)
 	if v := info.Video; v != nil {
 		// Pad the audio: players stop at the end of the shorter stream.
 		filter += fmt.Sprintf(",apad=whole_dur=%s", formatSeconds(v.Start-info.Start+v.Duration))
@@ -198,6 +193,18 @@ func audioArgs(j renditionJob, info *Info, plan timing) []string {
 		"-map_metadata", "-1", "-map_chapters", "-1",
 	}
 	return append(args, hlsArgs(j.dir)...)
+}
+
+// stereoFilter converts a stream to the channels and samples that are published. It fills gaps with
+// silence, and prevents clipping in the downmix.
+func stereoFilter(a *Audio) string {
+	filter := ""
+	if a.Layout == "" && a.Channels > 2 {
+		// The channels are unknown; assume that the first two are left and right.
+		filter = "pan=stereo|c0=c0|c1=c1,"
+	}
+	return filter + fmt.Sprintf("aresample=%d:async=1:first_pts=0:rematrix_maxval=1,"+
+		"aformat=sample_fmts=fltp:channel_layouts=stereo", sampleRate)
 }
 
 func hlsArgs(folder string) []string {

@@ -91,12 +91,13 @@ func isMoved(err error) bool {
 // isPermanent reports whether the source is the reason, so that no other attempt helps.
 func isPermanent(err error, attempt int) bool {
 	_, isRejected := errors.AsType[*media.RejectedError](err)
+	_, isParams := errors.AsType[*ParamsError](err)
 	fetching, isFetching := errors.AsType[*fetch.Error](err)
 	full, isFull := errors.AsType[*diskspace.FullError](err)
 	// The first time, this host's memory or disk may have been the cause of a mismatch.
 	// The second time, the source is.
 	mismatch := errors.Is(err, media.ErrMismatch) && attempt > 1 && !isHostError(err)
-	return isRejected || mismatch || isFetching && fetching.Permanent || isFull && full.ExceedsDisk()
+	return isRejected || isParams || mismatch || isFetching && fetching.Permanent || isFull && full.ExceedsDisk()
 }
 
 // isHostError reports whether this host must be repaired, or must wait: for space, a

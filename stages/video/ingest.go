@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/cuelight/cuelight/internal/fetch"
@@ -30,7 +31,9 @@ type Ingest struct {
 	Method string `json:"method"`
 	// Info describes the source.
 	Info *media.Info `json:"info"`
-	// Warnings are those of Info, at the top level for clients.
+	// Settings say how the video is made, as the task's params did. Later stages take them from here.
+	Settings Settings `json:"settings,omitzero"`
+	// Warnings are those of Info and about the Settings, at the top level for clients.
 	Warnings []string `json:"warnings,omitempty"`
 
 	origin string // the artifact that has the file already; empty if none has
@@ -51,7 +54,14 @@ func (c Config) Ingest() stages.Stage {
 }
 
 func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
-	if err := c.checkFFprobe(); err != nil {
+	params, err := ParseParams(job.Params)
+	if err == nil {
+		err = params.checkResolved()
+	}
+	if err == nil {
+		err = c.checkFFprobe()
+	}
+	if err != nil {
 		return Ingest{}, err
 	}
 	w, err := newWorkdirIn(ctx, job, c.makeTaskDir, ingestStage, c.numbers.newest(ingestStage)+1, privateMode)
@@ -74,16 +84,24 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 	if err != nil {
 		return Ingest{}, err
 	}
+	if params.Audio.Loudness != 0 {
+		if err := c.tools(job, -1, "measuring loudness").MeasureLoudness(ctx, file, info); err != nil {
+			return Ingest{}, err
+		}
+	}
 	name, err := w.finish(ctx, job)
 	if err != nil {
 		return Ingest{}, err
 	}
 	return Ingest{
 		File: filepath.Join(name, filepath.Base(file)), Name: f.Name,
-		Bytes: f.Bytes, SHA256: f.SHA256, Method: f.Method, Info: info, Warnings: info.Warnings,
-		origin: origin,
+		Bytes: f.Bytes, SHA256: f.SHA256, Method: f.Method, Info: info, Settings: params.Settings,
+		Warnings: slices.Concat(info.Warnings, params.Settings.warnings(info)), origin: origin,
 	}, nil
 }
+
+// ladder returns the rungs of the video.
+func (in Ingest) ladder() []media.Rung { return in.Settings.ladder(in.Info) }
 
 // probe measures a source. If ffprobe or ffmpeg stalls or exceeds its time limit
 // twice, it will do so again and occupy a slot for as long, so the source is rejected.

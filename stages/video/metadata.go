@@ -72,7 +72,7 @@ func (c Config) metadata(ctx context.Context, job *stages.Job, in Ingest) (Metad
 	}
 	var d Description
 	name, err := c.inWorkdir(ctx, job, taskDir, metadataStage, privateMode, func(job *stages.Job, dir string) error {
-		if d, err = c.describe(ctx, job, source, in.Info, dir); err != nil {
+		if d, err = c.describe(ctx, job, source, in, dir); err != nil {
 			return err
 		}
 		return d.write(dir)
@@ -88,15 +88,20 @@ func (c Config) metadata(ctx context.Context, job *stages.Job, in Ingest) (Metad
 // if a version with another InfoVersion made that, so that after an upgrade this
 // stage can run again alone.
 func (c Config) describe(
-	ctx context.Context, job *stages.Job, source string, info *media.Info, dir string,
+	ctx context.Context, job *stages.Job, source string, in Ingest, dir string,
 ) (d Description, err error) {
+	info := in.Info
 	if info.Version != media.InfoVersion {
 		if info, err = c.tools(job, -1, "probing").Probe(ctx, source); err != nil {
 			return Description{}, err
 		}
 	}
 	d.Info = info
-	err = c.tools(job, -1, "poster").Poster(ctx, source, info, filepath.Join(dir, posterFile))
+	at := -1.0
+	if info.Video != nil {
+		at = in.Settings.posterTime(info.Video.Duration)
+	}
+	err = c.tools(job, -1, "poster").PosterAt(ctx, source, info, at, filepath.Join(dir, posterFile))
 	var rejected *media.RejectedError
 	switch {
 	case err == nil:

@@ -130,7 +130,7 @@ func checkArrived(w *workdir, in Ingest, result json.RawMessage) error {
 			sent += 1 + r.Segments
 		}
 	}
-	rungs := media.Ladder(in.Info)
+	rungs := in.ladder()
 	err := filepath.WalkDir(w.path, func(file string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
@@ -164,7 +164,7 @@ func (f *RemoteFiles) acceptNeed(task store.ID, stage string, in Ingest, receivi
 func (f *RemoteFiles) acceptTranscode(
 	ctx context.Context, c engine.Claim, w *workdir, in Ingest, result json.RawMessage,
 ) (Transcode, error) {
-	tr := Transcode{Rungs: media.Ladder(in.Info)}
+	tr := Transcode{Rungs: in.ladder()}
 	var claimed Transcode
 	if err := json.Unmarshal(result, &claimed); err != nil {
 		return tr, refused("the result of stage %s is invalid", transcodeStage)

@@ -35,7 +35,7 @@ func (f *RemoteFiles) sizeLimit(ctx context.Context, c engine.Claim, stage, name
 	if err != nil {
 		return 0, 0, err
 	}
-	rungs := media.Ladder(in.Info)
+	rungs := in.ladder()
 	if file = media.MaxFileBytes(in.Info, rungs, name); file == 0 {
 		return 0, 0, refused("stage %s delivers no file with the name %.100q", stage, name)
 	}

@@ -139,7 +139,7 @@ func (s remoteStages) upload(ctx context.Context, job *stages.Job, in Ingest, di
 	if err != nil {
 		return err
 	}
-	done, rungs := int64(0), media.Ladder(in.Info)
+	done, rungs := int64(0), in.ladder()
 	return filepath.WalkDir(root, func(file string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err

@@ -14,7 +14,6 @@ import (
 	"github.com/cuelight/cuelight/internal/blockcache"
 	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/internal/diskspace"
-	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 )
@@ -296,7 +295,7 @@ func (c Config) scratchNeed(ctx context.Context, job *stages.Job, stage string) 
 	}
 	need := int64(0)
 	if stage != metadataStage && (stage != publishStage || c.Bucket == nil || len(c.bucketNeeds(stage)) > 0) {
-		need = estimateSize(in.Info, media.Ladder(in.Info))
+		need = estimateSize(in.Info, in.ladder())
 	}
 	if c.Bucket == nil || c.fetchesSource(in) {
 		need += in.Bytes

@@ -45,7 +45,7 @@ func (c Config) transcode(ctx context.Context, job *stages.Job, in Ingest) (Tran
 	if err != nil {
 		return Transcode{}, err
 	}
-	rungs := media.Ladder(in.Info)
+	rungs := in.ladder()
 	var out *media.Output
 	name, err := c.inWorkdir(ctx, job, taskDir, transcodeStage, privateMode, func(job *stages.Job, dir string) error {
 		if err := diskspace.Check(dir, estimateSize(in.Info, rungs), c.reserve()); err != nil {

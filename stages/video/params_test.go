@@ -1,0 +1,152 @@
+package video
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+func TestParseParams_ReadsEveryMember(t *testing.T) {
+	t.Parallel()
+	got, err := ParseParams(json.RawMessage(`{
+		"title": "Holiday", "profile": "web", "profile_resolved_at": "2030-01-31T08:00:00Z", "custom": {"order": 7},
+		"renditions": [240, "1080p", "720", 720], "quality": 20, "preset": "slow",
+		"audio": {"bitrate": "96k", "loudness": -16}, "poster": "25%", "requires": ["gpu"], "prefers": ["north"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Params{
+		Title: "Holiday", Profile: "web", ProfileResolvedAt: time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC),
+		Custom: json.RawMessage(`{"order": 7}`),
+		Settings: Settings{
+			Renditions: []int{1080, 720, 240}, Quality: 20, Preset: "slow",
+			Audio: AudioSettings{Bitrate: 96000, Loudness: -16}, Poster: "25%", Requires: []string{"gpu"}, Prefers: []string{"north"},
+		},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	for _, none := range []string{``, `{}`, `{"title": null, "renditions": null, "audio": null, "poster": null, "custom": null}`} {
+		if p, err := ParseParams(json.RawMessage(none)); err != nil || !reflect.DeepEqual(p, Params{}) {
+			t.Errorf("%s: %+v, %v", none, p, err)
+		}
+	}
+}
+
+func TestParseParams_SaysWhatIsAllowed(t *testing.T) {
+	t.Parallel()
+	for params, want := range map[string]string{
+		`[]`:                                 `params: they must be a JSON object`,
+		`{"qualty": 20}`:                     `params: unknown member "qualty"; allowed: title, profile, profile_resolved_at, custom, renditions, quality`,
+		`{"Title": "a"}`:                     `params: unknown member "Title"; allowed: title`,
+		`{"title": 7}`:                       `params: title must be a text, not 7`,
+		`{"custom": 7}`:                      `params: custom must be an object, not 7`,
+		`{"profile": ""}`:                    `params: the name of a profile has 1 to 64 lower-case letters`,
+		`{"profile": "Web"}`:                 `params: the name of a profile has 1 to 64 lower-case letters`,
+		`{"profile": "-w"}`:                  `params: the name of a profile has 1 to 64 lower-case letters`,
+		`{"profile_resolved_at": "now"}`:     `params: profile_resolved_at must be a time, which Cuelight sets, not "now"`,
+		`{"renditions": []}`:                 `params: renditions must be a list of heights, at least one of 2160, 1440, 1080, 720, 480, 360, 240, not []`,
+		`{"renditions": "1080p"}`:            `params: renditions must be a list of heights`,
+		`{"renditions": [1081]}`:             `params: renditions: "1081" is not a height; allowed: 2160, 1440, 1080, 720, 480, 360, 240`,
+		`{"renditions": [1080.5]}`:           `params: renditions: "1080.5" is not a height`,
+		`{"quality": 14}`:                    `params: quality must be a whole number from 15 (best) to 40, not 14`,
+		`{"quality": 41}`:                    `params: quality must be a whole number from 15`,
+		`{"quality": "20"}`:                  `params: quality must be a whole number from 15`,
+		`{"preset": "fastest"}`:              `params: preset must be one of ultrafast, superfast, veryfast, faster, fast, medium, slow, slower, veryslow, placebo`,
+		`{"audio": 7}`:                       `params: audio must be an object, not 7`,
+		`{"audio": {"surround": "keep"}}`:    `params: audio: unknown member "surround"; allowed: bitrate, loudness`,
+		`{"audio": {"bitrate": 128}}`:        `params: audio.bitrate must be bits per second from 32000 to 320000, such as 128000 or "128k", not 128`,
+		`{"audio": {"bitrate": "400k"}}`:     `params: audio.bitrate must be bits per second`,
+		`{"audio": {"bitrate": 9e18}}`:       `params: audio.bitrate must be bits per second`,
+		`{"audio": {"loudness": -41}}`:       `params: audio.loudness must be LUFS from -40 to -5, such as -16, or null`,
+		`{"audio": {"loudness": "-16"}}`:     `params: audio.loudness must be LUFS`,
+		`{"poster": -1}`:                     `params: poster must be a number of seconds such as 12.5, or a share of the duration such as "25%", not -1`,
+		`{"poster": "101%"}`:                 `params: poster must be a number of seconds`,
+		`{"poster": "NaN"}`:                  `params: poster must be a number of seconds`,
+		`{"requires": "gpu"}`:                `params: requires must be a list of labels, not "gpu"`,
+		`{"prefers": ["a b"]}`:               `params: prefers: label "a b": a label has`,
+		`{"title": "` + string('\xff') + `}`: `params: they must be a JSON object`,
+	} {
+		_, err := ParseParams(json.RawMessage(params))
+		if err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", params, err, want)
+		}
+		if _, ok := errors.AsType[*ParamsError](err); !ok || !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("%s: %T", params, err)
+		}
+	}
+	if _, err := ParseSettings(json.RawMessage(`{"title": "a"}`)); err == nil || !strings.Contains(err.Error(), "allowed: renditions, quality") {
+		t.Errorf("a profile with a title: %v", err)
+	}
+}
+
+func TestApplyProfile_KeepsWhatTheSubmissionSets(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC)
+	profile := `{"renditions": [1080, 720], "quality": 30, "audio": {"bitrate": 96000, "loudness": -16}, "requires": ["gpu"]}`
+	for params, want := range map[string]string{
+		``: `{"audio":{"bitrate":96000,"loudness":-16},"profile":"web","profile_resolved_at":"2030-01-31T08:00:00Z",
+		     "quality":30,"renditions":[1080,720],"requires":["gpu"]}`,
+		`{"title": "a", "quality": 20, "renditions": null, "audio": {"loudness": null}, "requires": ["cpu"]}`: `{
+		     "audio":{"bitrate":96000,"loudness":null},"profile":"web","profile_resolved_at":"2030-01-31T08:00:00Z",
+		     "quality":20,"renditions":null,"requires":["cpu"],"title":"a"}`,
+		`{"audio": null}`: `{"audio":null,"profile":"web","profile_resolved_at":"2030-01-31T08:00:00Z",
+		     "quality":30,"renditions":[1080,720],"requires":["gpu"]}`,
+	} {
+		got, err := ApplyProfile(json.RawMessage(params), "web", json.RawMessage(profile), at)
+		want = strings.NewReplacer("\n", "", "\t", "", "     ", "").Replace(want)
+		if err != nil || string(got) != want {
+			t.Errorf("%s: %v, got\n%s, want\n%s", params, err, got, want)
+		}
+		if _, err := ParseParams(got); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestTakePlacement_MovesLabelsToTheTranscode(t *testing.T) {
+	t.Parallel()
+	given := map[string]store.Placement{"transcode": {Requires: []string{"a"}, Wait: time.Second}, "metadata": {Requires: []string{"m"}}}
+	sub := store.Submission{Params: []byte(`{"title":"t","requires":["b","a"],"prefers":["c"]}`), Placement: given}
+	if err := TakePlacement(&sub); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]store.Placement{
+		"transcode": {Requires: []string{"a", "b"}, Prefers: []string{"c"}, Wait: time.Second}, "metadata": {Requires: []string{"m"}},
+	}
+	if !reflect.DeepEqual(sub.Placement, want) || string(sub.Params) != `{"title":"t"}` {
+		t.Errorf("%+v, %s", sub.Placement, sub.Params)
+	}
+	if len(given["transcode"].Requires) != 1 {
+		t.Error("the placement of other submissions changed")
+	}
+	unchanged := store.Submission{Params: []byte(`{ "title": "t" }`)}
+	if err := TakePlacement(&unchanged); err != nil || string(unchanged.Params) != `{ "title": "t" }` || unchanged.Placement != nil {
+		t.Errorf("%+v, %v", unchanged, err)
+	}
+}
+
+func TestIngest_RejectsInvalidAndUnresolvedParams(t *testing.T) {
+	t.Parallel()
+	for params, want := range map[string]string{
+		`{"quality": 99}`:       "params: quality must be",
+		`{"profile": "web"}`:    `params: nothing has resolved the profile "web", because the task was inserted with SQL`,
+		`{"requires": ["gpu"]}`: "params: requires and prefers have no effect",
+	} {
+		h := newHarness(t, clips.picture)
+		h.job.Params = []byte(params)
+		_, err := h.ingest(t.Context(), h.job)
+		wantPermanent(t, params, err)
+		if err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v", params, err)
+		}
+		if names := list(t, h.DataDir); len(names) > 0 {
+			t.Errorf("%s: ingest left %q", params, names)
+		}
+	}
+}

@@ -1,0 +1,254 @@
+package video
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cuelight/cuelight/internal/media"
+	"github.com/cuelight/cuelight/store"
+)
+
+// Settings say how a video is made. A profile has these members, and the params of a task may have them.
+// Zero values mean the defaults. docs/profiles.md describes the JSON.
+type Settings struct {
+	// Renditions are the heights to make, of media.LadderHeights, the largest first. Default: all.
+	Renditions []int `json:"renditions,omitempty"`
+	// Quality is the CRF and Preset is x264's. Default: those of the worker.
+	Quality int    `json:"quality,omitempty"`
+	Preset  string `json:"preset,omitempty"`
+	// Audio is about all audio streams.
+	Audio AudioSettings `json:"audio,omitzero"`
+	// Poster is the time of the poster's picture in seconds, such as "12.5", or a share of the duration,
+	// such as "25%". Default: a frame with much detail.
+	Poster string `json:"poster,omitempty"`
+	// Requires and Prefers are labels for the placement of the transcode stage.
+	Requires []string `json:"requires,omitempty"`
+	Prefers  []string `json:"prefers,omitempty"`
+}
+
+// AudioSettings are those of all audio streams.
+type AudioSettings struct {
+	// Bitrate is bits per second. Default 128,000.
+	Bitrate int `json:"bitrate,omitempty"`
+	// Loudness is the target in LUFS. Default 0: as in the source.
+	Loudness float64 `json:"loudness,omitempty"`
+}
+
+// The ranges of settings.
+const (
+	minQuality, maxQuality           = 15, 40
+	minAudioBitrate, maxAudioBitrate = 32_000, 320_000
+	minLoudness, maxLoudness         = -40, -5
+	maxPosterSeconds                 = 7 * 24 * 3600
+)
+
+// Presets are the presets of x264, the fastest first.
+func Presets() []string {
+	return []string{"ultrafast", "superfast", "veryfast", "faster", "fast", "medium", "slow", "slower", "veryslow", "placebo"}
+}
+
+// parser parses the value of a member into a T.
+type parser[T any] func(to *T, value json.RawMessage) error
+
+// parsers are those of the members of an object, by name. A member that is null has its default.
+type parsers[T any] map[string]parser[T]
+
+// settingMembers are the members of a profile, in the order of the documentation.
+var settingMembers = []string{"renditions", "quality", "preset", "audio", "poster", "requires", "prefers"}
+
+var settingParsers = parsers[Settings]{
+	"renditions": parseRenditions,
+	"quality": func(s *Settings, value json.RawMessage) error {
+		n, err := strconv.Atoi(string(value))
+		if err != nil || n < minQuality || n > maxQuality {
+			return wrongValue("quality", value, "a whole number from %d (best) to %d", minQuality, maxQuality)
+		}
+		s.Quality = n
+		return nil
+	},
+	"preset": func(s *Settings, value json.RawMessage) error {
+		if text, ok := parseText(value); ok && slices.Contains(Presets(), text) {
+			s.Preset = text
+			return nil
+		}
+		return wrongValue("preset", value, "one of %s", strings.Join(Presets(), ", "))
+	},
+	"audio": func(s *Settings, value json.RawMessage) error {
+		object, err := parseObject("audio", value)
+		if err == nil {
+			err = audioParsers.parse(&s.Audio, object, "audio: ", audioMembers)
+		}
+		return err
+	},
+	"poster":   parsePoster,
+	"requires": func(s *Settings, value json.RawMessage) error { return parseLabels("requires", value, &s.Requires) },
+	"prefers":  func(s *Settings, value json.RawMessage) error { return parseLabels("prefers", value, &s.Prefers) },
+}
+
+var audioMembers = []string{"bitrate", "loudness"}
+
+var audioParsers = parsers[AudioSettings]{
+	"bitrate": func(s *AudioSettings, value json.RawMessage) error {
+		text, ok := parseText(value)
+		if !ok {
+			text = string(value)
+		}
+		unit := 1
+		if digits, isKilo := strings.CutSuffix(text, "k"); ok && isKilo {
+			text, unit = digits, 1000
+		}
+		n, err := strconv.Atoi(text)
+		if n *= unit; err != nil || n < minAudioBitrate || n > maxAudioBitrate {
+			return wrongValue("audio.bitrate", value, `bits per second from %d to %d, such as 128000 or "128k"`, minAudioBitrate, maxAudioBitrate)
+		}
+		s.Bitrate = n
+		return nil
+	},
+	"loudness": func(s *AudioSettings, value json.RawMessage) error {
+		if err := json.Unmarshal(value, &s.Loudness); err != nil || s.Loudness < minLoudness || s.Loudness > maxLoudness {
+			return wrongValue("audio.loudness", value, "LUFS from %d to %d, such as -16, or null for the loudness of the source", minLoudness, maxLoudness)
+		}
+		return nil
+	},
+}
+
+// parse parses the members of an object. Its errors name the object by prefix.
+func (p parsers[T]) parse(to *T, object map[string]json.RawMessage, prefix string, allowed []string) error {
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		if !slices.Contains(allowed, name) {
+			return invalidParams("%sunknown member %q; allowed: %s", prefix, name, strings.Join(allowed, ", "))
+		}
+	}
+	for _, name := range allowed {
+		value, ok := object[name]
+		if !ok || isNull(value) {
+			continue
+		}
+		if err := p[name](to, bytes.TrimSpace(value)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func isNull(value json.RawMessage) bool { return string(bytes.TrimSpace(value)) == "null" }
+
+func parseObject(name string, value json.RawMessage) (map[string]json.RawMessage, error) {
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(value, &object); err != nil || object == nil {
+		return nil, wrongValue(name, value, "an object")
+	}
+	return object, nil
+}
+
+func parseText(value json.RawMessage) (text string, ok bool) {
+	err := json.Unmarshal(value, &text)
+	return text, err == nil
+}
+
+// parseRenditions parses heights: 1080 or "1080p".
+func parseRenditions(s *Settings, value json.RawMessage) error {
+	var list []json.RawMessage
+	if err := json.Unmarshal(value, &list); err != nil || len(list) == 0 {
+		return wrongValue("renditions", value, "a list of heights, at least one of %s", heightList())
+	}
+	for _, item := range list {
+		text, ok := parseText(item)
+		if !ok {
+			text = string(item)
+		}
+		height, err := ParseHeight(text)
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(s.Renditions, height) {
+			s.Renditions = append(s.Renditions, height)
+		}
+	}
+	slices.SortFunc(s.Renditions, func(a, b int) int { return b - a })
+	return nil
+}
+
+// ParseHeight parses the height of a rendition, such as 1080 or 1080p.
+func ParseHeight(text string) (int, error) {
+	n, err := strconv.Atoi(strings.TrimSuffix(text, "p"))
+	if err != nil || !slices.Contains(media.LadderHeights(), n) {
+		return 0, invalidParams("renditions: %.20q is not a height; allowed: %s", text, heightList())
+	}
+	return n, nil
+}
+
+func heightList() string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(media.LadderHeights()), " ", ", "), "[]")
+}
+
+// parsePoster parses a number of seconds, or a text: "12.5" or "25%".
+func parsePoster(s *Settings, value json.RawMessage) error {
+	text, ok := parseText(value)
+	if !ok {
+		text = string(value)
+	}
+	number, isShare := strings.CutSuffix(text, "%")
+	limit := float64(maxPosterSeconds)
+	if isShare {
+		limit = 100
+	}
+	n, err := strconv.ParseFloat(number, 64)
+	if err != nil || !(n >= 0 && n <= limit) || isShare && !ok {
+		return wrongValue("poster", value, `a number of seconds such as 12.5, or a share of the duration such as "25%%"`)
+	}
+	s.Poster = strconv.FormatFloat(n, 'f', -1, 64) + text[len(number):]
+	return nil
+}
+
+func parseLabels(name string, value json.RawMessage, to *[]string) error {
+	if err := json.Unmarshal(value, to); err != nil {
+		return wrongValue(name, value, "a list of labels")
+	}
+	for _, label := range *to {
+		if err := store.CheckLabel(label); err != nil {
+			return invalidParams("%s: %v", name, err)
+		}
+	}
+	return nil
+}
+
+// ladder returns the rungs of a source.
+func (s Settings) ladder(info *media.Info) []media.Rung {
+	return media.LadderWith(info, media.LadderOptions{
+		Heights: s.Renditions, Quality: s.Quality, Preset: s.Preset, Loudness: s.Audio.Loudness, AudioBitrate: s.Audio.Bitrate,
+	})
+}
+
+// posterTime is the time of the poster's picture in seconds; negative if the settings do not say it.
+func (s Settings) posterTime(duration float64) float64 {
+	number, isShare := strings.CutSuffix(s.Poster, "%")
+	n, err := strconv.ParseFloat(number, 64)
+	switch {
+	case err != nil:
+		return -1
+	case isShare:
+		return math.Min(n/100, 1) * duration
+	}
+	return n
+}
+
+// warnings are sentences about what the settings ask for and the video will not have.
+func (s Settings) warnings(info *media.Info) (list []string) {
+	if v := info.Video; v != nil && s.posterTime(v.Duration) > v.Duration {
+		list = append(list, fmt.Sprintf("the poster is a picture of another time: %s s is after the end of the video", s.Poster))
+	}
+	for _, a := range info.Audio {
+		if missing := a.QuieterThan(s.Audio.Loudness); s.Audio.Loudness != 0 && missing >= 0.5 {
+			list = append(list, fmt.Sprintf("the audio stream %d is made %.1f dB quieter than %g LUFS, because its peaks would clip",
+				a.Index, missing, s.Audio.Loudness))
+		}
+	}
+	return list
+}
