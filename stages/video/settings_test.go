@@ -1,0 +1,167 @@
+package video
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"image"
+	"image/jpeg"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// colouredClip makes a video of 4 s that is red, then blue from 2 s on, with a sound of lavfi.
+func colouredClip(t *testing.T, sound string) string {
+	t.Helper()
+	if clips.picture == "" {
+		t.Skip("there is no ffmpeg here")
+	}
+	file := filepath.Join(t.TempDir(), "coloured.mp4")
+	out, err := exec.Command("ffmpeg", "-nostdin", "-v", "error",
+		"-f", "lavfi", "-i", "color=red:s=864x486:r=10:d=2", "-f", "lavfi", "-i", "color=blue:s=864x486:r=10:d=2",
+		"-f", "lavfi", "-i", sound, "-filter_complex", "[0][1]concat,noise=alls=20:allf=t[v]", "-map", "[v]",
+		"-map", "2", "-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", file).CombinedOutput()
+	if err != nil {
+		t.Fatalf("make clip: %v: %s", err, out)
+	}
+	return file
+}
+
+const tone, clicks = "sine=f=500:d=4", `aevalsrc=0.01*sin(2*PI*500*t)+0.5*lt(mod(t\,1)\,0.002):d=4`
+
+const allSettings = `{"title": "t", "renditions": ["1080p", 360, 240], "quality": 38, "preset": "superfast",
+	"audio": {"bitrate": "64k", "loudness": -20}, "poster": 3}`
+
+func TestStages_MakeWhatTheParamsAskFor(t *testing.T) {
+	t.Parallel()
+	source := colouredClip(t, tone)
+	h := newHarness(t, source)
+	h.job.Params = []byte(allSettings)
+	m := h.mustMake()
+	p := h.mustPublish(m)
+	wantSettings(t, m.tr, filepath.Join(h.PublishDir, p.Generation))
+	wantPlayable(t, filepath.Join(h.PublishDir, p.Master), append(m.tr.Output.Video, m.tr.Output.Audio...))
+	if len(m.in.Warnings) > 0 {
+		t.Errorf("warnings: %q", m.in.Warnings)
+	}
+
+	usual := newHarness(t, source)
+	if got := usual.mustMake(); len(got.tr.Output.Video) != 3 || got.tr.Output.Video[1].Bytes <= m.tr.Output.Video[0].Bytes {
+		t.Errorf("without params: %+v", got.tr.Output.Video)
+	}
+}
+
+// wantSettings checks a published directory of the coloured clip against allSettings.
+func wantSettings(t *testing.T, tr Transcode, dir string) {
+	t.Helper()
+	names := ""
+	for _, r := range append(tr.Output.Video, tr.Output.Audio...) {
+		names += r.Name + " "
+	}
+	if names != "360p 240p audio " || tr.Rungs[0].Quality != 38 || tr.Rungs[0].Preset != "superfast" || tr.Rungs[2].AudioBitrate != 64000 {
+		t.Errorf("renditions %s of %+v", names, tr.Rungs)
+	}
+	head, err := os.ReadFile(filepath.Join(dir, "360p", "init.mp4"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	segment, err := os.ReadFile(filepath.Join(dir, "360p", "seg-00000.m4s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if options := regexp.MustCompile(`crf=[0-9.]+`).FindString(string(append(head, segment...))); options != "crf=38.0" {
+		t.Errorf("x264 says %q", options)
+	}
+	if got := loudnessOf(t, filepath.Join(dir, "audio", "index.m3u8")); math.Abs(got+20) > 0.5 {
+		t.Errorf("the sound has %.1f LUFS", got)
+	}
+	poster, err := os.ReadFile(filepath.Join(dir, posterFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	picture, err := jpeg.Decode(bytes.NewReader(poster))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, b := meanRedAndBlue(picture); r > 100 || b < 150 {
+		t.Errorf("the poster has red %.0f and blue %.0f; at 3 s the picture is blue", r, b)
+	}
+}
+
+func meanRedAndBlue(picture image.Image) (red, blue float64) {
+	b := picture.Bounds()
+	n := 0.0
+	for y := b.Min.Y; y < b.Max.Y; y += 10 {
+		for x := b.Min.X; x < b.Max.X; x += 10 {
+			r, _, bl, _ := picture.At(x, y).RGBA()
+			red, blue, n = red+float64(r>>8), blue+float64(bl>>8), n+1
+		}
+	}
+	return red / n, blue / n
+}
+
+func loudnessOf(t *testing.T, file string) float64 {
+	t.Helper()
+	out, err := exec.Command("ffmpeg", "-nostdin", "-hide_banner", "-i", file, "-map", "0:a", "-af", "ebur128=framelog=verbose",
+		"-f", "null", "-").CombinedOutput()
+	found := regexp.MustCompile(`I: +(-[0-9.]+) LUFS`).FindSubmatch(out)
+	if err != nil || found == nil {
+		t.Fatalf("measure loudness: %v: %s", err, out)
+	}
+	number, _ := strconv.ParseFloat(string(found[1]), 64)
+	return number
+}
+
+// The files that a worker may deliver, and the sound that the check expects, follow from the params, too.
+func TestRemoteStages_MakeWhatTheParamsAskFor(t *testing.T) {
+	t.Parallel()
+	s := newRemoteSite(t)
+	s.workLocally(RemoteStageNames()...)
+	s.workRemotely(s.url, "key-1")
+	// The last is so much quieter than the source that a check without the gain takes it for silence.
+	for params, loudness := range map[string]float64{allSettings: -20, strings.Replace(allSettings, "-20", "-40", 1): -40} {
+		r, err := s.Submit(t.Context(), store.Submission{Source: colouredClip(t, tone), Params: json.RawMessage(params)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr, p := s.waitPublished(r.ID)
+		if got := loudnessOf(t, filepath.Join(s.PublishDir, p.Generation, "audio", "index.m3u8")); math.Abs(got-loudness) > 0.5 {
+			t.Errorf("the sound has %.1f LUFS, want %.0f", got, loudness)
+		}
+		if loudness == -20 {
+			wantSettings(t, tr, filepath.Join(s.PublishDir, p.Generation))
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.refusals) > 0 {
+		t.Errorf("refused: %q", s.refusals)
+	}
+}
+
+func TestIngest_WarnsOfSettingsWithoutEffect(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, colouredClip(t, clicks))
+	h.job.Params = []byte(`{"poster": 60, "audio": {"loudness": -5}, "renditions": [2160]}`)
+	in := h.mustIngest()
+	all := fmt.Sprint(in.Warnings)
+	for _, want := range []string{"the poster is a picture of another time: 60 s is after the end", "dB quieter than -5 LUFS, because its peaks would clip"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("%q is not in %s", want, all)
+		}
+	}
+	if rungs := in.ladder(); len(rungs) != 2 || rungs[0].Name != "480p" {
+		t.Errorf("with renditions above the source: %+v", rungs)
+	}
+	if md := h.mustMetadata(in); md.Poster != posterFile {
+		t.Errorf("the poster is %q", md.Poster)
+	}
+}
