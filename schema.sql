@@ -412,6 +412,16 @@ create table if not exists cuelight_locations (
   primary key (pipeline, kind)
 );
 
+-- Named profiles of videos: settings that submissions take by name.
+create table if not exists cuelight_profiles (
+  pipeline   text        not null,
+  name       text        not null,
+  definition jsonb       not null check (jsonb_typeof(definition) = 'object'),
+  updated_at timestamptz not null default clock_timestamp(),
+  updated_by text        not null default '',  -- user or API key
+  primary key (pipeline, name)
+);
+
 -- Webhook receivers and their delivery cursor.
 create table if not exists cuelight_webhooks (
   id              uuid        primary key default cuelight_id(),

@@ -51,6 +51,10 @@ type Options struct {
 	// invalid. The client gets its text. Default: [CheckSource].
 	CheckSource func(who access.Principal, source string) error
 
+	// Profiles serves /api/v1/profiles, and applies profiles to submissions: their params must then be those of videos,
+	// see [video.Params]. Default: params are not checked.
+	Profiles bool
+
 	// Uploads serves /api/v1/uploads and everything below, see [UploadsPath]. Default: no uploads.
 	Uploads http.Handler
 	// Workers serves the API for remote workers, /api/v1/worker and everything below; its paths do not include that.

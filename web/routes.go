@@ -27,6 +27,9 @@ func (s *Server) buildRoutes() []route {
 	if s.opts.Webhooks != nil {
 		routes = append(routes, s.webhookRoutes()...)
 	}
+	if s.opts.Profiles {
+		routes = append(routes, s.profileRoutes()...)
+	}
 	if s.opts.Workers != nil {
 		workers := http.StripPrefix(s.opts.BasePath+workerPath, s.opts.Workers)
 		for _, r := range remote.Routes() {

@@ -12,6 +12,7 @@ import (
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/ops"
 	"github.com/cuelight/cuelight/internal/problem"
+	"github.com/cuelight/cuelight/internal/profiles"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -163,7 +164,11 @@ func (s *Server) receiptsResponse(receipts []store.Receipt, isList bool) jsonRes
 
 // actions returns the actions of the principal in a request's context.
 func (s *Server) actions() ops.Actions {
-	return ops.Actions{Store: s.opts.Store, Authorize: func(ctx context.Context, need access.Scope) (string, error) {
+	a := ops.Actions{Store: s.opts.Store, Authorize: func(ctx context.Context, need access.Scope) (string, error) {
 		return access.PrincipalOf(ctx).Name, access.Check(ctx, need)
 	}}
+	if s.opts.Profiles {
+		a.Prepare = profiles.Prepare
+	}
+	return a
 }

@@ -8,12 +8,13 @@ import (
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/ops"
+	"github.com/cuelight/cuelight/internal/profiles"
 )
 
 // actions returns the actions of the user of the command line, who may do everything:
 // the database has checked the password.
 func (c *cli) actions(db *dbconn.Database) ops.Actions {
-	return ops.Actions{Store: db.Store, Authorize: func(context.Context, access.Scope) (string, error) {
+	return ops.Actions{Store: db.Store, Prepare: profiles.Prepare, Authorize: func(context.Context, access.Scope) (string, error) {
 		return localUser(), nil
 	}}
 }

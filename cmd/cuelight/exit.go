@@ -35,7 +35,7 @@ const exitCodesHelp = `Exit codes:
   1    failure; run: every video failed
   2    wrong usage, or this machine lacks something
   3    some succeeded, some failed
-  4    the named task, worker, key or webhook does not exist
+  4    the named task, worker, key, webhook or profile does not exist
   10   the database or the storage service does not answer, or refuses the connection
   13   the database's tables are missing, or of another version
   129, 130, 143   stopped by SIGHUP, SIGINT, SIGTERM before the end`

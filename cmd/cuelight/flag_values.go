@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cuelight/cuelight/internal/console"
+	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -76,6 +77,24 @@ func (l *labels) Set(list string) error {
 			return errors.New("a label has 1 to 100 letters, digits and characters of ._:/=+-")
 		}
 		*l = append(*l, label)
+	}
+	return nil
+}
+
+// heights is a flag value for renditions: 1080p,720p. The flag is repeatable.
+type heights []int
+
+func (h *heights) Type() string   { return "strings" }
+func (h *heights) String() string { return "" } // the default is all
+
+// Set adds heights.
+func (h *heights) Set(list string) error {
+	for text := range strings.SplitSeq(list, ",") {
+		height, err := video.ParseHeight(text)
+		if err != nil {
+			return errors.New("it must be heights such as 1080p,720p; allowed: " + video.HeightList())
+		}
+		*h = append(*h, height)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/internal/media/sandbox"
+	"github.com/cuelight/cuelight/internal/profiles"
 	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/stages/video"
@@ -49,16 +51,18 @@ func (c *cli) runCommand() *cobra.Command {
 		Args:  atLeastOne("FILE or URL"),
 	}
 	o := c.workFlags(cmd)
+	var settings videoFlags
+	settings.add(cmd.Flags())
 	c.jsonFlag(cmd)
 	quiet := cmd.Flags().BoolP("quiet", "q", false, "print errors only, no progress")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c.locationFlags = locationFlags(cmd.Flags())
-		return c.runTasks(cmd.Context(), args, o, *quiet)
+		return c.runTasks(cmd.Context(), args, o, settings, *quiet)
 	}
 	return cmd
 }
 
-func (c *cli) runTasks(ctx context.Context, args []string, o *workOptions, quiet bool) error {
+func (c *cli) runTasks(ctx context.Context, args []string, o *workOptions, settings videoFlags, quiet bool) error {
 	for stage, n := range o.slots {
 		if n == 0 {
 			return usererr.Usagef("--slots %s=0: nobody else works on the tasks of this command; it must be 1 to 1000",
@@ -69,12 +73,16 @@ func (c *cli) runTasks(ctx context.Context, args []string, o *workOptions, quiet
 	if err != nil {
 		return err
 	}
+	params, err := settings.addTo(json.RawMessage("{}"))
+	if err != nil {
+		return err
+	}
 	config, err := c.prepareWork(o)
 	if err != nil {
 		return err
 	}
 	return c.withDatabase(ctx, func(db *dbconn.Database) error {
-		return c.runOn(ctx, db, inputs, config, o, quiet)
+		return c.runOn(ctx, db, inputs, params, config, o, quiet)
 	})
 }
 
@@ -143,7 +151,8 @@ func (o *workOptions) prepareTools(config video.Config) error {
 }
 
 func (c *cli) runOn(
-	ctx context.Context, db *dbconn.Database, inputs []*input, config video.Config, o *workOptions, quiet bool,
+	ctx context.Context, db *dbconn.Database, inputs []*input, params json.RawMessage, config video.Config, o *workOptions,
+	quiet bool,
 ) error {
 	engine, err := daemon.NewOneShotEngine(ctx, db, config)
 	if err != nil {
@@ -152,7 +161,7 @@ func (c *cli) runOn(
 	tracer, flush := c.startTracing(ctx)
 	defer flush()
 	traceparent, done := c.traceSubmission(ctx, tracer)
-	tasks, err := submitInputs(ctx, db.Store, config.Bucket, inputs, traceparent)
+	tasks, err := submitInputs(ctx, db.Store, config.Bucket, inputs, params, traceparent)
 	done(err)
 	if err != nil {
 		return err
@@ -203,15 +212,19 @@ func collectSources(args []string) ([]*input, error) {
 const runPriority = 1
 
 func submitInputs(
-	ctx context.Context, st *store.Store, bucket *video.Bucket, all []*input, traceparent string,
+	ctx context.Context, st *store.Store, bucket *video.Bucket, all []*input, params json.RawMessage, traceparent string,
 ) (tasks []store.ID, err error) {
 	var subs []store.Submission
 	for _, in := range all {
-		sub := store.Submission{Source: in.source, Priority: runPriority, Traceparent: traceparent}
-		if err := daemon.StoreSource(ctx, st, bucket, &sub); err != nil {
+		subs = append(subs, store.Submission{Source: in.source, Params: params, Priority: runPriority, Traceparent: traceparent})
+	}
+	if err := profiles.Prepare(ctx, st, subs); err != nil {
+		return nil, err
+	}
+	for i := range subs {
+		if err := daemon.StoreSource(ctx, st, bucket, &subs[i]); err != nil {
 			return nil, err
 		}
-		subs = append(subs, sub)
 	}
 	receipts, err := st.SubmitAll(ctx, subs)
 	for i, r := range receipts {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/daemon"
 	"github.com/cuelight/cuelight/internal/dbconn"
+	"github.com/cuelight/cuelight/internal/profiles"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
 )
@@ -23,6 +24,7 @@ type submitOptions struct {
 	priority                           int16
 	replaces                           []string
 	placement                          store.Placement
+	video                              videoFlags
 	wait                               bool
 }
 
@@ -46,7 +48,8 @@ codes of cuelight run.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.params, "params", "{}", "parameters, a JSON object")
+	f.StringVar(&o.params, "params", "{}", "parameters, a JSON object such as '{\"title\": \"Holiday\"}'")
+	o.video.add(f)
 	f.Int16Var(&o.priority, "priority", 0, "tasks of higher priority go first")
 	f.StringVar(&o.requestID, "request-id", "",
 		"idempotency key: submitting the source again with the same id returns the first task")
@@ -78,6 +81,10 @@ func (c *cli) submit(ctx context.Context, args []string, o *submitOptions) error
 		tracer, flush := c.startTracing(ctx)
 		defer flush() // after the ids are printed: a slow collector delays nothing
 		traceparent, done := c.traceSubmission(ctx, tracer)
+		if err := profiles.Prepare(ctx, db.Store, subs); err != nil {
+			done(err)
+			return err
+		}
 		for i := range subs {
 			subs[i].Traceparent = traceparent
 			if err := daemon.StoreSource(ctx, db.Store, bucket, &subs[i]); err != nil {
@@ -90,7 +97,7 @@ func (c *cli) submit(ctx context.Context, args []string, o *submitOptions) error
 		if err != nil {
 			return err
 		}
-		c.warnNoWorkers(ctx, db.Store, o.placement.Requires)
+		c.warnNoWorkers(ctx, db.Store, subs[0].Placement["transcode"].Requires)
 		if o.wait {
 			var tasks []awaited
 			for i, r := range receipts {
@@ -146,6 +153,9 @@ func (o *submitOptions) submissions(args []string) ([]store.Submission, error) {
 		return nil, usererr.Usagef("--replaces replaces tasks by one new task, but there are %d sources", len(args))
 	}
 	params, err := parseParams(o.params)
+	if err == nil {
+		params, err = o.video.addTo(params)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/eventfeed"
 	"github.com/cuelight/cuelight/internal/ops"
+	"github.com/cuelight/cuelight/internal/profiles"
 	"github.com/cuelight/cuelight/internal/trace"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/web"
@@ -55,7 +56,7 @@ func newDashboardActions(st *store.Store) dashboardActions {
 		}
 		return access.PrincipalOf(ctx).Name, nil
 	}
-	return dashboardActions{ops.Actions{Store: st, Authorize: authorize}}
+	return dashboardActions{ops.Actions{Store: st, Authorize: authorize, Prepare: profiles.Prepare}}
 }
 
 // Submit submits tasks.

@@ -146,7 +146,7 @@ func (d *Daemon) uploadOptions(guard *access.Guard) upload.Options {
 		Dir: d.Config.DataDir, BasePath: web.UploadsPath(d.HTTP.BasePath),
 		MaxBytes: d.HTTP.MaxUpload, MinFree: cmp.Or(max(d.Config.Reserve, 0), -1),
 		Principal:      func(ctx context.Context) string { return access.PrincipalOf(ctx).Name },
-		CheckPrincipal: stillAuthorized(guard), OnComplete: submitUpload(st, d.Config.Bucket),
+		CheckPrincipal: stillAuthorized(guard), Prepare: prepareUpload(st), OnComplete: submitUpload(st, d.Config.Bucket),
 		Store: storeUpload(d.Config.Bucket), Release: releaseUpload(d.Config.Bucket),
 		SourceState: uploadSourceState(st, d.Config.Bucket),
 		OnError:     func(id string, err error) { d.Log.Warn("upload failed", zap.String("upload", id), zap.Error(err)) },
@@ -160,7 +160,7 @@ func (s *services) webOptions(guard *access.Guard) web.Options {
 	o := d.HTTP.webOptions()
 	o.MaxRequestsPerPrincipal = max(int(reads.Pool.Config().MaxConns)/2, 1)
 	o.Store, o.Guard, o.Webhooks = reads.Store, guard, webhook.New(hooks)
-	o.Workers = s.coordinator
+	o.Workers, o.Profiles = s.coordinator, true
 	o.Dashboard, o.Published, o.Uploads, o.Metrics = s.dashboard, d.Config.PublishDir, s.uploads, s.metrics.Handler()
 	if d.Config.PublishBucket != nil {
 		o.OpenPublished = openPublished(d.Config.PublishBucket)

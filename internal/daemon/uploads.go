@@ -15,6 +15,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/ops"
+	"github.com/cuelight/cuelight/internal/profiles"
 	"github.com/cuelight/cuelight/internal/trace"
 	"github.com/cuelight/cuelight/internal/upload"
 	"github.com/cuelight/cuelight/stages/video"
@@ -29,13 +30,11 @@ func submitUpload(st *store.Store, bucket *video.Bucket) func(context.Context, u
 		if err != nil {
 			return upload.Receipt{}, err
 		}
-		var placement map[string]store.Placement
-		if len(u.Placement) > 0 {
-			if err := json.Unmarshal(u.Placement, &placement); err != nil {
-				return upload.Receipt{}, fmt.Errorf("%w: %w", upload.ErrRefused, err)
-			}
+		placement, err := uploadPlacement(u)
+		if err != nil {
+			return upload.Receipt{}, err
 		}
-		actions := ops.Actions{Store: st, Authorize: func(ctx context.Context, _ access.Scope) (string, error) {
+		actions := ops.Actions{Store: st, Prepare: profiles.Prepare, Authorize: func(ctx context.Context, _ access.Scope) (string, error) {
 			return u.Principal, checkKey(ctx, st, u.Principal) // the route has checked the scope
 		}}
 		r, err := actions.SubmitUpload(ctx, u, store.Submission{
@@ -53,6 +52,38 @@ func submitUpload(st *store.Store, bucket *video.Bucket) func(context.Context, u
 		}
 		return upload.Receipt{Task: r.ID.String()}, err
 	}
+}
+
+// prepareUpload returns a function that checks the params of an upload when it begins, and resolves
+// their profile: the file is received only if its task can be submitted.
+func prepareUpload(st *store.Store) func(context.Context, *upload.Upload) error {
+	return func(ctx context.Context, u *upload.Upload) error {
+		placement, err := uploadPlacement(*u)
+		if err != nil {
+			return err
+		}
+		subs := []store.Submission{{Params: u.Params, Placement: placement}}
+		if err := profiles.Prepare(ctx, st, subs); err != nil {
+			if errors.Is(err, store.ErrInvalid) {
+				err = fmt.Errorf("%w: %w", upload.ErrRefused, err)
+			}
+			return err
+		}
+		u.Params = subs[0].Params
+		if len(subs[0].Placement) > 0 {
+			u.Placement, err = json.Marshal(subs[0].Placement)
+		}
+		return err
+	}
+}
+
+func uploadPlacement(u upload.Upload) (placement map[string]store.Placement, err error) {
+	if len(u.Placement) > 0 {
+		if err := json.Unmarshal(u.Placement, &placement); err != nil {
+			return nil, fmt.Errorf("%w: %w", upload.ErrRefused, err)
+		}
+	}
+	return placement, nil
 }
 
 // storedUploadID is the id of an upload's copy in a bucket.

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cuelight/cuelight/internal/inbox"
+	"github.com/cuelight/cuelight/internal/profiles"
 	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
 )
@@ -64,6 +65,11 @@ func (w watchedFiles) submitAll(ctx context.Context, files []inbox.File) error {
 	subs := make([]store.Submission, len(files))
 	for i, f := range files {
 		subs[i] = store.Submission{Source: SourceOfPath(f.Path), RequestID: f.RequestID()}
+	}
+	if err := profiles.Prepare(ctx, w.store, subs); err != nil {
+		return err
+	}
+	for i := range subs {
 		if err := StoreSource(ctx, w.store, w.bucket, &subs[i]); err != nil {
 			return err
 		}

@@ -135,7 +135,8 @@ func (r *sampleRun) addOwnEncode(seconds float64) {
 		r.outputs = append(r.outputs, "-map", fmt.Sprintf("[own%d]", i))
 		r.outputs = append(r.outputs, fpsModeArgs("vfr", u.found)...)
 		r.outputs = append(r.outputs, "-t", formatSeconds(seconds+pictureGap), "-c:v", "libx264", "-preset", ownPreset,
-			"-crf", strconv.Itoa(cmp.Or(rung.Quality, defaultCRF)), "-maxrate", strconv.Itoa(rung.VideoBitrate), "-bufsize", strconv.Itoa(2*rung.VideoBitrate),
+			"-crf", strconv.Itoa(cmp.Or(rung.Quality, defaultCRF)), "-maxrate", strconv.Itoa(rung.VideoBitrate),
+			"-bufsize", strconv.Itoa(2*rung.VideoBitrate),
 			"-rc_init_occupancy", strconv.Itoa(rung.VideoBitrate/4), "-sc_threshold", "0", "-g", "600", "-f", "mp4",
 			"file:"+ownName(i))
 	}

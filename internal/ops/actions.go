@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/redact"
@@ -30,6 +31,18 @@ type Actions struct {
 	// Authorize returns the name of the operator that ctx belongs to, for the audit
 	// log, or an error if the operator lacks the scope.
 	Authorize func(ctx context.Context, need access.Scope) (actor string, err error)
+
+	// Prepare checks submissions and completes them in place, in the transaction of the
+	// action, such as by profiles.Prepare. Default: they are submitted as they are.
+	Prepare func(ctx context.Context, in *store.Store, subs []store.Submission) error
+}
+
+func (a Actions) prepare(ctx context.Context, in *store.Store, subs ...store.Submission) ([]store.Submission, error) {
+	if a.Prepare == nil {
+		return subs, nil
+	}
+	subs = slices.Clone(subs) // the transaction may be tried again
+	return subs, a.Prepare(ctx, in, subs)
 }
 
 // details are the parameters of an action in the audit log.
@@ -38,7 +51,11 @@ type details map[string]any
 // Submit submits tasks. Tasks that existed already are not audited.
 func (a Actions) Submit(ctx context.Context, subs ...store.Submission) (receipts []store.Receipt, err error) {
 	err = a.perform(ctx, access.Submit, "submit", func(in *store.Store, _ string) (string, details, error) {
-		if receipts, err = in.SubmitAll(ctx, subs); err != nil {
+		prepared, err := a.prepare(ctx, in, subs...)
+		if err == nil {
+			receipts, err = in.SubmitAll(ctx, prepared)
+		}
+		if err != nil {
 			return "", nil, err
 		}
 		var added []int
@@ -64,7 +81,11 @@ func (a Actions) Submit(ctx context.Context, subs ...store.Submission) (receipts
 // because the path of an upload is random. A task that existed already is not audited.
 func (a Actions) SubmitUpload(ctx context.Context, u upload.Upload, sub store.Submission) (r store.Receipt, err error) {
 	err = a.perform(ctx, access.Submit, "submit", func(in *store.Store, _ string) (string, details, error) {
-		if r, err = in.Submit(ctx, sub); err == nil && r.Existed {
+		prepared, err := a.prepare(ctx, in, sub)
+		if err == nil {
+			r, err = in.Submit(ctx, prepared[0])
+		}
+		if err == nil && r.Existed {
 			err = errNothingDone
 		}
 		return r.ID.String(), details{"upload": u.ID, "name": u.Name, "bytes": u.Size}, err
@@ -75,7 +96,10 @@ func (a Actions) SubmitUpload(ctx context.Context, u upload.Upload, sub store.Su
 // Override replaces tasks, at least one, by a new one.
 func (a Actions) Override(ctx context.Context, old []store.ID, by store.Submission) (r store.Receipt, err error) {
 	err = a.perform(ctx, access.Admin, "override", func(in *store.Store, _ string) (string, details, error) {
-		r, err = in.Override(ctx, old, by)
+		prepared, err := a.prepare(ctx, in, by)
+		if err == nil {
+			r, err = in.Override(ctx, old, prepared[0])
+		}
 		return old[0].String(), details{"by": r.ID, "tasks": old, "source": redact.Source(by.Source)}, err
 	})
 	return r, err

@@ -19,6 +19,11 @@ type Options struct {
 	// "/uploads/".
 	BasePath string
 
+	// Prepare is called when an upload begins, and may change Params and Placement. After an error that
+	// matches ErrRefused, nothing is received; others are ignored, because OnComplete may find them
+	// again. Default: nothing is done.
+	Prepare func(ctx context.Context, u *Upload) error
+
 	// OnComplete submits a complete file as a task. After an error, it is called again
 	// by CleanUp or at the client's next request. After an error that
 	// matches ErrRefused, the file is deleted; after ErrRequestIDTaken, it is kept. The
@@ -101,7 +106,7 @@ const (
 	TaskEnded
 )
 
-// ErrRefused matches permanent errors of Options.OnComplete. The upload is deleted.
+// ErrRefused matches permanent errors of Options.Prepare and Options.OnComplete. The upload is deleted.
 var ErrRefused = errors.New("upload is refused")
 
 // ErrRevoked matches errors of Options.CheckPrincipal about a revoked principal.
@@ -131,7 +136,7 @@ type Upload struct {
 	Priority  int16             // higher first
 	UserID    string            // from the client; at most 2048 bytes
 	RequestID string            // from the client; may be empty
-	Metadata  map[string]string // all metadata of the client, unchanged
+	Metadata  map[string]string // all metadata of the client, after Prepare
 	Created   time.Time
 	Task      string // from OnComplete
 	Existed   bool   // from OnComplete
@@ -162,6 +167,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Release == nil {
 		o.Release = nothing
+	}
+	if o.Prepare == nil {
+		o.Prepare = func(context.Context, *Upload) error { return nil }
 	}
 	if o.OnError == nil {
 		o.OnError = func(string, error) {}

@@ -2,8 +2,10 @@ package upload
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -84,6 +86,9 @@ func (u *Uploads) createUpload(ctx context.Context, r *activeRequest, e *record)
 	e.Size = e.state.Length
 	e.Principal = u.options.Principal(ctx)
 	e.state.Principal = e.Principal
+	if err := u.prepare(ctx, e); err != nil {
+		return nil, err
+	}
 	u.reserving.Lock()
 	defer u.reserving.Unlock()
 	if err := u.reserve(ctx, e); err != nil {
@@ -103,6 +108,30 @@ func (u *Uploads) createUpload(ctx context.Context, r *activeRequest, e *record)
 		return nil, err
 	}
 	return h, nil
+}
+
+// prepare lets Options.Prepare check and change what the client asked for, before it sends the file.
+func (u *Uploads) prepare(ctx context.Context, e *record) error {
+	prepared := e.Upload
+	switch err := u.options.Prepare(ctx, &prepared); {
+	case errors.Is(err, ErrRefused):
+		return problem.New(problem.Invalid, "%v", err)
+	case err != nil:
+		u.options.OnError("", err)
+		return nil
+	}
+	metadata := maps.Clone(e.state.Metadata)
+	for key, value := range map[string]json.RawMessage{"params": prepared.Params, "placement": prepared.Placement} {
+		if value != nil {
+			metadata[key] = string(value)
+		}
+	}
+	checked, err := newUpload(metadata)
+	if err != nil {
+		return err
+	}
+	e.Params, e.Placement, e.Metadata, e.state.Metadata = checked.Params, checked.Placement, metadata, metadata
+	return nil
 }
 
 // find returns an upload that the principal of the request may see and resume.

@@ -28,7 +28,7 @@ const (
 	Failure Kind = iota
 	// Usage means that a flag or argument is wrong, or that this machine lacks something.
 	Usage
-	// NotFound means that the named task, worker, key or webhook does not exist.
+	// NotFound means that the named task, worker, key, webhook or profile does not exist.
 	NotFound
 	// Unreachable means that the database does not answer or refuses the connection.
 	Unreachable

@@ -3,6 +3,7 @@ package video
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -72,15 +73,26 @@ var paramParsers = func() parsers[Params] {
 }()
 
 // ParamsError says what is wrong with params. It matches [store.ErrInvalid].
-type ParamsError struct{ text string }
+type ParamsError struct {
+	isProfile bool // of a profile's name or definition
+	text      string
+}
 
-func (e *ParamsError) Error() string { return "params: " + e.text }
+func (e *ParamsError) Error() string {
+	if e.isProfile {
+		return "profile: " + e.text
+	}
+	return "params: " + e.text
+}
 
 // Unwrap returns store.ErrInvalid.
 func (e *ParamsError) Unwrap() error { return store.ErrInvalid }
 
+// NewParamsError returns a ParamsError with a text.
+func NewParamsError(text string) *ParamsError { return &ParamsError{text: text} }
+
 func invalidParams(format string, args ...any) *ParamsError {
-	return &ParamsError{fmt.Sprintf(format, args...)}
+	return NewParamsError(fmt.Sprintf(format, args...))
 }
 
 // wrongValue says what a member must be.
@@ -113,8 +125,14 @@ func paramsObject(params json.RawMessage) (map[string]json.RawMessage, error) {
 // ParseSettings reads the definition of a profile as strictly.
 func ParseSettings(definition json.RawMessage) (s Settings, err error) {
 	object, err := paramsObject(definition)
+	if err == nil && object == nil {
+		err = invalidParams("it is empty")
+	}
 	if err == nil {
 		err = settingParsers.parse(&s, object, "", settingMembers)
+	}
+	if wrong, ok := errors.AsType[*ParamsError](err); ok {
+		wrong.isProfile = true
 	}
 	return s, err
 }
@@ -132,8 +150,8 @@ func CheckProfileName(name string) error {
 		}
 	}
 	if name == "" || len(name) > maxProfileName {
-		return invalidParams("the name of a profile has 1 to %d lower-case letters, digits and characters of ._-, "+
-			"and begins with a letter or digit", maxProfileName)
+		return &ParamsError{true, fmt.Sprintf("the name must have 1 to %d lower-case letters, digits and characters of ._-, "+
+			"and begin with a letter or digit", maxProfileName)}
 	}
 	return nil
 }

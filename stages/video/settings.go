@@ -46,6 +46,7 @@ const (
 	minAudioBitrate, maxAudioBitrate = 32_000, 320_000
 	minLoudness, maxLoudness         = -40, -5
 	maxPosterSeconds                 = 7 * 24 * 3600
+	maxLabels                        = 20 // the limit of a store.Placement
 )
 
 // Presets are the presets of x264, the fastest first.
@@ -112,7 +113,8 @@ var audioParsers = parsers[AudioSettings]{
 	},
 	"loudness": func(s *AudioSettings, value json.RawMessage) error {
 		if err := json.Unmarshal(value, &s.Loudness); err != nil || s.Loudness < minLoudness || s.Loudness > maxLoudness {
-			return wrongValue("audio.loudness", value, "LUFS from %d to %d, such as -16, or null for the loudness of the source", minLoudness, maxLoudness)
+			return wrongValue("audio.loudness", value,
+				"LUFS from %d to %d, such as -16, or null for the loudness of the source", minLoudness, maxLoudness)
 		}
 		return nil
 	},
@@ -156,7 +158,7 @@ func parseText(value json.RawMessage) (text string, ok bool) {
 func parseRenditions(s *Settings, value json.RawMessage) error {
 	var list []json.RawMessage
 	if err := json.Unmarshal(value, &list); err != nil || len(list) == 0 {
-		return wrongValue("renditions", value, "a list of heights, at least one of %s", heightList())
+		return wrongValue("renditions", value, "a list of heights, at least one of %s", HeightList())
 	}
 	for _, item := range list {
 		text, ok := parseText(item)
@@ -179,12 +181,13 @@ func parseRenditions(s *Settings, value json.RawMessage) error {
 func ParseHeight(text string) (int, error) {
 	n, err := strconv.Atoi(strings.TrimSuffix(text, "p"))
 	if err != nil || !slices.Contains(media.LadderHeights(), n) {
-		return 0, invalidParams("renditions: %.20q is not a height; allowed: %s", text, heightList())
+		return 0, invalidParams("renditions: %.20q is not a height; allowed: %s", text, HeightList())
 	}
 	return n, nil
 }
 
-func heightList() string {
+// HeightList lists the heights of renditions for messages.
+func HeightList() string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(media.LadderHeights()), " ", ", "), "[]")
 }
 
@@ -210,6 +213,9 @@ func parsePoster(s *Settings, value json.RawMessage) error {
 func parseLabels(name string, value json.RawMessage, to *[]string) error {
 	if err := json.Unmarshal(value, to); err != nil {
 		return wrongValue(name, value, "a list of labels")
+	}
+	if len(*to) > maxLabels {
+		return invalidParams("%s has %d labels; the maximum is %d", name, len(*to), maxLabels)
 	}
 	for _, label := range *to {
 		if err := store.CheckLabel(label); err != nil {

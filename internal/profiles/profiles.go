@@ -1,0 +1,198 @@
+// Package profiles has the named profiles of videos: settings that submissions take by name.
+//
+// They are in the database, because hosts share no files. [Prepare] copies the settings of a profile
+// into the params of a task when it is submitted, so that a change concerns later submissions only.
+package profiles
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/internal/statement"
+	"github.com/cuelight/cuelight/stages/video"
+	"github.com/cuelight/cuelight/store"
+)
+
+// Profile is a named profile.
+type Profile struct {
+	Name string `json:"name"`
+	// Definition has the members of video.Settings.
+	Definition json.RawMessage `json:"definition"`
+	// UpdatedAt and UpdatedBy are about the last change; empty for the built-in profile.
+	UpdatedAt *time.Time `json:"updated_at,omitempty"`
+	UpdatedBy string     `json:"updated_by,omitempty"` // user or API key
+}
+
+// IsBuiltIn reports whether the profile is the built-in default, which nobody has redefined.
+func (p Profile) IsBuiltIn() bool { return p.UpdatedAt == nil }
+
+var builtIn = Profile{Name: video.DefaultProfile, Definition: json.RawMessage("{}")}
+
+// NotFoundError says that there is no profile of a name. It matches [store.ErrNotFound].
+type NotFoundError struct {
+	Name  string
+	Names []string // of the existing profiles
+}
+
+func (e *NotFoundError) Error() string {
+	return fmt.Sprintf("there is no profile %q; existing: %s", e.Name, strings.Join(e.Names, ", "))
+}
+
+// Unwrap returns store.ErrNotFound.
+func (e *NotFoundError) Unwrap() error { return store.ErrNotFound }
+
+// ErrBuiltIn says that a profile cannot be removed. It matches [store.ErrInvalid].
+var ErrBuiltIn = fmt.Errorf("%w: the profile %s is built in and was not redefined, so it cannot be removed", store.ErrInvalid,
+	video.DefaultProfile)
+
+// Profiles reads and writes the profiles of a pipeline. It has no state of its own.
+type Profiles struct{ store *store.Store }
+
+// New returns the profiles of a store's pipeline, in the store's transaction if it has one.
+func New(st *store.Store) Profiles { return Profiles{st} }
+
+const listSQL = `
+/* list profiles */
+select name, definition, updated_at, updated_by from cuelight_profiles where pipeline = $1 order by name`
+
+// List returns the profiles by name, with the built-in one.
+func (p Profiles) List(ctx context.Context) ([]Profile, error) {
+	rows, err := p.store.DB().Query(ctx, listSQL, p.store.Graph().Name())
+	if err != nil {
+		return nil, statement.Wrap(p.store.DB(), "list profiles", err)
+	}
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (q Profile, err error) {
+		err = row.Scan(&q.Name, &q.Definition, &q.UpdatedAt, &q.UpdatedBy)
+		return q, err
+	})
+	if err != nil {
+		return nil, statement.Wrap(p.store.DB(), "list profiles", err)
+	}
+	i, found := slices.BinarySearchFunc(all, builtIn.Name, func(q Profile, name string) int { return strings.Compare(q.Name, name) })
+	if !found {
+		all = slices.Insert(all, i, builtIn)
+	}
+	return all, nil
+}
+
+// Get returns a profile, or a [*NotFoundError].
+func (p Profiles) Get(ctx context.Context, name string) (Profile, error) {
+	all, err := p.List(ctx)
+	if err != nil {
+		return Profile{}, err
+	}
+	return find(all, name)
+}
+
+func find(all []Profile, name string) (Profile, error) {
+	notFound := &NotFoundError{Name: name}
+	for _, q := range all {
+		if q.Name == name {
+			return q, nil
+		}
+		notFound.Names = append(notFound.Names, q.Name)
+	}
+	return Profile{}, notFound
+}
+
+const setSQL = `
+/* set profile */
+insert into cuelight_profiles (pipeline, name, definition, updated_by) values ($1, $2, $3::text::jsonb, $4)
+    on conflict (pipeline, name) do update
+   set definition = excluded.definition, updated_at = excluded.updated_at, updated_by = excluded.updated_by
+returning definition, updated_at`
+
+// Set creates or replaces a profile. Errors of the name and the definition are a [*video.ParamsError].
+func (p Profiles) Set(ctx context.Context, name string, definition json.RawMessage, by string) (Profile, error) {
+	if err := video.CheckProfileName(name); err != nil {
+		return Profile{}, err
+	}
+	settings, err := video.ParseSettings(definition)
+	if err != nil {
+		return Profile{}, err
+	}
+	text, err := json.Marshal(settings)
+	if err != nil {
+		return Profile{}, err
+	}
+	q := Profile{Name: name, UpdatedBy: statement.CleanText(by)}
+	err = p.store.DB().QueryRow(ctx, setSQL, p.store.Graph().Name(), name, string(text), q.UpdatedBy).Scan(&q.Definition, &q.UpdatedAt)
+	return q, statement.Wrap(p.store.DB(), "set profile", err)
+}
+
+const removeSQL = `
+/* remove profile */
+delete from cuelight_profiles where pipeline = $1 and name = $2`
+
+// Remove deletes a profile, or a [*NotFoundError]. Without its redefinition, the default is again the
+// built-in profile. Tasks keep the settings that they have.
+func (p Profiles) Remove(ctx context.Context, name string) error {
+	tag, err := p.store.DB().Exec(ctx, removeSQL, p.store.Graph().Name(), name)
+	switch {
+	case err != nil:
+		return statement.Wrap(p.store.DB(), "remove profile", err)
+	case tag.RowsAffected() > 0:
+		return nil
+	case name == builtIn.Name:
+		return ErrBuiltIn
+	}
+	_, err = p.Get(ctx, name)
+	return err
+}
+
+// Prepare checks the params of submissions and resolves their profiles, in place. A submission without a
+// profile has the default one, if that was redefined. Errors of params are a [*video.ParamsError].
+func Prepare(ctx context.Context, in *store.Store, subs []store.Submission) error {
+	names := make([]string, len(subs)) // of the profiles to resolve
+	isAnyOpen := false
+	for i := range subs {
+		params, err := video.ParseParams(subs[i].Params)
+		if err != nil {
+			return err
+		}
+		// Params of another task, whose profile was resolved, keep the settings of then.
+		if params.ProfileResolvedAt.IsZero() {
+			names[i], isAnyOpen = params.Profile, true
+			if names[i] == "" {
+				names[i] = builtIn.Name
+			}
+		}
+	}
+	var all []Profile
+	if isAnyOpen {
+		var err error
+		if all, err = New(in).List(ctx); err != nil {
+			return err
+		}
+	}
+	now := time.Now()
+	for i := range subs {
+		if err := resolve(&subs[i], names[i], all, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resolve copies the settings of the named profile into the params of a submission.
+func resolve(sub *store.Submission, name string, all []Profile, now time.Time) error {
+	if name != "" {
+		q, err := find(all, name)
+		if notFound, ok := errors.AsType[*NotFoundError](err); ok {
+			return video.NewParamsError(notFound.Error())
+		}
+		if named, _ := video.ParseParams(sub.Params); named.Profile != "" || !q.IsBuiltIn() {
+			if sub.Params, err = video.ApplyProfile(sub.Params, name, q.Definition, now); err != nil {
+				return err
+			}
+		}
+	}
+	return video.TakePlacement(sub)
+}
