@@ -69,6 +69,7 @@ func setup(t *testing.T, change ...func(*web.Options)) *testServer {
 		Ready:     healthHandler(http.StatusServiceUnavailable),
 		Uploads:   newUploadHandler(t, b.Store),
 		Workers:   newCoordinator(t, pool),
+		Profiles:  true,
 		Dashboard: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "page ", r.URL.Path) }),
 		Observe: func(r web.Request) {
 			b.mu.Lock()

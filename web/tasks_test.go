@@ -105,7 +105,7 @@ func TestJSON_IsReadStrictly(t *testing.T) {
 		"priority":         {`{"source":"/a","priority":40000}`, 400, "invalid-request"},
 		"no source":        {`{"priority":1}`, 422, "invalid"},
 		"zero in source":   {`{"source":"/a\u0000"}`, 422, "invalid"},
-		"zero in params":   {`{"source":"/a","params":{"a":"\u0000"}}`, 422, "invalid"},
+		"zero in params":   {`{"source":"/a","params":{"title":"\u0000"}}`, 422, "invalid"},
 		"params no object": {`{"source":"/a","params":[]}`, 422, "invalid"},
 		"params too large": {`{"source":"/a","params":{"a":"` + strings.Repeat("x", 11<<10) + `"}}`, 422, "invalid"},
 		"long source":      {`{"source":"/` + strings.Repeat("x", 3000) + `"}`, 422, "invalid"},
@@ -128,7 +128,7 @@ func TestJSON_IsReadStrictly(t *testing.T) {
 	b.do(call{method: "POST", path: api + "/tasks", body: `{"source":"/a"}`, header: form}).
 		wantProblem(415, "unsupported-media-type")
 	b.post(api+"/tasks", `{"source":"/a","params":null,"not_before":null}`).wantStatus(http.StatusCreated, nil)
-	b.post(api+"/tasks", `{"source":"/a","params":{"a":1,"A":2,"b":{"C":3}}}`).wantStatus(http.StatusCreated, nil)
+	b.post(api+"/tasks", `{"source":"/a","params":{"custom":{"a":1,"A":2,"b":{"C":3}}}}`).wantStatus(http.StatusCreated, nil)
 }
 
 func TestSubmit_StoresThePlacement(t *testing.T) {

@@ -51,7 +51,7 @@ func serve(t *testing.T) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := web.New(web.Options{Store: st, Guard: guard})
+	s, err := web.New(web.Options{Store: st, Guard: guard, Profiles: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,8 @@ func run(ctx context.Context, url, key, source string) error {
 
 func submit(ctx context.Context, client *api.ClientWithResponses, source string) (id api.ID, err error) {
 	var body api.SubmitTasksJSONRequestBody
-	params := map[string]any{"title": "A title", "tags": []string{"a", "b"}}
+	title, custom := "A title", map[string]any{"tags": []string{"a", "b"}}
+	params := api.Params{Title: &title, Custom: &custom}
 	if err := body.FromSubmission(api.Submission{Source: source, Params: &params}); err != nil {
 		return id, err
 	}

@@ -13,10 +13,13 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"go.uber.org/zap"
 
 	"github.com/cuelight/cuelight"
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/inbox"
 	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/internal/profiles"
 	"github.com/cuelight/cuelight/internal/storage/s3test"
 	"github.com/cuelight/cuelight/internal/upload"
 	"github.com/cuelight/cuelight/stages/video"
@@ -195,5 +198,71 @@ func TestUpload_IsNeededWhenItsCopyWasMoved(t *testing.T) {
 		if again, err := submitUpload(st, bucket)(t.Context(), u); err != nil || again.Task != r.Task {
 			t.Errorf("submitted again, the upload is %+v, %v", again, err)
 		}
+	}
+}
+
+// The settings of an upload are those of the profile when it began, even if the profile is removed while it is sent.
+func TestUploads_ResolveTheirProfileWhenTheyBegin(t *testing.T) {
+	t.Parallel()
+	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers)), store.Video())
+	p := profiles.New(st)
+	if _, err := p.Set(t.Context(), "web", []byte(`{"quality": 30, "requires": ["gpu"]}`), "ann"); err != nil {
+		t.Fatal(err)
+	}
+	u := sent(t, "a", "", "abc")
+	u.Name, u.Params, u.Placement = "f.mp4", []byte(`{"profile": "web"}`), []byte(`{"metadata": {"requires": ["m"]}}`)
+	if err := prepareUpload(st)(t.Context(), &u); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Remove(t.Context(), "web"); err != nil {
+		t.Fatal(err)
+	}
+	r, err := submitUpload(st, nil)(t.Context(), u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := store.ParseID(r.Task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	task, err := st.Get(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	params, err := video.ParseParams(task.Params)
+	if err != nil || params.Quality != 30 || params.Title != "f.mp4" || len(task.Placements()) != 2 ||
+		task.Placements()["transcode"].Requires[0] != "gpu" {
+		t.Errorf("the task has %s and %+v, %v", task.Params, task.Placements(), err)
+	}
+	for _, wrong := range []upload.Upload{
+		{Params: []byte(`{"profile": "web"}`)}, {Params: []byte(`{"qualty": 1}`)}, {Placement: []byte(`{"transcode": 7}`)},
+	} {
+		if err := prepareUpload(st)(t.Context(), &wrong); !errors.Is(err, upload.ErrRefused) {
+			t.Errorf("%s, %s: %v", wrong.Params, wrong.Placement, err)
+		}
+		wrong.ID, wrong.Path, wrong.Size = "b", u.Path, 3
+		if _, err := submitUpload(st, nil)(t.Context(), wrong); !errors.Is(err, upload.ErrRefused) {
+			t.Errorf("submit %s, %s: %v", wrong.Params, wrong.Placement, err)
+		}
+	}
+}
+
+func TestWatchedFiles_HaveTheRedefinedDefaultProfile(t *testing.T) {
+	t.Parallel()
+	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers)), store.Video())
+	if _, err := profiles.New(st).Set(t.Context(), "default", []byte(`{"quality": 30}`), "ann"); err != nil {
+		t.Fatal(err)
+	}
+	file := sent(t, "a.mp4", "", "abc").Path
+	err := watchedFiles{store: st, log: zap.NewNop()}.submit(t.Context(), []inbox.File{{Path: file, Size: 3}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tasks, err := st.List(t.Context(), store.ListQuery{})
+	if err != nil || len(tasks) != 1 {
+		t.Fatalf("%+v, %v", tasks, err)
+	}
+	if params, err := video.ParseParams(tasks[0].Params); err != nil || params.Quality != 30 || params.Profile != "default" {
+		t.Errorf("the task has %s, %v", tasks[0].Params, err)
 	}
 }

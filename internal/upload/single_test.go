@@ -2,12 +2,16 @@ package upload_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"mime/multipart"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -171,4 +175,40 @@ func TestSingleRequest_IsAcceptedIfTheSubmissionFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.checkFile(s.submissions.only(t), []byte("abc"))
+}
+
+// A file is received only if it can be submitted, as far as that is known before.
+func TestPrepare_ChangesOrRefusesAnUploadBeforeItsFileArrives(t *testing.T) {
+	t.Parallel()
+	answer := error(nil)
+	s := serve(t, upload.Options{Prepare: func(_ context.Context, u *upload.Upload) error {
+		if answer == nil {
+			u.Params, u.Placement = json.RawMessage(`{"b":`+string(u.Params)+`}`), json.RawMessage(`{"transcode":{}}`)
+		}
+		return answer
+	}})
+	body := func() io.Reader { return strings.NewReader("abc") }
+	got := s.mustSend(201, "POST", "/uploads/", nil, "Upload-Length", "3",
+		"Upload-Metadata", metadata("params", `{"a":1}`, "filename", "f.mp4"))
+	answer = errors.New("the database is not there") // what was prepared is not prepared again
+	s.mustSend(204, "PATCH", got.header.Get("Location"), body(), "Upload-Offset", "0",
+		"Content-Type", "application/offset+octet-stream")
+	if u := s.submissions.only(t); string(u.Params) != `{"b":{"a":1}}` || string(u.Placement) != `{"transcode":{}}` || u.Name != "f.mp4" {
+		t.Errorf("submitted as %+v", u)
+	}
+	s.mustSendPlain(201, "PUT", "/uploads/g.mp4", body())
+	if all := s.submissions.all(); len(all) != 2 || all[1].Params != nil {
+		t.Errorf("after an error that may go away: %+v", all)
+	}
+	answer = fmt.Errorf("%w: no such profile", upload.ErrRefused)
+	for _, a := range []response{
+		s.mustSend(422, "POST", "/uploads/", nil, "Upload-Length", "3"), s.mustSendPlain(422, "PUT", "/uploads/h.mp4", body()),
+	} {
+		if !strings.Contains(a.body, "no such profile") {
+			t.Errorf("refused with %s", a.body)
+		}
+	}
+	if entries, err := os.ReadDir(filepath.Join(s.dir, "uploads")); err != nil || len(entries) != 2 {
+		t.Errorf("%d uploads are left, %v", len(entries), err)
+	}
 }

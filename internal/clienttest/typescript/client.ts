@@ -19,9 +19,9 @@ function check(what: string, holds: boolean): void {
   if (!holds) throw new Error(what);
 }
 
-// Priority and params are optional, and params may have any members.
+// Priority and params are optional, and params may have members of the client in custom.
 const minimal: components["schemas"]["Submission"] = { source };
-const submitted = must("submit", await client.POST("/api/v1/tasks", { body: { ...minimal, params: { title: "A title", tags: ["a", "b"] } } }));
+const submitted = must("submit", await client.POST("/api/v1/tasks", { body: { ...minimal, params: { title: "A title", custom: { tags: ["a", "b"] } } } }));
 if (!("task_id" in submitted)) throw new Error("the response to one submission is a list");
 const id = submitted.task_id;
 
