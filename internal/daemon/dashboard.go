@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.uber.org/zap"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/cuelight/cuelight/internal/ops"
 	"github.com/cuelight/cuelight/internal/profiles"
 	"github.com/cuelight/cuelight/internal/trace"
+	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/web"
 	"github.com/cuelight/cuelight/web/ui"
@@ -40,10 +42,41 @@ func (s *services) newDashboard() (*ui.UI, error) {
 		OnError: func(page string, err error) {
 			d.Log.Warn("page cannot be shown", zap.String("page", page), zap.Error(err))
 		},
+		Profiles: dashboardProfiles(d.DB.Reads.Store), SettingsOf: dashboardSettings,
 		WakeLatency: s.wakeLatency.within,
 		Poster:      poster,
 		Playback:    playback,
 	})
+}
+
+// dashboardProfiles returns a function that lists the profiles, the default one first.
+func dashboardProfiles(st *store.Store) func(context.Context) ([]ui.Profile, error) {
+	return func(ctx context.Context) ([]ui.Profile, error) {
+		all, err := profiles.New(st).List(ctx)
+		var shown []ui.Profile
+		for _, p := range all {
+			text := string(p.Definition)
+			if settings, err := video.ParseSettings(p.Definition); err == nil { // SQL may have written others
+				text = settings.String()
+			}
+			s := ui.Profile{Name: p.Name, Settings: text, UpdatedAt: p.UpdatedAt, UpdatedBy: p.UpdatedBy}
+			if p.Name == video.DefaultProfile {
+				shown = slices.Insert(shown, 0, s)
+			} else {
+				shown = append(shown, s)
+			}
+		}
+		return shown, err
+	}
+}
+
+// dashboardSettings returns the profile and the settings in the params of a task.
+func dashboardSettings(t store.Task) (profile, settings string) {
+	p, err := video.ParseParams(t.Params)
+	if err != nil {
+		return "", "" // ingest says what is wrong
+	}
+	return p.Profile, p.Settings.String()
 }
 
 // dashboardActions are the actions of the dashboard's operators, who are API principals.

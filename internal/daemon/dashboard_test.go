@@ -15,6 +15,7 @@ import (
 	"github.com/cuelight/cuelight"
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/internal/profiles"
 	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/web/ui"
@@ -209,5 +210,35 @@ func TestPublishedResults_AreNotMissingAfterAnotherClientLeft(t *testing.T) {
 	}
 	if r := p.result(t.Context(), task(2)); r.Master == "" {
 		t.Error("another client sees no video")
+	}
+}
+
+func TestDashboard_ShowsProfilesAndSettings(t *testing.T) {
+	t.Parallel()
+	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers)), store.Video())
+	for name, definition := range map[string]string{"web": `{"quality": 30}`, "archive": `{"preset": "slow"}`} {
+		if _, err := profiles.New(st).Set(t.Context(), name, []byte(definition), "ann"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := dashboardProfiles(st)(t.Context())
+	got := ""
+	for _, p := range all {
+		got += p.Name + ": " + p.Settings + "; "
+	}
+	if want := "default: ; archive: preset slow; web: quality 30; "; err != nil || got != want {
+		t.Errorf("got %s, %v, want %s", got, err, want)
+	}
+	admin, _ := identified(t)
+	receipts, err := newDashboardActions(st).Submit(admin, store.Submission{Source: "/a.mp4", Params: []byte(`{"profile": "web"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	task, err := st.Get(t.Context(), receipts[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if profile, settings := dashboardSettings(task); profile != "web" || settings != "quality 30" {
+		t.Errorf("the task has the profile %q and the settings %q", profile, settings)
 	}
 }

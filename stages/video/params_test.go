@@ -153,3 +153,18 @@ func TestIngest_RejectsInvalidAndUnresolvedParams(t *testing.T) {
 		}
 	}
 }
+
+func TestSettings_AreDescribedInWords(t *testing.T) {
+	t.Parallel()
+	for definition, want := range map[string]string{
+		`{}`: "",
+		`{"renditions": [1080, 720], "quality": 20, "preset": "slow", "audio": {"bitrate": "96k", "loudness": -16}, "poster": 12.5,
+		  "requires": ["gpu"], "prefers": ["north", "big"]}`: "renditions 1080p 720p, quality 20, preset slow, audio 96 kbit/s, " +
+			"loudness -16 LUFS, poster at 12.5 s, requires gpu, prefers north big",
+		`{"poster": "25%"}`: "poster at 25%",
+	} {
+		if s, err := ParseSettings(json.RawMessage(definition)); err != nil || s.String() != want {
+			t.Errorf("%s: %q, %v", definition, s.String(), err)
+		}
+	}
+}

@@ -258,3 +258,30 @@ func (s Settings) warnings(info *media.Info) (list []string) {
 	}
 	return list
 }
+
+// String describes the settings in a few words; it is empty if all are the defaults.
+func (s Settings) String() string {
+	var parts []string
+	add := func(isSet bool, format string, args ...any) {
+		if isSet {
+			parts = append(parts, fmt.Sprintf(format, args...))
+		}
+	}
+	var heights []string
+	for _, h := range s.Renditions {
+		heights = append(heights, fmt.Sprintf("%dp", h))
+	}
+	add(len(heights) > 0, "renditions %s", strings.Join(heights, " "))
+	add(s.Quality > 0, "quality %d", s.Quality)
+	add(s.Preset != "", "preset %s", s.Preset)
+	add(s.Audio.Bitrate > 0, "audio %g kbit/s", float64(s.Audio.Bitrate)/1000)
+	add(s.Audio.Loudness < 0, "loudness %g LUFS", s.Audio.Loudness)
+	if _, isShare := strings.CutSuffix(s.Poster, "%"); isShare {
+		add(true, "poster at %s", s.Poster)
+	} else {
+		add(s.Poster != "", "poster at %s s", s.Poster)
+	}
+	add(len(s.Requires) > 0, "requires %s", strings.Join(s.Requires, " "))
+	add(len(s.Prefers) > 0, "prefers %s", strings.Join(s.Prefers, " "))
+	return strings.Join(parts, ", ")
+}

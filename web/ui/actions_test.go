@@ -435,3 +435,38 @@ func TestKeys_AreShownOnceInThePageThatCreatesThem(t *testing.T) {
 		}
 	}
 }
+
+func TestAdd_SubmitsTheChosenProfile(t *testing.T) {
+	t.Parallel()
+	s := newTestSite(t, nil)
+	for source, profile := range map[string]string{"/srv/with.mp4": "mobile", "/srv/without.mp4": ""} {
+		if status, body := s.post("/add", url.Values{"source": {source}, "profile": {profile}}); status != http.StatusOK {
+			t.Fatalf("status %d: %s", status, body)
+		}
+		tasks, err := s.st.List(t.Context(), store.ListQuery{Filter: store.Filter{Source: source}})
+		if err != nil || len(tasks) != 1 {
+			t.Fatalf("%+v, %v", tasks, err)
+		}
+		want := "{}"
+		if profile != "" {
+			want = `{"profile": "mobile"}`
+		}
+		if got := string(tasks[0].Params); got != want {
+			t.Errorf("the task has %s, want %s", got, want)
+		}
+	}
+}
+
+// The board is shown also while profiles cannot be read.
+func TestBoard_DoesWithoutProfilesThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	s := newTestSite(t, func(o *ui.Options) {
+		o.Profiles = func(context.Context) ([]ui.Profile, error) { return nil, errors.New("no database") }
+	})
+	if status, body, _ := s.get("/"); status != http.StatusOK || strings.Contains(body, "data-profile") {
+		t.Errorf("status %d", status)
+	}
+	if status, _, _ := s.get("/profiles"); status != http.StatusServiceUnavailable {
+		t.Errorf("the page of profiles has the status %d", status)
+	}
+}

@@ -43,8 +43,9 @@ func newTestSite(t *testing.T, change func(*ui.Options)) *testSite {
 	s := &testSite{t: t, pool: pool, st: store.New(pool, g), seeded: uitest.Seed(t, pool)}
 	o := ui.Options{
 		Store: ui.NewReader(s.st), Actions: uitest.Actions(s.st), Uploads: "/uploads", Logout: "/logout",
-		Version: "v1",
-		Poster:  func(store.Task) (string, bool) { return "/poster.jpg", true },
+		Version: "v1", Profiles: uitest.Profiles,
+		SettingsOf: func(store.Task) (profile, settings string) { return "mobile", "quality 28" },
+		Poster:     func(store.Task) (string, bool) { return "/poster.jpg", true },
 		Playback: func(context.Context, store.Task) (ui.Playback, bool) {
 			return ui.Playback{HLS: "/x.m3u8", DASH: "/x.mpd"}, true
 		},
@@ -91,7 +92,7 @@ func (s *testSite) pages() []string {
 		"/workers?stopped", "/login", "/login?failed=wrong&next=%2Fdead", "/login?failed=limited&wait=30",
 		video + "/retry", video + "/cancel", video + "/override", "/dead/retry", "/dead/retry?selected=1", "/pause",
 		"/pause?stage=ingest", "/resume?host=a",
-		"/workers/" + s.seeded.Workers[0].String() + "/drain", "/add", "/nowhere",
+		"/workers/" + s.seeded.Workers[0].String() + "/drain", "/add", "/nowhere", "/profiles",
 		"/keys/create", "/keys/" + s.seeded.Keys[0].ID.String() + "/disable", "/keys/" + s.seeded.Keys[2].ID.String() + "/enable",
 	}
 }
@@ -306,11 +307,12 @@ func TestPages_ShowTheSeededData(t *testing.T) {
 	for path, want := range map[string][]string{
 		"/": {
 			"Symphony No. 9", "34%", "1.56×", "left", "attempt 3", "after 3 attempts", "storyboard", "Next page",
+			`<option value="">default profile</option><option>mobile</option>`,
 		},
 		"/?state=dead": {"flight-3.mov", "encrypted.mp4"},
 		"/videos/" + s.seeded.Published.String(): {
 			"holiday in norway.mp4", "1920 × 1080, h264, 25 frames/s", "1080p, 720p, 480p", "/x.m3u8",
-			"the sound ends 0.4 s before the picture",
+			"the sound ends 0.4 s before the picture", "<dt>Profile</dt><dd>mobile</dd>", "<dt>Settings</dt><dd>quality 28</dd>",
 		},
 		"/videos/" + s.seeded.Retrying.String(): {
 			"av_interleaved_write_frame(): Input/output error", "cuelight retry " + s.seeded.Retrying.String(),
@@ -328,7 +330,9 @@ func TestPages_ShowTheSeededData(t *testing.T) {
 			"4 dead tasks", "ffmpeg ended with exit code N: …: No space left on device", "no_space", "flight-1.mov",
 			"No space left on device\n[hls @",
 		},
-		"/latency": {"Wake latency", "transcode", "<path class=\"p50\""},
+		"/latency":  {"Wake latency", "transcode", "<path class=\"p50\""},
+		"/profiles": {"<th scope=\"row\">mobile</th><td>renditions 480p 240p, quality 28</td>", "the defaults", "cuelight profiles set NAME"},
+		"/add":      {`<option value="">default</option><option>mobile</option>`},
 	} {
 		_, body, _ := s.get(path)
 		for _, w := range want {

@@ -28,6 +28,7 @@ type pageData struct {
 	Here    string // the page's own address
 	Problem string
 	Build   string
+	Choice  []string // of profiles
 }
 
 // Title returns the title of the page's screen.
@@ -57,7 +58,7 @@ func (u *UI) parseTemplates() (map[string]*template.Template, error) {
 		return nil, fmt.Errorf("dashboard: %w", err)
 	}
 	pages := map[string]*template.Template{"": common}
-	for _, name := range []string{"board", "video", "workers", "dead", "latency", "login", "confirm", "key", "problem"} {
+	for _, name := range []string{"board", "video", "workers", "dead", "latency", "login", "confirm", "key", "profiles", "problem"} {
 		t, err := template.Must(common.Clone()).ParseFS(files, "templates/"+name+".html")
 		if err != nil {
 			return nil, fmt.Errorf("dashboard: %w", err)
@@ -129,6 +130,9 @@ func (u *UI) servePage(w http.ResponseWriter, r *http.Request, page, query strin
 	}
 	d := u.pageData(w, r)
 	d.screen, d.Page, d.Input = s, page, input
+	if page == "board" && u.o.Uploads != "" {
+		d.Choice = u.profileChoice(r)
+	}
 	d.Live = u.o.BasePath + "/live?" + url.Values{"page": {page}, "for": {query}, "at": {s.version}}.Encode()
 	u.render(w, http.StatusOK, page, d)
 }

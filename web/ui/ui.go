@@ -74,6 +74,13 @@ type Playback struct {
 	Poster    string
 }
 
+// Profile is a named profile of videos.
+type Profile struct {
+	Name, Settings string     // Settings describes them; empty if all are the defaults
+	UpdatedAt      *time.Time // nil: built in
+	UpdatedBy      string
+}
+
 // Subscription receives events. A *eventfeed.Subscription implements it.
 type Subscription interface {
 	// Next waits for events. It returns an error when no more will come.
@@ -102,6 +109,11 @@ type Options struct {
 	// Playback returns the addresses of a task's published video, which may be an older
 	// version. Default: no player.
 	Playback func(ctx context.Context, t store.Task) (Playback, bool)
+	// Profiles returns the profiles of videos, which are listed and which forms offer; the one of submissions that name
+	// none is first. SettingsOf describes what a task's parameters ask for: the name of a profile, which may be empty,
+	// and the settings. Default: none, and no page of profiles.
+	Profiles   func(ctx context.Context) ([]Profile, error)
+	SettingsOf func(t store.Task) (profile, settings string)
 	// Uploads is the address of a server of the tus protocol, version 1.0.0. Default:
 	// no uploads.
 	Uploads string
@@ -180,6 +192,9 @@ func (u *UI) registerRoutes() {
 	m.HandleFunc("GET /workers", u.serveWorkers)
 	m.HandleFunc("GET /dead", u.serveDead)
 	m.HandleFunc("GET /latency", u.serveLatency)
+	if u.o.Profiles != nil {
+		m.HandleFunc("GET /profiles", u.serveProfiles)
+	}
 	m.HandleFunc("GET /login", u.serveLogin)
 	m.HandleFunc("GET /live", u.serveStream)
 	m.Handle("GET /assets/", u.assets)

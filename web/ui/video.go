@@ -74,6 +74,7 @@ func (u *UI) loadVideo(ctx context.Context, k viewKey) (screen, error) {
 		return screen{}, err
 	}
 	details := readVideoDetails(history)
+	details.addSettings(u.o.SettingsOf, t)
 	details.add("Placement", strings.Join(report.Placements(t), "; "))
 	details.Warnings = append(details.Warnings, report.PlacementWarnings(t, c.Workers)...)
 	head, err := u.videoHead(ctx, t, c, details.Name, k.canOperate)

@@ -95,7 +95,7 @@ func confirmAdd(u *UI, r *http.Request) (confirmation, error) {
 	}
 	return confirmation{
 		Title: "Add a video", Button: "Add", Action: u.o.BasePath + "/add", SourceLabel: label, Text: text,
-		Command: shellCommand("submit", "SOURCE"), Back: u.o.BasePath + "/",
+		Command: shellCommand("submit", "SOURCE"), Back: u.o.BasePath + "/", Choice: u.profileChoice(r),
 	}, nil
 }
 
@@ -104,7 +104,11 @@ func doAdd(u *UI, ctx context.Context, r *http.Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, err = u.o.Actions.Submit(ctx, store.Submission{Source: source})
+	params, err := profileParams(r.PostForm.Get("profile"))
+	if err != nil {
+		return "", err
+	}
+	_, err = u.o.Actions.Submit(ctx, store.Submission{Source: source, Params: params})
 	return "Added “" + sourceName(source) + "”.", err
 }
 

@@ -32,6 +32,8 @@
     }
   };
 
+  const profile = document.querySelector("select[data-profile]");
+
   const begin = (file) => {
     const row = element("li", "upload"), state = element("span", "dim"), bar = element("progress"), button = element("button", "small");
     const why = element("p", "why");
@@ -53,7 +55,10 @@
     const upload = new window.tus.Upload(file, {
       endpoint: list.dataset.endpoint,
       retryDelays: [0, 1000, 3000, 5000, 10000, 20000, 30000],
-      metadata: { filename: file.name, type: file.type },
+      metadata: {
+        filename: file.name, type: file.type,
+        ...(profile?.value ? { params: JSON.stringify({ profile: profile.value }) } : {}),
+      },
       removeFingerprintOnSuccess: true,
       onProgress: (sent, total) => {
         const rate = (sent - from) / ((performance.now() - since) / 1000 || 1);

@@ -4,7 +4,7 @@ import { checkAccessibility, checkWidth, connected, control, done, drop, given, 
 
 const screens = {
   board: "/", video: `/videos/${given.published}`, retrying: `/videos/${given.retrying}`, running: `/videos/${given.running}`,
-  workers: "/workers", dead: "/dead", latency: "/latency", login: "/login", ask: `/videos/${given.waiting}/cancel`, key: "/keys/create",
+  workers: "/workers", dead: "/dead", latency: "/latency", profiles: "/profiles", login: "/login", ask: `/videos/${given.waiting}/cancel`, key: "/keys/create",
 };
 
 for (const colorScheme of ["light", "dark"]) {

@@ -41,6 +41,7 @@ func NewSite(st *store.Store, published store.ID, media http.Handler) (*Site, er
 			return ui.Viewer{Name: "operator", Submit: !s.ReadOnly.Load(), Operate: !s.ReadOnly.Load()}
 		},
 		Subscribe: func(keep func(store.Event) bool) ui.Subscription { return s.feed.Subscribe(eventfeed.Now, keep) },
+		Profiles:  Profiles, SettingsOf: func(t store.Task) (profile, settings string) { return "mobile", "quality 28" },
 		Poster: func(t store.Task) (string, bool) {
 			return "/posters/" + t.ID.String() + ".jpg", t.Stages[2].Status == store.StatusCompleted
 		},
@@ -69,6 +70,14 @@ func NewSite(st *store.Store, published store.ID, media http.Handler) (*Site, er
 // Actions returns the actions of an operator.
 func Actions(st *store.Store) ops.Actions {
 	return ops.Actions{Store: st, Authorize: func(context.Context, access.Scope) (string, error) { return "operator", nil }}
+}
+
+// Profiles returns two profiles.
+func Profiles(context.Context) ([]ui.Profile, error) {
+	at := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
+	return []ui.Profile{
+		{Name: "default"}, {Name: "mobile", Settings: "renditions 480p 240p, quality 28", UpdatedAt: &at, UpdatedBy: "operator"},
+	}, nil
 }
 
 // Run updates open pages until ctx is done.
