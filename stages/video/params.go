@@ -243,11 +243,11 @@ func (p Params) checkResolved() error {
 	switch {
 	case p.Profile != "" && p.ProfileResolvedAt.IsZero():
 		return invalidParams("nothing has resolved the profile %q, because the task was inserted with SQL: put the members of "+
-			"the profile (cuelight profiles show %[1]s) into params instead, or submit the source again with cuelight submit "+
-			"or the API", p.Profile)
+			"the profile (cuelight profiles show %[1]s) into params instead and retry it, or submit the source again with cuelight "+
+			"submit or the API", p.Profile)
 	case len(p.Requires)+len(p.Prefers) > 0:
 		return invalidParams("requires and prefers have no effect, because the task was inserted with SQL: set the column " +
-			"placement instead, or submit the source again with cuelight submit or the API")
+			"placement instead and retry it, or submit the source again with cuelight submit or the API")
 	}
 	return nil
 }

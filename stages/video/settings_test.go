@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -163,5 +164,35 @@ func TestIngest_WarnsOfSettingsWithoutEffect(t *testing.T) {
 	}
 	if md := h.mustMetadata(in); md.Poster != posterFile {
 		t.Errorf("the poster is %q", md.Poster)
+	}
+}
+
+// A row of SQL passes no code that resolves a profile. Its task is dead at once, and a retry with other params works.
+func TestStages_FailForParamsOfSQLThatNothingResolved(t *testing.T) {
+	t.Parallel()
+	s := newRemoteSite(t)
+	s.workLocally()
+	var id store.ID
+	err := s.pool.QueryRow(t.Context(), `insert into tasks (source, params) values ($1, '{"profile": "web"}') returning id`,
+		clips.picture).Scan(&id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waittest.Until(t, "the task is dead", func() bool {
+		task, err := s.Get(t.Context(), id)
+		return err == nil && task.Status == store.StatusDead
+	})
+	history, err := s.History(t.Context(), id)
+	if err != nil || len(history) != 1 || !strings.Contains(history[0].Error, `nothing has resolved the profile "web"`) {
+		t.Errorf("%+v, %v", history, err)
+	}
+	if _, err := s.pool.Exec(t.Context(), `update tasks set params = '{"quality": 39}' where id = $1`, id); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.pool.Exec(t.Context(), `select cuelight_video_retry($1)`, id); err != nil {
+		t.Fatal(err)
+	}
+	if tr, _ := s.waitPublished(id); tr.Rungs[0].Quality != 39 {
+		t.Errorf("made with %+v", tr.Rungs[0])
 	}
 }
