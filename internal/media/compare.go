@@ -28,8 +28,10 @@ const (
 	// it that an honest encoder removes it, too; then nothing is compared.
 	minDetail, minDetailLevel = 0.25, 2.0
 	// minSoundMatch is the lowest correlation of sound. Below quietSound, of
-	// 32768, it is not compared. minSoundShare is the lowest share of its level.
-	minSoundMatch, quietSound, minSoundShare = 0.4, 100.0, 0.25
+	// 32768, it is not compared. minSoundShare is the lowest share of its level, and
+	// maxSoundShare the highest of sound with a gain: what is compared lies within
+	// what of the source is, so it cannot be much louder.
+	minSoundMatch, quietSound, minSoundShare, maxSoundShare = 0.4, 100.0, 0.25, 2.0
 	// minSound is the shortest sound that is compared, in seconds.
 	minSound = 0.3
 )
@@ -208,6 +210,9 @@ func (u *untrustedCheck) compareSound(m moment, i int, raw *rawFiles) error {
 		soundMatch: soundMatch(want, got),
 	}
 	u.report(c)
+	if r.gain() != 0 && c.sound >= quietSound && c.gotSound > maxSoundShare*c.sound {
+		return refuse(r.dir, "it is louder at %.1f s than the loudness that was asked for", m.at)
+	}
 	return c.judgeSound()
 }
 

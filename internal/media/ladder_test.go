@@ -86,3 +86,54 @@ func TestH264LevelFor_ReturnsLowestLevel(t *testing.T) {
 		}
 	}
 }
+
+func TestLadderWith_MakesWhatWasAskedForAndAtLeastOneSize(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		w, h    int
+		heights []int
+		want    string
+	}{
+		{1280, 720, []int{1080, 720, 240}, "720p=1280x720 240p=426x240"},
+		{1280, 720, []int{240}, "240p=426x240"},
+		{1280, 720, []int{2160, 1440}, "720p=1280x720"},
+		{640, 360, []int{480}, "360p=640x360"},
+		{176, 144, []int{720, 240}, "144p=176x144"},
+		{1920, 800, []int{1080}, "720p=1728x720"},
+		{16384, 2160, []int{2160}, "1080p=8192x1080"},
+	} {
+		info := &Info{Video: &Video{Width: c.w, Height: c.h, FPS: 25}}
+		rungs := LadderWith(info, LadderOptions{Heights: c.heights, Quality: 20, Preset: "slow"})
+		if got := names(rungs); got != c.want {
+			t.Errorf("%dx%d with %v gives %s, want %s", c.w, c.h, c.heights, got, c.want)
+		}
+		for _, r := range rungs {
+			if r.Quality != 20 || r.Preset != "slow" {
+				t.Errorf("rung %+v", r)
+			}
+		}
+	}
+	for bitrate, want := range map[int]int{0: 2, 320_000: 2, 64_000: 1, 32_000: 1} {
+		rungs := LadderWith(&Info{Audio: []Audio{{}}}, LadderOptions{AudioBitrate: bitrate, Loudness: -16})
+		if len(rungs) != want || rungs[0].AudioBitrate != max(bitrate, 32_000) && bitrate > 0 || rungs[0].Loudness != -16 {
+			t.Errorf("sound of %d bit/s: %+v", bitrate, rungs)
+		}
+	}
+}
+
+// The settings of a rung go before those of the host that encodes it.
+func TestEncoderSettings_AreThoseOfTheRung(t *testing.T) {
+	t.Parallel()
+	host := Tools{Preset: "fast", CRF: 30}
+	for _, c := range []struct {
+		rung   Rung
+		preset string
+		crf    int
+	}{
+		{Rung{}, "fast", 30}, {Rung{Quality: 18}, "fast", 18}, {Rung{Preset: "slow"}, "slow", 30},
+	} {
+		if s := host.encoderSettings(c.rung, "4"); s.preset != c.preset || s.crf != c.crf {
+			t.Errorf("%+v: %+v", c.rung, s)
+		}
+	}
+}

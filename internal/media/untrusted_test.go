@@ -113,12 +113,20 @@ const chirp = "aevalsrc='0.4*sin(2*PI*(200+90*t)*t)':s=48000"
 
 func transcodeHonestly(t *testing.T, src string) honest {
 	t.Helper()
+	return transcodeLadder(t, src, LadderOptions{})
+}
+
+func transcodeLadder(t *testing.T, src string, o LadderOptions) honest {
+	t.Helper()
 	h := honest{src: src, dir: t.TempDir()}
 	var err error
-	if h.info, err = untrustedTools.Probe(t.Context(), src); err != nil {
+	if h.info, err = untrustedTools.Probe(t.Context(), src); err == nil && o.Loudness != 0 {
+		err = untrustedTools.MeasureLoudness(t.Context(), src, h.info)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	h.rungs = Ladder(h.info)
+	h.rungs = LadderWith(h.info, o)
 	if h.out, err = untrustedTools.Transcode(t.Context(), src, h.info, h.rungs, h.dir, nil); err != nil {
 		t.Fatal(err)
 	}
