@@ -6,7 +6,7 @@
 // Call its functions in this order:
 //
 //	info, err := tools.Probe(ctx, src)
-//	rungs := media.Ladder(info)
+//	rungs := media.Ladder(info) // or media.LadderWith
 //	out, err := tools.Transcode(ctx, src, info, rungs, dir, progress)
 //	err = tools.Check(ctx, info, dir, out)
 //	err = media.WriteMaster(dir, out, "")

@@ -30,7 +30,26 @@ const (
 	maxFrameRate = 60.0
 )
 
-// LadderOptions differ between videos. Zero values mean the usual ladder.
+// Ladder chooses the rungs for a source, the largest first: every standard size
+// whose short side fits into the short side of the displayed picture. A picture
+// smaller than 95 % of the smallest size gets one rung at its own size. A source
+// with audio also gets the rung "audio"; audio alone gets "audio" and
+// "audio-low".
+func Ladder(info *Info) []Rung {
+	var rungs []Rung
+	if info.Video != nil {
+		rungs = videoRungs(info.Video)
+	}
+	if len(info.Audio) > 0 {
+		rungs = append(rungs, Rung{Name: "audio", AudioBitrate: audioBitrate})
+		if info.Video == nil {
+			rungs = append(rungs, Rung{Name: "audio-low", AudioBitrate: lowAudioBitrate})
+		}
+	}
+	return rungs
+}
+
+// LadderOptions are what is asked for one video. Zero values mean the usual ladder.
 type LadderOptions struct {
 	// Heights are the wanted sizes, of [LadderHeights]. Default: all.
 	Heights []int
@@ -51,45 +70,42 @@ func LadderHeights() []int {
 	return heights
 }
 
-// Ladder returns the usual ladder of a source, see [LadderWith].
-func Ladder(info *Info) []Rung { return LadderWith(info, LadderOptions{}) }
-
-// LadderWith chooses the rungs for a source, the largest first: every wanted size
-// whose short side fits into the short side of the displayed picture. If none does,
-// it is the largest that fits and is not above the wanted ones. A picture
-// smaller than 95 % of the smallest size gets one rung at its own size. A source
-// with audio also gets the rung "audio"; audio alone gets "audio", and
-// "audio-low" if that is lower.
+// LadderWith is [Ladder] with what the options ask for. If no wanted size fits, it has the largest one that
+// fits and is not above the wanted ones. It has "audio-low" only if that is lower than "audio".
 func LadderWith(info *Info, o LadderOptions) []Rung {
 	var rungs []Rung
-	if info.Video != nil {
-		rungs = o.choose(videoRungs(info.Video))
-	}
-	if len(info.Audio) > 0 {
-		audio := Rung{Name: "audio", AudioBitrate: cmp.Or(o.AudioBitrate, audioBitrate), Loudness: o.Loudness}
-		rungs = append(rungs, audio)
-		if info.Video == nil && audio.AudioBitrate > lowAudioBitrate {
-			audio.Name, audio.AudioBitrate = "audio-low", lowAudioBitrate
-			rungs = append(rungs, audio)
+	for _, r := range o.choose(Ladder(info)) {
+		if r.IsAudio() {
+			r.Loudness = o.Loudness
+		} else {
+			r.Quality, r.Preset = o.Quality, o.Preset
+		}
+		if r.Name == "audio" && o.AudioBitrate > 0 {
+			r.AudioBitrate = o.AudioBitrate
+		}
+		if r.Name != "audio-low" || r.AudioBitrate < cmp.Or(o.AudioBitrate, audioBitrate) {
+			rungs = append(rungs, r)
 		}
 	}
 	return rungs
 }
 
-// choose returns the wanted video rungs, at least one.
+// choose leaves out video rungs that are not wanted, but not all.
 func (o LadderOptions) choose(all []Rung) []Rung {
-	rungs := all
-	if len(o.Heights) > 0 {
-		rungs = slices.DeleteFunc(slices.Clone(all), func(r Rung) bool { return !slices.Contains(o.Heights, r.short()) })
-		if len(rungs) == 0 {
-			i := slices.IndexFunc(all, func(r Rung) bool { return r.short() <= slices.Max(o.Heights) })
-			rungs = []Rung{all[max(i, 0)]}
+	isWanted := func(r Rung) bool { return slices.Contains(o.Heights, r.short()) }
+	if len(o.Heights) == 0 || len(all) == 0 || all[0].IsAudio() {
+		return all
+	}
+	keep := all[0].Name
+	for _, r := range slices.Backward(all) {
+		if !r.IsAudio() && r.short() <= slices.Max(o.Heights) {
+			keep = r.Name // the largest in the end
 		}
 	}
-	for i := range rungs {
-		rungs[i].Quality, rungs[i].Preset = o.Quality, o.Preset
-	}
-	return rungs
+	isAnyWanted := slices.ContainsFunc(all, isWanted)
+	return slices.DeleteFunc(all, func(r Rung) bool {
+		return !r.IsAudio() && !isWanted(r) && (isAnyWanted || r.Name != keep)
+	})
 }
 
 // short is the size of a video rung that its name says; the short side may be a little smaller.

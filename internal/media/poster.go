@@ -3,6 +3,7 @@ package media
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -25,11 +26,11 @@ var posterPositions = [...]float64{0.1, 0.25, 0.5}
 // blurred or within a fade. For audio with an embedded cover it is the cover. A
 // source with neither gives [ErrNoPicture].
 func (t Tools) Poster(ctx context.Context, src string, info *Info, file string) error {
-	return t.PosterAt(ctx, src, info, -1, file)
+	return t.PosterAt(ctx, src, info, math.Inf(1), file)
 }
 
-// PosterAt is Poster with the first frame from that many seconds after the start of the picture on, if it
-// can be decoded. A negative number, or one after the end, selects the frame as Poster does.
+// PosterAt is [Tools.Poster] with the first frame from that many seconds after the start of the picture on.
+// After the end, or where none can be decoded, it selects the frame as Poster does.
 func (t Tools) PosterAt(ctx context.Context, src string, info *Info, at float64, file string) error {
 	ctx, cancel := t.withTimeLimit(ctx, info.Duration)
 	defer cancel()
@@ -113,7 +114,7 @@ func posterRequests(info *Info, wanted float64, c capabilities) []frameRequest {
 	options := append(probedInputOptions(info, c.decoders), alphaDecoder(v, c)...)
 	filter := fmt.Sprintf("thumbnail=n=%d,", posterWindow) + jpegFilter(v, posterSide, c)
 	var list []frameRequest
-	isWanted := wanted >= 0 && wanted <= v.Duration
+	isWanted := wanted <= v.Duration
 	if isWanted {
 		wanted = max(min(wanted, v.Duration-1.5*frameTime(v)), 0) // not after the last frame
 		list = append(list, frameRequest{

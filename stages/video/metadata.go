@@ -97,11 +97,12 @@ func (c Config) describe(
 		}
 	}
 	d.Info = info
-	at := -1.0
-	if info.Video != nil {
-		at = in.Settings.posterTime(info.Video.Duration)
+	tools, file := c.tools(job, -1, "poster"), filepath.Join(dir, posterFile)
+	if info.Video != nil && in.Settings.Poster != "" {
+		err = tools.PosterAt(ctx, source, info, in.Settings.posterTime(info.Video.Duration), file)
+	} else {
+		err = tools.Poster(ctx, source, info, file)
 	}
-	err = c.tools(job, -1, "poster").PosterAt(ctx, source, info, at, filepath.Join(dir, posterFile))
 	var rejected *media.RejectedError
 	switch {
 	case err == nil:

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -232,22 +231,19 @@ func (s Settings) ladder(info *media.Info) []media.Rung {
 	})
 }
 
-// posterTime is the time of the poster's picture in seconds; negative if the settings do not say it.
+// posterTime is the time in seconds that Poster says.
 func (s Settings) posterTime(duration float64) float64 {
 	number, isShare := strings.CutSuffix(s.Poster, "%")
-	n, err := strconv.ParseFloat(number, 64)
-	switch {
-	case err != nil:
-		return -1
-	case isShare:
-		return math.Min(n/100, 1) * duration
+	n, _ := strconv.ParseFloat(number, 64) // it was parsed before
+	if isShare {
+		return min(n/100, 1) * duration
 	}
 	return n
 }
 
 // warnings are sentences about what the settings ask for and the video will not have.
 func (s Settings) warnings(info *media.Info) (list []string) {
-	if v := info.Video; v != nil && s.posterTime(v.Duration) > v.Duration {
+	if v := info.Video; v != nil && s.Poster != "" && s.posterTime(v.Duration) > v.Duration {
 		list = append(list, fmt.Sprintf("the poster is a picture of another time: %s s is after the end of the video", s.Poster))
 	}
 	for _, a := range info.Audio {
