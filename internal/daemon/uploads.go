@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/ops"
@@ -54,6 +55,10 @@ func submitUpload(st *store.Store, bucket *video.Bucket) func(context.Context, u
 	}
 }
 
+// prepareTimeout limits how long an upload waits for the database before it begins without its profile, which is
+// then resolved at the end.
+const prepareTimeout = 5 * time.Second
+
 // prepareUpload returns a function that checks the params of an upload when it begins, and resolves
 // their profile: the file is received only if its task can be submitted.
 func prepareUpload(st *store.Store) func(context.Context, *upload.Upload) error {
@@ -63,6 +68,8 @@ func prepareUpload(st *store.Store) func(context.Context, *upload.Upload) error 
 			return err
 		}
 		subs := []store.Submission{{Params: u.Params, Placement: placement}}
+		ctx, cancel := context.WithTimeout(ctx, prepareTimeout)
+		defer cancel()
 		if err := profiles.Prepare(ctx, st, subs); err != nil {
 			if errors.Is(err, store.ErrInvalid) {
 				err = fmt.Errorf("%w: %w", upload.ErrRefused, err)
