@@ -330,6 +330,44 @@ func TestAgeing_StartsTasksDespiteUrgentOnes(t *testing.T) {
 	}
 }
 
+// A task gets one slot for its parts whenever none was started for AgeAfter, however many parts of urgent tasks wait.
+func TestAgeing_StartsPartsDespiteUrgentOnes(t *testing.T) {
+	t.Parallel()
+	const ageAfter = 300 * time.Millisecond
+	divide := func(ctx context.Context, job *stages.Job) ([]stages.Part, error) {
+		if job.Source == "urgent" {
+			return numbered(5000)(ctx, job)
+		}
+		return numbered(3)(ctx, job)
+	}
+	b := setup(t, stages.Stage{Name: "one", Divide: divide, Part: workTaking(2 * time.Millisecond), Work: noop})
+	urgent, err := b.Submit(t.Context(), store.Submission{Source: "urgent", Priority: 5})
+	must(t, err)
+	r := b.start(func(r *stages.Runner) {
+		r.Wakes, r.SweepInterval, r.AgeAfter = b.listening(), 100*time.Millisecond, ageAfter
+	})
+	r.wait(t, stages.StageDivided)
+	low := b.submitMany(5)
+	last := make(map[store.ID]time.Time)
+	for started := 0; started < 2*len(low); {
+		e := r.wait(t, stages.StageStarted)
+		switch {
+		case e.Part == 0:
+			last[e.Task] = time.Now()
+		case e.Task == urgent.ID:
+			if e.Part == 5000 {
+				t.Fatalf("%d parts of low priority started before the last urgent one", started)
+			}
+		default:
+			started++
+			if waited := time.Since(last[e.Task]); !e.Aged || waited < ageAfter/2 {
+				t.Errorf("part %d of a task of low priority started after %v, aged %t", e.Part, waited, e.Aged)
+			}
+			last[e.Task] = time.Now()
+		}
+	}
+}
+
 // A task that waits in a queue costs one more write than a task that continues at once.
 // Where all stages are equally quick, only the first should have a queue.
 func TestContinue_KeepsQueuesShortBetweenEqualStages(t *testing.T) {

@@ -76,9 +76,9 @@ with locked as materialized (
   select id from {{.Tasks}} where id = any($2::uuid[]) for no key update skip locked
 ), completed as materialized (
   select p.task_id, p.part, p.token, p.attempts as attempt, p.locked_by, p.locked_at, r.result
-    from unnest($2::uuid[], $3::int4[], $4::uuid[], $5::text[]) as r (task, part, token, result)
+    from locked
+    join unnest($2::uuid[], $3::int4[], $4::uuid[], $5::text[]) as r (task, part, token, result) on r.task = locked.id
     join {{.Parts}} p on p.task_id = r.task and p.stage = '{{.Stage.Name}}' and p.part = r.part and p.token = r.token
-   where p.task_id in (select id from locked)
      for no key update of p skip locked
 ), updated as (
   update {{.Parts}} p set

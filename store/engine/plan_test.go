@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/plantest"
 	"github.com/cuelight/cuelight/store"
@@ -35,11 +37,7 @@ func TestPlans_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	settings := strings.NewReplacer("true", "false", "$1", "false", "$2", "'exchange'", "$3", "null", "$4",
-		"'2s'").Replace(e.sql.exchangeSettings)
-	if _, err := conn.Exec(t.Context(), settings); err != nil {
-		t.Fatal(err)
-	}
+	useExchangeSettings(t, conn, e)
 	for name, c := range map[string]struct {
 		sql   string
 		args  int
@@ -66,6 +64,76 @@ func TestPlans_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 		plan := plantest.Explain(t, conn, c.sql, plantest.Nulls(c.args))
 		if !strings.Contains(plan, c.index) || strings.Contains(plan, "Seq Scan on tasks") {
 			t.Errorf("%s does not use %s:\n%s", name, c.index, plan)
+		}
+	}
+}
+
+// useExchangeSettings sets what an exchange does, for the session.
+func useExchangeSettings(t *testing.T, conn *pgxpool.Conn, e *Engine) {
+	t.Helper()
+	settings := strings.NewReplacer("true", "false", "$1", "false", "$2", "'exchange'", "$3", "null", "$4",
+		"'2s'").Replace(e.sql.exchangeSettings)
+	if _, err := conn.Exec(t.Context(), settings); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPlans_UseIndexesAmongManyParts(t *testing.T) {
+	t.Parallel()
+	g, err := store.NewGraph("film", store.Node{Name: "encode", Divides: true}, store.Node{Name: "publish", Needs: []string{"encode"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
+	e := New(pool, g)
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	for _, sql := range []string{
+		`alter table film_tasks disable trigger user`,
+		`insert into film_tasks (source, encode_status, publish_status, encode_open_parts)
+		 select n::text, 'completed', 'completed', 0 from generate_series(1, 1000) as n`,
+		`insert into film_parts (task_id, stage, part, priority, turn, status)
+		 select id, 'encode', n, 0, n, 'completed' from film_tasks cross join generate_series(1, 100) as n`,
+		`insert into film_tasks (source, encode_status, encode_open_parts)
+		 select n::text, 'divided', 200 from generate_series(1, 50) as n`,
+		`insert into film_parts (task_id, stage, part, priority, turn, run_at)
+		 select id, 'encode', n, 0, n, case when n % 10 = 0 then now() + interval '1 day' end
+		   from film_tasks cross join generate_series(1, 200) as n where encode_status = 'divided'`,
+		`analyze`,
+	} {
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	useExchangeSettings(t, conn, e)
+	const parts = 2 // the queue
+	byKey := "Index Cond: ((task_id = "
+	for name, c := range map[string]struct {
+		sql  string
+		args int
+		want []string
+	}{
+		"claim":           {e.sql.claimParts[0], 3, []string{"film_parts_encode_ready"}},
+		"claim aged":      {e.sql.claimAged[parts], 3, []string{"film_parts_pkey", byKey}},
+		"aged":            {e.sql.aged[parts], 3, []string{"film_parts_encode_ready", "film_parts_pkey", byKey}},
+		"find ready":      {e.sql.ready[parts], 2, []string{"film_parts_encode_ready", "film_parts_encode_waiting"}},
+		"promote":         {e.sql.promote[parts], 0, []string{"film_parts_encode_waiting"}},
+		"divide":          {e.sql.divide[0], 4, []string{"film_tasks_pkey", "film_parts_encode_ready", byKey}},
+		"complete":        {e.sql.completeParts[0], 5, []string{"film_tasks_pkey", "film_parts_pkey", byKey}},
+		"fail":            {e.sql.fail[parts], 8, []string{"film_tasks_pkey", "film_parts_pkey", byKey}},
+		"expire":          {e.sql.expireClaims[parts], 1, []string{"film_parts_held", "film_parts_pkey", byKey}},
+		"sweep scan":      {e.sql.sweepScan, 2, []string{"film_parts_held", "film_parts_encode_ready", "film_parts_encode_waiting"}},
+		"find held":       {e.sql.findHeld, 2, []string{"film_parts_held"}},
+		"find lost parts": {e.sql.findLostParts, 4, []string{"film_parts_pkey", byKey}},
+	} {
+		plan := plantest.WantIndexes(t, conn, name, c.sql, plantest.Nulls(c.args))
+		for _, want := range c.want {
+			if !strings.Contains(plan, want) {
+				t.Errorf("%s does not use %s:\n%s", name, want, plan)
+			}
 		}
 	}
 }
