@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -624,5 +625,39 @@ func TestMigrate_AddsPartsToAStage(t *testing.T) {
 	b.divide(store.Submission{}, 2, 2)
 	if err := store.New(b.pool, before).Check(t.Context()); err == nil {
 		t.Error("the tables are accepted by a program that does not divide")
+	}
+}
+
+func TestParts_AreCountedWhileManyWorkersCompleteThem(t *testing.T) {
+	t.Parallel()
+	b := setupParts(t)
+	const n = 300
+	id, _ := b.divide(store.Submission{}, n, 0)
+	var workers sync.WaitGroup
+	for range 4 {
+		w := b.worker()
+		workers.Go(func() {
+			var reports []engine.Report
+			for left := n; left > 0; {
+				out, err := b.Exchange(t.Context(), engine.ExchangeRequest{
+					Worker: w, Reports: reports, FreeSlots: []int{0, 0, 0, 2}, ClaimFrom: []bool{false, false, false, true},
+				})
+				if err != nil || len(out.Stale) > 0 {
+					t.Errorf("an exchange returned %+v, %v", out.Stale, err)
+					return
+				}
+				reports = out.Locked
+				for _, c := range out.Claims {
+					reports = append(reports, partReport(c, engine.Completed))
+				}
+				if left--; len(reports) > 0 {
+					left = n
+				}
+			}
+		})
+	}
+	workers.Wait()
+	if s := b.encodeState(id); s.Status != pending || *s.OpenParts != 0 {
+		t.Errorf("the stage is %s with %d open parts", s.Status, *s.OpenParts)
 	}
 }
