@@ -230,6 +230,37 @@ func TestParts_AreReportedAgainWhileTheTaskIsLocked(t *testing.T) {
 	}
 }
 
+// The foreign key locks the row of the task when a transaction changes a part twice: when it makes the part
+// ready, and claims it.
+func TestParts_AreNotMadeReadyWhileTheTaskIsLocked(t *testing.T) {
+	t.Parallel()
+	b := setupParts(t)
+	id, claims := b.divide(store.Submission{}, 3, 2)
+	later := partReport(claims[1], engine.Failed)
+	later.RetryIn = time.Hour
+	b.exchange(b.w, 0, later)
+	b.exec(`update film_parts set run_at = now() - interval '1 s' where part = 2`)
+	tx, err := b.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `select from film_tasks where id = $1 for update`, id); err != nil {
+		t.Fatal(err)
+	}
+	released := partReport(claims[0], engine.Released)
+	out := b.exchange(b.w, 3, released)
+	if len(out.Locked) != 1 || len(out.Stale) != 0 || len(out.Claims) != 1 || out.Claims[0].Part != 3 || out.NextDue[parts] != 0 {
+		t.Errorf("the answer is %+v", out)
+	}
+	b.wantParts(id, inprogress, failing, inprogress)
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if out := b.exchange(b.w, 3, released); len(out.Claims) != 2 {
+		t.Errorf("the answer is %+v", out)
+	}
+}
+
 func TestParts_OfALostWorkerAreExpired(t *testing.T) {
 	t.Parallel()
 	b := setupParts(t)

@@ -110,7 +110,8 @@ select token, joins.ready from completed cross join joins cross join notified`
 
 // failPartsSQL ends claims of parts that were not completed, as failSQL does for stages. Where a
 // part is dead, the stage is, and its other open parts are cancelled. If one of these is locked, the
-// report is not applied.
+// report is not applied. The tasks are locked for the foreign key of the parts, which would wait for
+// other locks when the exchange changes a part again, to claim it.
 const failPartsSQL = `
 /* fail or release parts of {{.Stage.Name}} */
 with reported as materialized (
@@ -124,8 +125,9 @@ with reported as materialized (
          case when r.retry_in > 0 then now() + make_interval(secs => r.retry_in) end as run_at
     from reported r
     join {{.Parts}} p on p.task_id = r.task and p.stage = '{{.Stage.Name}}' and p.part = r.part and p.token = r.token
+    join {{.Tasks}} t on t.id = p.task_id
    where r.status <> 'dead' or p.task_id in (select id from locked) and p.task_id not in (select task_id from blocked)
-     for no key update of p skip locked
+     for no key update of p skip locked for key share of t skip locked
 ), ` + endPartsSQL + `
 select token from failed`
 
@@ -212,16 +214,17 @@ with orphaned as materialized (
 ), ` + endPartsSQL + `
 select (select count(*) from failed), (select count(*) from orphaned)`
 
-// promotePartsSQL makes parts ready whose time has come.
+// promotePartsSQL makes parts ready whose time has come. It locks the tasks as failPartsSQL does.
 const promotePartsSQL = `
 /* promote due parts of {{.Stage.Name}} */
 update {{.Parts}} set run_at = null, ready_at = run_at
  where (task_id, stage, part) in (
-       select task_id, stage, part from {{.Parts}}
+       select task_id, stage, part from {{.Parts}} p
+         join {{.Tasks}} t on t.id = p.task_id
         where stage = '{{.Stage.Name}}' and run_at <= now()
         order by run_at
         limit 1000
-          for no key update skip locked)`
+          for no key update of p skip locked for key share of t skip locked)`
 
 const findLostPartsSQL = `
 /* find lost claims of parts */
