@@ -39,19 +39,27 @@ func (m *concurrentClient) step() {
 		m.register()
 	case n < 92:
 		m.check(m.Cancel(ctx, recentOf(m, &m.tasks)))
-	case n < 94:
+	case n < 93:
 		sub := m.newSubmission()
 		if r, err := m.Override(ctx, []store.ID{recentOf(m, &m.tasks)}, sub); m.check(err) {
 			m.recordSubmitted(r, sub)
 		}
-	case n < 95:
+	case n < 94:
 		m.delete()
+	case n < 95:
+		_, err := m.pool.Exec(ctx, "update "+modelPrefix(m.Graph())+"tasks set priority = $2 where id = $1",
+			recentOf(m, &m.tasks), m.rng.IntN(3))
+		m.check(err)
 	case !m.noRetries:
 		stage := ""
 		if m.chance(50) {
 			stage = pickStage(m)
 		}
-		m.check(m.Retry(ctx, recentOf(m, &m.tasks), stage))
+		retry := m.Retry
+		if m.chance(30) {
+			retry = m.RetryFresh
+		}
+		m.check(retry(ctx, recentOf(m, &m.tasks), stage))
 	}
 }
 
@@ -64,6 +72,8 @@ func pickStage(m *concurrentClient) string {
 func (m *concurrentClient) report(c engine.Claim) engine.Report {
 	r := failed(c, time.Duration(m.rng.IntN(3))*5*time.Millisecond)
 	switch n := m.rng.IntN(100); {
+	case n < 65 && m.Graph().Divides(c.Stage) && c.Part == 0 && !c.Divided:
+		return division(c, 1+m.rng.IntN(4))
 	case n < 70:
 		return completed(c)
 	case n < 85:
@@ -76,7 +86,7 @@ func (m *concurrentClient) report(c engine.Claim) engine.Report {
 
 // exchange reports some of the client's claims, and sometimes one that it does not hold.
 func (m *concurrentClient) exchange(report func(engine.Claim) engine.Report) {
-	n := len(m.Graph().Stages())
+	n := m.Graph().Queues()
 	all := slices.Repeat([]bool{true}, n)
 	in := engine.ExchangeRequest{Worker: m.worker, FreeSlots: make([]int, n), ClaimFrom: all, PromoteDue: all}
 	for i := range n {

@@ -16,7 +16,7 @@ import (
 // exchange is the main step: a random worker with random slots, and reports of its own
 // claims, of claims of others, and of claims that it lost long ago.
 func (p *simulation) exchange() {
-	n := len(p.model.stages)
+	n := p.model.queues
 	w := p.anyWorker()
 	in := engine.ExchangeRequest{
 		Worker: w.id, FreeSlots: make([]int, n), ClaimFrom: make([]bool, n), PromoteDue: make([]bool, n),
@@ -27,7 +27,7 @@ func (p *simulation) exchange() {
 	if p.chance(20) {
 		in.After = make([]engine.Position, n)
 		t := p.anyTask()
-		in.After[p.rng.IntN(n)] = engine.Position{Priority: t.priority, Task: t.id}
+		in.After[p.rng.IntN(len(p.model.stages))] = engine.Position{Priority: t.priority, Task: t.id}
 	}
 	if p.chance(5) {
 		in.OnlyTasks = []store.ID{p.anyTask().id, p.anyTask().id}
@@ -52,9 +52,11 @@ func (p *simulation) exchange() {
 // report returns a report of the claim with a random outcome.
 func (p *simulation) report(c engine.Claim) engine.Report {
 	r := engine.Report{
-		Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Failed, Error: "work failed", Class: "error",
+		Task: c.Task, Stage: c.Stage, Part: c.Part, Token: c.Token, Outcome: engine.Failed, Error: "work failed", Class: "error",
 	}
 	switch n := p.rng.IntN(100); {
+	case n < 55 && p.model.divides[c.Stage] && c.Part == 0 && !c.Divided:
+		return division(c, 1+p.rng.IntN(4))
 	case n < 60:
 		r = completed(c)
 		if p.chance(70) {
@@ -159,8 +161,8 @@ func (p *simulation) describeRequest(in engine.ExchangeRequest) string {
 		if t := p.model.task(r.Task); t != nil {
 			name = t.name
 		}
-		fmt.Fprintf(&b, "\n       %s of %s is %s (dead %t, retry in %s), held %t", p.model.stages[r.Stage], name, r.Outcome,
-			r.Dead, r.RetryIn, p.holds(engine.Claim{Task: r.Task, Stage: r.Stage, Token: r.Token}))
+		fmt.Fprintf(&b, "\n       %s %d of %s is %s (dead %t, retry in %s), held %t", p.model.stages[r.Stage], r.Part, name, r.Outcome,
+			r.Dead, r.RetryIn, p.holds(engine.Claim{Task: r.Task, Stage: r.Stage, Part: r.Part, Token: r.Token}))
 	}
 	return b.String()
 }
@@ -177,11 +179,12 @@ func (p *simulation) compareClaims(got []engine.Claim, want []modelClaim) {
 	p.t.Helper()
 	var a, b []string
 	for _, c := range got {
-		a = append(a, fmt.Sprintf("%s of %s, attempt %d", p.model.stages[c.Stage], c.Source, c.Attempt))
+		a = append(a, fmt.Sprintf("%s %d of %s, attempt %d, divided %t", p.model.stages[c.Stage], c.Part, c.Source, c.Attempt, c.Divided))
 	}
 	for _, c := range want {
 		b = append(b,
-			fmt.Sprintf("%s of %s, attempt %d", p.model.stages[c.stage], c.task.name, c.task.stages[c.stage].attempts))
+			fmt.Sprintf("%s %d of %s, attempt %d, divided %t", p.model.stages[c.stage], c.part, c.task.name,
+				c.task.unit(c.stage, c.part).attempts, c.task.stages[c.stage].parts != nil))
 	}
 	slices.Sort(a)
 	slices.Sort(b)
@@ -193,7 +196,7 @@ func (p *simulation) compareClaims(got []engine.Claim, want []modelClaim) {
 			p.fatalf("token %s was generated twice", c.Token)
 		}
 		p.tokens[c.Token] = true
-		p.model.task(c.Task).stages[c.Stage].token = c.Token
+		p.model.task(c.Task).unit(c.Stage, c.Part).token = c.Token
 		p.claims = append(p.claims, c)
 	}
 }
@@ -216,7 +219,7 @@ func tokensOfStale(reports []engine.StaleReport) []store.ID {
 
 // completeAll completes all tasks with one worker.
 func (p *simulation) completeAll() {
-	n := len(p.model.stages)
+	n := p.model.queues
 	w := p.register("last")
 	in := engine.ExchangeRequest{
 		Worker: w.id, FreeSlots: slices.Repeat([]int{100}, n), ClaimFrom: slices.Repeat([]bool{true}, n),

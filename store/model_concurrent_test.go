@@ -128,11 +128,11 @@ func (c *concurrentRun) finish() {
 	}
 }
 
-// compareAccepted checks that the history has exactly the accepted reports of completed
-// and failed attempts.
+// compareAccepted checks that the history has exactly the accepted reports of completed,
+// divided and failed attempts.
 func (c *concurrentRun) compareAccepted() {
 	rows, err := c.pool.Query(c.t.Context(),
-		"select token, outcome::text from "+modelPrefix(c.Graph())+"attempts where outcome in ('completed', 'failed')")
+		"select token, outcome::text from "+modelPrefix(c.Graph())+"attempts where outcome in ('completed', 'divided', 'failed')")
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -18,8 +18,8 @@ type modelExchangeResult struct {
 }
 
 type modelClaim struct {
-	task  *modelTask
-	stage int
+	task        *modelTask
+	stage, part int
 }
 
 // completionRow is what one statement completes of one task: the tokens and results of
@@ -37,12 +37,17 @@ type completionRow struct {
 func (m *model) exchange(in engine.ExchangeRequest, lockedTask *modelTask) modelExchangeResult {
 	n := len(m.stages)
 	out := modelExchangeResult{
-		moreReady: make([]bool, n), newlyReady: make([]bool, n), nextDue: slices.Repeat([]int{-1}, n),
+		moreReady: make([]bool, m.queues), newlyReady: make([]bool, m.queues), nextDue: slices.Repeat([]int{-1}, m.queues),
 	}
 	applied := make(map[store.ID]bool)
 	for stage := range n {
 		if in.PromoteDue != nil && in.PromoteDue[stage] {
 			m.promoteDue(stage, lockedTask)
+		}
+	}
+	for queue := n; queue < m.queues; queue++ {
+		if in.PromoteDue != nil && in.PromoteDue[queue] {
+			m.promoteDueParts(m.dividedStage(queue), lockedTask)
 		}
 	}
 	completions, ended, mayBecomeReady := m.groupReports(in.Reports)
@@ -53,6 +58,7 @@ func (m *model) exchange(in engine.ExchangeRequest, lockedTask *modelTask) model
 				mayBecomeReady[stage], out.moreReady[stage], out.newlyReady[stage] = true, true, true
 			}
 		}
+		m.applyPartReports(in.Reports, stage, lockedTask, applied, &out)
 	}
 	free := slices.Clone(in.FreeSlots)
 	for i, rows := range completions {
@@ -68,10 +74,13 @@ func (m *model) exchange(in engine.ExchangeRequest, lockedTask *modelTask) model
 	for stage := range n {
 		m.claimReady(stage, in, lockedTask, free[stage], mayBecomeReady[stage], &out)
 	}
+	for queue := n; queue < m.queues; queue++ {
+		m.claimReadyParts(queue, in, &out)
+	}
 	for _, r := range in.Reports {
 		switch t := m.task(r.Task); {
 		case applied[r.Token]:
-		case t != nil && t == lockedTask && t.stages[r.Stage].token == r.Token:
+		case t != nil && t == lockedTask && t.holds(r.Stage, r.Part, r.Token):
 			out.locked = append(out.locked, r.Token)
 		case t != nil && t.history[r.Token].outcome == string(r.Outcome): // recorded before
 		default:
@@ -92,6 +101,9 @@ func (m *model) groupReports(reports []engine.Report) (completions [][]*completi
 			continue
 		}
 		seen[r.Token] = true
+		if r.Part > 0 || r.Outcome == engine.Divided {
+			continue // see applyPartReports
+		}
 		if r.Outcome != engine.Completed {
 			ended[r.Stage] = append(ended[r.Stage], r)
 			continue
@@ -173,8 +185,8 @@ func (m *model) complete(rows []*completionRow, in engine.ExchangeRequest, free 
 				out.moreReady[i], out.newlyReady[i] = true, true
 				continue
 			}
-			out.claims = append(out.claims, modelClaim{t, i})
-			changes = append(changes, func() { t.claim(i, in.Worker) })
+			out.claims = append(out.claims, modelClaim{t, i, 0})
+			changes = append(changes, func() { t.stages[i].claim(in.Worker) })
 		}
 	}
 	for _, c := range changes {
@@ -228,8 +240,8 @@ func (m *model) claimReady(stage int, in engine.ExchangeRequest, lockedTask *mod
 			break
 		}
 		if t != lockedTask {
-			out.claims = append(out.claims, modelClaim{t, stage})
-			t.claim(stage, in.Worker)
+			out.claims = append(out.claims, modelClaim{t, stage, 0})
+			t.stages[stage].claim(in.Worker)
 			free--
 		}
 	}

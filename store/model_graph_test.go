@@ -53,7 +53,7 @@ func randomGraph(rng *rand.Rand, i int) (string, []store.Node) {
 	rng.Shuffle(len(words), func(i, j int) { words[i], words[j] = words[j], words[i] })
 	var nodes []store.Node
 	for range 1 + rng.IntN(31) {
-		n := store.Node{Name: fmt.Sprintf("s%d", len(nodes))}
+		n := store.Node{Name: fmt.Sprintf("s%d", len(nodes)), Divides: rng.IntN(4) == 0}
 		if len(nodes) < len(words) {
 			n.Name = words[len(nodes)]
 		}
@@ -87,7 +87,7 @@ func checkOperations(t *testing.T, s tables) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := len(s.Graph().Stages())
+	n := s.Graph().Queues()
 	in := engine.ExchangeRequest{
 		Worker: w, FreeSlots: slices.Repeat([]int{2}, n), ClaimFrom: slices.Repeat([]bool{true}, n),
 	}
@@ -98,6 +98,10 @@ func checkOperations(t *testing.T, s tables) {
 		}
 		in.Reports = nil
 		for _, c := range out.Claims {
+			if s.Graph().Divides(c.Stage) && !c.Divided {
+				in.Reports = append(in.Reports, division(c, 2))
+				continue
+			}
 			in.Reports = append(in.Reports, completed(c))
 		}
 		if len(in.Reports) == 0 {

@@ -35,7 +35,7 @@ func (p *simulation) retryMany() {
 	want := 0
 	for _, t := range p.model.tasks {
 		if t.overriddenBy.IsZero() && p.model.status(t) == status {
-			p.model.retry(t, from)
+			p.model.retry(t, from, false)
 			want++
 		}
 	}
@@ -49,14 +49,18 @@ func (p *simulation) retryMany() {
 func (p *simulation) retryOne() {
 	t := p.anyTask()
 	from, stage := p.fromStage()
-	p.logStep("retry %s from %q", t.name, stage)
-	err := p.Retry(p.t.Context(), t.id, stage)
+	retry, fresh := p.Retry, p.chance(30)
+	if fresh {
+		retry = p.RetryFresh
+	}
+	p.logStep("retry %s from %q, fresh %t", t.name, stage, fresh)
+	err := retry(p.t.Context(), t.id, stage)
 	switch {
 	case t.stages == nil:
 		if !errors.Is(err, store.ErrNotFound) {
 			p.fatalf("retry: %v", err)
 		}
-	case p.model.retry(t, from):
+	case p.model.retry(t, from, fresh):
 		p.must(err)
 	default:
 		if !errors.Is(err, store.ErrOverridden) {
@@ -101,6 +105,14 @@ func names(tasks []*modelTask) string {
 		all = append(all, t.name)
 	}
 	return strings.Join(all, ", ")
+}
+
+// changePriority changes a task's priority, as an operator with psql may.
+func (p *simulation) changePriority() {
+	t := p.anyTask()
+	t.priority = int16(p.rng.IntN(3) - 1)
+	p.logStep("%s gets the priority %d", t.name, t.priority)
+	p.exec("update PREFIX_tasks set priority = $2 where id = $1", t.id, t.priority)
 }
 
 // deleteOne deletes a task's row, as an operator with psql may.

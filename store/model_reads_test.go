@@ -90,8 +90,10 @@ func (m *model) held(worker store.ID) []store.ID {
 	var all []store.ID
 	for _, t := range m.tasks {
 		for i := range t.stages {
-			if s := &t.stages[i]; s.status == inprogress && s.worker == worker {
-				all = append(all, s.token)
+			for part := range t.stages[i].units() {
+				if s := t.unit(i, part); s.status == inprogress && s.worker == worker {
+					all = append(all, s.token)
+				}
 			}
 		}
 	}
@@ -108,8 +110,12 @@ func (m *model) status(t *modelTask) store.Status {
 		started = started || s.status == done
 		scheduled = scheduled && s.attempts == 0 && (m.isScheduled(t, i) || len(m.needs[i]) > 0)
 	}
-	for _, first := range []store.Status{dead, cancelled, inprogress, failing} {
-		if slices.Contains(all, string(first)) {
+	for _, first := range []store.Status{dead, cancelled, inprogress, divided, failing} {
+		switch {
+		case !slices.Contains(all, string(first)):
+		case first == divided:
+			return inprogress
+		default:
 			return first
 		}
 	}

@@ -2,6 +2,8 @@ package store_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -56,7 +58,16 @@ func graphs(t *testing.T) []store.Graph {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return []store.Graph{store.Video(), diamond}
+	film, err := store.NewGraph("film",
+		store.Node{Name: "fetch"},
+		store.Node{Name: "encode", Needs: []string{"fetch"}, Divides: true},
+		store.Node{Name: "probe", Needs: []string{"fetch"}},
+		store.Node{Name: "publish", Needs: []string{"encode", "probe"}},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []store.Graph{store.Video(), diamond, film}
 }
 
 // runRounds calls run in a parallel sub-test for each graph and seed.
@@ -220,22 +231,55 @@ func (p *simulation) compare() {
 				p.fatalf("stage %s of %s is\n  %s, want\n  %s", s.Name, want.name, a, b)
 			}
 		}
+		p.compareParts(want)
 	}
+}
+
+// compareParts compares the parts of a task with the model.
+func (p *simulation) compareParts(task *modelTask) {
+	p.t.Helper()
+	got, err := p.Parts(p.t.Context(), task.id)
+	p.must(err)
+	var a, b []string
+	for _, s := range got {
+		wait := waitOf(s.RunAt)
+		a = append(a, fmt.Sprintf("%s %d: %s, %d attempts, of %s, wait %d", s.Stage, s.Part, s.Status, s.Attempts, s.LockedBy, wait))
+	}
+	for i := range task.stages {
+		for n, s := range task.stages[i].parts {
+			b = append(b, fmt.Sprintf("%s %d: %s, %d attempts, of %s, wait %d", p.model.stages[i], n+1, s.status, s.attempts, s.worker, s.wait))
+		}
+	}
+	if !slices.Equal(a, b) {
+		p.fatalf("the parts of %s are\n  %s\nwant\n  %s", task.name, strings.Join(a, "\n  "), strings.Join(b, "\n  "))
+	}
+}
+
+func waitOf(runAt *time.Time) modelWait {
+	switch {
+	case runAt == nil:
+		return noWait
+	case runAt.Before(time.Now()):
+		return waitDue
+	}
+	return waiting
 }
 
 func (p *simulation) describe(s store.StageState) string {
-	wait := noWait
-	if s.RunAt != nil {
-		wait = waiting
-		if s.RunAt.Before(time.Now()) {
-			wait = waitDue
-		}
+	open := "no"
+	if s.OpenParts != nil {
+		open = fmt.Sprint(*s.OpenParts)
 	}
-	return fmt.Sprintf("%s, %d attempts, claim %s of %s, wait %d", s.Status, s.Attempts, s.Token, s.LockedBy, wait)
+	return fmt.Sprintf("%s, %d attempts, claim %s of %s, wait %d, %s open parts",
+		s.Status, s.Attempts, s.Token, s.LockedBy, waitOf(s.RunAt), open)
 }
 
 func (s *modelStage) describe() string {
-	return fmt.Sprintf("%s, %d attempts, claim %s of %s, wait %d", s.status, s.attempts, s.token, s.worker, s.wait)
+	open := "no"
+	if s.parts != nil {
+		open = fmt.Sprint(s.openParts())
+	}
+	return fmt.Sprintf("%s, %d attempts, claim %s of %s, wait %d, %s open parts", s.status, s.attempts, s.token, s.worker, s.wait, open)
 }
 
 // compareHistory compares all attempts with the model.
@@ -248,7 +292,7 @@ func (p *simulation) compareHistory() {
 			p.fatalf("history of %s is %+v, want %+v", task.name, got, task.history)
 		}
 		for _, a := range got {
-			if attempt := (modelAttempt{a.Stage, a.Attempt, a.Outcome, a.Worker}); attempt != task.history[a.Token] {
+			if attempt := (modelAttempt{a.Stage, a.Part, a.Attempt, a.Outcome, a.Worker}); attempt != task.history[a.Token] {
 				p.fatalf("in the history of %s, %s is %+v, want %+v", task.name, a.Token, attempt, task.history[a.Token])
 			}
 		}
@@ -263,6 +307,19 @@ func (p *simulation) compareResult(task *modelTask, stage int) {
 	raw, err := p.Result(p.t.Context(), task.id, p.model.stages[stage])
 	if want := task.stages[stage].result; string(raw) != want || (err == nil) != (want != "") {
 		p.fatalf("result of stage %s of %s is %s, %v; want %q", p.model.stages[stage], task.name, raw, err, want)
+	}
+	results, err := p.PartResults(p.t.Context(), task.id, p.model.stages[stage])
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		p.fatalf("results of parts: %v", err)
+	}
+	var want []string
+	for _, s := range task.stages[stage].parts {
+		if s.status == done {
+			want = append(want, s.result)
+		}
+	}
+	if !slices.EqualFunc(results, want, func(a json.RawMessage, b string) bool { return string(a) == b }) {
+		p.fatalf("the results of the parts of stage %s of %s are %s, want %s", p.model.stages[stage], task.name, results, want)
 	}
 }
 

@@ -32,6 +32,7 @@ func (p *simulation) steps() []step {
 		{3, p.cancelOne},
 		{2, p.overrideSome},
 		{1, p.deleteOne},
+		{2, p.changePriority},
 		{4, p.read},
 	}
 	if !p.noRetries {
@@ -126,6 +127,13 @@ func (p *simulation) makeDue() {
 				p.exec("update PREFIX_tasks set "+p.model.stages[i]+"_run_at = now() - interval '1 minute' where id = $1", t.id)
 				t.stages[i].wait = waitDue
 			}
+			for n, s := range t.stages[i].parts {
+				if s.wait == waiting && p.chance(50) {
+					p.logStep("part %d of %s of %s becomes due", n+1, p.model.stages[i], t.name)
+					p.exec("update PREFIX_parts set run_at = now() - interval '1 minute' where task_id = $1 and part = $2", t.id, n+1)
+					s.wait = waitDue
+				}
+			}
 		}
 	}
 }
@@ -183,6 +191,12 @@ func (p *simulation) missHeartbeats() {
 			if s := &t.stages[i]; aged && s.status == inprogress && s.worker == w.id {
 				p.exec("update PREFIX_tasks set "+stage+"_locked_at = now() - interval '1 hour' where id = $1", t.id)
 				s.recentlyClaimed = false
+			}
+			for n, s := range t.stages[i].parts {
+				if aged && s.status == inprogress && s.worker == w.id {
+					p.exec("update PREFIX_parts set locked_at = now() - interval '1 hour' where task_id = $1 and part = $2", t.id, n+1)
+					s.recentlyClaimed = false
+				}
 			}
 		}
 	}
@@ -244,7 +258,7 @@ func (p *simulation) someClaims(n int) []engine.Claim {
 
 func (p *simulation) holds(c engine.Claim) bool {
 	t := p.model.task(c.Task)
-	return t != nil && t.stages[c.Stage].token == c.Token
+	return t != nil && t.holds(c.Stage, c.Part, c.Token)
 }
 
 // compareIDs compares two sets of ids.

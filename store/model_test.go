@@ -15,6 +15,8 @@ type model struct {
 	stages      []string
 	needs       [][]int // by stage
 	feeds       [][]int
+	queues      int      // of stages, and then of the parts of the stages that divide
+	divides     []bool   // by stage
 	upstream    [][]bool // upstream[i][j]: i is j, or needs it, directly or not
 	maxAttempts int      // attempts per stage
 	tasks       []*modelTask
@@ -40,7 +42,9 @@ type modelStage struct {
 	worker          store.ID
 	recentlyClaimed bool // claimed just now, so that its worker does not expire
 	wait            modelWait
-	result          string // of the latest completed attempt
+	result          string        // of the latest completed attempt
+	parts           []*modelStage // of a divided stage
+	turn            int           // of a part
 }
 
 // modelWait is whether a stage waits for a time, and whether it is due.
@@ -55,6 +59,7 @@ const (
 // modelAttempt is an attempt in the history.
 type modelAttempt struct {
 	stage   string
+	part    int // 0: of the stage itself
 	attempt int
 	outcome string
 	worker  store.ID
@@ -70,13 +75,14 @@ type modelWorker struct {
 func (w *modelWorker) alive() bool { return !w.stopped && !w.lost }
 
 func newModel(g store.Graph, maxAttempts int) *model {
-	m := &model{stages: g.Stages(), maxAttempts: maxAttempts}
+	m := &model{stages: g.Stages(), maxAttempts: maxAttempts, queues: g.Queues()}
 	n := len(m.stages)
 	m.needs, m.feeds, m.upstream = make([][]int, n), make([][]int, n), make([][]bool, n)
 	for i := range n {
 		m.upstream[i] = make([]bool, n)
 		m.upstream[i][i] = true
 		m.feeds[i] = g.Feeds(i)
+		m.divides = append(m.divides, g.Divides(i))
 		for _, next := range m.feeds[i] {
 			m.needs[next] = append(m.needs[next], i)
 		}
@@ -157,20 +163,33 @@ func (m *model) queue(stage int, only []store.ID) []*modelTask {
 }
 
 // claim leaves the token zero: the database generates it.
-func (t *modelTask) claim(stage int, worker store.ID) {
-	s := &t.stages[stage]
+func (s *modelStage) claim(worker store.ID) {
 	s.status, s.worker, s.token, s.recentlyClaimed = inprogress, worker, store.ID{}, true
 	s.attempts++
 }
 
 // end records the end of a claim, and sets the status of its stage.
 func (m *model) end(t *modelTask, stage int, outcome string, status store.Status) {
-	s := &t.stages[stage]
-	t.history[s.token] = modelAttempt{m.stages[stage], s.attempts, outcome, s.worker}
+	m.endUnit(t, stage, 0, outcome, status)
+}
+
+// endUnit is end for a stage, or for a part of it.
+func (m *model) endUnit(t *modelTask, stage, part int, outcome string, status store.Status) {
+	s := t.unit(stage, part)
+	t.history[s.token] = modelAttempt{m.stages[stage], part, s.attempts, outcome, s.worker}
 	s.status, s.token, s.worker = status, store.ID{}, store.ID{}
-	if outcome == "released" {
+	if outcome == "released" || outcome == "divided" {
 		s.attempts--
 	}
+}
+
+// stopUnit is stop for a stage, or for a part of it.
+func (m *model) stopUnit(t *modelTask, stage, part int, status store.Status) {
+	s := t.unit(stage, part)
+	if s.status == inprogress {
+		m.endUnit(t, stage, part, "cancelled", status)
+	}
+	s.status, s.wait = status, noWait
 }
 
 // promoteDue makes the due tasks ready, except one.
@@ -198,13 +217,7 @@ func (m *model) nextDue(stage int) int {
 }
 
 // stop sets the status of a stage, and revokes its claim.
-func (m *model) stop(t *modelTask, stage int, status store.Status) {
-	s := &t.stages[stage]
-	if s.status == inprogress {
-		m.end(t, stage, "cancelled", status)
-	}
-	s.status, s.wait = status, noWait
-}
+func (m *model) stop(t *modelTask, stage int, status store.Status) { m.stopUnit(t, stage, 0, status) }
 
 // isScheduled reports whether a stage waits for the time that the task was submitted for.
 func (m *model) isScheduled(t *modelTask, stage int) bool {
@@ -226,12 +239,13 @@ func (m *model) cancel(t *modelTask) {
 	for i := range t.stages {
 		if s := t.stages[i].status; s != done && s != dead {
 			m.stop(t, i, cancelled)
+			m.dropParts(t, i)
 		}
 	}
 }
 
 // retry returns false, and changes nothing, for a task that was overridden.
-func (m *model) retry(t *modelTask, from int) bool {
+func (m *model) retry(t *modelTask, from int, fresh bool) bool {
 	var retried []int
 	for i := range t.stages {
 		s := t.stages[i].status
@@ -249,10 +263,19 @@ func (m *model) retry(t *modelTask, from int) bool {
 	}
 	for _, i := range retried {
 		waits := m.keepsSchedule(t, i, from)
+		if fresh || t.stages[i].status == done || from >= 0 && from != i {
+			m.dropParts(t, i)
+		}
 		m.stop(t, i, pending)
+		m.resumeParts(t, i)
 		t.stages[i].attempts = 0
 		if waits {
 			t.stages[i].wait = waiting
+		}
+	}
+	for i := range t.stages {
+		if from < 0 || from == i {
+			t.retryFailedParts(i)
 		}
 	}
 	t.scheduled, t.wasReady = false, !scheduled
@@ -302,14 +325,17 @@ func (m *model) sweep(sweeper store.ID, expires bool) modelSweepResult {
 		out.moreReady = append(out.moreReady, len(m.queue(i, nil)) > 0)
 		out.nextDue = append(out.nextDue, m.nextDue(i))
 	}
+	m.sweepParts(&out)
 	return out
 }
 
 func (m *model) holdsRecentClaim(worker store.ID) bool {
 	for _, t := range m.tasks {
 		for i := range t.stages {
-			if s := &t.stages[i]; s.status == inprogress && s.worker == worker && s.recentlyClaimed {
-				return true
+			for part := range t.stages[i].units() {
+				if s := t.unit(i, part); s.status == inprogress && s.worker == worker && s.recentlyClaimed {
+					return true
+				}
 			}
 		}
 	}
@@ -320,7 +346,7 @@ func (m *model) holdsRecentClaim(worker store.ID) bool {
 func (m *model) isUnfinished(t *modelTask) bool {
 	for i := range t.stages {
 		s := &t.stages[i]
-		if s.status == inprogress || s.isClaimable() && m.needsCompleted(t, i, nil) {
+		if s.status == inprogress || s.status == divided || s.isClaimable() && m.needsCompleted(t, i, nil) {
 			return true
 		}
 	}

@@ -132,12 +132,12 @@ func (b bundle) claim(worker store.ID, stage int) engine.Claim {
 }
 
 func completed(c engine.Claim) engine.Report {
-	return engine.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Completed}
+	return engine.Report{Task: c.Task, Stage: c.Stage, Part: c.Part, Token: c.Token, Outcome: engine.Completed}
 }
 
 func failed(c engine.Claim, in time.Duration) engine.Report {
 	return engine.Report{
-		Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Failed, Error: "work failed", Class: "error",
+		Task: c.Task, Stage: c.Stage, Part: c.Part, Token: c.Token, Outcome: engine.Failed, Error: "work failed", Class: "error",
 		RetryIn: in,
 	}
 }
