@@ -72,7 +72,7 @@ func pickStage(m *concurrentClient) string {
 func (m *concurrentClient) report(c engine.Claim) engine.Report {
 	r := failed(c, time.Duration(m.rng.IntN(3))*5*time.Millisecond)
 	switch n := m.rng.IntN(100); {
-	case n < 65 && m.Graph().Divides(c.Stage) && c.Part == 0 && !c.Divided:
+	case n < 65 && m.Graph().Divides(c.Stage) && c.Part == 0 && c.Parts == 0:
 		return division(c, 1+m.rng.IntN(4))
 	case n < 70:
 		return completed(c)

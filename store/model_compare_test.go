@@ -55,7 +55,7 @@ func (p *simulation) report(c engine.Claim) engine.Report {
 		Task: c.Task, Stage: c.Stage, Part: c.Part, Token: c.Token, Outcome: engine.Failed, Error: "work failed", Class: "error",
 	}
 	switch n := p.rng.IntN(100); {
-	case n < 55 && p.model.divides[c.Stage] && c.Part == 0 && !c.Divided:
+	case n < 55 && p.model.divides[c.Stage] && c.Part == 0 && c.Parts == 0:
 		return division(c, 1+p.rng.IntN(4))
 	case n < 60:
 		r = completed(c)
@@ -179,12 +179,12 @@ func (p *simulation) compareClaims(got []engine.Claim, want []modelClaim) {
 	p.t.Helper()
 	var a, b []string
 	for _, c := range got {
-		a = append(a, fmt.Sprintf("%s %d of %s, attempt %d, divided %t", p.model.stages[c.Stage], c.Part, c.Source, c.Attempt, c.Divided))
+		a = append(a, fmt.Sprintf("%s %d of %s, attempt %d, of %d parts", p.model.stages[c.Stage], c.Part, c.Source, c.Attempt, c.Parts))
 	}
 	for _, c := range want {
 		b = append(b,
-			fmt.Sprintf("%s %d of %s, attempt %d, divided %t", p.model.stages[c.stage], c.part, c.task.name,
-				c.task.unit(c.stage, c.part).attempts, c.task.stages[c.stage].parts != nil))
+			fmt.Sprintf("%s %d of %s, attempt %d, of %d parts", p.model.stages[c.stage], c.part, c.task.name,
+				c.task.unit(c.stage, c.part).attempts, len(c.task.stages[c.stage].parts)))
 	}
 	slices.Sort(a)
 	slices.Sort(b)
