@@ -246,6 +246,9 @@ func TestCheck_AcceptsEffectsOfFaults(t *testing.T) {
 			r.addHistory(token, "ingest", 1, worker2, 900*ms, "expired")
 			r.logs[1].worker, r.logs[1].killed, r.logs[1].ended = workers, after(500*ms), after(500*ms)
 		},
+		"a prefetched claim that was lost": func(r *dataBuilder) {
+			r.reports(1, stages.ClaimRevoked, "ingest", 1, 500*ms)
+		},
 		"a released claim that was not started": func(r *dataBuilder) {
 			r.reports(1, stages.ClaimReleased, "ingest", 1, 500*ms)
 		},
