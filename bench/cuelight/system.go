@@ -28,6 +28,7 @@ var System = harness.System{
 		"bulk submissions by Store.SubmitAll", store.SchemaVersion, submitConnections),
 	Setup: setUp, Start: start, Preload: preload, Channels: channels(graph()),
 	AddFinishedTasks: addFinishedTasks, Sizes: sizes, TriggerTimes: triggerTimes,
+	PartTimes: partTimes,
 }
 
 // submitConnections is the number of submissions that can run at once.

@@ -46,6 +46,10 @@ type System struct {
 	// TriggerTimes returns, by change, the time of its triggers per task if one statement
 	// changes so many tasks.
 	TriggerTimes func(ctx context.Context, url string, tasks int) (map[string]time.Duration, error)
+
+	// PartTimes returns the time that each of n tasks of one stage takes, "task", and each of n parts
+	// of one task, "part".
+	PartTimes func(ctx context.Context, url string, n, slots int) (map[string]time.Duration, error)
 }
 
 // Workers are one process that works. Several may work on one database.

@@ -1,0 +1,27 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cuelight/cuelight/bench/result"
+)
+
+// Parts compares the time that each of n parts of one task takes with that of each of n tasks: "parts".
+// It records how many times as long a part takes.
+func Parts(n int) Scenario {
+	return Scenario{Names: []string{"parts"}, Measure: func(ctx context.Context, t *Trial) error {
+		if t.System.PartTimes == nil {
+			return errNotSupported
+		}
+		times, err := t.System.PartTimes(ctx, t.URL, n, t.Slots)
+		if err != nil {
+			return err
+		}
+		for _, unit := range []string{"task", "part"} {
+			t.Record("parts", fmt.Sprintf("each %s of %d", unit, n), "ms", result.FromValue(result.Milliseconds(times[unit])))
+		}
+		t.Record("parts", "ratio", "times", result.FromValue(times["part"].Seconds()/times["task"].Seconds()))
+		return nil
+	}}
+}
