@@ -10,7 +10,8 @@ import (
 )
 
 // The statements of this file change the parts of divided stages. Those that also change the task
-// lock its row first, as the triggers do that change the parts of a task.
+// lock its row first, as the triggers do that change the parts of a task. They find parts by lateral
+// subqueries: a connection that made its plans while the table was empty would join by reading all of it.
 
 // divideSQL ends claims of a stage that was divided: the parts are inserted, and the stage is
 // claimed again when all are completed. The claim is not counted as an attempt. Where triggers were
@@ -75,17 +76,20 @@ const completePartsSQL = `
 with locked as materialized (
   select id from {{.Tasks}} where id = any($2::uuid[]) for no key update skip locked
 ), completed as materialized (
-  select p.task_id, p.part, p.token, p.attempts as attempt, p.locked_by, p.locked_at, r.result
+  select p.row_ctid, p.task_id, p.part, p.token, p.attempts as attempt, p.locked_by, p.locked_at, r.result
     from locked
     join unnest($2::uuid[], $3::int4[], $4::uuid[], $5::text[]) as r (task, part, token, result) on r.task = locked.id
-    join {{.Parts}} p on p.task_id = r.task and p.stage = '{{.Stage.Name}}' and p.part = r.part and p.token = r.token
-     for no key update of p skip locked
+   cross join lateral (
+         select *, ctid as row_ctid from {{.Parts}}
+          where task_id = r.task and stage = '{{.Stage.Name}}' and part = r.part and token = r.token
+            for no key update skip locked) as p
+   where ` + unchangedSQL + `
 ), updated as (
   update {{.Parts}} p set
          status = 'completed', token = null, locked_at = null, locked_by = null, ready_at = p.locked_at,
          result = completed.result::jsonb
     from completed
-   where p.task_id = completed.task_id and p.stage = '{{.Stage.Name}}' and p.part = completed.part
+   where p.ctid = completed.row_ctid
 ), counted as (
   update {{.Tasks}} t set
          {{.Stage.Name}}_open_parts = {{.Stage.Name}}_open_parts - c.parts,
@@ -120,23 +124,32 @@ with reported as materialized (
 ), locked as materialized (
   select id from {{.Tasks}} where id in (select task from reported where status = 'dead') for no key update skip locked
 ), ` + siblingsSQL + `
-  select p.task_id, p.part, p.token, p.attempts as attempt, p.locked_by, p.locked_at,
+  select p.row_ctid, p.task_id, p.part, p.token, p.attempts as attempt, p.locked_by, p.locked_at,
          r.outcome::cuelight_outcome, r.status::cuelight_status, r.class, r.error,
          case when r.retry_in > 0 then now() + make_interval(secs => r.retry_in) end as run_at
     from reported r
-    join {{.Parts}} p on p.task_id = r.task and p.stage = '{{.Stage.Name}}' and p.part = r.part and p.token = r.token
-    join {{.Tasks}} t on t.id = p.task_id
-   where r.status <> 'dead' or p.task_id in (select id from locked) and p.task_id not in (select task_id from blocked)
-     for no key update of p skip locked for key share of t skip locked
+   cross join lateral (
+         select p.*, p.ctid as row_ctid from {{.Parts}} p
+           join {{.Tasks}} t on t.id = p.task_id
+          where p.task_id = r.task and p.stage = '{{.Stage.Name}}' and p.part = r.part and p.token = r.token
+            for no key update of p skip locked for key share of t skip locked) as p
+   where (r.status <> 'dead' or r.task in (select id from locked) and r.task not in (select task_id from blocked))
+     and ` + unchangedSQL + `
 ), ` + endPartsSQL + `
 select token from failed`
 
+// unchangedSQL is false for a locked part p that was changed since the statement's snapshot: no update
+// would find its row by the place of the locked version.
+const unchangedSQL = `(select true from {{.Parts}} q where q.ctid = p.row_ctid limit 1)`
+
 // siblingsSQL locks the open parts of the tasks in locked, which get a dead part, and finds the tasks
 // of which another transaction has locked some. It ends with the beginning of failed.
-const siblingsSQL = `siblings as materialized (
-  select task_id, part from {{.Parts}}
+const siblingsSQL = `locked_parts as materialized (
+  select ctid as row_ctid, task_id, part from {{.Parts}}
    where task_id in (select id from locked) and stage = '{{.Stage.Name}}' and status in ('pending', 'inprogress', 'failed')
      for no key update skip locked
+), siblings as materialized (
+  select * from locked_parts p where ` + unchangedSQL + `
 ), blocked as materialized (
   select task_id from {{.Parts}}
    where task_id in (select id from locked) and stage = '{{.Stage.Name}}' and status in ('pending', 'inprogress', 'failed')
@@ -158,13 +171,13 @@ const endPartsSQL = `died as materialized (
          run_at = case when ended.becomes <> 'cancelled' then ended.run_at end,
          attempts = greatest(p.attempts - (ended.outcome = 'released')::int, 0)
     from ended
-   where p.task_id = ended.task_id and p.stage = '{{.Stage.Name}}' and p.part = ended.part
+   where p.ctid = ended.row_ctid
 ), cancelled as (
   update {{.Parts}} p set status = 'cancelled', token = null, locked_at = null, locked_by = null, run_at = null
     from siblings
    where siblings.task_id in (select task_id from died)
      and (siblings.task_id, siblings.part) not in (select task_id, part from ended)
-     and p.task_id = siblings.task_id and p.stage = '{{.Stage.Name}}' and p.part = siblings.part
+     and p.ctid = siblings.row_ctid
 ), stopped as (
   update {{.Tasks}} set {{.Stage.Name}}_status = 'dead'
    where id in (select task_id from died) and {{.Stage.Name}}_status = 'divided'
@@ -201,16 +214,18 @@ with orphaned as materialized (
   select id from {{.Tasks}}
    where id in (select task_id from orphaned where attempts >= $1 and not released) for no key update skip locked
 ), ` + siblingsSQL + `
-  select p.task_id, p.part, p.token, p.attempts as attempt, p.locked_by, p.locked_at,
+  select p.row_ctid, p.task_id, p.part, p.token, p.attempts as attempt, p.locked_by, p.locked_at,
          case when released then 'released' else 'expired' end::cuelight_outcome as outcome,
          case when released then 'pending' when p.attempts >= $1 then 'dead' else 'failed' end::cuelight_status as status,
          case when not released then 'expired' end as class, error, null::timestamptz as run_at
     from orphaned
-    join {{.Parts}} p on p.task_id = orphaned.task_id and p.stage = '{{.Stage.Name}}' and p.part = orphaned.part
-                     and p.token = orphaned.token
-   where released or orphaned.attempts < $1
-      or p.task_id in (select id from locked) and p.task_id not in (select task_id from blocked)
-     for no key update of p skip locked
+   cross join lateral (
+         select *, ctid as row_ctid from {{.Parts}}
+          where task_id = orphaned.task_id and stage = '{{.Stage.Name}}' and part = orphaned.part and token = orphaned.token
+            for no key update skip locked) as p
+   where (released or orphaned.attempts < $1
+          or p.task_id in (select id from locked) and p.task_id not in (select task_id from blocked))
+     and ` + unchangedSQL + `
 ), ` + endPartsSQL + `
 select (select count(*) from failed), (select count(*) from orphaned)`
 
@@ -233,7 +248,8 @@ select r.token,
          select from {{.Attempts}} a
           where a.task_id = r.task and a.token = r.token and a.outcome = 'cancelled') as cancelled
   from unnest($1::uuid[], $2::text[], $3::int4[], $4::uuid[]) as r (task, stage, part, token)
-  left join {{.Parts}} p on p.task_id = r.task and p.stage = r.stage and p.part = r.part
+  left join lateral (
+       select * from {{.Parts}} where task_id = r.task and stage = r.stage and part = r.part limit 1) as p on true
  where (r.token = p.token) is not true`
 
 // partReports are the reports of parts of one stage, and of tasks where it was divided.

@@ -109,6 +109,30 @@ func TestPlans_UseIndexesAmongManyParts(t *testing.T) {
 		}
 	}
 	useExchangeSettings(t, conn, e)
+	checkPartPlans(t, conn, e, "many")
+}
+
+// A connection keeps the plans that it made when the tables were new.
+func TestPlans_FindPartsByKeyInNewTables(t *testing.T) {
+	t.Parallel()
+	g, err := store.NewGraph("film", store.Node{Name: "encode", Divides: true}, store.Node{Name: "publish", Needs: []string{"encode"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
+	e := New(pool, g)
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	useExchangeSettings(t, conn, e)
+	checkPartPlans(t, conn, e, "no")
+}
+
+// checkPartPlans checks that the statements about parts use indexes, and find single parts by their key.
+func checkPartPlans(t *testing.T, conn *pgxpool.Conn, e *Engine, count string) {
+	t.Helper()
 	const parts = 2 // the queue
 	byKey := "Index Cond: ((task_id = "
 	for name, c := range map[string]struct {
@@ -129,7 +153,11 @@ func TestPlans_UseIndexesAmongManyParts(t *testing.T) {
 		"find held":       {e.sql.findHeld, 2, []string{"film_parts_held"}},
 		"find lost parts": {e.sql.findLostParts, 4, []string{"film_parts_pkey", byKey}},
 	} {
+		name += " with " + count + " parts"
 		plan := plantest.WantIndexes(t, conn, name, c.sql, plantest.Nulls(c.args))
+		if strings.Contains(plan, "Index Cond: (stage = ") {
+			t.Errorf("%s reads all parts of a stage:\n%s", name, plan)
+		}
 		for _, want := range c.want {
 			if !strings.Contains(plan, want) {
 				t.Errorf("%s does not use %s:\n%s", name, want, plan)

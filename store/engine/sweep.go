@@ -228,9 +228,10 @@ with recursive classes as (
 select task_id
   from candidates c
  where ready_at < now() - make_interval(secs => $1)
-   and not exists (select from {{.Parts}} p
-                    where p.task_id = c.task_id and p.stage = '{{.Stage.Name}}' and p.part between c.part - 100 and c.part
-                      and greatest(p.ready_at, p.locked_at) > now() - make_interval(secs => $1))
+   and (select true from {{.Parts}} p
+         where p.task_id = c.task_id and p.stage = '{{.Stage.Name}}' and p.part between c.part - 100 and c.part
+           and greatest(p.ready_at, p.locked_at) > now() - make_interval(secs => $1)
+         limit 1) is null
  group by task_id
  order by min(n), task_id
  limit $2`
