@@ -12,7 +12,7 @@ for (const colorScheme of ["light", "dark"]) {
     await test(`all pages, ${colorScheme}, ${width} px`, async (page) => {
       for (const [name, path] of Object.entries(screens)) {
         await page.goto(given.url + path);
-        if (!["login", "ask", "key"].includes(name)) await connected(page);
+        if (!["profiles", "login", "ask", "key"].includes(name)) await connected(page);
         await page.evaluate(() => document.fonts.ready);
         if (name === "retrying") await page.evaluate(() => document.querySelectorAll("main details").forEach((d) => { d.open = true; }));
         await checkWidth(page, name);
