@@ -1,10 +1,8 @@
 package store_test
 
 import (
-	"context"
 	"encoding/json"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -205,62 +203,6 @@ func TestParts_IgnoreReportsWithAnotherToken(t *testing.T) {
 	}
 }
 
-func TestParts_AreReportedAgainWhileTheTaskIsLocked(t *testing.T) {
-	t.Parallel()
-	b := setupParts(t)
-	id, claims := b.divide(store.Submission{}, 2, 2)
-	tx, err := b.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), `select from film_tasks where id = $1 for update`, id); err != nil {
-		t.Fatal(err)
-	}
-	dead := partReport(claims[1], engine.Failed)
-	dead.Dead = true
-	out := b.exchange(b.w, 0, partReport(claims[0], engine.Completed), dead)
-	if len(out.Locked) != 2 || len(out.Stale) != 0 {
-		t.Errorf("the answer is %+v", out)
-	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if out := b.exchange(b.w, 0, out.Locked...); len(out.Locked) != 0 || b.encodeState(id).Status != store.StatusDead {
-		t.Errorf("the answer is %+v, the stage %s", out, b.encodeState(id).Status)
-	}
-}
-
-// The foreign key locks the row of the task when a transaction changes a part twice: when it makes the part
-// ready, and claims it.
-func TestParts_AreNotMadeReadyWhileTheTaskIsLocked(t *testing.T) {
-	t.Parallel()
-	b := setupParts(t)
-	id, claims := b.divide(store.Submission{}, 3, 2)
-	later := partReport(claims[1], engine.Failed)
-	later.RetryIn = time.Hour
-	b.exchange(b.w, 0, later)
-	b.exec(`update film_parts set run_at = now() - interval '1 s' where part = 2`)
-	tx, err := b.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), `select from film_tasks where id = $1 for update`, id); err != nil {
-		t.Fatal(err)
-	}
-	released := partReport(claims[0], engine.Released)
-	out := b.exchange(b.w, 3, released)
-	if len(out.Locked) != 1 || len(out.Stale) != 0 || len(out.Claims) != 1 || out.Claims[0].Part != 3 || out.NextDue[parts] != 0 {
-		t.Errorf("the answer is %+v", out)
-	}
-	b.wantParts(id, inprogress, failing, inprogress)
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if out := b.exchange(b.w, 3, released); len(out.Claims) != 2 {
-		t.Errorf("the answer is %+v", out)
-	}
-}
-
 func TestParts_OfALostWorkerAreExpired(t *testing.T) {
 	t.Parallel()
 	b := setupParts(t)
@@ -400,135 +342,6 @@ func TestParts_InProgressFollowTheTasksPriorityWhenTheyAreReadyAgain(t *testing.
 	}
 }
 
-// A transaction may change a part between the snapshot of a statement and its lock.
-func TestParts_AreReportedOnceWhileTheirPriorityChanges(t *testing.T) {
-	t.Parallel()
-	b := setupParts(t)
-	id, claims := b.divide(store.Submission{}, 40, 40)
-	stop := make(chan struct{})
-	changed := make(chan error, 1)
-	go func() {
-		for n := 0; ; n++ {
-			select {
-			case <-stop:
-				changed <- nil
-				return
-			default:
-			}
-			if _, err := b.pool.Exec(context.Background(), `update film_parts set priority = $2 where task_id = $1`, id, n%10); err != nil {
-				changed <- err
-				return
-			}
-		}
-	}()
-	for _, c := range claims {
-		for reports := []engine.Report{partReport(c, engine.Completed)}; len(reports) > 0; {
-			out := b.exchange(b.w, 0, reports...)
-			if len(out.Stale) > 0 {
-				t.Errorf("the answer is %+v", out)
-			}
-			reports = out.Locked
-		}
-	}
-	close(stop)
-	if err := <-changed; err != nil {
-		t.Error(err)
-	}
-	b.wantParts(id, slices.Repeat([]store.Status{done}, 40)...)
-	if s := b.encodeState(id); s.Status != pending || *s.OpenParts != 0 {
-		t.Errorf("the stage is %+v", s)
-	}
-}
-
-func TestParts_OfADeadStageAreCancelledWithoutTriggers(t *testing.T) {
-	t.Parallel()
-	b := setupParts(t)
-	reported, claims := b.divide(store.Submission{}, 4, 3)
-	expired, _ := b.divide(store.Submission{Priority: 1}, 3, 2)
-	b.exec(`alter table film_tasks disable trigger user`)
-	failure := partReport(claims[1], engine.Failed)
-	failure.Dead = true
-	b.exchange(b.w, 0, failure, partReport(claims[2], engine.Failed))
-	b.wantParts(reported, cancelled, dead, cancelled, cancelled)
-	b.exec(`update workers set lost_at = now()`)
-	other := b.worker()
-	b.exec(`update film_parts set attempts = 2 where task_id = $1 and part = 2`, expired)
-	if _, err := b.Sweep(t.Context(), engine.SweepRequest{Worker: other, MaxAttempts: []int{2, 2, 2}}); err != nil {
-		t.Fatal(err)
-	}
-	b.wantParts(expired, cancelled, dead, cancelled)
-	if out := b.exchange(other, 1); len(out.Claims) != 0 || b.encodeState(reported).Status != store.StatusDead {
-		t.Errorf("the claims are %+v", out.Claims)
-	}
-	if lost, err := b.FindLostClaims(t.Context(), claims[:1]); err != nil || len(lost) != 1 || !lost[0].Cancelled {
-		t.Errorf("the lost claims are %+v, %v", lost, err)
-	}
-}
-
-func TestParts_ThatDieAreReportedAgainWhileAnotherPartIsLocked(t *testing.T) {
-	t.Parallel()
-	b := setupParts(t)
-	id, claims := b.divide(store.Submission{}, 3, 2)
-	other, otherClaims := b.divide(store.Submission{}, 1, 1)
-	tx, err := b.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), `select from film_parts where task_id = $1 and part = 3 for update`, id); err != nil {
-		t.Fatal(err)
-	}
-	failure := partReport(claims[0], engine.Failed)
-	failure.Dead = true
-	out := b.exchange(b.w, 0, failure, partReport(otherClaims[0], engine.Completed))
-	if len(out.Locked) != 1 || len(out.Stale) != 0 || *b.encodeState(other).OpenParts != 0 {
-		t.Errorf("the answer is %+v", out)
-	}
-	b.wantParts(id, inprogress, inprogress, pending)
-	lost := b.worker()
-	b.exec(`update workers set lost_at = now() where id = $1`, b.w)
-	if out, err := b.Sweep(t.Context(), engine.SweepRequest{Worker: lost, MaxAttempts: []int{1, 1, 1}}); err != nil || !out.RowsLocked {
-		t.Errorf("the sweep found %+v, %v", out, err)
-	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	b.exec(`update workers set lost_at = null where id = $1`, b.w)
-	b.exchange(b.w, 0, failure)
-	b.wantParts(id, dead, cancelled, cancelled)
-}
-
-// The triggers drop the parts of a task that is cancelled.
-func TestDivide_ReplacesPartsThatWereLeftWithoutTriggers(t *testing.T) {
-	t.Parallel()
-	b := setupParts(t)
-	id, _ := b.divide(store.Submission{}, 3, 1)
-	b.exec(`alter table film_tasks disable trigger user`)
-	if err := b.Cancel(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Retry(t.Context(), id, ""); err != nil {
-		t.Fatal(err)
-	}
-	out, err := b.Exchange(t.Context(), engine.ExchangeRequest{
-		Worker: b.w, FreeSlots: []int{0, 1, 0, 0}, ClaimFrom: []bool{false, true, false, false},
-	})
-	if err != nil || len(out.Claims) != 1 {
-		t.Fatalf("the claims are %+v, %v", out.Claims, err)
-	}
-	for reports := []engine.Report{division(out.Claims[0], 2)}; len(reports) > 0; {
-		out := b.exchange(b.w, 0, reports...)
-		if len(out.Stale) > 0 {
-			t.Fatalf("the answer is %+v", out)
-		}
-		reports = out.Locked
-	}
-	b.exchange(b.w, 0, division(out.Claims[0], 2)) // an answer was lost, and the report is sent again
-	b.wantParts(id, pending, pending)
-	if open := *b.encodeState(id).OpenParts; open != 2 {
-		t.Errorf("%d parts are open", open)
-	}
-}
-
 func TestParts_AreClaimedOnlyByWorkersThatTheirTaskRequires(t *testing.T) {
 	t.Parallel()
 	b := setupParts(t)
@@ -656,39 +469,5 @@ func TestMigrate_AddsPartsToAStage(t *testing.T) {
 	b.divide(store.Submission{}, 2, 2)
 	if err := store.New(b.pool, before).Check(t.Context()); err == nil {
 		t.Error("the tables are accepted by a program that does not divide")
-	}
-}
-
-func TestParts_AreCountedWhileManyWorkersCompleteThem(t *testing.T) {
-	t.Parallel()
-	b := setupParts(t)
-	const n = 300
-	id, _ := b.divide(store.Submission{}, n, 0)
-	var workers sync.WaitGroup
-	for range 4 {
-		w := b.worker()
-		workers.Go(func() {
-			var reports []engine.Report
-			for left := n; left > 0; {
-				out, err := b.Exchange(t.Context(), engine.ExchangeRequest{
-					Worker: w, Reports: reports, FreeSlots: []int{0, 0, 0, 2}, ClaimFrom: []bool{false, false, false, true},
-				})
-				if err != nil || len(out.Stale) > 0 {
-					t.Errorf("an exchange returned %+v, %v", out.Stale, err)
-					return
-				}
-				reports = out.Locked
-				for _, c := range out.Claims {
-					reports = append(reports, partReport(c, engine.Completed))
-				}
-				if left--; len(reports) > 0 {
-					left = n
-				}
-			}
-		})
-	}
-	workers.Wait()
-	if s := b.encodeState(id); s.Status != pending || *s.OpenParts != 0 {
-		t.Errorf("the stage is %s with %d open parts", s.Status, *s.OpenParts)
 	}
 }

@@ -114,8 +114,8 @@ select token, joins.ready from completed cross join joins cross join notified`
 
 // failPartsSQL ends claims of parts that were not completed, as failSQL does for stages. Where a
 // part is dead, the stage is, and its other open parts are cancelled. If one of these is locked, the
-// report is not applied. The tasks are locked for the foreign key of the parts, which would wait for
-// other locks when the exchange changes a part again, to claim it.
+// report is not applied. A cancel locks the task before its parts, so parts of a task that another
+// transaction has locked are left for the next exchange: the cancel need not wait for this one.
 const failPartsSQL = `
 /* fail or release parts of {{.Stage.Name}} */
 with reported as materialized (

@@ -78,8 +78,9 @@ func useExchangeSettings(t *testing.T, conn *pgxpool.Conn, e *Engine) {
 	}
 }
 
-func TestPlans_UseIndexesAmongManyParts(t *testing.T) {
-	t.Parallel()
+// newDividing returns the Engine of a pipeline with a stage that divides, and a connection to its database.
+func newDividing(t *testing.T) (*Engine, *pgxpool.Conn) {
+	t.Helper()
 	g, err := store.NewGraph("film", store.Node{Name: "encode", Divides: true}, store.Node{Name: "publish", Needs: []string{"encode"}})
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +91,13 @@ func TestPlans_UseIndexesAmongManyParts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Release()
+	t.Cleanup(conn.Release)
+	return e, conn
+}
+
+func TestPlans_UseIndexesAmongManyParts(t *testing.T) {
+	t.Parallel()
+	e, conn := newDividing(t)
 	for _, sql := range []string{
 		`alter table film_tasks disable trigger user`,
 		`insert into film_tasks (source, encode_status, publish_status, encode_open_parts)
@@ -115,17 +122,7 @@ func TestPlans_UseIndexesAmongManyParts(t *testing.T) {
 // A connection keeps the plans that it made when the tables were new.
 func TestPlans_FindPartsByKeyInNewTables(t *testing.T) {
 	t.Parallel()
-	g, err := store.NewGraph("film", store.Node{Name: "encode", Divides: true}, store.Node{Name: "publish", Needs: []string{"encode"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
-	e := New(pool, g)
-	conn, err := pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
+	e, conn := newDividing(t)
 	useExchangeSettings(t, conn, e)
 	checkPartPlans(t, conn, e, "no")
 }
