@@ -57,8 +57,8 @@ func (u *untrustedCheck) countArgs() []string {
 	args = append(args, input(u.source, append(u.sourceOptions(), "-reinit_filter:v", "0")...)...)
 	if len(u.video) > 0 {
 		args = append(args, "-filter_complex", countGraph(u.info.Video, u.plan, u.found))
-		args = append(args, frameListArgs("[decoded]", "passthrough", decodedFrames, u.plan, u.found)...)
-		args = append(args, frameListArgs("[shown]", "vfr", encodedFrames, u.plan, u.found)...)
+		args = append(args, frameListArgs("[decoded]", "passthrough", outputTimeBase, decodedFrames, u.plan, u.found)...)
+		args = append(args, frameListArgs("[shown]", "vfr", outputTimeBase, encodedFrames, u.plan, u.found)...)
 	}
 	for i, r := range u.audio {
 		args = append(args, "-map", fmt.Sprintf("0:%d", r.audio.Index), "-f", "framecrc", "file:"+soundList(i))

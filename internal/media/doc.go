@@ -16,6 +16,13 @@
 // [MaxTotalBytes] before its files are written, and [Tools.CheckUntrusted] with the
 // source and the files. It replaces Transcode and the first Check.
 //
+// A long transcode may be divided among hosts, or into parts that survive a kill. Then these replace Transcode:
+//
+//	plan, err := tools.PlanChunks(ctx, src, info, rungs, media.ChunkOptions{})
+//	chunk, err := tools.TranscodeChunk(ctx, src, info, rungs, plan, n, chunkDir, progress) // for each chunk
+//	sound, err := tools.TranscodeAudio(ctx, src, info, rungs, plan, soundDir, progress)    // if there is audio
+//	out, err := tools.JoinChunks(ctx, info, rungs, plan, pieces, dir)
+//
 // [Tools.Poster] needs only the Info. [Info], [Rung] and [Output] survive JSON,
 // so each step can run in another process. The caller may move dir between steps.
 //
@@ -42,6 +49,10 @@
 //     that the worker cannot know. It cannot tell a low resolution from a high one
 //     in a soft source, nor find a fault that lies between the compared moments
 //     and changes neither the number nor the times of frames.
+//   - A transcode in chunks has the frames of an undivided one, at the same times, with the same keyframes and
+//     segments. PlanChunks computes the times from the packets, before anything is decoded; every chunk compares
+//     the decoded frames with them, and JoinChunks the frames in the segments. Sources for which that is not
+//     certain are not divided, and the plan says why.
 //   - Nothing is written outside the given directories. Nothing is kept
 //     between calls.
 //   - If ctx carries a recording OpenTelemetry span, each child gets a span
@@ -63,6 +74,6 @@
 // # Limits
 //
 // It does not extract subtitles, encrypt, decode or scale on a GPU, resume in the middle
-// of a file, or log. It needs ffmpeg 4.4 or later with libx264. HDR sources
+// of a chunk, or log. Transcodes with a hardware encoder are not divided. It needs ffmpeg 4.4 or later with libx264. HDR sources
 // need the zscale filter for exact colours; without it they are approximate.
 package media

@@ -23,8 +23,9 @@ func videoGraph(info *Info, rungs []Rung, t timing, c capabilities, upload strin
 	chain = append(chain, t.repeatFilters()...)
 
 	var b strings.Builder
-	fmt.Fprintf(&b, "[0:%d]%s,split=2[decoded][source];[source]%s,split=%d[shown]",
-		v.Index, uniformFrames(v), strings.Join(chain, ","), len(rungs)+1)
+	decoded, trim := t.cut.decodedLabel()
+	fmt.Fprintf(&b, "[0:%d]%s,split=2[%s][source]%s;[source]%s,split=%d[shown]", v.Index,
+		strings.Join(append(t.cut.sourceFilters(), uniformFrames(v)), ","), decoded, trim, strings.Join(chain, ","), len(rungs)+1)
 	for i := range rungs {
 		fmt.Fprintf(&b, "[s%d]", i)
 	}

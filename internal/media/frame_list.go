@@ -54,6 +54,8 @@ type frameListReader struct {
 	secondsPerTick float64
 	minGap         float64
 	gaps, gapTicks int64
+	keep           bool
+	times          []int64 // of all frames, if keep is set
 }
 
 func newFrameListReader() *frameListReader {
@@ -77,6 +79,9 @@ func (r *frameListReader) line(line []byte) {
 	dur, err2 := strconv.ParseInt(string(bytes.TrimSpace(fields[3])), 10, 64)
 	if err1 != nil || err2 != nil || pts > math.MaxInt64/4 || pts < -math.MaxInt64/4 || dur < 0 || dur > math.MaxInt64/4 {
 		return
+	}
+	if r.keep {
+		r.times = append(r.times, pts)
 	}
 	if r.frames == 0 || pts > r.last {
 		r.distinct++

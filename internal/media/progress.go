@@ -32,6 +32,8 @@ type progressReader struct {
 	duration float64
 	report   func(Progress)
 	now      func() time.Time
+	// total is the number of frames; if it is set, they show the position.
+	total int64
 
 	position float64
 	frames   int64
@@ -63,12 +65,15 @@ func (r *progressReader) line(line []byte) {
 	case "out_time_us":
 		// It is "N/A" until the first packet. out_time_ms also has microseconds.
 		us, err := strconv.ParseInt(string(value), 10, 64)
-		if err == nil && float64(us)/1e6 > r.position && us/1e6 < maxTimestamp {
+		if err == nil && r.total == 0 && float64(us)/1e6 > r.position && us/1e6 < maxTimestamp {
 			r.position = float64(us) / 1e6
 			r.steps++
 		}
 	case "frame":
 		r.advance(&r.frames, value)
+		if r.total > 0 {
+			r.position = r.duration * min(1, float64(r.frames)/float64(r.total))
+		}
 	case "total_size":
 		r.advance(&r.bytes, value)
 	case "progress":

@@ -35,6 +35,7 @@ type timing struct {
 	isSlideShow     bool    // hardly anything but repeated frames
 	repeatedSeconds float64 // seconds that the repeated frames fill
 	maxSeconds      float64 // output is cut here
+	cut             *chunkCut
 }
 
 func planTiming(info *Info) timing {
@@ -120,7 +121,11 @@ func (t timing) filters() []string {
 	if t.repeatedFrames > 0 {
 		return f
 	}
+	if t.cut.hasFramesBefore() {
+		return append(f, t.cut.shownFilters()...)
+	}
 	// Show the first frame from the start, even if the audio begins earlier. If
 	// the first frames are lost, the first decoded one keeps its time.
-	return append(f, fmt.Sprintf("setpts='if(eq(N\\,0)*lt(T\\,%.3f)\\,0\\,PTS)'", t.lead+0.5))
+	f = append(f, fmt.Sprintf("setpts='if(eq(N\\,0)*lt(T\\,%.3f)\\,0\\,PTS)'", t.lead+0.5))
+	return append(f, t.cut.shownFilters()...)
 }

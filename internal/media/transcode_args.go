@@ -3,6 +3,7 @@ package media
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"path"
 	"slices"
 	"strconv"
@@ -63,6 +64,7 @@ func (t Tools) transcodeArgs(
 	if !c.fpsMode {
 		args = append(args, "-vsync", "vfr")
 	}
+	options = append(options, plan.cut.inputOptions()...)
 	args = append(args, input(source, append(probedInputOptions(info, c.decoders), options...)...)...)
 	if len(video) > 0 {
 		rungs := make([]Rung, len(video))
@@ -70,8 +72,8 @@ func (t Tools) transcodeArgs(
 			rungs[i] = j.rung
 		}
 		args = append(args, "-filter_complex", videoGraph(info, rungs, plan, c, e.upload))
-		args = append(args, frameListArgs("[decoded]", "passthrough", decodedFrames, plan, c)...)
-		args = append(args, frameListArgs("[shown]", "vfr", encodedFrames, plan, c)...)
+		args = append(args, frameListArgs("[decoded]", "passthrough", plan.cut.decodedTimeBase(), decodedFrames, plan, c)...)
+		args = append(args, frameListArgs("[shown]", "vfr", outputTimeBase, encodedFrames, plan, c)...)
 	}
 	for i, j := range video {
 		args = append(args, t.videoArgs(i, j, info.Video, plan, c, e)...)
@@ -92,9 +94,12 @@ func alphaDecoder(v *Video, c capabilities) []string {
 	return []string{fmt.Sprintf("-c:%d", v.Index), decoder}
 }
 
-func frameListArgs(label, mode, file string, plan timing, c capabilities) []string {
+// outputTimeBase is that of the encoders.
+var outputTimeBase = fmt.Sprintf("1:%d", videoTimescale)
+
+func frameListArgs(label, mode, timeBase, file string, plan timing, c capabilities) []string {
 	args := append([]string{"-map", label}, fpsModeArgs(mode, c)...)
-	return append(args, "-enc_time_base", fmt.Sprintf("1:%d", videoTimescale), "-t", formatSeconds(plan.maxSeconds),
+	return append(args, "-enc_time_base", timeBase, "-t", formatSeconds(plan.maxSeconds),
 		"-c:v", "wrapped_avframe", "-f", "framecrc", "file:"+file)
 }
 
@@ -111,9 +116,10 @@ func (t Tools) videoArgs(i int, j renditionJob, v *Video, plan timing, c capabil
 	if plan.isSlideShow {
 		s.crf, s.keyframeEvery = min(s.crf+slideShowCRF, 51), segmentSeconds
 	}
+	s.keyframeOffset = plan.cut.keyframeOffset()
 	args := append([]string{"-map", fmt.Sprintf("[v%d]", i)}, fpsModeArgs("vfr", c)...)
-	args = append(args, "-enc_time_base", fmt.Sprintf("1:%d", videoTimescale), "-t", formatSeconds(plan.maxSeconds))
-	args = append(args, e.args(s)...)
+	args = append(args, "-enc_time_base", outputTimeBase, "-t", formatSeconds(plan.maxSeconds))
+	args = append(append(args, e.args(s)...), plan.cut.rateArgs(r)...)
 	if plan.repeatedFrames > 0 {
 		if !e.isHardware() {
 			// With frames that last seconds, B-frames would delay the picture by seconds.
@@ -130,7 +136,7 @@ func (t Tools) videoArgs(i int, j renditionJob, v *Video, plan timing, c capabil
 		args = append(args, t.threads()[:min(2, len(t.threads()))]...)
 	}
 	args = append(args, "-map_metadata", "-1", "-map_chapters", "-1")
-	return append(args, hlsArgs(j.dir)...)
+	return append(args, plan.cut.hlsArgs(j.dir)...)
 }
 
 func (t Tools) encoderSettings(r Rung, level string) encoderSettings {
@@ -154,10 +160,13 @@ const frameDurations = `setts=duration=if(gt(NEXT_DTS\,DTS)\,NEXT_DTS-DTS\,DURAT
 const slideShowCRF = 4
 
 // keyframeExpression forces a keyframe on the first frame of every so many seconds:
-// at the same frames in all rungs, without drift, and only once after a pause.
-func keyframeExpression(every int) string {
+// at the same frames in all rungs, without drift, and only once after a pause. ffmpeg
+// counts from the first frame; that is so many seconds after the start of the output.
+func keyframeExpression(every int, offset float64) string {
+	offset += 0.0005
 	return fmt.Sprintf("expr:if(isnan(prev_forced_t),1,"+
-		"gt(floor((t+0.0005)/%[1]d),floor((prev_forced_t+0.0005)/%[1]d)))", every)
+		"gt(floor((t+%[2]s)/%[1]d),floor((prev_forced_t+%[2]s)/%[1]d)))", every,
+		strconv.FormatFloat(math.Round(offset*1e9)/1e9, 'f', -1, 64))
 }
 
 // maxDecodeRate is the frame rate a decoder must support. For irregular frames it is
@@ -192,7 +201,7 @@ func audioArgs(j renditionJob, info *Info, plan timing) []string {
 		"-c:a", "aac", "-profile:a", "aac_low", "-b:a", strconv.Itoa(j.rung.AudioBitrate),
 		"-map_metadata", "-1", "-map_chapters", "-1",
 	}
-	return append(args, hlsArgs(j.dir)...)
+	return append(args, hlsArgs(j.dir, segmentSeconds)...)
 }
 
 // stereoFilter converts a stream to the channels and samples that are published. It fills gaps with
@@ -207,9 +216,11 @@ func stereoFilter(a *Audio) string {
 		"aformat=sample_fmts=fltp:channel_layouts=stereo", sampleRate)
 }
 
-func hlsArgs(folder string) []string {
+// hlsArgs begin a segment at the first keyframe after each multiple of so many seconds.
+func hlsArgs(folder string, seconds float64) []string {
 	return []string{
-		"-f", "hls", "-hls_time", strconv.Itoa(segmentSeconds), "-hls_list_size", "0", "-hls_playlist_type", "vod",
+		"-f", "hls", "-hls_time", strconv.FormatFloat(seconds, 'f', -1, 64), "-hls_list_size", "0", "-hls_playlist_type",
+		"vod",
 		"-hls_segment_type", "fmp4", "-hls_flags", "independent_segments+temp_file",
 		"-hls_fmp4_init_filename", initName, "-hls_segment_filename", "file:" + path.Join(folder, segmentPattern),
 		"file:" + path.Join(folder, playlistName),

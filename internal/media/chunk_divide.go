@@ -1,0 +1,176 @@
+package media
+
+import (
+	"math"
+	"sort"
+)
+
+const (
+	keyframeTicks = keyframeSeconds * videoTimescale
+	segmentTicks  = segmentSeconds * videoTimescale
+	// keyframeSlack is the 0.0005 s of keyframeExpression.
+	keyframeSlack = videoTimescale / 2000
+	// minTailTicks is the shortest last segment that may be a chunk's only one. It is above minTailSeconds,
+	// because the duration of the last frame is not known yet.
+	minTailTicks = videoTimescale
+	// maxWastedShare is how much of the source may be decoded in vain, because chunks begin between keyframes.
+	maxWastedShare = 0.5
+	// reorderedFrames is how many frames B-frames may delay the picture; x264 delays it by two at most.
+	reorderedFrames = 2
+)
+
+// divide makes chunks of so many segments.
+func (f *frameTimes) divide(perChunk int) (*ChunkPlan, error) {
+	keyframes, ok := f.keyframes(f.shown[0])
+	if !ok {
+		return nil, &indivisibleError{"a frame is at the very edge of a keyframe interval"}
+	}
+	starts := f.segmentStarts(keyframes, f.shown[0], 0)
+	first := f.chunkStarts(starts, perChunk)
+	if len(first) < 2 {
+		return nil, &indivisibleError{"it is shorter than two chunks"}
+	}
+	p := &ChunkPlan{TimeBase: f.timeBase, Zero: f.zero, Head: f.shown[:min(len(f.shown), reorderedFrames+1)]}
+	for i, segment := range first {
+		end := len(starts)
+		if i+1 < len(first) {
+			end = first[i+1]
+		}
+		c, err := f.chunk(starts, segment, end, keyframes)
+		if err != nil {
+			return nil, err
+		}
+		p.Chunks = append(p.Chunks, c)
+	}
+	if f.wasted > maxWastedShare*f.seconds(f.decoded[len(f.decoded)-1]-f.decoded[0]) {
+		return nil, &indivisibleError{"its keyframes are too far apart"}
+	}
+	return p, nil
+}
+
+// keyframes lists the output frames that keyframeExpression forces, of which the first is at zero. ok is false
+// if rounding could decide about one of them.
+func (f *frameTimes) keyframes(zero int64) (list []int, ok bool) {
+	last := int64(-1)
+	for i, t := range f.shown {
+		at := t - zero + keyframeSlack
+		if at%keyframeTicks == 0 {
+			return nil, false
+		}
+		if interval := at / keyframeTicks; interval > last {
+			list, last = append(list, i), interval
+		}
+	}
+	return list, true
+}
+
+// segmentStarts lists the keyframes with which ffmpeg begins a segment: the first after each multiple of the
+// segments' duration. There are so many segments before.
+func (f *frameTimes) segmentStarts(keyframes []int, zero int64, before int) []int {
+	var starts []int
+	for _, i := range keyframes {
+		if f.shown[i]-zero >= int64(before+len(starts))*segmentTicks {
+			starts = append(starts, i)
+		}
+	}
+	return starts
+}
+
+// chunkStarts lists the first segment of each chunk. A rest of less than half a chunk, and a last segment that
+// will be merged into the one before it, belong to the last chunk.
+func (f *frameTimes) chunkStarts(starts []int, perChunk int) []int {
+	var first []int
+	tail := f.shown[len(f.shown)-1] - f.shown[starts[len(starts)-1]]
+	for segment := 0; segment < len(starts); segment += perChunk {
+		rest := len(starts) - segment
+		if segment > 0 && (2*rest < perChunk || rest == 1 && tail < minTailTicks) {
+			break
+		}
+		first = append(first, segment)
+	}
+	return first
+}
+
+// chunk describes the chunk from one segment to before another.
+func (f *frameTimes) chunk(starts []int, segment, end int, keyframes []int) (Chunk, error) {
+	from, to := starts[segment], len(f.shown)
+	source, sourceEnd := f.firstOrigin(from), len(f.decoded)
+	if end < len(starts) {
+		to = starts[end]
+		sourceEnd = f.firstOrigin(to)
+	}
+	if segment == 0 {
+		source = 0
+	}
+	shown, decoded := f.shown[from:to], f.decoded[source:sourceEnd]
+	c := Chunk{
+		Segment: segment, Segments: end - segment,
+		Start: shown[0], Frames: int64(len(shown)), Times: digestTimes(shown),
+		Source: decoded[0], Decoded: int64(len(decoded)), DecodedTimes: digestTimes(decoded),
+		Before: f.shown[max(0, from-reorderedFrames):from],
+	}
+	if segment > 0 {
+		c.Seek = f.seekTo(f.decoded[max(0, f.origin[from]-f.preroll)])
+	}
+	var ok bool
+	if c.SegmentTime, ok = f.segmentTime(starts[segment:end], to, keyframes); !ok || len(shown) <= reorderedFrames {
+		return c, &indivisibleError{"its frames are too irregular for segments of equal length"}
+	}
+	return c, nil
+}
+
+// firstOrigin is the first decoded frame that belongs to the chunk beginning with an output frame. If that is
+// made of a second field, the decoded frame belongs to the chunk before.
+func (f *frameTimes) firstOrigin(shown int) int {
+	if shown > 0 && f.origin[shown-1] == f.origin[shown] {
+		return f.origin[shown] + 1
+	}
+	return f.origin[shown]
+}
+
+// seekMargin is more than what ffmpeg subtracts from a time in containers that are indexed by decoding time, if
+// the picture has B-frames: three frames of 23 a second.
+const seekMargin = 3.0/23 + 0.001
+
+// seekTo returns where ffmpeg must seek to begin with the last keyframe up to a frame; 0 means the start. It
+// finds the keyframe at a time or the one before; beginning too early costs time, beginning too late is an error.
+func (f *frameTimes) seekTo(frame int64) float64 {
+	k := sort.Search(len(f.keys), func(i int) bool { return f.keys[i] > frame }) - 1
+	f.wasted += f.seconds(frame - f.keys[max(k, 0)])
+	if k <= 0 {
+		return 0
+	}
+	at, margin := f.seconds(f.keys[k])-f.fileStart, seekMargin
+	if k+1 < len(f.keys) {
+		margin = min(margin, f.seconds(f.keys[k+1]-f.keys[k])/2)
+	}
+	if f.exact {
+		margin = min(margin, 0.001)
+	}
+	return math.Round((at+margin)*1e6) / 1e6
+}
+
+// segmentTime finds the option with which ffmpeg, starting to count at a chunk's first frame, begins segments
+// at the same keyframes as without chunks. ok is false if there is none.
+func (f *frameTimes) segmentTime(starts []int, to int, keyframes []int) (seconds float64, ok bool) {
+	start := f.shown[starts[0]]
+	us := int64(segmentSeconds * 1e6)
+	for k, i := range starts[1:] {
+		us = min(us, (f.shown[i]-start)*1e6/videoTimescale/int64(k+1))
+	}
+	segments := 1
+	for _, i := range keyframes {
+		if i <= starts[0] || i >= to {
+			continue
+		}
+		isCut := (f.shown[i]-start)*1e6 >= us*int64(segments)*videoTimescale
+		isStart := segments < len(starts) && starts[segments] == i
+		if isCut != isStart {
+			return 0, false
+		}
+		if isCut {
+			segments++
+		}
+	}
+	return float64(us) / 1e6, segments == len(starts)
+}

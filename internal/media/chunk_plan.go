@@ -1,0 +1,180 @@
+package media
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// DefaultChunkLength is how much of a source is encoded at once if a transcode is divided.
+const DefaultChunkLength = 30 * time.Second
+
+// ErrNotDivisible means that a chunk does not have the frames that its plan expects. The source must be
+// transcoded whole; another attempt would end in the same way.
+var ErrNotDivisible = errors.New("the source cannot be divided exactly")
+
+// ChunkOptions say how to divide a transcode.
+type ChunkOptions struct {
+	// Length is that of a chunk. It is rounded to whole segments. Zero means DefaultChunkLength.
+	Length time.Duration
+	// MinDuration is the shortest source that is divided. It is never less than two chunks.
+	MinDuration time.Duration
+}
+
+// ChunkPlan says how a transcode is divided. It survives JSON.
+type ChunkPlan struct {
+	// Reason says why the source is not divided: "it is shorter than two chunks". Then there are no Chunks.
+	Reason string `json:"reason,omitempty"`
+	// Chunks follow one another without gaps.
+	Chunks []Chunk `json:"chunks,omitempty"`
+	// TimeBase is the length of a tick of the source's clock, as a fraction of a second. Zero is the tick
+	// that ffmpeg takes for zero.
+	TimeBase [2]int64 `json:"time_base,omitzero"`
+	Zero     int64    `json:"zero,omitempty"`
+	// Head are the times of the first frames of the output.
+	Head []int64 `json:"head,omitempty"`
+}
+
+// Chunk is a part of the picture from the start of a segment to the start of another one. Times of output
+// frames are in ticks of 1/120000 s.
+type Chunk struct {
+	// Segment is the number of its first segment, Segments how many it has.
+	Segment  int `json:"segment"`
+	Segments int `json:"segments"`
+	// Start is the time of its first frame. Frames is how many frames every rendition has of it, and Times
+	// a digest of their times.
+	Start  int64  `json:"start"`
+	Frames int64  `json:"frames"`
+	Times  string `json:"times"`
+	// Source is the time of the first decoded frame, in ticks of the source's clock after its zero; Decoded and
+	// DecodedTimes are their number and the digest of their times.
+	Source       int64  `json:"source"`
+	Decoded      int64  `json:"decoded"`
+	DecodedTimes string `json:"decoded_times"`
+	// Seek is where ffmpeg begins to decode, in seconds from the start of the file; 0 for its start.
+	Seek float64 `json:"seek,omitempty"`
+	// Before are the times of the last frames of the chunk before.
+	Before []int64 `json:"before,omitempty"`
+	// SegmentTime is the time in seconds after which ffmpeg begins a segment at the next keyframe.
+	SegmentTime float64 `json:"segment_time"`
+}
+
+// seconds is how long chunk n lasts.
+func (p *ChunkPlan) seconds(n int, info *Info) float64 {
+	end := info.Duration
+	if n+1 < len(p.Chunks) {
+		end = float64(p.Chunks[n+1].Start) / videoTimescale
+	}
+	return max(0, end-float64(p.Chunks[n].Start)/videoTimescale)
+}
+
+// PlanChunks decides whether a transcode can be divided into chunks such that every frame is in exactly one
+// of them, at the time that it has in an undivided one. It reads the packets of the source, decodes a few
+// frames of it, and computes from the packets' timestamps what each chunk must contain. If the source cannot be
+// divided, or if that is in doubt, the plan has no chunks and a Reason.
+func (t Tools) PlanChunks(
+	ctx context.Context, src string, info *Info, rungs []Rung, o ChunkOptions,
+) (*ChunkPlan, error) {
+	p, err := t.withStepCounter().planChunks(ctx, src, info, rungs, o)
+	if indivisible, ok := errors.AsType[*indivisibleError](err); ok {
+		return &ChunkPlan{Reason: indivisible.reason}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("plan chunks: %w", err)
+	}
+	return p, nil
+}
+
+// indivisibleError carries the reason of a plan without chunks.
+type indivisibleError struct{ reason string }
+
+func (e *indivisibleError) Error() string { return e.reason }
+
+func (t Tools) planChunks(
+	ctx context.Context, src string, info *Info, rungs []Rung, o ChunkOptions,
+) (*ChunkPlan, error) {
+	source, err := filepath.Abs(src)
+	if err != nil {
+		return nil, err
+	}
+	perChunk := o.segments()
+	if reason := indivisible(info, rungs, perChunk, o); reason != "" {
+		return nil, &indivisibleError{reason}
+	}
+	if err := t.checkSoftwareEncoder(ctx, info, rungs); err != nil {
+		return nil, err
+	}
+	ctx, cancel := t.withTimeLimit(ctx, info.Duration)
+	defer cancel()
+	packets, err := t.readPackets(ctx, source, info)
+	if err != nil {
+		return nil, err
+	}
+	times, err := newFrameTimes(info, packets)
+	if err != nil {
+		return nil, err
+	}
+	p, err := times.divide(perChunk)
+	if err != nil {
+		return nil, err
+	}
+	return p, t.trySeeking(ctx, source, info, p, times.decoded)
+}
+
+// segments is the number of segments in a chunk.
+func (o ChunkOptions) segments() int {
+	length := o.Length
+	if length <= 0 {
+		length = DefaultChunkLength
+	}
+	return max(1, int(math.Round(length.Seconds()/segmentSeconds)))
+}
+
+// indivisible says why a source is not divided, as far as that can be said without reading it.
+func indivisible(info *Info, rungs []Rung, perChunk int, o ChunkOptions) string {
+	v := info.Video
+	video, _ := renditionJobs(info, rungs)
+	if v == nil || len(video) == 0 {
+		return "it has no picture"
+	}
+	plan := planTiming(info)
+	switch {
+	case info.Duration < max(float64(2*perChunk*segmentSeconds), o.MinDuration.Seconds()):
+		return "it is shorter than two chunks"
+	case !slices.Contains(seekableContainers, info.Container):
+		return fmt.Sprintf("ffmpeg cannot seek exactly in its container %q", info.Container)
+	case plan.repeatedFrames > 0:
+		return "frames are repeated in it"
+	case v.Undecodable > 0:
+		return "its first frames cannot be decoded"
+	case v.Skipped > 0:
+		return "its timestamps jump"
+	case plan.dropsFrames && v.Interlaced:
+		return "it is interlaced and frames are left out of it"
+	case v.Alpha:
+		return "it is transparent"
+	}
+	return ""
+}
+
+// seekableContainers have an index or keyframe flags, and timestamps that do not depend on where reading began.
+var seekableContainers = []string{"mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm", "avi", "flv"}
+
+// checkSoftwareEncoder refuses to divide what a hardware encoder would encode here: it is fast, its headers may
+// depend on the card, and one that fails half-way would leave chunks of two encoders.
+func (t Tools) checkSoftwareEncoder(ctx context.Context, info *Info, rungs []Rung) error {
+	video, audio := renditionJobs(info, rungs)
+	c, err := t.capabilities(ctx, true, len(audio) > 0)
+	if err != nil {
+		return err
+	}
+	e, _, err := t.chooseEncoder(video, c)
+	if err == nil && e.isHardware() {
+		return &indivisibleError{"the hardware encoder " + e.name + " makes it"}
+	}
+	return err
+}

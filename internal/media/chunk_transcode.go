@@ -1,0 +1,265 @@
+package media
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"time"
+)
+
+// ChunkOutput describes what [Tools.TranscodeChunk] or [Tools.TranscodeAudio] wrote. It survives JSON.
+type ChunkOutput struct {
+	// Chunk is the number of the chunk; -1 is the audio.
+	Chunk int `json:"chunk"`
+	// Decoded is the number of decoded frames, DecodedTimes a digest of their timestamps. DecodedEnd is where the
+	// last one ends, in seconds.
+	Decoded      int64   `json:"decoded,omitempty"`
+	DecodedTimes string  `json:"decoded_times,omitempty"`
+	DecodedEnd   float64 `json:"decoded_end,omitempty"`
+	// DecodeErrors counts ffmpeg's error messages about the source.
+	DecodeErrors int64 `json:"decode_errors,omitempty"`
+	// Settings are those of the encoder, which must be the same for all chunks.
+	Settings string `json:"settings,omitempty"`
+	// Audio are the finished audio renditions.
+	Audio []Rendition `json:"audio,omitempty"`
+	// Warnings are sentences about oddities that do not prevent publishing.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// audioChunk is the number of the piece that has all audio renditions.
+const audioChunk = -1
+
+// TranscodeChunk makes all video renditions of chunk n of a plan in one run of ffmpeg that decodes the chunk
+// once. dir must exist, be empty and belong to this attempt alone. TranscodeChunk writes one directory per rendition,
+// with an initialization segment and the segments as they are published, under their final names. If it fails
+// or is killed, the content of dir is useless.
+//
+// The encoder is always libx264, with headers that do not depend on the content. An error that wraps
+// [ErrNotDivisible] means that the chunk does not have the planned frames.
+func (t Tools) TranscodeChunk(
+	ctx context.Context, src string, info *Info, rungs []Rung, plan *ChunkPlan, n int, dir string,
+	progress func(Progress),
+) (*ChunkOutput, error) {
+	out, err := t.withStepCounter().transcodeChunk(ctx, src, info, rungs, plan, n, dir, progress)
+	if err != nil {
+		return nil, fmt.Errorf("transcode %s: %w", chunkName(n), err)
+	}
+	return out, nil
+}
+
+func (t Tools) transcodeChunk(
+	ctx context.Context, src string, info *Info, rungs []Rung, plan *ChunkPlan, n int, dir string,
+	progress func(Progress),
+) (*ChunkOutput, error) {
+	source, err := filepath.Abs(src)
+	if err != nil {
+		return nil, err
+	}
+	video, _ := renditionJobs(info, rungs)
+	if n < 0 || n >= len(plan.Chunks) || info.Video == nil || len(video) == 0 {
+		return nil, fmt.Errorf("the plan has no such chunk")
+	}
+	c, err := t.capabilities(ctx, true, false)
+	if err != nil {
+		return nil, err
+	}
+	if err := createRenditionDirs(dir, video); err != nil {
+		return nil, err
+	}
+	ctx, cancel := t.withTimeLimit(ctx, info.Duration) // the seek may be far from the chunk
+	defer cancel()
+	r := transcodeRun{
+		tools: t, source: source, dir: dir, info: info, video: video, plan: planTiming(info), found: c, progress: progress,
+	}
+	r.plan.cut = &chunkCut{plan: plan, n: n, interlaced: info.Video.Interlaced}
+	return r.encodeChunk(ctx)
+}
+
+func (r transcodeRun) encodeChunk(ctx context.Context) (*ChunkOutput, error) {
+	cut := r.plan.cut
+	reader := newProgressReader(cut.plan.seconds(cut.n, r.info), r.progressOf(stitchable), time.Now)
+	reader.total = cut.chunk().Decoded
+	report, err := r.tools.run(ctx, command{
+		tool: "ffmpeg", purpose: "transcode chunk", dir: r.dir, source: r.source, stdout: reader,
+		args: r.tools.transcodeArgs(r.source, r.info, r.video, nil, r.plan, r.found, stitchable, nil),
+	})
+	if err != nil {
+		return nil, report.preferDiskError(err)
+	}
+	s := r.tools.encoderSettings(Rung{}, "")
+	out := &ChunkOutput{
+		Chunk: cut.n, DecodeErrors: report.errors, Settings: fmt.Sprintf("%s %s crf %d", stitchable.name, s.preset, s.crf),
+	}
+	if out.DecodeErrors > 0 && cut.chunk().Seek > 0 {
+		_, before, err := r.tools.decodeUntil(ctx, r.source, r.info, cut, r.found, cut.chunk().Source)
+		if err != nil {
+			return nil, err
+		}
+		out.DecodeErrors = max(0, out.DecodeErrors-before)
+	}
+	if r.info.Video.HDR != "" && !r.found.zscale {
+		out.Warnings = append(out.Warnings, approximateColours)
+	}
+	shown, err := r.readChunkLists(out)
+	if err != nil {
+		return nil, report.preferDiskError(err)
+	}
+	for _, j := range r.video {
+		if err := r.finishChunk(ctx, j, shown); err != nil {
+			return nil, report.preferDiskError(fmt.Errorf("%s: %w", j.dir, err))
+		}
+	}
+	return out, nil
+}
+
+// readChunkLists compares the frames from the decoder and those for the encoders with the plan, and removes their
+// lists. It returns the times of the latter.
+func (r transcodeRun) readChunkLists(out *ChunkOutput) (shown []int64, err error) {
+	c := r.plan.cut.chunk()
+	decoded, err := readFrameTimes(filepath.Join(r.dir, decodedFrames))
+	if err != nil {
+		return nil, err
+	}
+	encoded, err := readFrameTimes(filepath.Join(r.dir, encodedFrames))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{decodedFrames, encodedFrames} {
+		if err := os.Remove(filepath.Join(r.dir, name)); err != nil {
+			return nil, fmt.Errorf("remove frame list: %w", err)
+		}
+	}
+	out.Decoded, out.DecodedTimes = decoded.frames, digestTimes(decoded.times)
+	out.DecodedEnd = decoded.frameList().end - r.plan.offset
+	if err := decoded.compare("decoded", c.Decoded, c.DecodedTimes); err != nil {
+		return nil, err
+	}
+	return encoded.times, encoded.compare("shown", c.Frames, c.Times)
+}
+
+func readFrameTimes(file string) (*frameListReader, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("read frame list: %w", err)
+	}
+	defer f.Close()
+	r := newFrameListReader()
+	r.keep = true
+	if _, err := io.Copy(r, f); err != nil {
+		return nil, fmt.Errorf("read frame list: %w", err)
+	}
+	return r, nil
+}
+
+// compare compares a frame list with a plan.
+func (r *frameListReader) compare(what string, frames int64, times string) error {
+	switch {
+	case r.frames != frames:
+		return fmt.Errorf("%w: %d frames were %s instead of %d", ErrNotDivisible, r.frames, what, frames)
+	case digestTimes(r.times) != times:
+		return fmt.Errorf("%w: the times of the %d frames that were %s differ from those of the packets", ErrNotDivisible,
+			r.frames, what)
+	}
+	return nil
+}
+
+// finishChunk fixes the segments of a rendition, and removes its playlist, which describes only the chunk.
+func (r transcodeRun) finishChunk(ctx context.Context, j renditionJob, shown []int64) error {
+	dir := filepath.Join(r.dir, j.dir)
+	var files renditionFiles
+	trex, err := files.readInit(filepath.Join(dir, initName))
+	if err != nil {
+		return fmt.Errorf("initialization segment: %w", err)
+	}
+	s := chunkSegments{cut: r.plan.cut, shown: shown, dir: dir, trex: trex}
+	editStart, err := s.fix()
+	if err != nil {
+		return err
+	}
+	if err := fixInit(filepath.Join(dir, initName), editStart); err != nil {
+		return fmt.Errorf("fix initialization segment: %w", err)
+	}
+	playlist := path.Join(j.dir, playlistName)
+	if r.plan.cut.next() == nil {
+		last, err := r.tools.inspect(ctx, r.dir, playlist)
+		if err != nil {
+			return err
+		}
+		if err := last.mergeShortTail(dir); err != nil {
+			return err
+		}
+	}
+	return os.Remove(filepath.Join(dir, playlistName))
+}
+
+// TranscodeAudio makes all audio renditions of a divided transcode, complete and with their playlists. Encoded in
+// chunks, sound would have gaps. dir must exist, be empty and belong to this attempt alone.
+func (t Tools) TranscodeAudio(
+	ctx context.Context, src string, info *Info, rungs []Rung, plan *ChunkPlan, dir string, progress func(Progress),
+) (*ChunkOutput, error) {
+	out, err := t.withStepCounter().transcodeAudio(ctx, src, info, rungs, plan, dir, progress)
+	if err != nil {
+		return nil, fmt.Errorf("transcode audio: %w", err)
+	}
+	return out, nil
+}
+
+func (t Tools) transcodeAudio(
+	ctx context.Context, src string, info *Info, rungs []Rung, chunks *ChunkPlan, dir string, progress func(Progress),
+) (*ChunkOutput, error) {
+	source, err := filepath.Abs(src)
+	if err != nil {
+		return nil, err
+	}
+	_, audio := renditionJobs(info, rungs)
+	if len(chunks.Chunks) == 0 || len(audio) == 0 {
+		return nil, fmt.Errorf("the plan has no chunks, or the ladder no rung for the audio of this source")
+	}
+	c, err := t.capabilities(ctx, false, true)
+	if err != nil {
+		return nil, err
+	}
+	if err := createRenditionDirs(dir, audio); err != nil {
+		return nil, err
+	}
+	ctx, cancel := t.withTimeLimit(ctx, info.Duration)
+	defer cancel()
+	plan := planTiming(info)
+	report, err := t.run(ctx, command{
+		tool: "ffmpeg", purpose: "transcode audio", dir: dir, source: source,
+		args:   t.transcodeArgs(source, info, nil, audio, plan, c, libx264, nil),
+		stdout: newProgressReader(info.Duration, progress, time.Now),
+	})
+	if err != nil {
+		return nil, report.preferDiskError(err)
+	}
+	o := &Output{Warnings: []string{}}
+	if err := t.collectAudio(ctx, o, dir, audio, info, plan, report); err != nil {
+		return nil, report.preferDiskError(err)
+	}
+	return &ChunkOutput{Chunk: audioChunk, DecodeErrors: report.errors, Audio: o.Audio, Warnings: o.Warnings}, nil
+}
+
+// collectAudio measures the audio renditions. One that cannot be decoded is left out, as in an undivided
+// transcode.
+func (t Tools) collectAudio(
+	ctx context.Context, o *Output, dir string, audio []renditionJob, info *Info, plan timing, report stderrReport,
+) error {
+	for _, j := range audio {
+		r, err := t.finishRendition(ctx, dir, j, info, plan)
+		switch {
+		case (errors.Is(err, os.ErrNotExist) || errors.Is(err, errEmptyRendition)) && report.diskError == nil:
+			err = o.removeRendition(dir, j)
+		case err == nil:
+			o.Audio = append(o.Audio, r)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
