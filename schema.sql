@@ -1,6 +1,6 @@
 -- Tables of the video pipeline.
 -- Stages: ingest;
--- transcode needs ingest;
+-- transcode in parts needs ingest;
 -- metadata needs ingest;
 -- assemble needs transcode, metadata;
 -- publish needs assemble.
@@ -72,6 +72,8 @@ create table if not exists tasks (
   transcode_locked_at timestamptz,
   transcode_locked_by uuid,        -- workers.id
   transcode_run_at    timestamptz, -- not claimed before; null once it has passed
+  transcode_parts      integer,    -- how many there were when it was divided last
+  transcode_open_parts integer,    -- parts not completed yet; null: not divided
 
   metadata_status    cuelight_status not null default 'pending',
   metadata_attempts  integer         not null default 0,
@@ -148,6 +150,11 @@ create table if not exists tasks (
   constraint tasks_publish_waits check
     (publish_run_at is null or publish_status in ('pending', 'failed') and isfinite(publish_run_at)),
 
+  -- While parts are open, a stage is divided or dead.
+  constraint tasks_transcode_parts check
+    (case transcode_status when 'divided' then coalesce(transcode_open_parts > 0, false) when 'dead' then true
+     else coalesce(transcode_open_parts, 0) = 0 end),
+
   constraint tasks_attempts_counted check
     (least(ingest_attempts, transcode_attempts, metadata_attempts, assemble_attempts,
            publish_attempts) >= 0),
@@ -223,7 +230,8 @@ create index if not exists tasks_held on tasks (id)
      or transcode_status = 'inprogress'
      or metadata_status = 'inprogress'
      or assemble_status = 'inprogress'
-     or publish_status = 'inprogress';
+     or publish_status = 'inprogress'
+     or transcode_status = 'divided';
 -- Tasks with a placement that are not finished; usually none.
 create index if not exists tasks_placed on tasks (id)
   where placement is not null
@@ -250,6 +258,42 @@ create index if not exists tasks_by_status on tasks (
   where (least(ingest_status, transcode_status, metadata_status, assemble_status, publish_status) >= 'completed'
     or greatest(ingest_status, transcode_status, metadata_status, assemble_status, publish_status) >= 'failed'
     or coalesce(ingest_run_at, transcode_run_at, metadata_run_at, assemble_run_at, publish_run_at) is not null);
+
+-- The parts of divided stages. A part is claimed, retried and expired as a stage is. When all
+-- are completed, the stage is pending again, and joins them.
+create table if not exists parts (
+  task_id   uuid            not null,
+  stage     text            not null,
+  part      integer         not null,                -- counted from 1
+  spec      jsonb,                                   -- of the program: what to do
+  priority  smallint        not null,                -- of the task
+  turn      bigint          not null,                -- tasks of one priority are claimed by turns
+  placement jsonb,                                   -- of the task
+  ready_at  timestamptz     not null default now(),  -- since when it could be claimed; completed: when it started
+  status    cuelight_status not null default 'pending',
+  attempts  integer         not null default 0,
+  token     uuid,
+  locked_at timestamptz,
+  locked_by uuid,
+  run_at    timestamptz,
+  result    jsonb,
+  primary key (task_id, stage, part),
+  constraint parts_counted check (part > 0 and attempts >= 0),
+  constraint parts_status check (status <> 'divided'),
+  constraint parts_claim check
+    (num_nonnulls(token, locked_at, locked_by) = case status when 'inprogress' then 3 else 0 end),
+  constraint parts_waits check (run_at is null or status in ('pending', 'failed') and isfinite(run_at))
+) with (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.02);
+
+-- Ready parts, in the order they are claimed: of the tasks whose turn it is, the newest first.
+create index if not exists parts_transcode_ready on parts (priority desc, turn, task_id desc)
+  where stage = 'transcode' and status in ('pending', 'failed')
+    and run_at is null;
+create index if not exists parts_transcode_waiting on parts (run_at)
+  where stage = 'transcode' and run_at is not null;
+
+-- Claimed parts.
+create index if not exists parts_held on parts (locked_by) where status = 'inprogress';
 
 -- One row per process that works on a pipeline. Its heartbeat renews the lease of all its claims.
 create table if not exists workers (

@@ -181,7 +181,7 @@ begin
                      case when ingest_status = 'pending' and ingest_old_status <> 'pending'
                            and not (origin in ('exchange', 'sweep') and ingest_old_status = 'inprogress')
                           then 'ingest' end,
-                     case when transcode_status = 'pending' and transcode_old_status <> 'pending'
+                     case when transcode_status in ('pending', 'divided') and transcode_old_status not in ('pending', 'divided')
                            and not (origin in ('exchange', 'sweep') and transcode_old_status = 'inprogress')
                           then 'transcode' end,
                      case when metadata_status = 'pending' and metadata_old_status <> 'pending'
@@ -306,6 +306,11 @@ begin
     and o.ingest_status = 'completed')
                 or n.transcode_run_at is distinct from o.transcode_run_at
                 or n.priority > o.priority)) as transcode_unblocked,
+         bool_or(o.transcode_open_parts is not null and n.transcode_open_parts is null) as transcode_dropped,
+         bool_or(o.transcode_status = 'divided' and n.transcode_status = 'dead') as transcode_stopped,
+         bool_or(o.transcode_status = 'dead' and n.transcode_status = 'divided') as transcode_resumed,
+         bool_or(n.transcode_open_parts > 0
+           and (n.priority <> o.priority or n.placement is distinct from o.placement)) as transcode_reordered,
          bool_or(n.metadata_status in ('pending', 'failed')
     and n.ingest_status = 'completed'
            and (not (o.metadata_status in ('pending', 'failed')
@@ -346,6 +351,28 @@ begin
   end if;
   if effects.revoked then
     perform pg_notify('cuelight_video', '') where pg_notification_queue_usage() < 0.9;
+  end if;
+  if effects.transcode_dropped then
+    delete from parts p using new_rows n
+     where p.task_id = n.id and p.stage = 'transcode' and n.transcode_open_parts is null;
+  end if;
+  if effects.transcode_stopped then
+    update parts p set status = 'cancelled', token = null, locked_at = null, locked_by = null, run_at = null
+      from new_rows n
+     where p.task_id = n.id and p.stage = 'transcode' and n.transcode_status = 'dead'
+       and p.status in ('pending', 'inprogress', 'failed');
+  end if;
+  if effects.transcode_resumed then
+    update parts p set status = 'pending', attempts = 0, ready_at = now()
+      from new_rows n
+     where p.task_id = n.id and p.stage = 'transcode' and n.transcode_status = 'divided'
+       and p.status in ('dead', 'cancelled');
+  end if;
+  if effects.transcode_reordered then
+    update parts p set priority = n.priority, placement = n.placement
+      from new_rows n
+     where p.task_id = n.id and p.stage = 'transcode' and p.status <> 'completed'
+       and (p.priority <> n.priority or p.placement is distinct from n.placement);
   end if;
   if effects.recorded then
     with pairs as materialized (
@@ -460,7 +487,7 @@ begin
                      case when ingest_status = 'pending' and ingest_old_status <> 'pending'
                            and not (origin in ('exchange', 'sweep') and ingest_old_status = 'inprogress')
                           then 'ingest' end,
-                     case when transcode_status = 'pending' and transcode_old_status <> 'pending'
+                     case when transcode_status in ('pending', 'divided') and transcode_old_status not in ('pending', 'divided')
                            and not (origin in ('exchange', 'sweep') and transcode_old_status = 'inprogress')
                           then 'transcode' end,
                      case when metadata_status = 'pending' and metadata_old_status <> 'pending'
@@ -537,12 +564,13 @@ create trigger tasks_on_update after update on tasks
   for each statement when (coalesce(current_setting('cuelight.origin', true), '') <> 'recorded')
   execute function cuelight_video_on_update();
 
--- Deleting a task deletes its history. Tasks it had overridden stay as they are until
+-- Deleting a task deletes its history and its parts. Tasks it had overridden stay as they are until
 -- somebody retries them; overridden_by becomes null.
 create or replace function cuelight_video_on_delete() returns trigger language plpgsql
 set search_path from current set jit = off as $$
 declare ids constant uuid[] := array(select id from old_rows order by id);
 begin
+  delete from parts where task_id = any(ids);
   delete from attempts where task_id = any(ids);
   for n in 1..cardinality(ids) by 1024 loop
     insert into outbox (type, tasks) values ('deleted', ids[n:n + 1023]);
@@ -560,6 +588,7 @@ create trigger tasks_on_delete after delete on tasks
 create or replace function cuelight_video_on_truncate() returns trigger language plpgsql
 set search_path from current as $$
 begin
+  delete from parts;
   delete from attempts;
   insert into outbox (type, tasks)
   select 'deleted', array_agg(id order by id)
@@ -573,6 +602,62 @@ $$;
 drop trigger if exists tasks_on_truncate on tasks;
 create trigger tasks_on_truncate before truncate on tasks
   for each statement execute function cuelight_video_on_truncate();
+
+-- Records which claims of parts were taken from their workers, by a cancel, a retry or a manual
+-- update, and notifies the workers. The statements of Cuelight record the rest themselves.
+create or replace function cuelight_video_on_part_update() returns trigger language plpgsql
+set search_path from current set jit = off as $$
+declare effects record;
+begin
+  insert into attempts (task_id, token, stage, part, attempt, worker_id, started_at, outcome)
+  select o.task_id, o.token, o.stage, o.part, o.attempts, o.locked_by, o.locked_at, 'cancelled'
+    from old_rows o
+    join new_rows n on n.task_id = o.task_id and n.stage = o.stage and n.part = o.part
+   where o.token is not null and o.token is distinct from n.token and n.status in ('pending', 'cancelled')
+      on conflict do nothing;
+  select bool_or(o.token is not null and n.status in ('pending', 'cancelled')) as revoked,
+         bool_or(n.stage = 'transcode' and n.status in ('pending', 'failed')
+           and (not (o.stage = 'transcode' and o.status in ('pending', 'failed'))
+                or n.run_at is distinct from o.run_at
+                or n.priority > o.priority)) as transcode_open
+    into effects
+    from old_rows o
+    join new_rows n on n.task_id = o.task_id and n.stage = o.stage and n.part = o.part;
+  if effects.transcode_open then
+    perform pg_notify('cuelight_video_transcode', '') where pg_notification_queue_usage() < 0.9;
+  end if;
+  if effects.revoked then
+    perform pg_notify('cuelight_video', '') where pg_notification_queue_usage() < 0.9;
+  end if;
+  return null;
+end
+$$;
+
+drop trigger if exists parts_on_update on parts;
+create trigger parts_on_update after update on parts
+  referencing old table as old_rows new table as new_rows
+  for each statement when (coalesce(current_setting('cuelight.origin', true), '') <> 'recorded')
+  execute function cuelight_video_on_part_update();
+
+create or replace function cuelight_video_on_part_delete() returns trigger language plpgsql
+set search_path from current set jit = off as $$
+begin
+  insert into attempts (task_id, token, stage, part, attempt, worker_id, started_at, outcome)
+  select task_id, token, stage, part, attempts, locked_by, locked_at, 'cancelled'
+    from old_rows
+   where token is not null
+     and exists (select from tasks where id = task_id) -- else the history is deleted with its task
+      on conflict do nothing;
+  if found then
+    perform pg_notify('cuelight_video', '') where pg_notification_queue_usage() < 0.9;
+  end if;
+  return null;
+end
+$$;
+
+drop trigger if exists parts_on_delete on parts;
+create trigger parts_on_delete after delete on parts
+  referencing old table as old_rows for each statement execute function cuelight_video_on_part_delete();
 
 -- Workers and webhook senders are notified of new pauses and webhooks.
 create or replace function cuelight_notify_control() returns trigger language plpgsql as $$
@@ -727,6 +812,7 @@ create or replace function cuelight_video_status(t tasks) returns text language 
            t.publish_status) = 'completed'
             then 'completed'
        when 'inprogress' in (t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status,
+           t.publish_status) or 'divided' in (t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status,
            t.publish_status)
             then 'inprogress'
        when 'failed' in (t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status,
@@ -799,8 +885,10 @@ $$;
 -- Without a stage: retry the stages that are dead, failed or cancelled. A task that was
 -- cancelled before its scheduled time waits for that time again. Running stages are taken
 -- from their workers. Returns the number of tasks.
+-- A divided stage keeps its completed parts, unless it is completed, a stage before it is retried,
+-- or fresh is true: then it is divided again.
 create or replace function cuelight_video_retry_tasks(
-  task_ids uuid[], from_stage text default null) returns bigint
+  task_ids uuid[], from_stage text default null, fresh boolean default false) returns bigint
 language plpgsql set search_path from current set jit = off as $$
 declare retried bigint;
 begin
@@ -815,6 +903,8 @@ begin
                 else from_stage in ('ingest') end as ingest_retried,
            case when from_stage is null then transcode_status in ('dead', 'failed', 'cancelled')
                 else from_stage in ('ingest', 'transcode') end as transcode_retried,
+           not fresh and transcode_status <> 'completed' and coalesce(from_stage = 'transcode', true)
+             and transcode_open_parts is not null as transcode_kept,
            case when from_stage is null then metadata_status in ('dead', 'failed', 'cancelled')
                 else from_stage in ('ingest', 'metadata') end as metadata_retried,
            case when from_stage is null then assemble_status in ('dead', 'failed', 'cancelled')
@@ -832,7 +922,8 @@ begin
     ingest_run_at    = case when not ingest_retried then ingest_run_at
                           when from_stage is null and ingest_status = 'cancelled' and scheduled_at > now()
                           then scheduled_at end,
-    transcode_status    = case when transcode_retried then 'pending' else transcode_status end,
+    transcode_status    = case when transcode_retried and transcode_kept and transcode_open_parts > 0 then 'divided' when transcode_retried then 'pending' else transcode_status end,
+    transcode_open_parts = case when transcode_kept or not transcode_retried then transcode_open_parts end,
     transcode_attempts  = case when transcode_retried then 0 else transcode_attempts end,
     transcode_token     = case when transcode_retried then null else transcode_token end,
     transcode_locked_at = case when transcode_retried then null else transcode_locked_at end,
@@ -865,6 +956,10 @@ begin
    from chosen
   where t.id = chosen.id;
   get diagnostics retried = row_count;
+  if coalesce(from_stage = 'transcode', true) then
+    update parts p set status = 'pending', attempts = 0, run_at = null, ready_at = now()
+     where task_id = any(task_ids) and stage = 'transcode' and status = 'failed';
+  end if;
   return retried;
 end
 $$;
@@ -872,10 +967,10 @@ $$;
 -- Retry one task and return it:
 --   select cuelight_video_retry('<task id>', 'ingest');
 create or replace function cuelight_video_retry(
-  task uuid, from_stage text default null) returns setof tasks
+  task uuid, from_stage text default null, fresh boolean default false) returns setof tasks
 language plpgsql set search_path from current as $$
 begin
-  perform cuelight_video_retry_tasks(array[task], from_stage);
+  perform cuelight_video_retry_tasks(array[task], from_stage, fresh);
   return query select * from tasks where id = task;
 end
 $$;
@@ -897,6 +992,7 @@ language sql set search_path from current as $$
     transcode_token     = null,
     transcode_locked_at = null,
     transcode_locked_by = null,
+    transcode_open_parts = case when transcode_status in ('completed', 'dead') then transcode_open_parts end,
     transcode_run_at    = null,
     metadata_status    = case when metadata_status in ('completed', 'dead') then metadata_status
                          else 'cancelled' end,
@@ -940,7 +1036,8 @@ begin
   end loop;
   for f in
     select distinct tgfoid from pg_trigger join pg_proc p on p.oid = tgfoid
-     where tgrelid in (format('%I.%I', current_schema(), 'tasks')::regclass) and not tgisinternal
+     where tgrelid in (format('%I.%I', current_schema(), 'tasks')::regclass,
+                       format('%I.%I', current_schema(), 'parts')::regclass) and not tgisinternal
        and proname ~ '^cuelight_video_'
   loop
     execute format('alter function %s security definer', f);
@@ -950,7 +1047,7 @@ $$;
 
 insert into cuelight_schema (pipeline, version, shape)
 values ('video', 12,
-  'ingest; transcode needs ingest; metadata needs ingest; assemble needs transcode, metadata; publish needs assemble')
+  'ingest; transcode in parts needs ingest; metadata needs ingest; assemble needs transcode, metadata; publish needs assemble')
 on conflict (pipeline) do nothing;
 
 commit;

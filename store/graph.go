@@ -36,7 +36,7 @@ type Graph struct {
 func Video() Graph {
 	g, err := NewGraph("video",
 		Node{Name: "ingest"},
-		Node{Name: "transcode", Needs: []string{"ingest"}},
+		Node{Name: "transcode", Needs: []string{"ingest"}, Divides: true},
 		Node{Name: "metadata", Needs: []string{"ingest"}},
 		Node{Name: "assemble", Needs: []string{"transcode", "metadata"}},
 		Node{Name: "publish", Needs: []string{"assemble"}},

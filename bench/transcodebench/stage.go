@@ -82,7 +82,7 @@ func (t *stageTask) pipeline(m *meter) (*stages.Pipeline, error) {
 	for i := range all {
 		switch all[i].Name {
 		case measuredStage:
-			all[i].Work = m.measure(all[i].Work)
+			all[i].Part = m.measure(all[i].Part)
 		case "ingest":
 		default:
 			all[i].Slots = -1

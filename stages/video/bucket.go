@@ -92,8 +92,17 @@ func (c Config) blockCacheLimit() int64 {
 // stages were fetched from there.
 func (b *bucketStages) over(build func(Config) stages.Stage, needs ...string) stages.Stage {
 	stage := build(b.config)
-	stage.Work = func(ctx context.Context, job *stages.Job) (any, error) {
-		result, err := b.attempt(ctx, job, stage.Name, build, needs)
+	if stage.Part != nil { // its Work joins the results, and needs no files
+		stage.Part = b.work(stage.Name, func(c Config) stages.Work { return build(c).Part }, needs)
+	} else {
+		stage.Work = b.work(stage.Name, func(c Config) stages.Work { return build(c).Work }, needs)
+	}
+	return stage
+}
+
+func (b *bucketStages) work(stage string, build func(Config) stages.Work, needs []string) stages.Work {
+	return func(ctx context.Context, job *stages.Job) (any, error) {
+		result, err := b.attempt(ctx, job, stage, build, needs)
 		if inner, ok := err.(*classifiedError); ok {
 			return nil, inner.error
 		}
@@ -102,14 +111,13 @@ func (b *bucketStages) over(build func(Config) stages.Stage, needs ...string) st
 		}
 		return result, nil
 	}
-	return stage
 }
 
 // classifiedError is an error of the stage itself, which has classified it.
 type classifiedError struct{ error }
 
 func (b *bucketStages) attempt(
-	ctx context.Context, job *stages.Job, stage string, build func(Config) stages.Stage, needs []string,
+	ctx context.Context, job *stages.Job, stage string, build func(Config) stages.Work, needs []string,
 ) (any, error) {
 	need, err := b.config.scratchNeed(ctx, job, stage)
 	if err != nil {
@@ -140,7 +148,7 @@ func (b *bucketStages) attempt(
 		defer done()
 		used = append(used, dir)
 	}
-	result, err := build(config).Work(ctx, job)
+	result, err := build(config)(ctx, job)
 	if err != nil {
 		return nil, &classifiedError{err}
 	}

@@ -81,7 +81,7 @@ func (h *bucketHosts) host() []stages.Stage {
 func (h *bucketHosts) run(all []stages.Stage, name string) error {
 	h.t.Helper()
 	i := slices.IndexFunc(all, func(s stages.Stage) bool { return s.Name == name })
-	result, err := all[i].Work(h.t.Context(), h.job)
+	result, err := workOf(all[i])(h.t.Context(), h.job)
 	if err != nil {
 		return err
 	}

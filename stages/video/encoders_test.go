@@ -69,7 +69,7 @@ func TestStages_PublishWhatHardwareEncoded(t *testing.T) {
 			t.Errorf("%s: the result is %+v, its output %+v", c.mode, tr, tr.Output)
 		}
 		history, err := s.History(t.Context(), task)
-		if err != nil || len(history) != 5 {
+		if err != nil || len(history) != attemptsOfTask {
 			t.Errorf("%s: the attempt is counted: %+v, %v", c.mode, history, err)
 		}
 	}

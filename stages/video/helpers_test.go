@@ -233,3 +233,15 @@ func sameFile(t *testing.T, a, b string) bool {
 	}
 	return os.SameFile(x, y)
 }
+
+// workOf is what makes the files of a stage.
+func workOf(s stages.Stage) stages.Work {
+	if s.Part != nil {
+		return s.Part
+	}
+	return s.Work
+}
+
+// attemptsOfTask is how many attempts a task has that goes through without a failure: one per
+// stage, but three of transcode, which is divided, done in one part, and joined.
+const attemptsOfTask = 7

@@ -59,7 +59,7 @@ func TestRemoteStages_FetchTheSourceFromTheBucket(t *testing.T) {
 			tr, p := s.waitPublished(task)
 			wantPlayable(t, filepath.Join(s.PublishDir, p.Master), append(tr.Output.Video, tr.Output.Audio...))
 			history, err := s.History(t.Context(), task)
-			if err != nil || len(history) != 5 {
+			if err != nil || len(history) != attemptsOfTask {
 				t.Errorf("the history is %+v, %v", history, err)
 			}
 			down, fromBucket := link.through[1].Load(), bucket == "reachable" || bucket == "cut in between"

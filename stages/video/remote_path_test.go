@@ -100,7 +100,7 @@ func TestRemoteStages_PublishWhatLocalOnesDo(t *testing.T) {
 		}
 	}
 	history, err := s.History(t.Context(), task)
-	if err != nil || len(history) != 5 {
+	if err != nil || len(history) != attemptsOfTask {
 		t.Errorf("the history is %+v, %v", history, err)
 	}
 }
@@ -149,7 +149,7 @@ func TestRemoteStages_SendAtMostOnePieceAgainPerCut(t *testing.T) {
 		t.Errorf("%d bytes were uploaded for files of %d", up, made)
 	}
 	history, err := s.History(t.Context(), task)
-	if err != nil || len(history) != 5 {
+	if err != nil || len(history) != attemptsOfTask {
 		t.Errorf("a cut link ended an attempt: %+v, %v", history, err)
 	}
 }

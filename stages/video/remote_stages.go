@@ -30,7 +30,12 @@ func RemoteStages(c Config, t Transfer, names []string) []stages.Stage {
 	r := remoteStages{config: c, transfer: t, scratch: newScratch(c, 0, nil)}
 	all := Stages(c)
 	for i := range all {
-		all[i].Work = r.work(all[i].Name, all[i].Work)
+		name := all[i].Name
+		all[i].Divide = nil // nor does it join
+		if all[i].Part != nil {
+			all[i].Work = nil
+		}
+		all[i].Wrap(func(do stages.Work) stages.Work { return r.work(name, do) })
 		leave := true
 		for _, name := range names {
 			leave = leave && name != all[i].Name

@@ -26,14 +26,30 @@ func (c Config) Transcode() stages.Stage {
 	c = c.withCache()
 	return stages.Stage{
 		Name: transcodeStage, Needs: []string{ingestStage}, Slots: cmp.Or(c.Slots.Transcode, 1), Stall: c.stall(),
-		Work: work(c, func(ctx context.Context, job *stages.Job) (Transcode, error) {
+		Divide: divideTranscode,
+		Part: work(c, func(ctx context.Context, job *stages.Job) (Transcode, error) {
 			in, err := stages.Result[Ingest](ctx, job, ingestStage)
 			if err != nil {
 				return Transcode{}, err
 			}
 			return c.transcode(ctx, job, in)
 		}),
+		Work: joinTranscode,
 	}
+}
+
+// divideTranscode makes one part of each source.
+func divideTranscode(context.Context, *stages.Job) ([]stages.Part, error) {
+	return []stages.Part{{}}, nil
+}
+
+// joinTranscode returns the result of the only part.
+func joinTranscode(ctx context.Context, job *stages.Job) (any, error) {
+	all, err := stages.PartResults[Transcode](ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	return all[0], nil
 }
 
 func (c Config) transcode(ctx context.Context, job *stages.Job, in Ingest) (Transcode, error) {

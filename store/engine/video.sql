@@ -56,7 +56,7 @@ with me as materialized (
            and (ingest_done or ingest_status = 'completed')
            and (ingest_done)
            and (placement is null
-                 or coalesce(cuelight_video_placement_wait(id, placement, 'transcode', $1, now()) <= 0, false)) as transcode_ready,
+                 or coalesce(cuelight_video_placement_wait(id, placement, '', $1, now()) <= 0, false)) as transcode_ready,
          alive and metadata_status in ('pending', 'failed') and metadata_run_at is null
            and (ingest_done or ingest_status = 'completed')
            and (ingest_done)
@@ -89,7 +89,7 @@ with me as materialized (
     and waiting.ingest_status = 'completed'
     and waiting.transcode_run_at is null
                and (waiting.placement is null
-                 or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, 'transcode', $1, null) <= 0, false))
+                 or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, '', $1, null) <= 0, false))
              order by waiting.priority desc, waiting.id limit 1), true) as transcode_continues,
          metadata_done, metadata_ready,
          metadata_ready and
@@ -330,7 +330,7 @@ with me as materialized (
            and (ingest_done or ingest_status = 'completed')
            and (ingest_done)
            and (placement is null
-                 or coalesce(cuelight_video_placement_wait(id, placement, 'transcode', $1, now()) <= 0, false)) as transcode_ready,
+                 or coalesce(cuelight_video_placement_wait(id, placement, '', $1, now()) <= 0, false)) as transcode_ready,
          alive and metadata_status in ('pending', 'failed') and metadata_run_at is null
            and (ingest_done or ingest_status = 'completed')
            and (ingest_done)
@@ -368,7 +368,7 @@ with me as materialized (
     and waiting.ingest_status = 'completed'
     and waiting.transcode_run_at is null
                and (waiting.placement is null
-                 or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, 'transcode', $1, null) <= 0, false))
+                 or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, '', $1, null) <= 0, false))
                and ($14::uuid[] is null or waiting.id = any($14))
              order by waiting.priority desc, waiting.id limit 1), true)
            then ($12::int4[])[2]
@@ -379,7 +379,7 @@ with me as materialized (
     and waiting.ingest_status = 'completed'
     and waiting.transcode_run_at is null
                and (waiting.placement is null
-                 or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, 'transcode', $1, null) <= 0, false))
+                 or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, '', $1, null) <= 0, false))
                and ($14::uuid[] is null or waiting.id = any($14))
              order by waiting.priority desc, waiting.id limit ($12::int4[])[2]) as before)
            else 0 end as transcode_continues,
@@ -817,6 +817,314 @@ with locked as materialized (
 )
 select token from failed;
 
+/* promote due parts of transcode */
+update parts set run_at = null, ready_at = run_at
+ where (task_id, stage, part) in (
+       select task_id, stage, part from parts p
+         join tasks t on t.id = p.task_id
+        where stage = 'transcode' and run_at <= now()
+        order by run_at
+        limit 1000
+          for no key update of p skip locked for key share of t skip locked);
+
+/* claim parts of transcode */
+with claimed as (
+  update parts p set
+         status = 'inprogress', attempts = attempts + 1, token = gen_random_uuid(), locked_at = now(), locked_by = $1
+   where ctid = any (array(
+         select ctid from parts
+          where stage = 'transcode' and status in ('pending', 'failed')
+    and run_at is null and ($3::uuid[] is null or task_id = any($3))
+            and exists (select from workers
+                    where id = $1 and stopped_at is null and lost_at is null)
+            and (placement is null
+                 or coalesce(cuelight_video_placement_wait(task_id, placement, 'transcode', $1, ready_at) <= 0, false))
+          order by priority desc, turn, task_id desc
+          limit $2
+            for no key update skip locked))
+  returning p.*
+), recorded as (
+  insert into outbox (type, worker_id, stage, tasks, parts, attempts)
+  select 'started', $1, 'transcode', array_agg(task_id), array_agg(part), array_agg(attempts)
+    from claimed having count(*) > 0
+)
+select t.id, p.token, p.attempts, t.source, t.params, coalesce(t.user_id, ''), coalesce(t.traceparent, ''),
+       extract(epoch from now() - p.ready_at)::float8, p.priority, t.transcode_parts, p.part, p.spec, p.turn
+  from claimed p
+  join tasks t on t.id = p.task_id;
+
+/* find ready parts of transcode */
+select 
+       (select true from parts where stage = 'transcode' and status in ('pending', 'failed')
+    and run_at is null
+           and ($1::uuid[] is null or task_id = any($1))
+           and (placement is null
+                 or coalesce(cuelight_video_placement_wait(task_id, placement, 'transcode', $2, ready_at) <= 0, false))
+         order by priority desc, turn, task_id desc limit 1) is not null,
+       least(
+         (select greatest(extract(epoch from run_at - now()), 0)::float8 from parts
+           where stage = 'transcode' and run_at is not null
+           order by run_at limit 1),
+         (select min(wait)
+            from (select cuelight_video_placement_wait(task_id, placement, 'transcode', $2, ready_at) as wait from parts
+                   where stage = 'transcode' and status in ('pending', 'failed')
+    and run_at is null and placement is not null
+                   order by priority desc, turn, task_id desc limit 100) as placed
+           where wait > 0));
+
+/* divide transcode */
+with locked as materialized (
+  select id, priority, placement, transcode_token as token, transcode_attempts as attempt,
+         transcode_locked_by as locked_by, transcode_locked_at as locked_at
+    from tasks where id = any($2::uuid[]) for no key update skip locked
+), matched as materialized (
+  select locked.*, r.specs::jsonb as specs
+    from locked
+    join unnest($2::uuid[], $3::uuid[], $4::text[]) as r (id, token, specs) on r.id = locked.id and r.token = locked.token
+), leftover as (
+  delete from parts where task_id in (select id from matched) and stage = 'transcode' returning task_id
+), divided as materialized (
+  select matched.*, coalesce((
+         select turn - 1 from parts p
+          where p.stage = 'transcode' and p.status in ('pending', 'failed')
+    and p.run_at is null and p.priority = matched.priority
+          order by p.priority desc, turn limit 1), 0) as turn
+    from matched
+   where id not in (select task_id from leftover)
+), inserted as (
+  insert into parts (task_id, stage, part, spec, priority, turn, placement)
+  select id, 'transcode', s.part, s.spec, priority, turn + s.part, placement
+    from divided
+   cross join lateral jsonb_array_elements(specs) with ordinality as s (spec, part)
+), updated as (
+  update tasks t set
+         transcode_status     = 'divided',
+         transcode_attempts   = greatest(transcode_attempts - 1, 0),
+         transcode_token      = null,
+         transcode_locked_at  = null,
+         transcode_locked_by  = null,
+         transcode_parts      = jsonb_array_length(specs),
+         transcode_open_parts = jsonb_array_length(specs),
+         ready_at = coalesce(t.ready_at, t.created_at)
+    from divided
+   where t.id = divided.id
+), history as (
+  insert into attempts (task_id, token, stage, attempt, worker_id, started_at, outcome)
+  select id, token, 'transcode', attempt, locked_by, locked_at, 'divided' from divided
+), recorded as (
+  insert into outbox (type, worker_id, task_id, stage, attempt, data)
+  select 'divided', $1, id, 'transcode', attempt, jsonb_build_object('parts', jsonb_array_length(specs))
+    from divided order by id
+), notified as materialized (
+  select count(pg_notify('cuelight_video_transcode', ''))
+    from (select from divided limit 1) as any_task where pg_notification_queue_usage() < 0.9
+)
+select token from divided cross join notified;
+
+/* complete parts of transcode */
+with locked as materialized (
+  select id from tasks where id = any($2::uuid[]) for no key update skip locked
+), completed as materialized (
+  select p.row_ctid, p.task_id, p.part, p.token, p.attempts as attempt, p.locked_by, p.locked_at, r.result
+    from locked
+    join unnest($2::uuid[], $3::int4[], $4::uuid[], $5::text[]) as r (task, part, token, result) on r.task = locked.id
+   cross join lateral (
+         select *, ctid as row_ctid from parts
+          where task_id = r.task and stage = 'transcode' and part = r.part and token = r.token
+            for no key update skip locked) as p
+   where (select true from parts q where q.ctid = p.row_ctid limit 1)
+), updated as (
+  update parts p set
+         status = 'completed', token = null, locked_at = null, locked_by = null, ready_at = p.locked_at,
+         result = completed.result::jsonb
+    from completed
+   where p.ctid = completed.row_ctid
+), counted as (
+  update tasks t set
+         transcode_open_parts = transcode_open_parts - c.parts,
+         transcode_status     = case when transcode_open_parts = c.parts and transcode_status = 'divided'
+                                           then 'pending' else transcode_status end
+    from (select task_id, count(*) as parts from completed group by task_id) as c
+   where t.id = c.task_id
+  returning transcode_open_parts = 0 as may_join
+), history as (
+  insert into attempts (task_id, token, stage, part, attempt, worker_id, started_at, outcome)
+  select task_id, token, 'transcode', part, attempt, locked_by, locked_at, 'completed' from completed
+), recorded as (
+  insert into outbox (type, worker_id, stage, tasks, parts, attempts)
+  select 'part_completed', $1, 'transcode', array_agg(task_id), array_agg(part), array_agg(attempt)
+    from completed having count(*) > 0
+), joins as materialized (
+  select coalesce(bool_or(may_join), false) as ready from counted
+), notified as materialized (
+  select count(pg_notify('cuelight_video_transcode', '')) from joins where ready and pg_notification_queue_usage() < 0.9
+)
+select token, joins.ready from completed cross join joins cross join notified;
+
+/* fail or release parts of transcode */
+with reported as materialized (
+  select * from unnest($1::uuid[], $2::int4[], $3::uuid[], $4::text[], $5::text[], $6::float8[], $7::text[], $8::text[])
+           as r (task, part, token, outcome, status, retry_in, class, error)
+), locked as materialized (
+  select id from tasks where id in (select task from reported where status = 'dead') for no key update skip locked
+), locked_parts as materialized (
+  select ctid as row_ctid, task_id, part from parts
+   where task_id in (select id from locked) and stage = 'transcode' and status in ('pending', 'inprogress', 'failed')
+     for no key update skip locked
+), siblings as materialized (
+  select * from locked_parts p where (select true from parts q where q.ctid = p.row_ctid limit 1)
+), blocked as materialized (
+  select task_id from parts
+   where task_id in (select id from locked) and stage = 'transcode' and status in ('pending', 'inprogress', 'failed')
+     and (task_id, part) not in (select task_id, part from siblings)
+), failed as materialized (
+  select p.row_ctid, p.task_id, p.part, p.token, p.attempts as attempt, p.locked_by, p.locked_at,
+         r.outcome::cuelight_outcome, r.status::cuelight_status, r.class, r.error,
+         case when r.retry_in > 0 then now() + make_interval(secs => r.retry_in) end as run_at
+    from reported r
+   cross join lateral (
+         select p.*, p.ctid as row_ctid from parts p
+           join tasks t on t.id = p.task_id
+          where p.task_id = r.task and p.stage = 'transcode' and p.part = r.part and p.token = r.token
+            for no key update of p skip locked for key share of t skip locked) as p
+   where (r.status <> 'dead' or r.task in (select id from locked) and r.task not in (select task_id from blocked))
+     and (select true from parts q where q.ctid = p.row_ctid limit 1)
+), died as materialized (
+  select distinct task_id from failed where status = 'dead'
+), ended as materialized (
+  select failed.*, status = 'failed' and task_id not in (select task_id from died) as again,
+         case when status <> 'dead' and task_id in (select task_id from died) then 'cancelled' else status end as becomes
+    from failed
+), updated as (
+  update parts p set
+         status = ended.becomes, token = null, locked_at = null, locked_by = null, ready_at = now(),
+         run_at = case when ended.becomes <> 'cancelled' then ended.run_at end,
+         attempts = greatest(p.attempts - (ended.outcome = 'released')::int, 0)
+    from ended
+   where p.ctid = ended.row_ctid
+), cancelled as (
+  update parts p set status = 'cancelled', token = null, locked_at = null, locked_by = null, run_at = null
+    from siblings
+   where siblings.task_id in (select task_id from died)
+     and (siblings.task_id, siblings.part) not in (select task_id, part from ended)
+     and p.ctid = siblings.row_ctid
+), stopped as (
+  update tasks set transcode_status = 'dead'
+   where id in (select task_id from died) and transcode_status = 'divided'
+), history as (
+  insert into attempts (task_id, token, stage, part, attempt, worker_id, started_at, outcome,
+                            retry_at, error_class, error)
+  select task_id, token, 'transcode', part, attempt, locked_by, locked_at, outcome,
+         case when again then coalesce(run_at, now()) when becomes = 'pending' then run_at end, class, error
+    from ended
+), recorded as (
+  insert into outbox (type, worker_id, task_id, stage, part, attempt, token, data)
+  select type, worker_id, task_id, 'transcode', part, attempt, token, data
+    from (select 1 as step, task_id, part, attempt, token, locked_by as worker_id, null::jsonb as data,
+                 case outcome when 'released' then 'released' when 'expired' then 'attempt_expired' else 'attempt_failed' end
+                   as type
+            from ended
+           union all
+          select 2, task_id, part, attempt, token, null, jsonb_build_object('run_at', coalesce(run_at, now())),
+                 'retry_scheduled'
+            from ended where again) as happened
+   order by step, task_id, part
+)
+select token from failed;
+
+/* expire parts of transcode */
+with orphaned as materialized (
+  select p.task_id, p.part, p.token, p.attempts, w.id is not null and w.lost_at is null
+           or coalesce(w.registered_in <> (select cuelight_database_id()), false) as released,
+         case when w.id is null then 'the worker was lost'
+              when w.registered_in <> (select cuelight_database_id())
+              then format('the worker, process %s on %s, used the database that this one was restored from',
+                          w.pid, w.host)
+              when w.lost_at is null then format('the worker, process %s on %s, stopped', w.pid, w.host)
+              else format('the worker, process %s on %s, was lost', w.pid, w.host) end as error
+    from parts p
+    left join workers w on w.id = p.locked_by
+   where p.status = 'inprogress' and p.stage = 'transcode'
+     and (w.id is null or w.stopped_at is not null or w.lost_at is not null)
+), locked as materialized (
+  select id from tasks
+   where id in (select task_id from orphaned where attempts >= $1 and not released) for no key update skip locked
+), locked_parts as materialized (
+  select ctid as row_ctid, task_id, part from parts
+   where task_id in (select id from locked) and stage = 'transcode' and status in ('pending', 'inprogress', 'failed')
+     for no key update skip locked
+), siblings as materialized (
+  select * from locked_parts p where (select true from parts q where q.ctid = p.row_ctid limit 1)
+), blocked as materialized (
+  select task_id from parts
+   where task_id in (select id from locked) and stage = 'transcode' and status in ('pending', 'inprogress', 'failed')
+     and (task_id, part) not in (select task_id, part from siblings)
+), failed as materialized (
+  select p.row_ctid, p.task_id, p.part, p.token, p.attempts as attempt, p.locked_by, p.locked_at,
+         case when released then 'released' else 'expired' end::cuelight_outcome as outcome,
+         case when released then 'pending' when p.attempts >= $1 then 'dead' else 'failed' end::cuelight_status as status,
+         case when not released then 'expired' end as class, error, null::timestamptz as run_at
+    from orphaned
+   cross join lateral (
+         select *, ctid as row_ctid from parts
+          where task_id = orphaned.task_id and stage = 'transcode' and part = orphaned.part and token = orphaned.token
+            for no key update skip locked) as p
+   where (released or orphaned.attempts < $1
+          or p.task_id in (select id from locked) and p.task_id not in (select task_id from blocked))
+     and (select true from parts q where q.ctid = p.row_ctid limit 1)
+), died as materialized (
+  select distinct task_id from failed where status = 'dead'
+), ended as materialized (
+  select failed.*, status = 'failed' and task_id not in (select task_id from died) as again,
+         case when status <> 'dead' and task_id in (select task_id from died) then 'cancelled' else status end as becomes
+    from failed
+), updated as (
+  update parts p set
+         status = ended.becomes, token = null, locked_at = null, locked_by = null, ready_at = now(),
+         run_at = case when ended.becomes <> 'cancelled' then ended.run_at end,
+         attempts = greatest(p.attempts - (ended.outcome = 'released')::int, 0)
+    from ended
+   where p.ctid = ended.row_ctid
+), cancelled as (
+  update parts p set status = 'cancelled', token = null, locked_at = null, locked_by = null, run_at = null
+    from siblings
+   where siblings.task_id in (select task_id from died)
+     and (siblings.task_id, siblings.part) not in (select task_id, part from ended)
+     and p.ctid = siblings.row_ctid
+), stopped as (
+  update tasks set transcode_status = 'dead'
+   where id in (select task_id from died) and transcode_status = 'divided'
+), history as (
+  insert into attempts (task_id, token, stage, part, attempt, worker_id, started_at, outcome,
+                            retry_at, error_class, error)
+  select task_id, token, 'transcode', part, attempt, locked_by, locked_at, outcome,
+         case when again then coalesce(run_at, now()) when becomes = 'pending' then run_at end, class, error
+    from ended
+), recorded as (
+  insert into outbox (type, worker_id, task_id, stage, part, attempt, token, data)
+  select type, worker_id, task_id, 'transcode', part, attempt, token, data
+    from (select 1 as step, task_id, part, attempt, token, locked_by as worker_id, null::jsonb as data,
+                 case outcome when 'released' then 'released' when 'expired' then 'attempt_expired' else 'attempt_failed' end
+                   as type
+            from ended
+           union all
+          select 2, task_id, part, attempt, token, null, jsonb_build_object('run_at', coalesce(run_at, now())),
+                 'retry_scheduled'
+            from ended where again) as happened
+   order by step, task_id, part
+)
+select (select count(*) from failed), (select count(*) from orphaned);
+
+/* find lost claims of parts */
+select r.token,
+       p.task_id is null or exists (
+         select from attempts a
+          where a.task_id = r.task and a.token = r.token and a.outcome = 'cancelled') as cancelled
+  from unnest($1::uuid[], $2::text[], $3::int4[], $4::uuid[]) as r (task, stage, part, token)
+  left join lateral (
+       select * from parts where task_id = r.task and stage = r.stage and part = r.part limit 1) as p on true
+ where (r.token = p.token) is not true;
+
 /* find lost claims */
 select r.token,
        t.id is null or exists (
@@ -838,7 +1146,7 @@ select t.id, held.stage, held.token, held.attempt, t.source, t.params,
   from tasks t
  cross join lateral (values
        (0, t.ingest_token, t.ingest_attempts, t.ingest_locked_by, 0),
-       (1, t.transcode_token, t.transcode_attempts, t.transcode_locked_by, 0),
+       (1, t.transcode_token, t.transcode_attempts, t.transcode_locked_by, case when t.transcode_open_parts is null then 0 else t.transcode_parts end),
        (2, t.metadata_token, t.metadata_attempts, t.metadata_locked_by, 0),
        (3, t.assemble_token, t.assemble_attempts, t.assemble_locked_by, 0),
        (4, t.publish_token, t.publish_attempts, t.publish_locked_by, 0)
@@ -848,7 +1156,14 @@ select t.id, held.stage, held.token, held.attempt, t.source, t.params,
      or t.metadata_status = 'inprogress'
      or t.assemble_status = 'inprogress'
      or t.publish_status = 'inprogress')
-   and (held.locked_by = any($1::uuid[]) or held.token = $2);
+   and (held.locked_by = any($1::uuid[]) or held.token = $2)
+ union all
+select t.id, case p.stage when 'transcode' then 1 end,
+       p.token, p.attempts, t.source, t.params, coalesce(t.user_id, ''), coalesce(t.traceparent, ''), p.locked_by,
+       p.part, p.spec, case p.stage when 'transcode' then t.transcode_parts end
+  from parts p
+  join tasks t on t.id = p.task_id
+ where p.status = 'inprogress' and (p.locked_by = any($1::uuid[]) or p.token = $2);
 
 /* find recorded outcomes */
 select a.token
@@ -1037,6 +1352,9 @@ with lost as (
                                     and t.assemble_locked_at > now() - least(w.lease / 5, interval '7 s')
                                  or t.publish_locked_by = w.id
                                     and t.publish_locked_at > now() - least(w.lease / 5, interval '7 s')))
+            and not exists (select from parts p
+                             where p.status = 'inprogress' and p.locked_by = w.id
+                               and p.locked_at > now() - least(w.lease / 5, interval '7 s'))
             for no key update skip locked)
   returning id, name, host, pid
 ), recorded as (
@@ -1065,7 +1383,9 @@ select exists (select from tasks t where (t.ingest_status = 'inprogress'
                     where id = t.assemble_locked_by and stopped_at is null and lost_at is null)
                     or t.publish_status = 'inprogress'
                       and not exists (select from workers
-                    where id = t.publish_locked_by and stopped_at is null and lost_at is null))),
+                    where id = t.publish_locked_by and stopped_at is null and lost_at is null)))
+       or exists (select from parts p where p.status = 'inprogress' and not exists (select from workers
+                    where id = p.locked_by and stopped_at is null and lost_at is null)),
        (select true from tasks where ingest_status in ('pending', 'failed')
     and ingest_run_at is null
            and ($1::uuid[] is null or id = any($1))
@@ -1087,14 +1407,14 @@ select exists (select from tasks t where (t.ingest_status = 'inprogress'
     and transcode_run_at is null
            and ($1::uuid[] is null or id = any($1))
            and (placement is null
-                 or coalesce(cuelight_video_placement_wait(id, placement, 'transcode', $2, null) <= 0, false))
+                 or coalesce(cuelight_video_placement_wait(id, placement, '', $2, null) <= 0, false))
          order by priority desc, id limit 1) is not null,
        least(
          (select greatest(extract(epoch from transcode_run_at - now()), 0)::float8 from tasks
            where transcode_run_at is not null
            order by transcode_run_at limit 1),
          (select min(wait)
-            from (select cuelight_video_placement_wait(id, placement, 'transcode', $2, null) as wait from tasks
+            from (select cuelight_video_placement_wait(id, placement, '', $2, null) as wait from tasks
                    where transcode_status in ('pending', 'failed')
     and ingest_status = 'completed'
     and transcode_run_at is null and placement is not null
@@ -1155,6 +1475,22 @@ select exists (select from tasks t where (t.ingest_status = 'inprogress'
     and assemble_status = 'completed'
     and publish_run_at is null and placement is not null
                    order by id limit 100) as placed
+           where wait > 0)),
+       (select true from parts where stage = 'transcode' and status in ('pending', 'failed')
+    and run_at is null
+           and ($1::uuid[] is null or task_id = any($1))
+           and (placement is null
+                 or coalesce(cuelight_video_placement_wait(task_id, placement, 'transcode', $2, ready_at) <= 0, false))
+         order by priority desc, turn, task_id desc limit 1) is not null,
+       least(
+         (select greatest(extract(epoch from run_at - now()), 0)::float8 from parts
+           where stage = 'transcode' and run_at is not null
+           order by run_at limit 1),
+         (select min(wait)
+            from (select cuelight_video_placement_wait(task_id, placement, 'transcode', $2, ready_at) as wait from parts
+                   where stage = 'transcode' and status in ('pending', 'failed')
+    and run_at is null and placement is not null
+                   order by priority desc, turn, task_id desc limit 100) as placed
            where wait > 0));
 
 /* find aged ingest */
