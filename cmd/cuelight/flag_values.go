@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cuelight/cuelight/internal/console"
 	"github.com/cuelight/cuelight/stages/video"
@@ -78,6 +79,32 @@ func (l *labels) Set(list string) error {
 		}
 		*l = append(*l, label)
 	}
+	return nil
+}
+
+// chunkLength is a flag value for the length of a chunk: 30s, or never, which is negative.
+type chunkLength time.Duration
+
+func (c *chunkLength) Type() string { return "duration" }
+
+func (c *chunkLength) String() string {
+	if *c < 0 {
+		return "never"
+	}
+	return time.Duration(*c).String()
+}
+
+// Set parses a length.
+func (c *chunkLength) Set(text string) error {
+	if text == "never" {
+		*c = -1
+		return nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 6*time.Second || d > time.Hour {
+		return errors.New("it must be 6s to 1h, or never")
+	}
+	*c = chunkLength(d)
 	return nil
 }
 

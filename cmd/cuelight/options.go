@@ -41,6 +41,8 @@ type workOptions struct {
 	reserve         byteSize
 	scratchLimit    byteSize
 	keepOld         time.Duration
+	chunk           chunkLength
+	minDivided      time.Duration
 	linkSources     bool
 	grace           time.Duration
 	lease           time.Duration
@@ -59,7 +61,9 @@ const (
 )
 
 // newWorkOptions returns options with the defaults that their flags do not set.
-func newWorkOptions() *workOptions { return &workOptions{maxDownload: 100 << 30, reserve: 1 << 30} }
+func newWorkOptions() *workOptions {
+	return &workOptions{maxDownload: 100 << 30, reserve: 1 << 30, chunk: chunkLength(media.DefaultChunkLength)}
+}
 
 func (c *cli) workFlags(cmd *cobra.Command) *workOptions {
 	o := newWorkOptions()
@@ -77,6 +81,10 @@ func (c *cli) workFlags(cmd *cobra.Command) *workOptions {
 	f.DurationVar(&o.downloadTimeout, "download-timeout", 12*time.Hour, "timeout of a download in one attempt")
 	f.DurationVar(&o.keepOld, "keep-old", 24*time.Hour,
 		"how long a replaced version is kept for viewers who are playing it")
+	f.Var(&o.chunk, "chunk",
+		"how much of a video each part of its transcode makes, 6s to 1h, or never to transcode every video whole")
+	f.DurationVar(&o.minDivided, "min-divided", 0, "shortest video that is divided (default two chunks)")
+	f.Lookup("min-divided").DefValue = "" // the text has the default
 	f.BoolVar(&o.linkSources, "link-sources", false,
 		"hard-link local sources instead of copying them; only if they are never modified")
 	f.StringVar(&o.name, "name", "", "name of this worker in lists, the history and events (default the host's name)")
@@ -151,6 +159,7 @@ func (o *workOptions) config(data, published string) (video.Config, error) {
 		},
 		MaxDownload: int64(o.maxDownload), DownloadTimeout: o.downloadTimeout,
 		AllowNetworks: o.allow, LinkSources: o.linkSources, Marker: video.IDFile,
+		ChunkLength: time.Duration(o.chunk), MinDivided: o.minDivided,
 		// For the stages, 0 is the default.
 		ScratchLimit: int64(o.scratchLimit),
 		Reserve:      cmp.Or(int64(o.reserve), -1), KeepOld: cmp.Or(max(o.keepOld, 0), -1),
@@ -183,6 +192,7 @@ func (o *workOptions) check() error {
 		flagCheck{o.scratchLimit == 0 || o.scratchLimit >= minScratch, "scratch-limit", &o.scratchLimit, "at least 1G"},
 		flagCheck{o.timeFactor >= 1, "time-factor", o.timeFactor, "at least 1"},
 		flagCheck{o.maxDownload > 0, "max-download", &o.maxDownload, "positive"},
+		flagCheck{o.minDivided >= 0, "min-divided", o.minDivided, "0 or more"},
 		flagCheck{o.downloadTimeout > 0, "download-timeout", o.downloadTimeout, "positive"},
 	)
 }

@@ -164,11 +164,11 @@ func TestPlanChunks_DoesNotDivideForAHardwareEncoder(t *testing.T) {
 	t.Parallel()
 	src := makeClip(t, "a.mkv", "-f lavfi -i testsrc2=s=320x240:r=25:d=14 -c:v libx264 -preset veryfast -g 60")
 	tools := hardwareTools(encodertest.New(t), "hardware")
-	info, err := tools.Probe(t.Context(), src)
+	info, packets, err := tools.ProbePackets(t.Context(), src)
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := tools.PlanChunks(t.Context(), src, info, Ladder(info), ChunkOptions{Length: 6 * time.Second})
+	plan, err := tools.PlanChunks(t.Context(), src, info, packets, Ladder(info), ChunkOptions{Length: 6 * time.Second})
 	if err != nil || len(plan.Chunks) > 0 || !strings.Contains(plan.Reason, "h264_nvenc") {
 		t.Errorf("%+v, %v; want the encoder as the reason", plan, err)
 	}
@@ -184,9 +184,17 @@ func TestPlanChunks_DividesOnlyFromTwoChunksOn(t *testing.T) {
 		{ChunkOptions{}, 0}, {ChunkOptions{Length: 6 * time.Second}, 4}, {ChunkOptions{Length: 8 * time.Second}, 4},
 		{ChunkOptions{Length: 10 * time.Second}, 0}, {ChunkOptions{Length: 6 * time.Second, MinDuration: time.Minute}, 0},
 	} {
-		plan, err := chunkTools.PlanChunks(t.Context(), d.src, d.info, d.rungs, c.o)
+		plan, err := chunkTools.PlanChunks(t.Context(), d.src, d.info, d.packets, d.rungs, c.o)
 		if err != nil || len(plan.Chunks) != c.chunks || (plan.Reason == "") != (c.chunks > 0) {
 			t.Errorf("%+v: %d chunks, %q, %v; want %d", c.o, len(plan.Chunks), plan.Reason, err, c.chunks)
+		}
+	}
+}
+
+func TestChunkOptions_MakeAtMostAThousandChunks(t *testing.T) {
+	for duration, want := range map[float64]int{60: 5, 8 * 3600: 5, 12 * 3600: 8, 168 * 3600: 101} {
+		if got := (ChunkOptions{}).segments(duration); got != want {
+			t.Errorf("a chunk of %v h has %d segments; want %d", duration/3600, got, want)
 		}
 	}
 }

@@ -1,82 +1,65 @@
 package media
 
 import (
-	"bytes"
-	"context"
-	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/cuelight/cuelight/internal/childproc"
 )
 
-// packetTimes are the timestamps of a video stream's packets, in ticks of its clock.
-type packetTimes struct {
-	io.Writer
-	timeBase [2]int64
-	times    []int64 // of frames to show
-	keys     []int64 // of all keyframes
-	unknown  int     // packets without a timestamp
+// Packets are the timestamps of the packets of a source's picture, from which [Tools.PlanChunks] computes
+// those of its frames.
+type Packets struct {
+	timeBase   [2]int64
+	times      []int64 // of frames to show, in ticks of timeBase
+	keys       []int64 // of all keyframes
+	unknown    int     // packets without a timestamp
+	incomplete bool    // the source could not be read to its end
 }
 
-func newPacketTimes() *packetTimes {
-	p := &packetTimes{}
-	p.Writer = childproc.Lines(p.line)
+// newPackets returns those of a stream, to be added; nil if it is none with a picture.
+func newPackets(s *rawStream) *Packets {
+	num, den, _ := strings.Cut(s.TimeBase, "/")
+	p := &Packets{}
+	p.timeBase[0], _ = strconv.ParseInt(num, 10, 32)
+	p.timeBase[1], _ = strconv.ParseInt(den, 10, 32)
+	if s.Type != "video" || s.Disposition.Cover != 0 || p.timeBase[0] <= 0 || p.timeBase[1] <= 0 {
+		return nil
+	}
 	return p
 }
 
-func (p *packetTimes) line(line []byte) {
-	pts, known, flags := int64(0), false, ""
-	for field := range bytes.SplitSeq(line, []byte("|")) {
-		name, value, _ := strings.Cut(string(field), "=")
-		switch name {
-		case "time_base":
-			num, den, _ := strings.Cut(value, "/")
-			p.timeBase[0], _ = strconv.ParseInt(num, 10, 32)
-			p.timeBase[1], _ = strconv.ParseInt(den, 10, 32)
-		case "pts":
-			n, err := strconv.ParseInt(value, 10, 64)
-			pts, known = n, err == nil
-		case "flags":
-			flags = value
-		}
-	}
-	switch {
-	case flags == "":
-		return // not a packet
-	case !known:
+func (p *Packets) add(packet packet) {
+	if !packet.hasTicks {
 		p.unknown++
 		return
 	}
-	if strings.Contains(flags, "K") {
-		p.keys = append(p.keys, pts)
+	if packet.key {
+		p.keys = append(p.keys, packet.ticks)
 	}
-	if !strings.Contains(flags, "D") {
-		p.times = append(p.times, pts)
+	if !packet.discard {
+		p.times = append(p.times, packet.ticks)
 	}
 }
 
-// readPackets reads the timestamps of all packets of the picture. Probe has read them, too, but keeps nothing
-// for each packet.
-func (t Tools) readPackets(ctx context.Context, source string, info *Info) (*packetTimes, error) {
-	p := newPacketTimes()
-	args := slices.Concat(quiet, []string{
-		"-of", "compact=p=0:nk=0", "-select_streams", strconv.Itoa(info.Video.Index),
-		"-show_entries", "packet=pts,flags:stream=time_base",
-	}, input(source))
-	_, err := t.run(ctx, command{tool: "ffprobe", purpose: "packets", args: args, source: source, stdout: p})
-	exit, err := exitBySource(err)
+// check returns an error if the source cannot be divided because of its packets.
+func (p *Packets) check() error {
 	switch {
-	case err != nil:
-		return nil, err
-	case exit != nil:
-		return nil, &indivisibleError{"it cannot be read to its end"}
+	case p == nil:
+		return &indivisibleError{"it has too many packets or no clock"}
+	case p.incomplete:
+		return &indivisibleError{"it cannot be read to its end"}
 	case p.unknown > 0:
-		return nil, &indivisibleError{"some of its packets have no timestamps"}
-	case p.timeBase[0] <= 0 || p.timeBase[1] <= 0:
-		return nil, fmt.Errorf("ffprobe names no time base of stream %d", info.Video.Index)
+		return &indivisibleError{"some of its packets have no timestamps"}
 	}
-	return p, nil
+	return nil
+}
+
+// sorted returns timestamps in order, counted from a tick.
+func sorted(ticks []int64, zero int64) []int64 {
+	ticks = slices.Clone(ticks)
+	for i := range ticks {
+		ticks[i] -= zero
+	}
+	slices.Sort(ticks)
+	return ticks
 }

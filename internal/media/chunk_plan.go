@@ -13,13 +13,17 @@ import (
 // DefaultChunkLength is how much of a source is encoded at once if a transcode is divided.
 const DefaultChunkLength = 30 * time.Second
 
+// maxChunks is how many chunks a source has at most: every attempt reads the plan. Those of longer sources are longer.
+const maxChunks = 1000
+
 // ErrNotDivisible means that a chunk does not have the frames that its plan expects. The source must be
 // transcoded whole; another attempt would end in the same way.
 var ErrNotDivisible = errors.New("the source cannot be divided exactly")
 
 // ChunkOptions say how to divide a transcode.
 type ChunkOptions struct {
-	// Length is that of a chunk. It is rounded to whole segments. Zero means DefaultChunkLength.
+	// Length is that of a chunk. It is rounded to whole segments, and longer if there would be more than
+	// a thousand chunks. Zero means DefaultChunkLength.
 	Length time.Duration
 	// MinDuration is the shortest source that is divided. It is never less than two chunks.
 	MinDuration time.Duration
@@ -37,6 +41,10 @@ type ChunkPlan struct {
 	Zero     int64    `json:"zero,omitempty"`
 	// Head are the times of the first frames of the output.
 	Head []int64 `json:"head,omitempty"`
+	// Preset and CRF are those of the Tools that made the plan, for rungs that do not say. So all chunks are
+	// encoded alike, wherever that is.
+	Preset string `json:"preset,omitempty"`
+	CRF    int    `json:"crf,omitempty"`
 }
 
 // Chunk is a part of the picture from the start of a segment to the start of another one. Times of output
@@ -63,8 +71,8 @@ type Chunk struct {
 	SegmentTime float64 `json:"segment_time"`
 }
 
-// seconds is how long chunk n lasts.
-func (p *ChunkPlan) seconds(n int, info *Info) float64 {
+// Seconds is how long chunk n lasts.
+func (p *ChunkPlan) Seconds(n int, info *Info) float64 {
 	end := info.Duration
 	if n+1 < len(p.Chunks) {
 		end = float64(p.Chunks[n+1].Start) / videoTimescale
@@ -73,13 +81,13 @@ func (p *ChunkPlan) seconds(n int, info *Info) float64 {
 }
 
 // PlanChunks decides whether a transcode can be divided into chunks such that every frame is in exactly one
-// of them, at the time that it has in an undivided one. It reads the packets of the source, decodes a few
-// frames of it, and computes from the packets' timestamps what each chunk must contain. If the source cannot be
-// divided, or if that is in doubt, the plan has no chunks and a Reason.
+// of them, at the time that it has in an undivided one. It computes from the packets' timestamps what each chunk
+// must contain, and decodes a few frames of the source. If the source cannot be divided, or if that is in doubt,
+// the plan has no chunks and a Reason. info and packets are those of [Tools.ProbePackets].
 func (t Tools) PlanChunks(
-	ctx context.Context, src string, info *Info, rungs []Rung, o ChunkOptions,
+	ctx context.Context, src string, info *Info, packets *Packets, rungs []Rung, o ChunkOptions,
 ) (*ChunkPlan, error) {
-	p, err := t.withStepCounter().planChunks(ctx, src, info, rungs, o)
+	p, err := t.withStepCounter().planChunks(ctx, src, info, packets, rungs, o)
 	if indivisible, ok := errors.AsType[*indivisibleError](err); ok {
 		return &ChunkPlan{Reason: indivisible.reason}, nil
 	}
@@ -95,13 +103,13 @@ type indivisibleError struct{ reason string }
 func (e *indivisibleError) Error() string { return e.reason }
 
 func (t Tools) planChunks(
-	ctx context.Context, src string, info *Info, rungs []Rung, o ChunkOptions,
+	ctx context.Context, src string, info *Info, packets *Packets, rungs []Rung, o ChunkOptions,
 ) (*ChunkPlan, error) {
 	source, err := filepath.Abs(src)
 	if err != nil {
 		return nil, err
 	}
-	perChunk := o.segments()
+	perChunk := o.segments(info.Duration)
 	if reason := indivisible(info, rungs, perChunk, o); reason != "" {
 		return nil, &indivisibleError{reason}
 	}
@@ -110,8 +118,7 @@ func (t Tools) planChunks(
 	}
 	ctx, cancel := t.withTimeLimit(ctx, info.Duration)
 	defer cancel()
-	packets, err := t.readPackets(ctx, source, info)
-	if err != nil {
+	if err := packets.check(); err != nil {
 		return nil, err
 	}
 	times, err := newFrameTimes(info, packets)
@@ -122,16 +129,18 @@ func (t Tools) planChunks(
 	if err != nil {
 		return nil, err
 	}
+	s := t.encoderSettings(Rung{}, "")
+	p.Preset, p.CRF = s.preset, s.crf
 	return p, t.trySeeking(ctx, source, info, p, times.decoded)
 }
 
 // segments is the number of segments in a chunk.
-func (o ChunkOptions) segments() int {
+func (o ChunkOptions) segments(duration float64) int {
 	length := o.Length
 	if length <= 0 {
 		length = DefaultChunkLength
 	}
-	return max(1, int(math.Round(length.Seconds()/segmentSeconds)))
+	return max(1, int(math.Round(length.Seconds()/segmentSeconds)), int(math.Ceil(duration/segmentSeconds/maxChunks)))
 }
 
 // indivisible says why a source is not divided, as far as that can be said without reading it.
@@ -143,8 +152,10 @@ func indivisible(info *Info, rungs []Rung, perChunk int, o ChunkOptions) string 
 	}
 	plan := planTiming(info)
 	switch {
-	case info.Duration < max(float64(2*perChunk*segmentSeconds), o.MinDuration.Seconds()):
+	case info.Duration < float64(2*perChunk*segmentSeconds):
 		return "it is shorter than two chunks"
+	case info.Duration < o.MinDuration.Seconds():
+		return fmt.Sprintf("it is shorter than %v", o.MinDuration)
 	case !slices.Contains(seekableContainers, info.Container):
 		return fmt.Sprintf("ffmpeg cannot seek exactly in its container %q", info.Container)
 	case plan.repeatedFrames > 0:

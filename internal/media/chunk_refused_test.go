@@ -27,8 +27,9 @@ func TestJoinChunks_RefusesWrongPieces(t *testing.T) {
 	d := threeChunks(t)
 	const sound, third, second, first = 0, 1, 2, 3
 	file := func(piece int, name string) string { return filepath.Join(d.pieces[piece].Dir, d.rungs[0].Name, name) }
-	other := chunkTools
-	other.Preset = "ultrafast"
+	other, otherPlan := d, *d.plan
+	otherPlan.Preset = "ultrafast"
+	other.plan = &otherPlan
 	for name, c := range map[string]struct {
 		chunk  int
 		text   string
@@ -57,11 +58,11 @@ func TestJoinChunks_RefusesWrongPieces(t *testing.T) {
 			return p
 		}},
 		"chunk of another preset": {1, "it was encoded with", func(t *testing.T, p []ChunkPiece) []ChunkPiece {
-			p[second] = d.transcodeChunk(t, other, 1)
+			p[second] = other.transcodeChunk(t, 1)
 			return p
 		}},
 		"chunk with other headers": {1, "initialization segment differs", func(t *testing.T, p []ChunkPiece) []ChunkPiece {
-			p[second] = d.transcodeChunk(t, other, 1)
+			p[second] = other.transcodeChunk(t, 1)
 			p[second].Output.Settings = p[first].Output.Settings
 			return p
 		}},
@@ -100,11 +101,7 @@ func (d divided) withoutLastFrame(t *testing.T, pieces []ChunkPiece, piece int) 
 	full := d.plan
 	plan := *full
 	plan.Chunks = slices.Clone(plan.Chunks)
-	packets, err := chunkTools.readPackets(t.Context(), d.src, d.info)
-	if err != nil {
-		t.Fatal(err)
-	}
-	times, err := newFrameTimes(d.info, packets)
+	times, err := newFrameTimes(d.info, d.packets)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +114,7 @@ func (d divided) withoutLastFrame(t *testing.T, pieces []ChunkPiece, piece int) 
 	next := &plan.Chunks[pieces[piece].Output.Chunk+1]
 	next.Source, next.Start = times.decoded[end], times.shown[end]
 	d.plan = &plan
-	pieces[piece] = d.transcodeChunk(t, chunkTools, pieces[piece].Output.Chunk)
+	pieces[piece] = d.transcodeChunk(t, pieces[piece].Output.Chunk)
 	out := *pieces[piece].Output
 	out.Decoded, out.DecodedTimes = full.Chunks[1].Decoded, full.Chunks[1].DecodedTimes // it hides what it lacks
 	pieces[piece].Output = &out
@@ -187,7 +184,7 @@ func TestTranscodeChunk_CanBeRepeatedAfterAKill(t *testing.T) {
 	if err != nil && !errors.Is(err, killed) || err == nil && context.Cause(ctx) == nil {
 		t.Fatalf("%v; want it killed", err)
 	}
-	d.pieces[2] = d.transcodeChunk(t, chunkTools, 1)
+	d.pieces[2] = d.transcodeChunk(t, 1)
 	d.join(t)
 }
 

@@ -14,9 +14,10 @@ import (
 // divided is a source that was transcoded in chunks.
 type divided struct {
 	result
-	rungs  []Rung
-	plan   *ChunkPlan
-	pieces []ChunkPiece
+	packets *Packets
+	rungs   []Rung
+	plan    *ChunkPlan
+	pieces  []ChunkPiece
 }
 
 // chunkTools have B-frames, which delay the picture.
@@ -35,17 +36,17 @@ func smallLadder(info *Info) []Rung {
 // probed prepares a divided transcode.
 func probed(t *testing.T, src string) divided {
 	t.Helper()
-	info, err := chunkTools.Probe(t.Context(), src)
+	info, packets, err := chunkTools.ProbePackets(t.Context(), src)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return divided{result: result{src: src, info: info}, rungs: smallLadder(info)}
+	return divided{result: result{src: src, info: info}, packets: packets, rungs: smallLadder(info)}
 }
 
 // divide makes a plan and passes it through JSON.
 func (d *divided) divide(t *testing.T, length time.Duration) {
 	t.Helper()
-	plan, err := chunkTools.PlanChunks(t.Context(), d.src, d.info, d.rungs, ChunkOptions{Length: length})
+	plan, err := chunkTools.PlanChunks(t.Context(), d.src, d.info, d.packets, d.rungs, ChunkOptions{Length: length})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,14 +76,14 @@ func (d *divided) transcodePieces(t *testing.T) {
 		d.pieces = append(d.pieces, ChunkPiece{dir, out})
 	}
 	for n := range d.plan.Chunks {
-		d.pieces = append(d.pieces, d.transcodeChunk(t, chunkTools, len(d.plan.Chunks)-1-n))
+		d.pieces = append(d.pieces, d.transcodeChunk(t, len(d.plan.Chunks)-1-n))
 	}
 }
 
-func (d *divided) transcodeChunk(t *testing.T, tools Tools, n int) ChunkPiece {
+func (d *divided) transcodeChunk(t *testing.T, n int) ChunkPiece {
 	t.Helper()
 	dir := t.TempDir()
-	out, err := tools.TranscodeChunk(t.Context(), d.src, d.info, d.rungs, d.plan, n, dir, nil)
+	out, err := chunkTools.TranscodeChunk(t.Context(), d.src, d.info, d.rungs, d.plan, n, dir, nil)
 	if err != nil {
 		t.Fatalf("%v\nchunk %+v", err, d.plan.Chunks[n])
 	}
@@ -256,11 +257,11 @@ func TestTranscodeChunk_GivesTheUndividedTranscodeOfTestMedia(t *testing.T) {
 	}
 	for _, src := range files {
 		t.Run(filepath.Base(src), func(t *testing.T) {
-			info, err := chunkTools.Probe(t.Context(), src)
+			info, packets, err := chunkTools.ProbePackets(t.Context(), src)
 			if err != nil {
 				t.Skip(err)
 			}
-			d := divided{result: result{src: src, info: info}, rungs: smallLadder(info)}
+			d := divided{result: result{src: src, info: info}, packets: packets, rungs: smallLadder(info)}
 			var whole *result
 			for _, length := range []time.Duration{6 * time.Second, 30 * time.Second} {
 				if length == 6*time.Second && info.Duration > 120 {

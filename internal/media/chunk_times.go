@@ -24,19 +24,11 @@ type frameTimes struct {
 	exact     bool    // seeking needs no margin
 }
 
-func newFrameTimes(info *Info, p *packetTimes) (*frameTimes, error) {
+func newFrameTimes(info *Info, p *Packets) (*frameTimes, error) {
 	f := &frameTimes{timeBase: p.timeBase, fileStart: info.FormatStart - ffmpegZero(info)}
 	f.exact = info.Container == "mov,mp4,m4a,3gp,3g2,mj2" // see seekTo
 	f.zero = rescale(int64(math.Round(ffmpegZero(info)*1e6)), p.timeBase[1], 1e6*p.timeBase[0])
-	for i := range p.times {
-		p.times[i] -= f.zero
-	}
-	for i := range p.keys {
-		p.keys[i] -= f.zero
-	}
-	slices.Sort(p.times)
-	slices.Sort(p.keys)
-	f.decoded, f.keys = p.times, p.keys
+	f.decoded, f.keys = sorted(p.times, f.zero), sorted(p.keys, f.zero)
 	if len(f.decoded) < 3 || len(f.keys) == 0 {
 		return nil, &indivisibleError{"it has too few frames or no keyframes"}
 	}

@@ -30,6 +30,9 @@ type ChunkOutput struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
+// IsAudio reports whether it describes the audio renditions.
+func (o *ChunkOutput) IsAudio() bool { return o.Chunk == audioChunk }
+
 // audioChunk is the number of the piece that has all audio renditions.
 const audioChunk = -1
 
@@ -75,13 +78,14 @@ func (t Tools) transcodeChunk(
 	r := transcodeRun{
 		tools: t, source: source, dir: dir, info: info, video: video, plan: planTiming(info), found: c, progress: progress,
 	}
+	r.tools.Preset, r.tools.CRF = plan.Preset, plan.CRF
 	r.plan.cut = &chunkCut{plan: plan, n: n, interlaced: info.Video.Interlaced}
 	return r.encodeChunk(ctx)
 }
 
 func (r transcodeRun) encodeChunk(ctx context.Context) (*ChunkOutput, error) {
 	cut := r.plan.cut
-	reader := newProgressReader(cut.plan.seconds(cut.n, r.info), r.progressOf(stitchable), time.Now)
+	reader := newProgressReader(cut.plan.Seconds(cut.n, r.info), r.progressOf(stitchable), time.Now)
 	reader.total = cut.chunk().Decoded
 	report, err := r.tools.run(ctx, command{
 		tool: "ffmpeg", purpose: "transcode chunk", dir: r.dir, source: r.source, stdout: reader,

@@ -16,9 +16,10 @@
 // [MaxTotalBytes] before its files are written, and [Tools.CheckUntrusted] with the
 // source and the files. It replaces Transcode and the first Check.
 //
-// A long transcode may be divided among hosts, or into parts that survive a kill. Then these replace Transcode:
+// A long transcode may be divided among hosts, or into parts that survive a kill. Then these replace Probe and Transcode:
 //
-//	plan, err := tools.PlanChunks(ctx, src, info, rungs, media.ChunkOptions{})
+//	info, packets, err := tools.ProbePackets(ctx, src)
+//	plan, err := tools.PlanChunks(ctx, src, info, packets, rungs, media.ChunkOptions{})
 //	chunk, err := tools.TranscodeChunk(ctx, src, info, rungs, plan, n, chunkDir, progress) // for each chunk
 //	sound, err := tools.TranscodeAudio(ctx, src, info, rungs, plan, soundDir, progress)    // if there is audio
 //	out, err := tools.JoinChunks(ctx, info, rungs, plan, pieces, dir)

@@ -40,6 +40,7 @@ type rawStream struct {
 	Primaries   string     `json:"color_primaries"`
 	FieldOrder  string     `json:"field_order"`
 	AverageRate string     `json:"avg_frame_rate"`
+	TimeBase    string     `json:"time_base"`
 	Channels    int        `json:"channels"`
 	Layout      string     `json:"channel_layout"`
 	Rate        jsonNumber `json:"sample_rate"`

@@ -40,6 +40,8 @@ type packet struct {
 	hasPTS, hasDTS bool
 	key, discard   bool
 	offset, size   int64 // in the file
+	ticks          int64 // pts, in ticks of the stream's clock
+	hasTicks       bool
 }
 
 // parsePacket parses a line of ffprobe's compact output.
@@ -59,6 +61,9 @@ func parsePacket(line []byte) (packet, bool) {
 			p.stream = n
 		case "pts_time":
 			p.pts, p.hasPTS = jsonNumber(value).seconds()
+		case "pts":
+			n, err := strconv.ParseInt(string(value), 10, 64)
+			p.ticks, p.hasTicks = n, err == nil
 		case "dts_time":
 			p.dts, p.hasDTS = jsonNumber(value).seconds()
 		case "duration_time":
@@ -184,14 +189,18 @@ type packetReader struct {
 	io.Writer
 	jumpsAllowed bool
 	tracks       map[int]*trackTiming
-	end          int64 // offset after the last packet in the file
+	end          int64            // offset after the last packet in the file
+	pictures     map[int]*Packets // of streams with a picture
+	kept         int              // packets in them
 }
 
-// maxStreams limits the memory that a hostile file can use here.
-const maxStreams = 1024
+// maxStreams and maxKeptPackets limit the memory that a hostile file can use here. A video of 12 hours at 60
+// frames a second has 2.6 million packets.
+const maxStreams, maxKeptPackets = 1024, 8 << 20
 
-func newPacketReader(jumping bool) *packetReader {
-	r := &packetReader{jumpsAllowed: jumping, tracks: map[int]*trackTiming{}}
+// newPacketReader also keeps the packets of pictures, which may be nil.
+func newPacketReader(jumping bool, pictures map[int]*Packets) *packetReader {
+	r := &packetReader{jumpsAllowed: jumping, tracks: map[int]*trackTiming{}, pictures: pictures}
 	r.Writer = childproc.Lines(func(line []byte) {
 		p, ok := parsePacket(line)
 		if !ok {
@@ -207,8 +216,18 @@ func newPacketReader(jumping bool) *packetReader {
 			r.tracks[p.stream] = t
 		}
 		t.add(p)
+		r.keep(p)
 	})
 	return r
+}
+
+func (r *packetReader) keep(p packet) {
+	if picture := r.pictures[p.stream]; picture != nil {
+		picture.add(p)
+		if r.kept++; r.kept > maxKeptPackets {
+			r.pictures = nil
+		}
+	}
 }
 
 func (r *packetReader) finish() map[int]*trackTiming {

@@ -7,7 +7,7 @@ import (
 func TestTrackTiming_MeasuresPackets(t *testing.T) {
 	t.Parallel()
 	lines := func(jumping bool, text string) *trackTiming {
-		r := newPacketReader(jumping)
+		r := newPacketReader(jumping, nil)
 		if _, err := r.Write([]byte(text)); err != nil {
 			t.Fatal(err)
 		}

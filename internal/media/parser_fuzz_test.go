@@ -48,7 +48,7 @@ func FuzzPackets(f *testing.F) {
 	f.Add([]byte("stream_index=0|pts_time=1e999|dts_time=-1e308|duration_time=NaN\n|||\nstream_index=99999999999\n"),
 		false)
 	f.Fuzz(func(t *testing.T, b []byte, jumping bool) {
-		r := newPacketReader(jumping)
+		r := newPacketReader(jumping, nil)
 		if n, err := r.Write(b); n != len(b) || err != nil {
 			t.Fatalf("Write: %d, %v", n, err)
 		}

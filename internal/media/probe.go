@@ -17,44 +17,61 @@ import (
 // are about this host or this attempt: the file or a program is missing, or a
 // program was killed.
 func (t Tools) Probe(ctx context.Context, path string) (*Info, error) {
-	info, err := t.withStepCounter().probe(ctx, path)
-	if err != nil {
-		return nil, fmt.Errorf("probe source: %w", err)
-	}
-	return info, nil
+	info, _, err := t.ProbePackets(ctx, path)
+	return info, err
 }
 
-func (t Tools) probe(ctx context.Context, path string) (*Info, error) {
+// ProbePackets is [Tools.Probe] for a source that may be divided: it also returns what [Tools.PlanChunks] needs,
+// which is large and has no use afterwards.
+func (t Tools) ProbePackets(ctx context.Context, path string) (*Info, *Packets, error) {
+	info, packets, err := t.withStepCounter().probe(ctx, path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("probe source: %w", err)
+	}
+	return info, packets, nil
+}
+
+func (t Tools) probe(ctx context.Context, path string) (*Info, *Packets, error) {
 	source, err := filepath.Abs(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	size, err := checkReadable(source)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	ctx, cancel := t.withTimeLimit(ctx, t.probeSeconds(size))
 	defer cancel()
 	raw, err := t.probeStreams(ctx, source)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	tracks, end, err := t.probePackets(ctx, source, raw.Format.Name)
+	packets, err := t.probePackets(ctx, source, raw)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	info, err := t.describeSource(ctx, source, size, raw, packets)
+	if err != nil || info.Video == nil {
+		return info, nil, err
+	}
+	return info, packets.pictures[info.Video.Index], nil
+}
+
+// describeSource describes a source by its headers and packets, and decodes a sample of it.
+func (t Tools) describeSource(
+	ctx context.Context, source string, size int64, raw *rawProbe, packets *packetReader,
+) (info *Info, err error) {
 	if t.probeDecoders, err = t.requiredDecoders(ctx); err != nil {
 		return nil, err
 	}
 	raw.truncated = isTruncated(source)
-	info, err := describe(raw, tracks, size, t.probeDecoders)
-	if err != nil {
+	if info, err = describe(raw, packets.finish(), size, t.probeDecoders); err != nil {
 		return nil, err
 	}
 	if err := checkDuration(info.Duration, cmp.Or(t.MaxDuration, DefaultMaxDuration).Seconds()); err != nil {
 		return nil, err
 	}
-	unread, err := unreadBytesAtEnd(source, info.Container, size, end)
+	unread, err := unreadBytesAtEnd(source, info.Container, size, packets.end)
 	if err != nil {
 		return nil, err
 	}
@@ -114,19 +131,28 @@ func (t Tools) probeStreams(ctx context.Context, source string) (*rawProbe, erro
 	return raw, nil
 }
 
-func (t Tools) probePackets(
-	ctx context.Context, source, container string,
-) (tracks map[int]*trackTiming, end int64, err error) {
-	reader := newPacketReader(hasTimestampJumps(container))
-	args := slices.Concat(quiet, []string{
-		"-of", "compact=p=0:nk=0", "-show_entries", "packet=stream_index,pts_time,dts_time,duration_time,flags,pos,size",
-	}, input(source, resyncOptions(container)...))
-	_, err = t.run(ctx, command{tool: "ffprobe", purpose: "packets", args: args, source: source, stdout: reader})
-	// ffprobe ends with an error at a damaged place; the packets before it count.
-	if _, err := exitBySource(err); err != nil {
-		return nil, 0, err
+func (t Tools) probePackets(ctx context.Context, source string, raw *rawProbe) (*packetReader, error) {
+	pictures := make(map[int]*Packets)
+	for i := range raw.Streams {
+		pictures[raw.Streams[i].Index] = newPackets(&raw.Streams[i])
 	}
-	return reader.finish(), reader.end, nil
+	reader := newPacketReader(hasTimestampJumps(raw.Format.Name), pictures)
+	args := slices.Concat(quiet, []string{
+		"-of", "compact=p=0:nk=0",
+		"-show_entries", "packet=stream_index,pts,pts_time,dts_time,duration_time,flags,pos,size",
+	}, input(source, resyncOptions(raw.Format.Name)...))
+	_, err := t.run(ctx, command{tool: "ffprobe", purpose: "packets", args: args, source: source, stdout: reader})
+	// ffprobe ends with an error at a damaged place; the packets before it count.
+	exit, err := exitBySource(err)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range reader.pictures {
+		if p != nil {
+			p.incomplete = exit != nil
+		}
+	}
+	return reader, nil
 }
 
 // hasTimestampJumps reports whether timestamps in this container may jump

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"net/http"
 	"net/url"
@@ -40,25 +39,51 @@ func (c *Client) Download(
 	if size, err = io.Copy(digest, f); err != nil {
 		return "", 0, err
 	}
-	d := download{client: c, path: filePath(token, "input", name), file: f, digest: digest, size: size, progress: progress}
+	d := download{client: c, path: filePath(token, "input", name), to: io.MultiWriter(f, digest), size: size, progress: progress}
 	if err := retry(ctx, d.request); err != nil {
 		return "", 0, fmt.Errorf("download %s: %w", name, err)
 	}
 	return hex.EncodeToString(digest.Sum(nil)), d.size, f.Close()
 }
 
+// ReadInput returns length bytes of an input of a claim from an offset on. It repeats requests that fail until
+// ctx is done.
+func (c *Client) ReadInput(ctx context.Context, token store.ID, name string, offset, length int64) ([]byte, error) {
+	var content bytes.Buffer
+	d := download{
+		client: c, path: filePath(token, "input", name), to: &content, size: offset, end: offset + length, progress: func(int64) {},
+	}
+	err := retry(ctx, d.request)
+	if err == nil && d.size != d.end {
+		err = fmt.Errorf("%w: it ends at byte %d", ErrRejected, d.size)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s at %d: %w", name, offset, err)
+	}
+	return content.Bytes(), nil
+}
+
 // download is a download in progress.
 type download struct {
 	client   *Client
 	path     string
-	file     *os.File // at its end
-	digest   hash.Hash
-	size     int64
+	to       io.Writer
+	size     int64 // what is there already
+	end      int64 // 0: that of the file
 	progress func(int64)
 }
 
+// ranges is the range of the bytes that are missing.
+func (d *download) ranges() http.Header {
+	text := fmt.Sprintf("bytes=%d-", d.size)
+	if d.end > 0 {
+		text += strconv.FormatInt(d.end-1, 10)
+	}
+	return http.Header{"Range": {text}}
+}
+
 func (d *download) request(ctx context.Context) error {
-	header := http.Header{"Range": {fmt.Sprintf("bytes=%d-", d.size)}}
+	header := d.ranges()
 	path := d.path
 	if !d.client.followsRedirects() {
 		path += "?redirect=no"
@@ -73,7 +98,7 @@ func (d *download) request(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if response.StatusCode != http.StatusPartialContent && d.size > 0 {
+	if response.StatusCode != http.StatusPartialContent && (d.size > 0 || d.end > 0) {
 		response.Body.Close()
 		return fmt.Errorf("%w: it ignores ranges", ErrRejected)
 	}
@@ -108,7 +133,7 @@ func (d *download) requestElsewhere(ctx context.Context, address string, header 
 	case response.StatusCode == http.StatusRequestedRangeNotSatisfiable && d.size > 0:
 		response.Body.Close()
 		return nil // all of it is there
-	case response.StatusCode == http.StatusPartialContent, response.StatusCode == http.StatusOK && d.size == 0:
+	case response.StatusCode == http.StatusPartialContent, response.StatusCode == http.StatusOK && d.size == 0 && d.end == 0:
 		return d.copy(response)
 	}
 	response.Body.Close()
@@ -120,7 +145,7 @@ func (d *download) copy(response *http.Response) error {
 	defer response.Body.Close()
 	body := &stallReader{r: response.Body, timer: time.AfterFunc(pieceTimeout, func() { response.Body.Close() })}
 	defer body.timer.Stop()
-	_, err := io.Copy(io.MultiWriter(d.file, d.digest, counter{d}), body)
+	_, err := io.Copy(io.MultiWriter(d.to, counter{d}), body)
 	return err
 }
 

@@ -78,6 +78,7 @@ func (c Config) assemble(ctx context.Context, job *stages.Job, in Ingest, tr Tra
 		return Assemble{}, err
 	}
 	removeOlder(ctx, job, taskDir, tr.Dir)
+	removeOlder(ctx, job, taskDir, tr.afterChunks().String())
 	removeOlder(ctx, job, taskDir, md.Dir)
 	c.deleteMoved(job.Source)
 	return result, nil

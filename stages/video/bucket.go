@@ -92,11 +92,11 @@ func (c Config) blockCacheLimit() int64 {
 // stages were fetched from there.
 func (b *bucketStages) over(build func(Config) stages.Stage, needs ...string) stages.Stage {
 	stage := build(b.config)
-	if stage.Part != nil { // its Work joins the results, and needs no files
+	if stage.Part != nil { // its Work joins the parts
 		stage.Part = b.work(stage.Name, func(c Config) stages.Work { return build(c).Part }, needs)
-	} else {
-		stage.Work = b.work(stage.Name, func(c Config) stages.Work { return build(c).Work }, needs)
+		needs = []string{chunkPrefix}
 	}
+	stage.Work = b.work(stage.Name, func(c Config) stages.Work { return build(c).Work }, needs)
 	return stage
 }
 
@@ -136,36 +136,53 @@ func (b *bucketStages) attempt(
 	config.numbers = stored
 	var used []string
 	for _, need := range needs {
-		dir, done := "", func() {}
-		if need == ingestStage {
-			dir, done, err = b.openSource(ctx, job, &config)
-		} else {
-			dir, err = b.fetch(ctx, job, need)
+		var dirs []string
+		done := func() {}
+		switch need {
+		case ingestStage:
+			dirs = make([]string, 1)
+			dirs[0], done, err = b.openSource(ctx, job, &config)
+		case chunkPrefix:
+			dirs, err = b.fetchChunks(ctx, job)
+		default:
+			dirs = make([]string, 1)
+			dirs[0], err = b.fetch(ctx, job, need)
 		}
 		if err != nil {
 			return nil, err
 		}
 		defer done()
-		used = append(used, dir)
+		used = append(used, dirs...)
 	}
 	result, err := build(config)(ctx, job)
 	if err != nil {
 		return nil, &classifiedError{err}
 	}
-	if in, ok := result.(Ingest); ok {
-		err = b.putSource(ctx, job, storedDir(in), in.origin)
-	} else if dir := storedDir(result); dir != "" {
-		var similar []storage.ArtifactRef
-		if _, ok := result.(Assemble); ok { // its files are those of the stages before
-			similar = b.config.Bucket.artifacts(job.Task, used)
-		}
-		err = b.put(ctx, job, dir, similar...)
-	}
-	if err != nil {
+	if err := b.putResult(ctx, job, result, used); err != nil {
 		return nil, err
 	}
 	b.deleteUnneeded(ctx, job, stored, used)
 	return result, nil
+}
+
+// putResult stores the files of a result, which was made of those in used.
+func (b *bucketStages) putResult(ctx context.Context, job *stages.Job, result any, used []string) error {
+	dir := storedDir(result)
+	switch r := result.(type) {
+	case Ingest:
+		return b.putSource(ctx, job, dir, r.origin)
+	case Assemble: // its files are those of the stages before
+		return b.put(ctx, job, dir, b.config.Bucket.artifacts(job.Task, used)...)
+	case Transcode:
+		if r.Chunks == 0 {
+			return nil // the part has stored it
+		}
+		return b.put(ctx, job, dir, b.config.Bucket.artifacts(job.Task, used)...)
+	}
+	if dir == "" {
+		return nil
+	}
+	return b.put(ctx, job, dir)
 }
 
 // storedDir is the directory of a result, relative to the task's; empty for publish.
@@ -173,6 +190,11 @@ func storedDir(result any) string {
 	switch r := result.(type) {
 	case Ingest:
 		return filepath.Dir(r.File)
+	case Chunk:
+		if r.Whole != nil {
+			return r.Whole.Dir
+		}
+		return r.Dir
 	case Transcode:
 		return r.Dir
 	case Metadata:
@@ -220,16 +242,48 @@ func (b *bucketStages) fetch(ctx context.Context, job *stages.Job, stage string)
 	if err != nil {
 		return "", err
 	}
+	return name, b.fetchDir(ctx, job, stage, name)
+}
+
+// fetchChunks makes the files of all parts of the transcode present, and returns their names. Where some
+// are lost, the join makes them again.
+func (b *bucketStages) fetchChunks(ctx context.Context, job *stages.Job) (dirs []string, err error) {
+	made, err := stages.PartResults[Chunk](ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	var missing error
+	for _, chunk := range made {
+		if chunk.Dir == "" {
+			continue
+		}
+		switch err := b.fetchDir(ctx, job, chunkPrefix, chunk.Dir); {
+		case isMissing(err):
+			missing = err
+		case err != nil:
+			return nil, err
+		default:
+			dirs = append(dirs, chunk.Dir)
+		}
+	}
+	if len(dirs) == 0 {
+		return nil, missing
+	}
+	return dirs, nil
+}
+
+// fetchDir makes a directory of a stage present in the scratch space.
+func (b *bucketStages) fetchDir(ctx context.Context, job *stages.Job, stage, name string) error {
 	if d, ok := parseDirName(name); !ok || d.stage != stage || d.unfinished {
-		return "", fmt.Errorf("%q is not a result directory of stage %s", name, stage)
+		return fmt.Errorf("%q is not a result directory of stage %s", name, stage)
 	}
 	taskDir, err := b.config.makeTaskDir(job.Task)
 	if err != nil {
-		return "", err
+		return err
 	}
 	dir := filepath.Join(taskDir, name)
 	if _, err := os.Stat(dir); err == nil {
-		return name, touch(taskDir) // other processes of this host keep it, too
+		return touch(taskDir) // other processes of this host keep it, too
 	}
 	_, err = b.config.Bucket.storage.GetArtifact(ctx, artifactName(job.Task, name), dir, nil, reportTransfer(job, "downloading"))
 	if errors.Is(err, fs.ErrExist) {
@@ -238,7 +292,7 @@ func (b *bucketStages) fetch(ctx context.Context, job *stages.Job, stage string)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = &missingError{what: "the output of stage " + stage, path: b.config.Bucket.String(), err: err, oneTask: true}
 	}
-	return name, err
+	return err
 }
 
 // put stores a result. The service copies the files that are in similar artifacts, too.
@@ -269,20 +323,31 @@ func reportTransfer(job *stages.Job, note string) storage.Progress {
 // deleteTimeout limits the removal of what is not needed any more.
 const deleteTimeout = time.Minute
 
-// deleteUnneeded deletes artifacts that are older than those that were used, and the stored source
-// of the task, of which ingest has a copy. What it cannot delete, a later attempt does.
+// deleteUnneeded deletes artifacts that are older than those that were used, chunks that were joined, and the
+// stored source of the task, of which ingest has a copy. What it cannot delete, a later attempt does.
 func (b *bucketStages) deleteUnneeded(ctx context.Context, job *stages.Job, stored storedNames, used []string) {
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
 	for _, name := range used {
 		keep, _ := parseDirName(name)
-		for _, d := range stored {
-			if d.stage == keep.stage && d.number < keep.number {
-				_ = b.config.Bucket.storage.DeleteArtifact(ctx, artifactName(job.Task, d.String()))
-			}
+		if keep.stage != chunkPrefix { // the join may be repeated
+			b.deleteOlder(ctx, job.Task, stored, keep)
+		}
+		if keep.stage == transcodeStage {
+			tr, _ := stages.Result[Transcode](ctx, job, transcodeStage) // without it nothing is deleted
+			b.deleteOlder(ctx, job.Task, stored, tr.afterChunks())
 		}
 	}
 	if len(used) > 0 { // so ingest is completed
 		_ = b.config.Bucket.DeleteSource(ctx, job.Source)
+	}
+}
+
+// deleteOlder deletes the artifacts of a stage that are older than one of its directories.
+func (b *bucketStages) deleteOlder(ctx context.Context, task store.ID, stored storedNames, keep dirName) {
+	for _, d := range stored {
+		if d.stage == keep.stage && d.number < keep.number {
+			_ = b.config.Bucket.storage.DeleteArtifact(ctx, artifactName(task, d.String()))
+		}
 	}
 }

@@ -174,9 +174,7 @@ func (c Config) bucketNeeds(stage string) []string {
 func overBucket(c Config) []stages.Stage {
 	b := c.bucketStages()
 	var all []stages.Stage
-	for _, build := range []func(Config) stages.Stage{
-		Config.Ingest, Config.Transcode, Config.Metadata, Config.Assemble, Config.Publish,
-	} {
+	for _, build := range builders {
 		all = append(all, b.over(build, c.bucketNeeds(build(c).Name)...))
 	}
 	return all

@@ -81,7 +81,7 @@ func (h *bucketHosts) host() []stages.Stage {
 func (h *bucketHosts) run(all []stages.Stage, name string) error {
 	h.t.Helper()
 	i := slices.IndexFunc(all, func(s stages.Stage) bool { return s.Name == name })
-	result, err := workOf(all[i])(h.t.Context(), h.job)
+	result, err := do(h.t.Context(), all[i], h.job)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func TestStages_QueryCapabilitiesOnce(t *testing.T) {
 	results := make(map[string]json.RawMessage)
 	h.job.Results = func(_ context.Context, stage string) (json.RawMessage, error) { return results[stage], nil }
 	for _, stage := range Stages(h.Config)[:3] { // ingest, transcode, metadata
-		result := must(t)(workOf(stage)(t.Context(), h.job))
+		result := must(t)(do(t.Context(), stage, h.job))
 		if results[stage.Name], err = json.Marshal(result); err != nil {
 			t.Fatal(err)
 		}

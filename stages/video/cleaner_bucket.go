@@ -77,7 +77,7 @@ func (t *Cleaner) cleanResults(ctx context.Context, b *storage.Bucket, task stor
 	}
 	for _, a := range stored {
 		d, ok := parseDirName(path.Base(a.Name))
-		if !ok || !slices.Contains(store.Video().Stages(), d.stage) || !isOld(b, a, unfinishedArtifactAge) {
+		if !ok || !slices.Contains(resultStages(), d.stage) || !isOld(b, a, unfinishedArtifactAge) {
 			continue
 		}
 		if a.Complete {
@@ -98,7 +98,7 @@ func (t *Cleaner) cleanResults(ctx context.Context, b *storage.Bucket, task stor
 }
 
 // usedNumber returns the number of the recorded result of a stage, or 0 if it is not known. It asks
-// only if there is more than one artifact of the stage.
+// only if there is more than one artifact of the stage. Of chunks that were joined, none is used.
 func (t *Cleaner) usedNumber(
 	ctx context.Context, task store.ID, stage string, stored []storage.Artifact,
 ) (int, error) {
@@ -111,9 +111,18 @@ func (t *Cleaner) usedNumber(
 	if several < 2 || t.Results == nil {
 		return 0, nil
 	}
+	isChunk := stage == chunkPrefix
+	if isChunk {
+		stage = transcodeStage
+	}
 	raw, err := t.Results(ctx, task, stage)
 	if errors.Is(err, store.ErrNotFound) {
 		return 0, nil
+	}
+	if err == nil && isChunk {
+		var tr Transcode
+		err = json.Unmarshal(raw, &tr)
+		return tr.afterChunks().number, err
 	}
 	var name string
 	if err == nil {

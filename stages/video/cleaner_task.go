@@ -63,7 +63,7 @@ func (t *Cleaner) findAbandonedInPublished(d *removalList) (busy bool, err error
 func isUnfinishedDir(e fs.DirEntry) bool {
 	d, ok := parseDirName(e.Name())
 	return ok && d.unfinished && e.IsDir() &&
-		slices.Contains([]string{ingestStage, transcodeStage, metadataStage, assembleStage, generationPrefix}, d.stage)
+		slices.Contains(append(resultStages(), generationPrefix), d.stage)
 }
 
 func isPartialDownload(e fs.DirEntry) bool {

@@ -45,7 +45,7 @@ func snapshot(t *testing.T, dirs ...string) map[string]string {
 func (h *harness) run(ctx context.Context, stage string, m allResults) error {
 	h.job.Results = results(m)
 	i := slices.IndexFunc(Stages(h.Config), func(s stages.Stage) bool { return s.Name == stage })
-	_, err := workOf(Stages(h.Config)[i])(ctx, h.job)
+	_, err := do(ctx, Stages(h.Config)[i], h.job)
 	return err
 }
 

@@ -21,7 +21,10 @@
 //   - Long work reports every step and nothing else, so the engine can cancel
 //     an attempt that makes no progress for Config.Stall.
 //   - A source is read three times: ingest copies and hashes it and lists its
-//     packets; transcode decodes it.
+//     packets; transcode decodes it. Of a divided transcode, each part reads
+//     what it needs.
+//   - A divided transcode has the same frames as an undivided one. docs/architecture.md
+//     says how, and which sources are not divided.
 //   - A stage returns after its files are synced to disk.
 //   - A clock that is wrong by up to an hour removes nothing early and delays
 //     nothing forever.
@@ -36,6 +39,7 @@
 //	DataDir/tasks/<task>/
 //	    download.part               an unfinished download, to be continued
 //	    ingest-0001-k3j9x2mq7b/     the source
+//	    chunk-0001-…/               a part of its transcode
 //	    transcode-0001-…/           its renditions, storyboard/
 //	    metadata-0001-…/            metadata.json, poster.jpg
 //	    assemble-0001-…/            all of it, with master.m3u8 and manifest.mpd
@@ -65,7 +69,8 @@
 // # Retention
 //
 // The directory with a stage's result stays. Later stages remove the directories
-// of earlier successful attempts after they have used the result. The results
+// of earlier successful attempts after they have used the result, and assemble those
+// of joined chunks. The results
 // also stay when a task ends, is dead or is cancelled. Only an operator may
 // remove:
 //

@@ -234,12 +234,33 @@ func sameFile(t *testing.T, a, b string) bool {
 	return os.SameFile(x, y)
 }
 
-// workOf is what makes the files of a stage.
-func workOf(s stages.Stage) stages.Work {
-	if s.Part != nil {
-		return s.Part
+// do does a stage as the engine does: it divides the stage, does the parts, and joins them.
+func do(ctx context.Context, s stages.Stage, job *stages.Job) (any, error) {
+	if s.Divide == nil {
+		return s.Work(ctx, job)
 	}
-	return s.Work
+	parts, err := s.Divide(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	results := make([]json.RawMessage, len(parts))
+	for i, p := range parts {
+		part := *job
+		part.Part, part.Parts = i+1, len(parts)
+		if part.Spec, err = json.Marshal(p.Spec); err != nil {
+			return nil, err
+		}
+		result, err := s.Part(ctx, &part)
+		if err != nil {
+			return nil, err
+		}
+		if results[i], err = json.Marshal(result); err != nil {
+			return nil, err
+		}
+	}
+	join := *job
+	join.Parts, join.OnPartResults = len(parts), func(context.Context) ([]json.RawMessage, error) { return results, nil }
+	return s.Work(ctx, &join)
 }
 
 // attemptsOfTask is how many attempts a task has that goes through without a failure: one per

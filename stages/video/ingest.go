@@ -33,6 +33,8 @@ type Ingest struct {
 	Info *media.Info `json:"info"`
 	// Settings say how the video is made, as the task's params did. Later stages take them from here.
 	Settings Settings `json:"settings,omitzero"`
+	// Chunks says how the transcode is divided, or why it is not.
+	Chunks *media.ChunkPlan `json:"chunks,omitempty"`
 	// Warnings are those of Info and about the Settings, at the top level for clients.
 	Warnings []string `json:"warnings,omitempty"`
 
@@ -80,7 +82,7 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 	if err := makeSourceReadable(file, f.Method); err != nil {
 		return Ingest{}, err
 	}
-	info, err := c.probe(ctx, job, file)
+	info, packets, err := c.probe(ctx, job, file)
 	if err != nil {
 		return Ingest{}, err
 	}
@@ -89,13 +91,17 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 			return Ingest{}, err
 		}
 	}
+	chunks, err := c.planChunks(ctx, job, file, info, packets, params.Settings.ladder(info))
+	if err != nil {
+		return Ingest{}, err
+	}
 	name, err := w.finish(ctx, job)
 	if err != nil {
 		return Ingest{}, err
 	}
 	return Ingest{
 		File: filepath.Join(name, filepath.Base(file)), Name: f.Name,
-		Bytes: f.Bytes, SHA256: f.SHA256, Method: f.Method, Info: info, Settings: params.Settings,
+		Bytes: f.Bytes, SHA256: f.SHA256, Method: f.Method, Info: info, Settings: params.Settings, Chunks: chunks,
 		Warnings: slices.Concat(info.Warnings, params.Settings.warnings(info)), origin: origin,
 	}, nil
 }
@@ -105,21 +111,21 @@ func (in Ingest) ladder() []media.Rung { return in.Settings.ladder(in.Info) }
 
 // probe measures a source. If ffprobe or ffmpeg stalls or exceeds its time limit
 // twice, it will do so again and occupy a slot for as long, so the source is rejected.
-func (c Config) probe(ctx context.Context, job *stages.Job, file string) (*media.Info, error) {
+func (c Config) probe(ctx context.Context, job *stages.Job, file string) (*media.Info, *media.Packets, error) {
 	neverEnds := func(err error) bool {
 		return ctx.Err() == nil && (errors.Is(err, media.ErrStalled) || errors.Is(err, media.ErrTooLong))
 	}
-	info, err := c.tools(job, -1, "probing").Probe(ctx, file)
+	info, packets, err := c.tools(job, -1, "probing").ProbePackets(ctx, file)
 	if neverEnds(err) {
-		info, err = c.tools(job, -1, "probing again").Probe(ctx, file)
+		info, packets, err = c.tools(job, -1, "probing again").ProbePackets(ctx, file)
 	}
 	if neverEnds(err) {
-		return nil, &media.RejectedError{
+		return nil, nil, &media.RejectedError{
 			Reason: "the file cannot be read to its end: ffmpeg stopped making progress twice; send an intact copy",
 			Detail: err.Error(),
 		}
 	}
-	return info, err
+	return info, packets, err
 }
 
 // fetchKeptCopy uses the copy that an earlier attempt made of a source that is

@@ -121,7 +121,7 @@ func (m *Move) copyResults(ctx context.Context, task store.ID, done *CopyResult)
 	if err != nil {
 		return err
 	}
-	order := store.Video().Stages() // later results have files of earlier ones
+	order := resultStages()
 	slices.SortStableFunc(found, func(a, b dirName) int { return slices.Index(order, a.stage) - slices.Index(order, b.stage) })
 	for _, d := range found {
 		if slices.Contains(order, d.stage) {

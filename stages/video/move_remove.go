@@ -52,8 +52,10 @@ func (m *Move) removeResults(ctx context.Context, task store.ID) error {
 	if err != nil {
 		return err
 	}
-	return m.Data.remove(ctx, removal{dir: dir, stages: store.Video().Stages(), isThere: func(d dirName) bool {
-		return slices.ContainsFunc(there, func(t dirName) bool { return t == d || t.stage == d.stage && t.number > d.number })
+	return m.Data.remove(ctx, removal{dir: dir, stages: resultStages(), isThere: func(d dirName) bool {
+		return slices.ContainsFunc(there, func(t dirName) bool {
+			return t == d || t.stage == d.stage && t.number > d.number && t.stage != chunkPrefix // none replaces another
+		})
 	}})
 }
 

@@ -9,7 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
+	"strings"
 
 	"github.com/cuelight/cuelight/internal/flock"
 	"github.com/cuelight/cuelight/internal/media"
@@ -24,14 +24,14 @@ const maxPosterBytes = 16 << 20
 
 // Accept checks the files of a claim and makes them the result of its stage.
 func (f *RemoteFiles) Accept(ctx context.Context, c engine.Claim, result json.RawMessage) (json.RawMessage, error) {
-	stage, err := stageName(c)
+	d, err := f.delivery(ctx, c)
 	if err == nil {
 		err = f.config.checkNotMoved(ctx) // a coordinator that was stopped for long may not know it
 	}
 	if err != nil {
 		return nil, err
 	}
-	w, err := f.receiving(c, stage)
+	w, err := f.receiving(c, d.name)
 	if err != nil {
 		return nil, err
 	}
@@ -39,12 +39,8 @@ func (f *RemoteFiles) Accept(ctx context.Context, c engine.Claim, result json.Ra
 	if before, err := acceptedBefore(receiving); before != nil || err != nil {
 		return before, err
 	}
-	in, err := f.ingest(ctx, c.Task)
-	if err != nil {
-		return nil, err
-	}
 	if f.bucket != nil {
-		done, err := f.bucket.scratch.use(c.Task, f.acceptNeed(c.Task, stage, in, receiving))
+		done, err := f.bucket.scratch.use(c.Task, f.acceptNeed(c.Task, d, receiving))
 		if err != nil {
 			return nil, err
 		}
@@ -55,7 +51,7 @@ func (f *RemoteFiles) Accept(ctx context.Context, c engine.Claim, result json.Ra
 		return before, err
 	}
 	defer flock.Unlock(lock)
-	accepted, err := f.accept(ctx, c, w, in, result)
+	accepted, err := f.accept(ctx, c, w, d, result)
 	_, isRefused := errors.AsType[*remote.RefusedError](err)
 	if err != nil && !isRefused && !errors.Is(err, remote.ErrOutputsElsewhere) {
 		return nil, err
@@ -97,51 +93,46 @@ func (f *RemoteFiles) lockOutput(ctx context.Context, c engine.Claim, w *workdir
 }
 
 // accept checks the files in the directory in which they have arrived.
-func (f *RemoteFiles) accept(ctx context.Context, c engine.Claim, w *workdir, in Ingest, result json.RawMessage) (any, error) {
+func (f *RemoteFiles) accept(ctx context.Context, c engine.Claim, w *workdir, d delivery, result json.RawMessage) (any, error) {
 	// Coordinators with one bucket may be on different hosts, and each has what it received.
 	if f.bucket != nil {
-		if err := checkArrived(w, in, result); err != nil {
+		if err := d.checkArrived(w.path, result); err != nil {
 			return nil, err
 		}
 	}
-	if w.stage == transcodeStage {
-		return f.acceptTranscode(ctx, c, w, in, result)
+	if d.isPoster() {
+		return f.acceptMetadata(ctx, c, w, result)
 	}
-	return f.acceptMetadata(ctx, c, w, in, result)
+	return f.acceptChunk(ctx, c, w, d, result)
 }
 
 // checkArrived returns remote.ErrOutputsElsewhere if fewer files have arrived than the result says. A
-// metadata stage may deliver none.
-func checkArrived(w *workdir, in Ingest, result json.RawMessage) error {
+// metadata stage may deliver none, and neither does a part that says that the source cannot be divided.
+func (d delivery) checkArrived(dir string, result json.RawMessage) error {
 	var claimed struct {
-		Poster string        `json:"poster"`
-		Output *media.Output `json:"output"`
+		Poster      string `json:"poster"`
+		Sent        int    `json:"sent"`
+		Indivisible string `json:"indivisible"`
 	}
 	_ = json.Unmarshal(result, &claimed) // the check of the files refuses it
-	if w.stage == metadataStage {
-		if _, err := os.Lstat(filepath.Join(w.path, posterFile)); claimed.Poster != "" && errors.Is(err, fs.ErrNotExist) {
+	if d.isPoster() {
+		if _, err := os.Lstat(filepath.Join(dir, posterFile)); claimed.Poster != "" && errors.Is(err, fs.ErrNotExist) {
 			return remote.ErrOutputsElsewhere
 		}
 		return nil
 	}
-	sent, arrived := 0, 0
-	if claimed.Output != nil {
-		for _, r := range slices.Concat(claimed.Output.Video, claimed.Output.Audio) {
-			sent += 1 + r.Segments
-		}
-	}
-	rungs := in.ladder()
-	err := filepath.WalkDir(w.path, func(file string, e fs.DirEntry, err error) error {
+	arrived := 0
+	err := filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
-		name, err := filepath.Rel(w.path, file)
-		if media.ExpectedFile(in.Info, rungs, filepath.ToSlash(name)) {
+		name, err := filepath.Rel(dir, file)
+		if d.maxBytes(filepath.ToSlash(name)) > 0 {
 			arrived++
 		}
 		return err
 	})
-	if err == nil && arrived < max(sent, 1) {
+	if err == nil && arrived < max(claimed.Sent, 1) && claimed.Indivisible == "" {
 		err = remote.ErrOutputsElsewhere
 	}
 	return err
@@ -149,11 +140,11 @@ func checkArrived(w *workdir, in Ingest, result json.RawMessage) error {
 
 // acceptNeed is how many bytes a check may need, with those that have arrived: it fetches the source if it
 // cannot read it by ranges.
-func (f *RemoteFiles) acceptNeed(task store.ID, stage string, in Ingest, receiving string) int64 {
-	if stage != transcodeStage || !f.config.fetchesSource(in) {
+func (f *RemoteFiles) acceptNeed(task store.ID, d delivery, receiving string) int64 {
+	if d.isPoster() || !f.config.fetchesSource(d.in) {
 		return 0
 	}
-	need := f.bucket.fetchNeed(task, in)
+	need := f.bucket.fetchNeed(task, d.in)
 	if need > 0 {
 		_, arrived, _ := measureTree(receiving, func() {}) // it takes the room already, and is of the same task
 		need += arrived
@@ -161,29 +152,47 @@ func (f *RemoteFiles) acceptNeed(task store.ID, stage string, in Ingest, receivi
 	return need
 }
 
-func (f *RemoteFiles) acceptTranscode(
-	ctx context.Context, c engine.Claim, w *workdir, in Ingest, result json.RawMessage,
-) (Transcode, error) {
-	tr := Transcode{Rungs: in.ladder()}
-	var claimed Transcode
+// maxIndivisible is the longest reason of a worker why a source cannot be divided.
+const maxIndivisible = 500
+
+// acceptChunk checks the files of a part of a transcode.
+func (f *RemoteFiles) acceptChunk(
+	ctx context.Context, c engine.Claim, w *workdir, d delivery, result json.RawMessage,
+) (made Chunk, err error) {
+	var claimed Chunk
 	if err := json.Unmarshal(result, &claimed); err != nil {
-		return tr, refused("the result of stage %s is invalid", transcodeStage)
+		return made, refused("the result of stage %s is invalid", transcodeStage)
 	}
-	source, tools, done, err := f.openSource(ctx, c, in)
+	if why := claimed.Indivisible; why != "" && !d.isWhole() {
+		return Chunk{Indivisible: strings.ToValidUTF8(why[:min(len(why), maxIndivisible)], "")}, os.RemoveAll(w.path)
+	}
+	source, tools, done, err := f.openSource(ctx, c, d.in)
 	if err != nil {
-		return tr, err
+		return made, err
 	}
 	defer done()
-	if err := removeUnexpected(w.path, in.Info, tr.Rungs); err != nil {
-		return tr, err
+	if err := d.removeUnexpected(w.path); err != nil {
+		return made, err
 	}
-	tr.Output, err = tools.CheckUntrusted(ctx, source, in.Info, tr.Rungs, w.path, claimed.Output)
+	if d.isWhole() {
+		if claimed.Whole == nil {
+			claimed.Whole = &Transcode{}
+		}
+		tr := &Transcode{Rungs: d.rungs, Undivided: d.spec.Reason}
+		if tr.Output, err = tools.CheckUntrusted(ctx, source, d.in.Info, d.rungs, w.path, claimed.Whole.Output); err != nil {
+			return made, refusal(err)
+		}
+		tr.Warnings, made.Whole = tr.Output.Warnings, tr
+		tr.Dir, err = f.finish(ctx, c, w)
+		return made, err
+	}
+	made.Output, err = tools.CheckUntrustedChunk(
+		ctx, source, d.in.Info, d.rungs, d.in.Chunks, d.spec.piece(), w.path, claimed.Output)
 	if err != nil {
-		return tr, refusal(err)
+		return made, refusal(err)
 	}
-	tr.Warnings = tr.Output.Warnings
-	tr.Dir, err = f.finish(ctx, c, w)
-	return tr, err
+	made.Dir, err = f.finish(ctx, c, w)
+	return made, err
 }
 
 // refusal turns what the check of a worker's files found wrong into a remote.RefusedError.
@@ -198,13 +207,13 @@ func refusal(err error) error {
 }
 
 // removeUnexpected removes the playlists that an earlier check has written.
-func removeUnexpected(dir string, info *media.Info, rungs []media.Rung) error {
+func (d delivery) removeUnexpected(dir string) error {
 	return filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
 			return err
 		}
 		name, err := filepath.Rel(dir, file)
-		if err != nil || media.ExpectedFile(info, rungs, filepath.ToSlash(name)) {
+		if err != nil || d.maxBytes(filepath.ToSlash(name)) > 0 {
 			return err
 		}
 		return os.Remove(file)
@@ -213,11 +222,15 @@ func removeUnexpected(dir string, info *media.Info, rungs []media.Rung) error {
 
 // acceptMetadata describes the source as ingest measured it. Of the worker it takes the poster.
 func (f *RemoteFiles) acceptMetadata(
-	ctx context.Context, c engine.Claim, w *workdir, in Ingest, result json.RawMessage,
+	ctx context.Context, c engine.Claim, w *workdir, result json.RawMessage,
 ) (Metadata, error) {
 	var claimed Metadata
 	if err := json.Unmarshal(result, &claimed); err != nil {
 		return Metadata{}, refused("the result of stage %s is invalid", metadataStage)
+	}
+	in, err := f.ingest(ctx, c.Task)
+	if err != nil {
+		return Metadata{}, err
 	}
 	md := Metadata{Description: Description{Info: in.Info}}
 	switch err := checkPoster(filepath.Join(w.path, posterFile), in.Info); {
@@ -233,8 +246,7 @@ func (f *RemoteFiles) acceptMetadata(
 	if err := os.Remove(filepath.Join(w.path, metadataFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return md, err
 	}
-	err := md.write(w.path)
-	if err == nil {
+	if err = md.write(w.path); err == nil {
 		md.Dir, err = f.finish(ctx, c, w)
 	}
 	return md, err

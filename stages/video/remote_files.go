@@ -97,16 +97,6 @@ func refused(format string, args ...any) error {
 	return &remote.RefusedError{Reason: fmt.Sprintf(format, args...)}
 }
 
-// stageName returns the name of a claim's stage, if remote workers may do it.
-func stageName(c engine.Claim) (string, error) {
-	switch name := store.Video().Stages()[c.Stage]; name {
-	case transcodeStage, metadataStage:
-		return name, nil
-	default:
-		return "", refused("stage %s has no files for remote workers", name)
-	}
-}
-
 // ingest returns the result of a task's ingest stage.
 func (f *RemoteFiles) ingest(ctx context.Context, task store.ID) (in Ingest, err error) {
 	raw, err := f.results(ctx, task, ingestStage)
@@ -124,7 +114,7 @@ func (f *RemoteFiles) ingest(ctx context.Context, task store.ID) (in Ingest, err
 
 // input returns the result of ingest if its file has the name, which is all that a worker may read.
 func (f *RemoteFiles) input(ctx context.Context, c engine.Claim, name string) (Ingest, error) {
-	if _, err := stageName(c); err != nil {
+	if _, err := f.delivery(ctx, c); err != nil {
 		return Ingest{}, err
 	}
 	in, err := f.ingest(ctx, c.Task)

@@ -17,29 +17,18 @@ import (
 
 	"github.com/cuelight/cuelight/internal/diskspace"
 	"github.com/cuelight/cuelight/internal/flock"
-	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/stages/remote"
+	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-// sizeLimit is how many bytes a file of a stage may have. It refuses names that the stage does
-// not deliver. Playlists, storyboards and metadata.json are made here.
-func (f *RemoteFiles) sizeLimit(ctx context.Context, c engine.Claim, stage, name string) (file, total int64, err error) {
-	if stage == metadataStage {
-		if name != posterFile {
-			return 0, 0, refused("stage %s delivers no file with the name %.100q", stage, name)
-		}
-		return maxPosterBytes, maxPosterBytes, nil
+// expected returns the delivery of a claim. It refuses names that are not delivered.
+func (f *RemoteFiles) expected(ctx context.Context, c engine.Claim, name string) (delivery, error) {
+	d, err := f.delivery(ctx, c)
+	if err == nil && d.maxBytes(name) == 0 {
+		err = refused("stage %s delivers no file with the name %.100q", store.Video().Stages()[c.Stage], name)
 	}
-	in, err := f.ingest(ctx, c.Task)
-	if err != nil {
-		return 0, 0, err
-	}
-	rungs := in.ladder()
-	if file = media.MaxFileBytes(in.Info, rungs, name); file == 0 {
-		return 0, 0, refused("stage %s delivers no file with the name %.100q", stage, name)
-	}
-	return file, media.MaxTotalBytes(in.Info, rungs), nil
+	return d, err
 }
 
 // receiving returns the directory in which a claim's files arrive. Its name follows from the
@@ -60,14 +49,11 @@ func (f *RemoteFiles) receiving(c engine.Claim, stage string) (*workdir, error) 
 
 // OutputSize returns how much of a file has arrived.
 func (f *RemoteFiles) OutputSize(ctx context.Context, c engine.Claim, name string) (int64, error) {
-	stage, err := stageName(c)
-	if err == nil {
-		_, _, err = f.sizeLimit(ctx, c, stage, name)
-	}
+	d, err := f.expected(ctx, c, name)
 	if err != nil {
 		return 0, err
 	}
-	w, err := f.receiving(c, stage)
+	w, err := f.receiving(c, d.name)
 	if err != nil {
 		return 0, err
 	}
@@ -91,15 +77,11 @@ func (f *RemoteFiles) OutputSize(ctx context.Context, c engine.Claim, name strin
 func (f *RemoteFiles) WriteOutput(
 	ctx context.Context, c engine.Claim, name string, at, total int64, sum string, from io.Reader,
 ) error {
-	stage, err := stageName(c)
+	d, err := f.expected(ctx, c, name)
 	if err != nil {
 		return err
 	}
-	fileLimit, totalLimit, err := f.sizeLimit(ctx, c, stage, name)
-	if err != nil {
-		return err
-	}
-	w, err := f.receiving(c, stage)
+	w, err := f.receiving(c, d.name)
 	if err != nil {
 		return err
 	}
@@ -112,10 +94,10 @@ func (f *RemoteFiles) WriteOutput(
 	switch {
 	case out.accepting:
 		return errComplete
-	case total > fileLimit:
-		return refused("%s may have %d bytes, not %d", name, fileLimit, total)
-	case out.bytes-at+total > totalLimit:
-		return refused("the files of stage %s may have %d bytes in all", stage, totalLimit)
+	case total > d.maxBytes(name):
+		return refused("%s may have %d bytes, not %d", name, d.maxBytes(name), total)
+	case out.bytes-at+total > d.maxTotal():
+		return refused("the files of a claim of this stage may have %d bytes in all", d.maxTotal())
 	}
 	if err := diskspace.Check(w.parent, total-at, f.config.reserve()); err != nil {
 		return err

@@ -8,16 +8,20 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 
+	"github.com/cuelight/cuelight/internal/blockcache"
 	"github.com/cuelight/cuelight/internal/diskspace"
 	"github.com/cuelight/cuelight/internal/flock"
 	"github.com/cuelight/cuelight/internal/media"
+	"github.com/cuelight/cuelight/internal/storage"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 )
 
 // Transfer copies the files of a claim from and to the coordinator. A remote.Client is one.
 type Transfer interface {
+	ReadInput(ctx context.Context, token store.ID, name string, offset, length int64) ([]byte, error)
 	Download(ctx context.Context, token store.ID, name, file string, progress func(done int64)) (sum string, size int64, err error)
 	Upload(ctx context.Context, token store.ID, name, file string, sent func(n int64)) error
 }
@@ -27,22 +31,23 @@ type Transfer interface {
 // is scratch space of this process: a source is there while an attempt needs it.
 func RemoteStages(c Config, t Transfer, names []string) []stages.Stage {
 	c = c.withCache()
-	r := remoteStages{config: c, transfer: t, scratch: newScratch(c, 0, nil)}
-	all := Stages(c)
-	for i := range all {
-		name := all[i].Name
-		all[i].Divide = nil // nor does it join
-		if all[i].Part != nil {
-			all[i].Work = nil
+	blocks := blockcache.New(c.DataDir, c.blockCacheLimit(), func(dir string, bytes int64) error {
+		return diskspace.Check(dir, bytes, c.reserve())
+	})
+	r := remoteStages{config: c, transfer: t, blocks: blocks, scratch: newScratch(c, 0, blocks)}
+	var all []stages.Stage
+	for _, build := range builders {
+		stage := build(c)
+		if stage.Part != nil { // others divide and join
+			stage.Divide, stage.Work = nil, nil
+			stage.Part = r.work(stage.Name, func(c Config) stages.Work { return build(c).Part })
+		} else {
+			stage.Work = r.work(stage.Name, func(c Config) stages.Work { return build(c).Work })
 		}
-		all[i].Wrap(func(do stages.Work) stages.Work { return r.work(name, do) })
-		leave := true
-		for _, name := range names {
-			leave = leave && name != all[i].Name
+		if !slices.Contains(names, stage.Name) {
+			stage.Slots = -1
 		}
-		if leave {
-			all[i].Slots = -1
-		}
+		all = append(all, stage)
 	}
 	return all
 }
@@ -55,11 +60,12 @@ func RemoteStageNames() []string { return []string{transcodeStage, metadataStage
 type remoteStages struct {
 	config   Config
 	transfer Transfer
+	blocks   *blockcache.Cache // of sources
 	scratch  *scratch
 }
 
-// work downloads the source before a stage, and uploads what it made afterwards.
-func (s remoteStages) work(stage string, do stages.Work) stages.Work {
+// work makes the source readable for a stage, and uploads what it made afterwards.
+func (s remoteStages) work(stage string, build func(Config) stages.Work) stages.Work {
 	return func(ctx context.Context, job *stages.Job) (any, error) {
 		need, err := s.config.scratchNeed(ctx, job, stage)
 		if err != nil {
@@ -71,33 +77,58 @@ func (s remoteStages) work(stage string, do stages.Work) stages.Work {
 		}
 		defer done()
 		in, err := stages.Result[Ingest](ctx, job, ingestStage)
+		config, closeSource := s.config, func() {}
 		if err == nil {
-			err = s.download(ctx, job, in)
+			closeSource, err = s.openSource(ctx, job, in, &config)
 		}
 		if err != nil {
 			return nil, classify(ctx, err, job.Attempt)
 		}
-		result, err := do(ctx, job)
+		defer closeSource()
+		result, err := build(config)(ctx, job)
 		if err != nil {
 			return nil, err
 		}
-		if err := s.upload(ctx, job, in, storedDir(result)); err != nil {
+		sent, err := s.upload(ctx, job, in, storedDir(result))
+		if err != nil {
 			return nil, classify(ctx, err, job.Attempt)
+		}
+		if chunk, ok := result.(Chunk); ok {
+			chunk.Sent = sent
+			return chunk, nil
 		}
 		return result, nil
 	}
 }
 
-// download makes the source present at the path that it has where ingest ran.
-func (s remoteStages) download(ctx context.Context, job *stages.Job, in Ingest) error {
+// openSource makes the source readable for the tools of config, until done is called: by ranges through the block
+// cache, which keeps what the next chunk of the video may need, or as a whole where the tools cannot.
+func (s remoteStages) openSource(ctx context.Context, job *stages.Job, in Ingest, config *Config) (done func(), err error) {
 	taskDir, err := s.config.makeTaskDir(job.Task)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if d, ok := parseDirName(path.Dir(filepath.ToSlash(in.File))); !ok || d.stage != ingestStage || d.unfinished {
-		return fmt.Errorf("%q is not the source of a task", in.File)
+		return nil, fmt.Errorf("%q is not the source of a task", in.File)
 	}
-	file := filepath.Join(taskDir, filepath.FromSlash(in.File))
+	path := filepath.Join(taskDir, filepath.FromSlash(in.File))
+	if s.config.fetchesSource(in) {
+		return func() {}, s.download(ctx, job, in, taskDir, path)
+	}
+	name := filepath.ToSlash(in.File)
+	file := s.blocks.Open(ctx, blockcache.Source{
+		Name: job.Task.String() + "/" + name, Size: in.Bytes, BlockSize: storage.BlockSize,
+		Fetch: func(ctx context.Context, n int64) ([]byte, error) {
+			offset := n * storage.BlockSize
+			return s.transfer.ReadInput(ctx, job.Token, name, offset, min(storage.BlockSize, in.Bytes-offset))
+		},
+	})
+	config.Tools.Source = &media.ServedSource{Path: path, Input: file}
+	return file.Close, nil
+}
+
+// download makes the source present at the path that it has where ingest ran.
+func (s remoteStages) download(ctx context.Context, job *stages.Job, in Ingest, taskDir, file string) error {
 	if err := os.MkdirAll(filepath.Dir(file), privateMode); err != nil {
 		return fmt.Errorf("create directory of source: %w", err)
 	}
@@ -137,15 +168,18 @@ func (s remoteStages) downloadSource(ctx context.Context, job *stages.Job, in In
 	return nil
 }
 
-// upload sends the files of a result that the coordinator does not make itself.
-func (s remoteStages) upload(ctx context.Context, job *stages.Job, in Ingest, dir string) error {
+// upload sends the files of a result that the coordinator does not make itself, and returns their number.
+func (s remoteStages) upload(ctx context.Context, job *stages.Job, in Ingest, dir string) (sent int, err error) {
+	if dir == "" {
+		return 0, nil
+	}
 	root := filepath.Join(s.config.TaskDir(job.Task), dir)
 	_, bytes, err := measureTree(root, func() {})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	done, rungs := int64(0), in.ladder()
-	return filepath.WalkDir(root, func(file string, e fs.DirEntry, err error) error {
+	err = filepath.WalkDir(root, func(file string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
@@ -153,6 +187,7 @@ func (s remoteStages) upload(ctx context.Context, job *stages.Job, in Ingest, di
 		if name = filepath.ToSlash(name); err != nil || name != posterFile && !media.ExpectedFile(in.Info, rungs, name) {
 			return err
 		}
+		sent++
 		return s.transfer.Upload(ctx, job.Token, name, file, func(n int64) {
 			done += n
 			job.Progress(stages.Progress{
@@ -160,4 +195,5 @@ func (s remoteStages) upload(ctx context.Context, job *stages.Job, in Ingest, di
 			})
 		})
 	})
+	return sent, err
 }

@@ -295,9 +295,16 @@ func (c Config) scratchNeed(ctx context.Context, job *stages.Job, stage string) 
 	}
 	need := int64(0)
 	if stage != metadataStage && (stage != publishStage || c.Bucket == nil || len(c.bucketNeeds(stage)) > 0) {
-		need = estimateSize(in.Info, in.ladder())
+		var spec chunkSpec
+		if job.Part > 0 {
+			if spec, err = stages.Spec[chunkSpec](job); err != nil {
+				return 0, err
+			}
+		}
+		need = in.chunkSize(spec)
 	}
-	if c.Bucket == nil || c.fetchesSource(in) {
+	isJoin := job.Parts > 0 && job.Part == 0
+	if !isJoin && c.fetchesSource(in) {
 		need += in.Bytes
 	}
 	return need + smallFiles, nil

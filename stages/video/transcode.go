@@ -19,6 +19,11 @@ type Transcode struct {
 	Output *media.Output `json:"output"`
 	// Warnings are those of Output, at the top level for clients.
 	Warnings []string `json:"warnings,omitempty"`
+	// Chunks is how many chunks were joined; 0: the source was transcoded whole, and Undivided says why.
+	Chunks    int    `json:"chunks,omitempty"`
+	Undivided string `json:"undivided,omitempty"`
+	// LastChunk is the directory of the chunks with the highest number.
+	LastChunk string `json:"last_chunk,omitempty"`
 }
 
 // Transcode returns the stage that makes the renditions.
@@ -27,44 +32,29 @@ func (c Config) Transcode() stages.Stage {
 	return stages.Stage{
 		Name: transcodeStage, Needs: []string{ingestStage}, Slots: cmp.Or(c.Slots.Transcode, 1), Stall: c.stall(),
 		Divide: divideTranscode,
-		Part: work(c, func(ctx context.Context, job *stages.Job) (Transcode, error) {
-			in, err := stages.Result[Ingest](ctx, job, ingestStage)
-			if err != nil {
-				return Transcode{}, err
-			}
-			return c.transcode(ctx, job, in)
-		}),
-		Work: joinTranscode,
+		Part:   work(c, c.transcodePart),
+		Work:   work(c, c.joinTranscode),
 	}
 }
 
-// divideTranscode makes one part of each source.
-func divideTranscode(context.Context, *stages.Job) ([]stages.Part, error) {
-	return []stages.Part{{}}, nil
-}
-
-// joinTranscode returns the result of the only part.
-func joinTranscode(ctx context.Context, job *stages.Job) (any, error) {
-	all, err := stages.PartResults[Transcode](ctx, job)
-	if err != nil {
-		return nil, err
+// findSource returns the directory of a task, and its source, readable for ffmpeg.
+func (c Config) findSource(job *stages.Job, in Ingest) (taskDir, source string, err error) {
+	if taskDir, err = c.findTaskDir(job.Task); err == nil {
+		source, err = c.readableSource(in, taskDir)
 	}
-	return all[0], nil
+	return taskDir, source, err
 }
 
+// transcode makes the whole transcode.
 func (c Config) transcode(ctx context.Context, job *stages.Job, in Ingest) (Transcode, error) {
-	taskDir, err := c.findTaskDir(job.Task)
-	if err != nil {
-		return Transcode{}, err
-	}
-	source, err := c.readableSource(in, taskDir)
+	taskDir, source, err := c.findSource(job, in)
 	if err != nil {
 		return Transcode{}, err
 	}
 	rungs := in.ladder()
 	var out *media.Output
 	name, err := c.inWorkdir(ctx, job, taskDir, transcodeStage, privateMode, func(job *stages.Job, dir string) error {
-		if err := diskspace.Check(dir, estimateSize(in.Info, rungs), c.reserve()); err != nil {
+		if err := diskspace.Check(dir, estimateSize(in.Info.Duration, rungs), c.reserve()); err != nil {
 			return err
 		}
 		tools, reporter := c.Tools, &transcodeReporter{job: job}
@@ -82,13 +72,13 @@ func (c Config) transcode(ctx context.Context, job *stages.Job, in Ingest) (Tran
 	return Transcode{Dir: name, Rungs: rungs, Output: out, Warnings: out.Warnings}, nil
 }
 
-// estimateSize is the highest size in bytes that the ladder allows. Most
+// estimateSize is the highest size in bytes that the ladder allows for so many seconds. Most
 // renditions stay well below it, but a disk that becomes full after an hour costs
 // that hour, and perhaps those of other tasks.
-func estimateSize(info *media.Info, rungs []media.Rung) int64 {
+func estimateSize(seconds float64, rungs []media.Rung) int64 {
 	bits := 0
 	for _, r := range rungs {
 		bits += r.VideoBitrate + r.AudioBitrate
 	}
-	return int64(float64(bits) / 8 * info.Duration)
+	return int64(float64(bits) / 8 * seconds)
 }

@@ -17,6 +17,7 @@ import (
 const (
 	ingestStage    = "ingest"
 	transcodeStage = "transcode"
+	chunkPrefix    = "chunk" // of the directories of transcode's parts
 	metadataStage  = "metadata"
 	assembleStage  = "assemble"
 	publishStage   = "publish"
@@ -58,6 +59,13 @@ type Config struct {
 	// DownloadTimeout limits a download in one attempt. The next attempt
 	// continues it if the server supports that. Default 12 h.
 	DownloadTimeout time.Duration
+
+	// ChunkLength is how much of a video one part of the transcode makes, in whole segments of 6 s. Default 30 s;
+	// negative: no transcode is divided. Ingest decides, and docs/architecture.md says what cannot be divided.
+	ChunkLength time.Duration
+
+	// MinDivided is the shortest video whose transcode is divided. It is never less than two chunks.
+	MinDivided time.Duration
 
 	// LinkSources allows hard links to local sources instead of copies if the
 	// file system has no reflinks. Set it only if sources are never modified
@@ -121,7 +129,16 @@ func Stages(c Config) []stages.Stage {
 	if c.Bucket != nil {
 		return overBucket(c)
 	}
-	return []stages.Stage{c.Ingest(), c.Transcode(), c.Metadata(), c.Assemble(), c.Publish()}
+	var all []stages.Stage
+	for _, build := range builders {
+		all = append(all, build(c))
+	}
+	return all
+}
+
+// builders build the stages of the built-in pipeline.
+var builders = []func(Config) stages.Stage{
+	Config.Ingest, Config.Transcode, Config.Metadata, Config.Assemble, Config.Publish,
 }
 
 // Pipeline returns the built-in pipeline of the given stages, usually those of

@@ -357,7 +357,7 @@ func TestTranscode_RequiresSpaceForLadder(t *testing.T) {
 	t.Parallel()
 	info := &media.Info{Duration: 100}
 	rungs := []media.Rung{{VideoBitrate: 8_000_000}, {VideoBitrate: 800_000}, {AudioBitrate: 80_000}}
-	if got := estimateSize(info, rungs); got != 111_000_000 {
+	if got := estimateSize(info.Duration, rungs); got != 111_000_000 {
 		t.Errorf("estimate %d", got)
 	}
 	if err := diskspace.Check(t.TempDir(), 1, 1<<60); !errors.Is(err, syscall.ENOSPC) {

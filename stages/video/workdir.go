@@ -39,6 +39,11 @@ type workdir struct {
 // touchEvery is the shortest time between two touches of a working directory.
 const touchEvery = time.Minute
 
+// resultStages are the stages in the names of directories, in an order in which later ones have files of earlier ones.
+func resultStages() []string {
+	return []string{ingestStage, chunkPrefix, transcodeStage, metadataStage, assembleStage}
+}
+
 // dirName is the parsed name of a stage's directory.
 type dirName struct {
 	stage      string

@@ -1,0 +1,239 @@
+package video
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/cuelight/cuelight/internal/diskspace"
+	"github.com/cuelight/cuelight/internal/media"
+	"github.com/cuelight/cuelight/stages"
+)
+
+// chunkSpec says what a part of the transcode makes: the whole, all audio renditions, or one chunk
+// of the picture.
+type chunkSpec struct {
+	Makes  string `json:"makes"`            // "whole", "audio" or "chunk"
+	Chunk  int    `json:"chunk,omitempty"`  // its number, from 0
+	Reason string `json:"reason,omitempty"` // why it is the whole
+}
+
+// piece is the number that media.ChunkOutput has for it.
+func (s chunkSpec) piece() int {
+	if s.Makes == makesAudio {
+		return -1
+	}
+	return s.Chunk
+}
+
+const makesWhole, makesAudio, makesChunk = "whole", "audio", "chunk"
+
+// Chunk is the result of a part of the transcode.
+type Chunk struct {
+	// Dir holds its files, relative to the task's directory.
+	Dir string `json:"dir,omitempty"`
+	// Output describes them.
+	Output *media.ChunkOutput `json:"output,omitempty"`
+	// Whole is set instead if the part made the whole transcode, and Indivisible if the part found out that
+	// the source cannot be divided.
+	Whole       *Transcode `json:"whole,omitempty"`
+	Indivisible string     `json:"indivisible,omitempty"`
+	// Sent is how many files a remote worker has sent.
+	Sent int `json:"sent,omitempty"`
+}
+
+// planChunks says how to divide the transcode of a source.
+func (c Config) planChunks(
+	ctx context.Context, job *stages.Job, file string, info *media.Info, packets *media.Packets, rungs []media.Rung,
+) (*media.ChunkPlan, error) {
+	if c.ChunkLength < 0 {
+		return &media.ChunkPlan{Reason: "the ingesting process divides no transcode"}, nil
+	}
+	return c.tools(job, -1, "planning chunks").PlanChunks(ctx, file, info, packets, rungs, media.ChunkOptions{
+		Length: c.ChunkLength, MinDuration: c.MinDivided,
+	})
+}
+
+// divideTranscode makes a part of each chunk and one of the sound, or one of the whole.
+func divideTranscode(ctx context.Context, job *stages.Job) ([]stages.Part, error) {
+	in, err := stages.Result[Ingest](ctx, job, ingestStage)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case in.Chunks == nil:
+		return wholePart("the source was ingested by an older version"), nil
+	case len(in.Chunks.Chunks) == 0:
+		return wholePart(in.Chunks.Reason), nil
+	}
+	var parts []stages.Part
+	if len(in.Info.Audio) > 0 {
+		parts = append(parts, stages.Part{Spec: chunkSpec{Makes: makesAudio}}) // it takes the longest
+	}
+	for n := range in.Chunks.Chunks {
+		parts = append(parts, stages.Part{Spec: chunkSpec{Makes: makesChunk, Chunk: n}})
+	}
+	return parts, nil
+}
+
+func wholePart(reason string) []stages.Part {
+	return []stages.Part{{Spec: chunkSpec{Makes: makesWhole, Reason: reason}}}
+}
+
+// transcodePart does one part.
+func (c Config) transcodePart(ctx context.Context, job *stages.Job) (Chunk, error) {
+	spec, err1 := stages.Spec[chunkSpec](job)
+	in, err2 := stages.Result[Ingest](ctx, job, ingestStage)
+	if err := errors.Join(err1, err2); err != nil {
+		return Chunk{}, err
+	}
+	if spec.Makes != makesWhole {
+		return c.transcodeChunk(ctx, job, in, spec)
+	}
+	tr, err := c.transcode(ctx, job, in)
+	tr.Undivided = spec.Reason
+	return Chunk{Whole: &tr}, err
+}
+
+// transcodeChunk makes a chunk, or the sound.
+func (c Config) transcodeChunk(ctx context.Context, job *stages.Job, in Ingest, spec chunkSpec) (made Chunk, err error) {
+	taskDir, source, err := c.findSource(job, in)
+	if err != nil {
+		return Chunk{}, err
+	}
+	made.Dir, err = c.inWorkdir(ctx, job, taskDir, chunkPrefix, privateMode, func(job *stages.Job, dir string) error {
+		if err := diskspace.Check(dir, in.chunkSize(spec), c.reserve()); err != nil {
+			return err
+		}
+		tools, reporter, rungs := c.Tools, &transcodeReporter{job: job}, in.ladder()
+		tools.Step = reporter.step
+		if spec.Makes == makesAudio {
+			made.Output, err = tools.TranscodeAudio(ctx, source, in.Info, rungs, in.Chunks, dir, reporter.progress)
+		} else {
+			made.Output, err = tools.TranscodeChunk(ctx, source, in.Info, rungs, in.Chunks, spec.Chunk, dir, reporter.progress)
+		}
+		return err
+	})
+	if errors.Is(err, media.ErrNotDivisible) {
+		return Chunk{Indivisible: err.Error()}, nil
+	}
+	if err == nil {
+		removeOlder(ctx, job, taskDir, filepath.Dir(in.File))
+	}
+	return made, err
+}
+
+// chunkSize is the highest size in bytes of what a part makes.
+func (in Ingest) chunkSize(spec chunkSpec) int64 {
+	rungs, seconds := in.ladder(), in.Info.Duration
+	switch spec.Makes {
+	case makesAudio:
+		rungs = slices.DeleteFunc(rungs, func(r media.Rung) bool { return !r.IsAudio() })
+	case makesChunk:
+		rungs = slices.DeleteFunc(rungs, media.Rung.IsAudio)
+		if in.Chunks != nil && spec.Chunk < len(in.Chunks.Chunks) {
+			seconds = in.Chunks.Seconds(spec.Chunk, in.Info)
+		}
+	}
+	return estimateSize(seconds, rungs)
+}
+
+// joinTranscode makes a transcode of its parts.
+func (c Config) joinTranscode(ctx context.Context, job *stages.Job) (Transcode, error) {
+	in, err1 := stages.Result[Ingest](ctx, job, ingestStage)
+	made, err2 := stages.PartResults[Chunk](ctx, job)
+	if err := errors.Join(err1, err2); err != nil {
+		return Transcode{}, err
+	}
+	for _, chunk := range made {
+		switch {
+		case chunk.Whole != nil:
+			return *chunk.Whole, nil
+		case chunk.Indivisible != "":
+			return Transcode{}, stages.DivideAgain(wholePart(chunk.Indivisible), nil)
+		}
+	}
+	taskDir, err := c.findTaskDir(job.Task)
+	if err != nil {
+		return Transcode{}, err
+	}
+	pieces, lost, err := findChunks(taskDir, made)
+	if err != nil {
+		return Transcode{}, err
+	}
+	if len(lost) > 0 {
+		return Transcode{}, divideAgain(made, lost, fmt.Errorf("the files of %d parts are missing", len(lost)))
+	}
+	tr := Transcode{Rungs: in.ladder(), Chunks: len(in.Chunks.Chunks), LastChunk: lastDir(made)}
+	tr.Dir, err = c.inWorkdir(ctx, job, taskDir, transcodeStage, privateMode, func(job *stages.Job, dir string) (err error) {
+		tools := c.tools(job, -1, "joining chunks")
+		if tr.Output, err = tools.JoinChunks(ctx, in.Info, tr.Rungs, in.Chunks, pieces, dir); err != nil {
+			return err
+		}
+		return c.tools(job, -1, "checking").Check(ctx, in.Info, dir, tr.Output)
+	})
+	if wrong, ok := errors.AsType[*media.ChunkError](err); ok && !isHostError(err) && ctx.Err() == nil {
+		i := slices.IndexFunc(made, func(chunk Chunk) bool { return chunk.Output.Chunk == wrong.Chunk })
+		return Transcode{}, divideAgain(made, []int{i}, err)
+	}
+	if err != nil {
+		return Transcode{}, err
+	}
+	tr.Warnings = tr.Output.Warnings
+	return tr, nil
+}
+
+// divideAgain makes the wrong ones of the parts again.
+func divideAgain(made []Chunk, wrong []int, why error) error {
+	parts := make([]stages.Part, len(made))
+	for i, chunk := range made {
+		parts[i].Keep = !slices.Contains(wrong, i)
+		parts[i].Spec = chunkSpec{Makes: makesChunk, Chunk: chunk.Output.Chunk}
+		if chunk.Output.IsAudio() {
+			parts[i].Spec = chunkSpec{Makes: makesAudio}
+		}
+	}
+	return stages.DivideAgain(parts, why)
+}
+
+// findChunks finds the files of the parts, and lists those parts whose files are lost. If all are, they
+// are rather on a disk that is not there.
+func findChunks(taskDir string, made []Chunk) (pieces []media.ChunkPiece, lost []int, err error) {
+	for i, chunk := range made {
+		if chunk.Output == nil {
+			return nil, nil, fmt.Errorf("the result of part %d has no files", i+1)
+		}
+		dir, err := findResultDir(taskDir, chunkPrefix, chunk.Dir)
+		if isMissing(err) && i+1-len(pieces) < len(made) {
+			lost = append(lost, i)
+			continue
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		pieces = append(pieces, media.ChunkPiece{Dir: dir, Output: chunk.Output})
+	}
+	return pieces, lost, nil
+}
+
+// lastDir is the directory of the parts with the highest number.
+func lastDir(made []Chunk) (last string) {
+	newest := 0
+	for _, chunk := range made {
+		if d, ok := parseDirName(chunk.Dir); ok && d.number > newest {
+			newest, last = d.number, chunk.Dir
+		}
+	}
+	return last
+}
+
+// afterChunks is a directory name after those of all parts that were joined; its stage is empty if there are none.
+func (t Transcode) afterChunks() dirName {
+	d, ok := parseDirName(t.LastChunk)
+	if ok {
+		d.number++
+	}
+	return d
+}

@@ -1,0 +1,71 @@
+package video
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/cuelight/cuelight/internal/media"
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
+)
+
+// delivery is what a claim of a remote worker makes: a poster, or a part of a transcode.
+type delivery struct {
+	name  string // of its directory, without a number
+	in    Ingest // not set for a poster
+	rungs []media.Rung
+	spec  chunkSpec
+}
+
+// delivery returns what a claim makes, if remote workers may do it.
+func (f *RemoteFiles) delivery(ctx context.Context, c engine.Claim) (d delivery, err error) {
+	switch stage := store.Video().Stages()[c.Stage]; {
+	case stage == metadataStage:
+		return delivery{name: metadataStage}, nil
+	case stage != transcodeStage || c.Part == 0:
+		return d, refused("stage %s has no files for remote workers", stage)
+	}
+	if err := json.Unmarshal(c.Spec, &d.spec); err != nil {
+		return d, refused("the spec of part %d is invalid", c.Part)
+	}
+	d.name = chunkPrefix
+	if d.isWhole() {
+		d.name = transcodeStage
+	}
+	if d.in, err = f.ingest(ctx, c.Task); err != nil {
+		return d, err
+	}
+	if d.rungs = d.in.ladder(); !d.isWhole() && d.in.Chunks == nil {
+		return d, refused("the source is not divided")
+	}
+	return d, nil
+}
+
+func (d delivery) isPoster() bool { return d.name == metadataStage }
+
+func (d delivery) isWhole() bool { return d.spec.Makes == makesWhole }
+
+// maxBytes is how many bytes a file may have; 0 if it is not delivered. Playlists, storyboards and metadata.json
+// are made here.
+func (d delivery) maxBytes(name string) int64 {
+	switch {
+	case d.isPoster() && name == posterFile:
+		return maxPosterBytes
+	case d.isPoster():
+		return 0
+	case d.isWhole():
+		return media.MaxFileBytes(d.in.Info, d.rungs, name)
+	}
+	return media.MaxChunkFileBytes(d.in.Info, d.rungs, d.in.Chunks, d.spec.piece(), name)
+}
+
+// maxTotal is how many bytes all files may have.
+func (d delivery) maxTotal() int64 {
+	switch {
+	case d.isPoster():
+		return maxPosterBytes
+	case d.isWhole():
+		return media.MaxTotalBytes(d.in.Info, d.rungs)
+	}
+	return media.MaxChunkTotalBytes(d.in.Info, d.rungs, d.in.Chunks, d.spec.piece())
+}
