@@ -23,7 +23,9 @@ func editInit(t *testing.T, file string, change func(*mp4.MoovBox)) {
 	}
 }
 
-func visualEntry(moov *mp4.MoovBox) *mp4.VisualSampleEntryBox { return moov.Trak.Mdia.Minf.Stbl.Stsd.AvcX }
+func visualEntry(moov *mp4.MoovBox) *mp4.VisualSampleEntryBox {
+	return moov.Trak.Mdia.Minf.Stbl.Stsd.AvcX
+}
 
 // ffmpeg 7.1 writes its name, a bitrate and metadata that ffmpeg 5.1 does not write; the parameters of x264 are the same.
 func TestJoinChunks_JoinsChunksOfDifferentVersionsOfFFmpeg(t *testing.T) {

@@ -137,7 +137,7 @@ func (r *renditionJoin) add(n int, from string) error {
 		r.nextDTS = g.firstDTS + g.decodeTicks
 		r.segments = append(r.segments, playlistEntry{name: name})
 	}
-	if err := r.compareTimes(n, times); err != nil {
+	if err := r.plan.compareTimes(n, times); err != nil {
 		return err
 	}
 	if n == 0 {
@@ -180,8 +180,8 @@ func (r *renditionJoin) checkStart(g segment) error {
 }
 
 // compareTimes compares the times of a chunk's frames, read from its segments, with the plan.
-func (r *renditionJoin) compareTimes(n int, times []int64) error {
-	c := r.plan.Chunks[n]
+func (p *ChunkPlan) compareTimes(n int, times []int64) error {
+	c := p.Chunks[n]
 	switch {
 	case int64(len(times)) != c.Frames:
 		return fmt.Errorf("%w: it has %d frames instead of %d", ErrMismatch, len(times), c.Frames)
