@@ -41,6 +41,10 @@ func (t Tools) check(ctx context.Context, info *Info, dir string, out *Output) e
 	if err := checkOutput(info, dir, out); err != nil {
 		return fmt.Errorf("check output: %w", err)
 	}
+	return t.checkRenditions(ctx, info, dir, out)
+}
+
+func (t Tools) checkRenditions(ctx context.Context, info *Info, dir string, out *Output) error {
 	var first *renditionFiles
 	for _, r := range slices.Concat(out.Video, out.Audio) {
 		s, err := t.checkRendition(ctx, dir, r)
@@ -123,8 +127,7 @@ func checkDecoded(info *Info, out *Output) error {
 	}
 	// A decoder that returned a frame for every packet reached the end, however long
 	// the last one lasts.
-	end := v.Start - info.Start + v.Duration
-	missing := end - out.DecodedEnd
+	missing := info.pictureEnd() - out.DecodedEnd
 	if out.Decoded < v.decodableFrames() && missing > max(missingSeconds, missingShare*v.Duration) {
 		return fmt.Errorf("it ends %.1f s before the source", missing)
 	}
@@ -135,6 +138,9 @@ func checkDecoded(info *Info, out *Output) error {
 	}
 	return nil
 }
+
+// pictureEnd is when the picture ends, in seconds from the start of the output.
+func (i *Info) pictureEnd() float64 { return i.Video.Start - i.Start + i.Video.Duration }
 
 // checkDir checks that a rendition's directory contains only what its playlist names.
 func checkDir(dir string, r Rendition, s *renditionFiles) error {
@@ -236,7 +242,7 @@ func checkAudio(info *Info, out *Output, r Rendition, s *renditionFiles) error {
 	want := source.Start - info.Start + source.Duration
 	if info.Video != nil {
 		// It is padded with silence until the end of the picture.
-		want = max(want, info.Video.Start-info.Start+info.Video.Duration)
+		want = max(want, info.pictureEnd())
 	}
 	allowed := max(missingSeconds, missingShare*want)
 	if out.DecodeErrors > 0 {

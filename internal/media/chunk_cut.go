@@ -107,7 +107,23 @@ func (c *chunkCut) keyframeOffset() float64 {
 	if c == nil {
 		return 0
 	}
+	return c.outputStart()
+}
+
+// outputStart is when the chunk begins, in seconds from the start of the output.
+func (c *chunkCut) outputStart() float64 {
 	return float64(c.chunk().Start-c.plan.Head[0]) / videoTimescale
+}
+
+// decodedEnd is when the last decoded frame ends. If ffmpeg does not know its duration, that is the average of all
+// frames up to it, as in an undivided transcode.
+func (c *chunkCut) decodedEnd(list *frameListReader) float64 {
+	all := *list
+	all.first = c.plan.Chunks[0].Source
+	for _, before := range c.plan.Chunks[:c.n] {
+		all.frames += before.Decoded
+	}
+	return all.frameList().end
 }
 
 // rateArgs begin a chunk with a half-full rate buffer, because the chunk before has used some of it. x264 would

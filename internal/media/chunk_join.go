@@ -20,8 +20,8 @@ import (
 // copies. JoinChunks changes no file of a piece.
 //
 // It reads every segment and verifies that each rendition has exactly the planned frames at the planned times,
-// that decoding times continue from chunk to chunk, and that all chunks have the same headers. A [*ChunkError]
-// names the first wrong piece.
+// that decoding times continue from chunk to chunk, and that a decoder needs the same headers for all chunks, which
+// may be made by different versions of ffmpeg. A [*ChunkError] names the first wrong piece.
 func (t Tools) JoinChunks(
 	ctx context.Context, info *Info, rungs []Rung, plan *ChunkPlan, pieces []ChunkPiece, dir string,
 ) (*Output, error) {
@@ -106,7 +106,7 @@ func (t Tools) joinRendition(
 type renditionJoin struct {
 	plan     *ChunkPlan
 	to       string
-	init     []byte
+	header   []byte
 	files    renditionFiles
 	nextDTS  int64
 	segments []playlistEntry
@@ -137,7 +137,7 @@ func (r *renditionJoin) add(n int, from string) error {
 		r.nextDTS = g.firstDTS + g.decodeTicks
 		r.segments = append(r.segments, playlistEntry{name: name})
 	}
-	if err := r.compareTimes(n, times); err != nil {
+	if err := r.plan.compareTimes(n, times); err != nil {
 		return err
 	}
 	if n == 0 {
@@ -146,17 +146,21 @@ func (r *renditionJoin) add(n int, from string) error {
 	return linkFiles(from, r.to, names)
 }
 
-// addInit compares the initialization segment of a chunk with that of the first one.
+// addInit compares the initialization segment of a chunk with that of the first one, which is published.
 func (r *renditionJoin) addInit(n int, from string) (*mp4.TrexBox, error) {
 	init, err := os.ReadFile(filepath.Join(from, initName))
 	if err != nil {
 		return nil, err
 	}
-	if n > 0 && !bytes.Equal(init, r.init) {
+	header, err := chunkHeader(init)
+	if err != nil {
+		return nil, fmt.Errorf("%w: initialization segment: %w", ErrMismatch, err)
+	}
+	if n > 0 && !bytes.Equal(header, r.header) {
 		return nil, fmt.Errorf("%w: its initialization segment differs from that of chunk 0; they were made with different "+
 			"settings or encoders", ErrMismatch)
 	}
-	r.init = init
+	r.header = header
 	trex, err := r.files.readInit(filepath.Join(from, initName))
 	if err != nil {
 		return nil, fmt.Errorf("%w: initialization segment: %w", ErrMismatch, err)
@@ -176,8 +180,8 @@ func (r *renditionJoin) checkStart(g segment) error {
 }
 
 // compareTimes compares the times of a chunk's frames, read from its segments, with the plan.
-func (r *renditionJoin) compareTimes(n int, times []int64) error {
-	c := r.plan.Chunks[n]
+func (p *ChunkPlan) compareTimes(n int, times []int64) error {
+	c := p.Chunks[n]
 	switch {
 	case int64(len(times)) != c.Frames:
 		return fmt.Errorf("%w: it has %d frames instead of %d", ErrMismatch, len(times), c.Frames)

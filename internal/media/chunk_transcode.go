@@ -94,16 +94,9 @@ func (r transcodeRun) encodeChunk(ctx context.Context) (*ChunkOutput, error) {
 	if err != nil {
 		return nil, report.preferDiskError(err)
 	}
-	s := r.tools.encoderSettings(Rung{}, "")
-	out := &ChunkOutput{
-		Chunk: cut.n, DecodeErrors: report.errors, Settings: fmt.Sprintf("%s %s crf %d", stitchable.name, s.preset, s.crf),
-	}
-	if out.DecodeErrors > 0 && cut.chunk().Seek > 0 {
-		_, before, err := r.tools.decodeUntil(ctx, r.source, r.info, cut, r.found, cut.chunk().Source)
-		if err != nil {
-			return nil, err
-		}
-		out.DecodeErrors = max(0, out.DecodeErrors-before)
+	out := &ChunkOutput{Chunk: cut.n, DecodeErrors: report.errors, Settings: r.tools.chunkSettings()}
+	if err := r.tools.subtractErrorsBefore(ctx, r.source, r.info, cut, r.found, out); err != nil {
+		return nil, err
 	}
 	if r.info.Video.HDR != "" && !r.found.zscale {
 		out.Warnings = append(out.Warnings, approximateColours)
@@ -118,6 +111,24 @@ func (r transcodeRun) encodeChunk(ctx context.Context) (*ChunkOutput, error) {
 		}
 	}
 	return out, nil
+}
+
+// chunkSettings names the encoder and its settings.
+func (t Tools) chunkSettings() string {
+	s := t.encoderSettings(Rung{}, "")
+	return fmt.Sprintf("%s %s crf %d", stitchable.name, s.preset, s.crf)
+}
+
+// subtractErrorsBefore subtracts the errors that the decoder reported before the chunk's first frame.
+func (t Tools) subtractErrorsBefore(
+	ctx context.Context, source string, info *Info, cut *chunkCut, c capabilities, out *ChunkOutput,
+) error {
+	if out.DecodeErrors == 0 || cut.chunk().Seek == 0 {
+		return nil
+	}
+	_, before, err := t.decodeUntil(ctx, source, info, cut, c, cut.chunk().Source)
+	out.DecodeErrors = max(0, out.DecodeErrors-before)
+	return err
 }
 
 // readChunkLists compares the frames from the decoder and those for the encoders with the plan, and removes their
@@ -138,7 +149,7 @@ func (r transcodeRun) readChunkLists(out *ChunkOutput) (shown []int64, err error
 		}
 	}
 	out.Decoded, out.DecodedTimes = decoded.frames, digestTimes(decoded.times)
-	out.DecodedEnd = decoded.frameList().end - r.plan.offset
+	out.DecodedEnd = r.plan.cut.decodedEnd(decoded) - r.plan.offset
 	if err := decoded.compare("decoded", c.Decoded, c.DecodedTimes); err != nil {
 		return nil, err
 	}

@@ -79,9 +79,9 @@ func allJobs(info *Info, rungs []Rung) []renditionJob {
 	return slices.Concat(video, audio)
 }
 
-func renditionDirs(info *Info, rungs []Rung) []string {
+func renditionDirs(jobs []renditionJob) []string {
 	var dirs []string
-	for _, j := range allJobs(info, rungs) {
+	for _, j := range jobs {
 		dirs = append(dirs, j.dir)
 	}
 	return dirs
@@ -101,17 +101,29 @@ func segmentNumber(file string) int {
 // directory.
 type delivery map[string][]int
 
+// expectation says which files a worker may deliver.
+type expectation struct {
+	dirs     []string
+	first    int                     // number of the first segment
+	maxBytes func(name string) int64 // 0 for a name that is not expected
+}
+
+func expectAll(info *Info, rungs []Rung) expectation {
+	return expectation{dirs: renditionDirs(allJobs(info, rungs)), maxBytes: func(name string) int64 {
+		return MaxFileBytes(info, rungs, name)
+	}}
+}
+
 // readDelivery lists the directory of a worker's files. It follows no links, and
-// refuses every entry that the ladder does not have. It removes the files of an earlier
+// refuses every entry that is not expected. It removes the files of an earlier
 // check that was interrupted: no worker may deliver these names.
-func readDelivery(dir string, info *Info, rungs []Rung) (delivery, error) {
+func readDelivery(dir string, expected expectation) (delivery, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
-	dirs := renditionDirs(info, rungs)
-	if err := removeOwnFiles(root, dirs); err != nil {
+	if err := removeOwnFiles(root, expected.dirs); err != nil {
 		return nil, err
 	}
 	inits, found := map[string]bool{}, delivery{}
@@ -119,10 +131,10 @@ func readDelivery(dir string, info *Info, rungs []Rung) (delivery, error) {
 		if err != nil || name == "." {
 			return err
 		}
-		if entry.IsDir() && slices.Contains(dirs, name) {
+		if entry.IsDir() && slices.Contains(expected.dirs, name) {
 			return nil
 		}
-		if err := checkDelivered(entry, name, info, rungs); err != nil {
+		if err := checkDelivered(entry, name, expected.maxBytes(name)); err != nil {
 			return err
 		}
 		folder, file, _ := strings.Cut(name, "/")
@@ -136,8 +148,8 @@ func readDelivery(dir string, info *Info, rungs []Rung) (delivery, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, folder := range dirs {
-		if err := checkComplete(folder, inits[folder], found[folder]); err != nil {
+	for _, folder := range expected.dirs {
+		if err := checkComplete(folder, inits[folder], found[folder], expected.first); err != nil {
 			return nil, err
 		}
 	}
@@ -145,14 +157,14 @@ func readDelivery(dir string, info *Info, rungs []Rung) (delivery, error) {
 }
 
 // checkComplete checks that a rendition has a header and all segments, or nothing.
-func checkComplete(folder string, hasInit bool, segments []int) error {
+func checkComplete(folder string, hasInit bool, segments []int, first int) error {
 	switch n := len(segments); {
 	case n == 0 && !hasInit:
 	case n == 0:
 		return refuse(folder, "it has no segments")
 	case !hasInit:
 		return refuse(folder, "its initialization segment is missing")
-	case slices.Max(segments) != n-1:
+	case slices.Max(segments) != first+n-1:
 		return refuse(folder, "a segment is missing: there are %d, but the last has number %d", n, slices.Max(segments))
 	}
 	return nil
@@ -182,8 +194,7 @@ func removeOwnFiles(root *os.Root, dirs []string) error {
 }
 
 // checkDelivered checks the name, type and size of a delivered file.
-func checkDelivered(entry fs.DirEntry, name string, info *Info, rungs []Rung) error {
-	limit := MaxFileBytes(info, rungs, name)
+func checkDelivered(entry fs.DirEntry, name string, limit int64) error {
 	if limit == 0 {
 		return refuse("", "there is a file or directory that the ladder does not have")
 	}

@@ -116,13 +116,13 @@ func TestReadDelivery_RefusesWhatIsNotAPlainExpectedFile(t *testing.T) {
 				os.WriteFile(filepath.Join(dir, "360p/seg-00000.m4s"), []byte("x"), 0o600)); err != nil {
 				t.Fatal(err)
 			}
-			if got, err := readDelivery(dir, info, rungs); err != nil || len(got["360p"]) != 1 {
+			if got, err := readDelivery(dir, expectAll(info, rungs)); err != nil || len(got["360p"]) != 1 {
 				t.Fatalf("the sound delivery gives %v, %v", got, err)
 			}
 			if err := spoil(dir); err != nil {
 				t.Fatal(err)
 			}
-			_, err := readDelivery(dir, info, rungs)
+			_, err := readDelivery(dir, expectAll(info, rungs))
 			if refused := (*RefusedError)(nil); !errors.As(err, &refused) {
 				t.Errorf("error %v; want a refusal", err)
 			}
@@ -133,7 +133,7 @@ func TestReadDelivery_RefusesWhatIsNotAPlainExpectedFile(t *testing.T) {
 func TestReadDelivery_DoesNotBlameTheWorkerForTheHost(t *testing.T) {
 	t.Parallel()
 	info, rungs := ladderOfAMinute()
-	_, err := readDelivery(filepath.Join(t.TempDir(), "gone"), info, rungs)
+	_, err := readDelivery(filepath.Join(t.TempDir(), "gone"), expectAll(info, rungs))
 	if refused := (*RefusedError)(nil); err == nil || errors.As(err, &refused) {
 		t.Errorf("error %v; want one about the host", err)
 	}

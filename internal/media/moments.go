@@ -24,6 +24,7 @@ const (
 	// maxMoments. Sources below a minute have shortMoments at least.
 	momentShare              = 0.02
 	maxMoments, shortMoments = 6, 2
+	damagedMoments           = 3
 )
 
 // moment is a time at which renditions are compared with the source.
@@ -33,9 +34,27 @@ type moment struct {
 	segment int     // of the video renditions
 }
 
-// momentCount limits the cost of the comparison. The costs are those of x264 with
-// preset veryfast on still pictures, in seconds of a processor; others take longer.
+// momentCount limits the cost of the comparison. A chunk has one moment at least, and
+// as many in proportion as the whole. One with damage has three, because some may differ.
 func (u *untrustedCheck) momentCount() int {
+	if u.cut == nil {
+		return u.wholeMoments(u.out.Expected)
+	}
+	whole := int64(0)
+	for _, c := range u.cut.plan.Chunks {
+		whole += c.Frames
+	}
+	share := float64(u.cut.chunk().Frames) / float64(whole)
+	n := int(math.Ceil(share * float64(u.wholeMoments(whole))))
+	if u.out.DecodeErrors > 0 {
+		n = max(n, damagedMoments)
+	}
+	return max(n, 1)
+}
+
+// wholeMoments is the number for so many frames, if all are checked. The costs are those of x264 with
+// preset veryfast on still pictures, in seconds of a processor; others take longer.
+func (u *untrustedCheck) wholeMoments(frames int64) int {
 	const (
 		encodePixel, decodePixel, comparePixel = 8e-9, 3e-9, 30e-9
 		start                                  = 0.12 // of a child
@@ -44,10 +63,10 @@ func (u *untrustedCheck) momentCount() int {
 	if v == nil {
 		return shortMoments
 	}
-	for _, r := range u.video {
-		pixels += float64(r.rung.Width * r.rung.Height)
+	for _, r := range u.rungs {
+		pixels += float64(r.Width * r.Height)
 	}
-	encode := encodePixel * pixels * float64(u.out.Expected)
+	encode := encodePixel * pixels * float64(frames)
 	group := float64(v.Frames) / float64(max(v.Keyframes, 1))
 	once := start + comparePixel*pixels + decodePixel*(float64(v.CodedWidth*v.CodedHeight)*(group/2+pictureGap*v.FPS)+
 		pixels*(keyframeSeconds/2+pictureGap)*v.outputRate())
@@ -67,8 +86,12 @@ func (u *untrustedCheck) chooseMoments() ([]moment, error) {
 	}
 	random := mathrand.New(mathrand.NewChaCha8(seed))
 	list := make([]moment, u.momentCount())
+	start, length := 0.0, u.out.Duration
+	if u.cut != nil {
+		start, length = u.cut.outputStart(), u.cut.plan.seconds(u.cut.n, u.info)
+	}
 	for i := range list {
-		at := (float64(i) + random.Float64()) / float64(len(list)) * u.out.Duration
+		at := start + (float64(i)+random.Float64())/float64(len(list))*length
 		list[i] = moment{at: at}
 		if len(u.video) == 0 {
 			continue

@@ -113,10 +113,8 @@ func ownOptions(from float64) []string {
 // rate control begins with an almost empty buffer, as in the middle of a video.
 func (r *sampleRun) addOwnEncode(seconds float64) {
 	u, v := r.u, r.u.info.Video
-	shift := r.m.at + u.plan.offset - 2*afterFrame
-	n := r.addInput(append([]string{
-		"-protocol_whitelist", "file", "-format_whitelist", demuxers, "-max_pixels", strconv.Itoa(maxPixels),
-	}, u.sourceOptions()...), u.source)
+	options, shift := u.sourceInput(u.knownKeyframe(), r.m.at+u.plan.offset-2*afterFrame)
+	n := r.addInput(options, u.source)
 	chain := r.sourceChain(shift, r.m.gap, true)
 	two := twoPictures(r.m.gap)
 	for i, filter := range chain {

@@ -43,8 +43,16 @@ type segment struct {
 	startsWithKeyframe    bool
 	lastDuration          int64 // of the last frame
 	maxStep               int64 // longest time between two frames of the segment
-	// times are the presentation times in order. Only readSegment sets them.
-	times []int64
+	// times are the presentation times in order, and samples all frames in decoding order. Only readSegment
+	// sets them.
+	times   []int64
+	samples []sampleTime
+}
+
+// sampleTime is when a frame is decoded and shown.
+type sampleTime struct {
+	dts, pts int64
+	isKey    bool
 }
 
 func (s *renditionFiles) seconds(ticks int64) float64 { return float64(ticks) / float64(s.timescale) }
@@ -156,7 +164,7 @@ func (t Tools) readListed(ctx context.Context, dir string, p *playlist) (*rendit
 		if err != nil {
 			return nil, fmt.Errorf("segment %s: %w", entry.name, err)
 		}
-		g.name, g.listedSeconds, g.times = entry.name, entry.duration, nil
+		g.name, g.listedSeconds, g.times, g.samples = entry.name, entry.duration, nil, nil
 		s.segments = append(s.segments, g)
 		s.frames += g.frames
 		s.bytes += g.bytes
@@ -284,9 +292,9 @@ func (g *segment) add(frag *mp4.Fragment, trex *mp4.TrexBox) error {
 			if key {
 				g.keyframes = append(g.keyframes, dts)
 			}
-			g.firstPTS = min(g.firstPTS, dts+int64(sample.CompositionTimeOffset))
-			g.lastPTS = max(g.lastPTS, dts+int64(sample.CompositionTimeOffset))
-			g.times = append(g.times, dts+int64(sample.CompositionTimeOffset))
+			pts := dts + int64(sample.CompositionTimeOffset)
+			g.firstPTS, g.lastPTS = min(g.firstPTS, pts), max(g.lastPTS, pts)
+			g.times, g.samples = append(g.times, pts), append(g.samples, sampleTime{dts, pts, key})
 			g.frames++
 			g.lastDuration = int64(sample.Dur)
 			dts += g.lastDuration

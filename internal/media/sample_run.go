@@ -76,7 +76,7 @@ func (u *untrustedCheck) smallSize() (w, h int) {
 }
 
 // addSource decodes the source. Seeking is cheap, but some containers end up
-// elsewhere; without it, everything from the start is decoded.
+// elsewhere; without it, everything from the start or from the chunk's is decoded.
 func (r *sampleRun) addSource(seek bool) {
 	u := r.u
 	at, gap := r.m.at, r.m.gap
@@ -84,15 +84,11 @@ func (r *sampleRun) addSource(seek bool) {
 		at, gap = first, max(at+gap-first, afterFrame) // the first frame is shown from the start
 	}
 	at += u.plan.offset
-	options := append([]string{
-		"-protocol_whitelist", "file", "-format_whitelist", demuxers, "-max_pixels", strconv.Itoa(maxPixels),
-	}, u.sourceOptions()...)
-	shift := at
-	if from := at - u.seekMargin(); seek && from > 0 {
-		// Frames before the time are kept: one of them may still be shown.
-		options = append(options, "-noaccurate_seek", "-ss", formatSeconds(from))
-		shift = at - from
+	from := u.knownKeyframe()
+	if seek {
+		from = at - u.seekMargin()
 	}
+	options, shift := u.sourceInput(from, at)
 	n := r.addInput(options, u.source)
 	if len(u.video) > 0 {
 		r.addSourcePicture(n, r.sourceChain(shift, gap, seek))
@@ -109,6 +105,28 @@ func (r *sampleRun) addSource(seek bool) {
 			shift, soundFilters(a.audio), soundSeconds+2*soundLead, i))
 		r.addSound(fmt.Sprintf("[wantsound%d]", i), fmt.Sprintf("want-%d.pcm", i))
 	}
+}
+
+// sourceInput are the options for decoding the source from a time on, where it may be sought, and how much later
+// another time is then. Both are in seconds after ffmpeg's zero.
+func (u *untrustedCheck) sourceInput(from, at float64) (options []string, shift float64) {
+	options = append([]string{
+		"-protocol_whitelist", "file", "-format_whitelist", demuxers, "-max_pixels", strconv.Itoa(maxPixels),
+	}, u.sourceOptions()...)
+	if from <= 0 {
+		return options, at
+	}
+	// Frames before the time are kept: one of them may still be shown.
+	return append(options, "-noaccurate_seek", "-ss", formatSeconds(from)), at - from
+}
+
+// knownKeyframe is where it is certain that ffmpeg decodes from: the start, or where the encoder of a chunk
+// begins. Without the latter, each wrong chunk would cost a decode of all before it.
+func (u *untrustedCheck) knownKeyframe() float64 {
+	if u.cut == nil {
+		return 0
+	}
+	return u.cut.chunk().Seek
 }
 
 // seekMargin is how much earlier to begin in containers without an index, where

@@ -31,24 +31,12 @@ const countSlack = 0.01
 func (t Tools) CheckUntrusted(
 	ctx context.Context, src string, info *Info, rungs []Rung, dir string, claimed *Output,
 ) (*Output, error) {
-	ctx, cancel := t.withTimeLimit(ctx, info.Duration)
-	defer cancel()
-	source, err := filepath.Abs(src)
-	if err != nil {
-		return nil, err
-	}
 	if claimed == nil {
 		claimed = &Output{}
 	}
-	u := &untrustedCheck{
-		tools: t.withStepCounter(), source: source, info: info, dir: dir, claimed: claimed, plan: planTiming(info),
-		out: &Output{Video: []Rendition{}, Audio: []Rendition{}, Warnings: []string{}},
-	}
-	if err := u.run(ctx, rungs); err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx) // the end of the context caused it
-		}
-		return nil, fmt.Errorf("check delivered files: %w", err)
+	u := &untrustedCheck{tools: t, info: info, rungs: rungs, dir: dir, claimed: claimed}
+	if err := u.do(ctx, src, u.run); err != nil {
+		return nil, err
 	}
 	return u.out, nil
 }
@@ -58,12 +46,35 @@ type untrustedCheck struct {
 	tools       Tools
 	source, dir string
 	info        *Info
+	rungs       []Rung
 	claimed     *Output
 	plan        timing
+	cut         *chunkCut // nil if a whole transcode is checked, or all audio
 	found       capabilities
 	video       []deliveredRendition
 	audio       []deliveredRendition
 	out         *Output
+}
+
+// do prepares a check and runs it.
+func (u *untrustedCheck) do(ctx context.Context, src string, check func(context.Context) error) (err error) {
+	ctx, cancel := u.tools.withTimeLimit(ctx, u.info.Duration)
+	defer cancel()
+	if u.source, err = filepath.Abs(src); err != nil {
+		return err
+	}
+	u.tools, u.plan = u.tools.withStepCounter(), planTiming(u.info)
+	u.out = &Output{Video: []Rendition{}, Audio: []Rendition{}, Warnings: []string{}}
+	if u.found, err = u.tools.capabilities(ctx, false, false); err == nil {
+		err = check(ctx)
+	}
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx) // the end of the context caused it
+	}
+	if err != nil {
+		return fmt.Errorf("check delivered files: %w", err)
+	}
+	return nil
 }
 
 // deliveredRendition is one rendition and its files.
@@ -72,15 +83,12 @@ type deliveredRendition struct {
 	files *renditionFiles
 }
 
-func (u *untrustedCheck) run(ctx context.Context, rungs []Rung) error {
-	delivered, err := readDelivery(u.dir, u.info, rungs)
+func (u *untrustedCheck) run(ctx context.Context) error {
+	delivered, err := readDelivery(u.dir, expectAll(u.info, u.rungs))
 	if err != nil {
 		return err
 	}
-	if u.found, err = u.tools.capabilities(ctx, false, false); err != nil {
-		return err
-	}
-	for _, j := range allJobs(u.info, rungs) {
+	for _, j := range allJobs(u.info, u.rungs) {
 		if err := u.addRendition(ctx, j, len(delivered[j.dir])); err != nil {
 			return err
 		}
@@ -109,16 +117,9 @@ func (u *untrustedCheck) addRendition(ctx context.Context, j renditionJob, segme
 		return refuse(j.dir, "it is missing")
 	}
 	folder := filepath.Join(u.dir, j.dir)
-	if err := checkInit(filepath.Join(folder, initName), j, u.maxLevel(j)); err != nil {
+	p, err := u.checkForm(j, 0, segments)
+	if err != nil {
 		return refuseContent(j.dir, err)
-	}
-	p := &playlist{init: initName}
-	for n := range segments {
-		name := fmt.Sprintf(segmentPattern, n)
-		if err := checkTree(filepath.Join(folder, name), segmentBoxes); err != nil {
-			return refuseContent(j.dir, fmt.Errorf("segment %d: %w", n, err))
-		}
-		p.segments = append(p.segments, playlistEntry{name: name})
 	}
 	s, err := u.tools.readListed(ctx, folder, p)
 	if err != nil {
@@ -141,6 +142,23 @@ func (u *untrustedCheck) addRendition(ctx context.Context, j renditionJob, segme
 		return refuseContent(j.dir, err)
 	}
 	return u.describe(deliveredRendition{j, s})
+}
+
+// checkForm checks the initialization segment and the boxes of so many segments from one on, and lists them.
+func (u *untrustedCheck) checkForm(j renditionJob, first, segments int) (*playlist, error) {
+	folder := filepath.Join(u.dir, j.dir)
+	if err := checkInit(filepath.Join(folder, initName), j, u.maxLevel(j)); err != nil {
+		return nil, err
+	}
+	p := &playlist{init: initName}
+	for n := first; n < first+segments; n++ {
+		name := segmentName(n)
+		if err := checkTree(filepath.Join(folder, name), segmentBoxes); err != nil {
+			return nil, fmt.Errorf("segment %d: %w", n, err)
+		}
+		p.segments = append(p.segments, playlistEntry{name: name})
+	}
+	return p, nil
 }
 
 func (u *untrustedCheck) describe(r deliveredRendition) error {
@@ -191,7 +209,7 @@ func (u *untrustedCheck) countFrames(ctx context.Context) error {
 	if v.HDR != "" && (!u.found.zscale || slices.Contains(u.claimed.Warnings, approximateColours)) {
 		o.warn(approximateColours)
 	}
-	o.DecodedEnd = v.Start - u.info.Start + v.Duration
+	o.DecodedEnd = u.info.pictureEnd()
 	if u.claimed.DecodeErrors > 0 || !u.isCountPlausible() {
 		return u.measureSource(ctx)
 	}

@@ -1,0 +1,165 @@
+package media
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+)
+
+// CheckUntrustedChunk is [Tools.CheckUntrusted] for one piece of a divided transcode: chunk n of the plan, or all audio
+// renditions if n is -1. dir must have only files that [ExpectedChunkFile] allows.
+//
+// A chunk must have exactly the frames of the plan, at their times, in its segments; its pictures are compared with
+// the source at one or more random times. The plan must be this host's own. The returned ChunkOutput says what was
+// planned and measured. Its Settings are those of Tools: whether the worker used them shows only in the header, which
+// [Tools.JoinChunks] compares with the other chunks.
+//
+// claimed is the worker's own ChunkOutput, or nil. Of it, only two hints are used: that the source is damaged, which
+// is then measured by decoding the piece of the source once more, and that the colours of an HDR source are
+// approximate.
+func (t Tools) CheckUntrustedChunk(
+	ctx context.Context, src string, info *Info, rungs []Rung, plan *ChunkPlan, n int, dir string, claimed *ChunkOutput,
+) (*ChunkOutput, error) {
+	if len(pieceJobs(info, rungs, plan, n)) == 0 {
+		return nil, fmt.Errorf("the plan has no such piece")
+	}
+	if claimed == nil {
+		claimed = &ChunkOutput{}
+	}
+	u := &untrustedCheck{
+		tools: t, info: info, rungs: rungs, dir: dir,
+		claimed: &Output{DecodeErrors: claimed.DecodeErrors, Warnings: claimed.Warnings},
+	}
+	out := &ChunkOutput{Chunk: n}
+	check := func(ctx context.Context) error { return u.checkAudioPiece(ctx, plan, out) }
+	if n != audioChunk {
+		u.cut = &chunkCut{plan: plan, n: n, interlaced: info.Video.Interlaced}
+		check = func(ctx context.Context) error { return u.checkChunk(ctx, out) }
+	}
+	if err := u.do(ctx, src, check); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (u *untrustedCheck) checkChunk(ctx context.Context, out *ChunkOutput) error {
+	delivered, err := readDelivery(u.dir, expectPiece(u.info, u.rungs, u.cut.plan, u.cut.n))
+	if err != nil {
+		return err
+	}
+	u.out.DecodedEnd = u.chunkEnd()
+	for _, j := range pieceJobs(u.info, u.rungs, u.cut.plan, u.cut.n) {
+		if err := u.addChunkRendition(ctx, j, len(delivered[j.dir])); err != nil {
+			return err
+		}
+	}
+	c := u.cut.chunk()
+	out.Decoded, out.DecodedTimes, out.DecodedEnd, out.Settings = c.Decoded, c.DecodedTimes, u.out.DecodedEnd,
+		u.tools.chunkSettings()
+	if u.info.Video.HDR != "" && (!u.found.zscale || slices.Contains(u.claimed.Warnings, approximateColours)) {
+		out.Warnings = append(out.Warnings, approximateColours)
+	}
+	if u.claimed.DecodeErrors > 0 {
+		if err := u.measureChunk(ctx, out); err != nil {
+			return err
+		}
+	}
+	return u.compareWithSource(ctx)
+}
+
+// chunkEnd is when the last decoded frame of the chunk ends, in seconds.
+func (u *untrustedCheck) chunkEnd() float64 {
+	next := u.cut.next()
+	if next == nil {
+		return u.info.pictureEnd()
+	}
+	base := u.cut.plan.TimeBase
+	return float64(next.Source)*float64(base[0])/float64(base[1]) - u.plan.offset
+}
+
+// addChunkRendition reads a rendition of the chunk, compares its frames with the plan, and writes its header.
+func (u *untrustedCheck) addChunkRendition(ctx context.Context, j renditionJob, segments int) error {
+	if segments == 0 {
+		return refuse(j.dir, "it is missing")
+	}
+	if len(u.video) > 0 && len(u.video[0].files.segments) != segments {
+		return refuse(j.dir, "it has %d segments, but another rendition %d", segments, len(u.video[0].files.segments))
+	}
+	folder := filepath.Join(u.dir, j.dir)
+	init := filepath.Join(folder, initName)
+	p, err := u.checkForm(j, u.cut.chunk().Segment, segments)
+	if err != nil {
+		return refuseContent(j.dir, err)
+	}
+	editStart, err := u.cut.readTimes(folder, p)
+	if err != nil {
+		return refuseContent(j.dir, err)
+	}
+	if err := cleanInit(init, editStart); err != nil {
+		return refuseContent(j.dir, err)
+	}
+	s, err := u.tools.readListed(ctx, folder, p)
+	if err != nil {
+		return refuseContent(j.dir, err)
+	}
+	last := s.segments[segments-1]
+	end := s.shownAt(last.lastPTS + last.lastDuration)
+	if u.cut.next() == nil && math.Abs(end-u.out.DecodedEnd) > durationTolerance(u.info, u.out) {
+		return refuse(j.dir, "it ends at %.3f s, but the source at %.3f s", end, u.out.DecodedEnd)
+	}
+	u.video = append(u.video, deliveredRendition{j, s})
+	return nil
+}
+
+// measureChunk counts the errors of the source's decoder.
+func (u *untrustedCheck) measureChunk(ctx context.Context, out *ChunkOutput) (err error) {
+	end := int64(math.MaxInt64 / 2)
+	if next := u.cut.next(); next != nil {
+		end = next.Source
+	}
+	_, out.DecodeErrors, err = u.tools.decodeUntil(ctx, u.source, u.info, u.cut, u.found, end)
+	if err != nil {
+		return err
+	}
+	err = u.tools.subtractErrorsBefore(ctx, u.source, u.info, u.cut, u.found, out)
+	u.out.DecodeErrors = out.DecodeErrors
+	return err
+}
+
+// checkAudioPiece checks the audio renditions.
+func (u *untrustedCheck) checkAudioPiece(ctx context.Context, plan *ChunkPlan, out *ChunkOutput) error {
+	delivered, err := readDelivery(u.dir, expectPiece(u.info, u.rungs, plan, audioChunk))
+	if err != nil {
+		return err
+	}
+	for _, j := range pieceJobs(u.info, u.rungs, plan, audioChunk) {
+		if err := u.addRendition(ctx, j, len(delivered[j.dir])); err != nil {
+			return err
+		}
+	}
+	out.Audio, out.Warnings = u.out.Audio, u.out.Warnings
+	if u.claimed.DecodeErrors > 0 {
+		if err := u.measureSource(ctx); err != nil {
+			return err
+		}
+		out.DecodeErrors = u.out.DecodeErrors
+	}
+	if len(u.audio) == 0 {
+		return nil // this host cannot decode it either
+	}
+	for _, c := range plan.Chunks {
+		u.out.Expected += c.Frames // of the picture, whose length decides how much is compared
+	}
+	for _, r := range u.out.Audio {
+		u.out.Duration = max(u.out.Duration, r.Duration)
+	}
+	if err := u.tools.checkRenditions(ctx, u.info, u.dir, u.out); errors.Is(err, ErrMismatch) {
+		return refuseContent("", err)
+	} else if err != nil {
+		return err
+	}
+	return u.compareWithSource(ctx)
+}
