@@ -32,7 +32,7 @@ func MaxChunkTotalBytes(info *Info, rungs []Rung, plan *ChunkPlan, n int) int64 
 		c := plan.Chunks[n]
 		seconds, segments = seconds-float64(c.Start)/videoTimescale, c.Segments
 		if n+1 < len(plan.Chunks) {
-			seconds = plan.seconds(n, info)
+			seconds = plan.Seconds(n, info)
 		}
 	}
 	total := int64(0)

@@ -88,7 +88,7 @@ func (u *untrustedCheck) chooseMoments() ([]moment, error) {
 	list := make([]moment, u.momentCount())
 	start, length := 0.0, u.out.Duration
 	if u.cut != nil {
-		start, length = u.cut.outputStart(), u.cut.plan.seconds(u.cut.n, u.info)
+		start, length = u.cut.outputStart(), u.cut.plan.Seconds(u.cut.n, u.info)
 	}
 	for i := range list {
 		at := start + (float64(i)+random.Float64())/float64(len(list))*length

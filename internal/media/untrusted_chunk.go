@@ -14,7 +14,7 @@ import (
 //
 // A chunk must have exactly the frames of the plan, at their times, in its segments; its pictures are compared with
 // the source at one or more random times. The plan must be this host's own. The returned ChunkOutput says what was
-// planned and measured. Its Settings are those of Tools: whether the worker used them shows only in the header, which
+// planned and measured. Its Settings are those of the plan: whether the worker used them shows only in the header, which
 // [Tools.JoinChunks] compares with the other chunks.
 //
 // claimed is the worker's own ChunkOutput, or nil. Of it, only two hints are used: that the source is damaged, which
@@ -29,6 +29,7 @@ func (t Tools) CheckUntrustedChunk(
 	if claimed == nil {
 		claimed = &ChunkOutput{}
 	}
+	t.Preset, t.CRF = plan.Preset, plan.CRF
 	u := &untrustedCheck{
 		tools: t, info: info, rungs: rungs, dir: dir,
 		claimed: &Output{DecodeErrors: claimed.DecodeErrors, Warnings: claimed.Warnings},
