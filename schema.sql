@@ -23,7 +23,7 @@ begin
        'cancelled');
     create type cuelight_outcome as enum
       ('completed',
-       'divided',     -- the stage was divided into parts; not counted as an attempt
+       'divided',     -- the stage was divided into parts; counted as an attempt if it has an error
        'failed',      -- the work returned an error
        'expired',     -- the worker was lost
        'released',    -- the worker returned the claim; not counted as an attempt

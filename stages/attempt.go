@@ -86,19 +86,22 @@ func (a *attempt) run(job *Job, ended chan<- finished) {
 		defer context.AfterFunc(ctx, func() { a.cancel(context.Cause(ctx)) })()
 	}
 	defer cancel()
-	result, specs, err := call(ctx, a.stage, job)
+	result, d, err := call(ctx, a.stage, job)
 	err = redact.Error(err, job.Source) // every reader of events and history sees it
+	if d != nil {
+		d.why = redact.Error(d.why, job.Source)
+	}
 	var raw json.RawMessage
 	if err == nil {
 		raw, err = encodeResult(result)
 	}
-	concluded := a.conclude(raw, specs, err, context.Cause(ctx))
+	concluded := a.conclude(raw, d, err, context.Cause(ctx))
 	concluded.took = time.Since(a.started)
 	f = concluded
 }
 
 // call runs the stage's function for the job. A panic is an error.
-func call(ctx context.Context, stage *Stage, job *Job) (result any, specs []json.RawMessage, err error) {
+func call(ctx context.Context, stage *Stage, job *Job) (result any, d *division, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = &panicError{v, debug.Stack()}
@@ -172,14 +175,16 @@ func containsNUL(raw []byte) bool {
 
 // conclude decides the outcome of an attempt. cause is that of its context, if it was
 // cancelled.
-func (a *attempt) conclude(result json.RawMessage, specs []json.RawMessage, err, cause error) finished {
+func (a *attempt) conclude(result json.RawMessage, d *division, err, cause error) finished {
 	report := engine.Report{Task: a.claim.Task, Stage: a.claim.Stage, Part: a.claim.Part, Token: a.claim.Token}
 	f := finished{attempt: a, err: err, report: report}
 	switch {
 	case errors.Is(cause, errRevoked):
 		f.kind, f.revoked, f.err = ClaimRevoked, true, cause
+	case err == nil && d != nil && d.why != nil && a.claim.Attempt >= a.stage.MaxAttempts:
+		a.fail(&f, d.why, nil)
 	case err == nil:
-		f.setResult(result, specs)
+		f.setResult(result, d)
 	case isInterruption(cause):
 		f.kind, f.report.Outcome, f.err = ClaimReleased, engine.Released, cause
 		f.report.Error, f.report.Class = cause.Error(), "interrupted"

@@ -17,7 +17,7 @@ const (
 	// failed attempt. A revoked claim was cancelled or lost; its outcome is not recorded.
 	StageStarted   Kind = "started"
 	StageProgress  Kind = "progress"
-	StageDivided   Kind = "divided" // into Count parts
+	StageDivided   Kind = "divided" // into Count parts, of which Kept stay; Err if DivideAgain got one
 	PartCompleted  Kind = "part_completed"
 	StageCompleted Kind = "stage_completed"
 	AttemptFailed  Kind = "attempt_failed"
@@ -79,5 +79,6 @@ type Event struct {
 	RetryIn     time.Duration
 	Progress    Progress
 	Count       int
+	Kept        int
 	Err         error
 }

@@ -141,7 +141,7 @@ func (p *process) observeEnd(f finished, kind Kind) {
 	}
 	p.observe(Event{
 		Kind: kind, Task: f.claim.Task, Stage: f.stage.Name, Part: f.claim.Part, Parts: f.claim.Parts, Attempt: f.claim.Attempt,
-		Count: len(f.report.Parts), Traceparent: f.claim.Traceparent,
+		Count: len(f.report.Parts), Kept: len(f.report.Kept), Traceparent: f.claim.Traceparent,
 		Duration: f.took, Reporting: reporting, RetryIn: f.report.RetryIn, Err: f.err,
 	})
 }

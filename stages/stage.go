@@ -31,7 +31,8 @@ type Stage struct {
 	// long to be lost: Divide makes parts of it, Part does one of them, and Work joins their results;
 	// see [PartResults]. No claim is held while parts are worked on. A part is retried alone, within
 	// the stage's MaxAttempts, and if it is dead, the stage is. Completed parts are kept while the stage
-	// is retried, and lost if a stage before it is. Tasks of one priority share the slots by turns.
+	// is retried, and lost if a stage before it is. Work may ask for further parts, or for some again; see
+	// [DivideAgain]. Tasks of one priority share the slots by turns.
 	//
 	// The Slots are for parts, and so are Requires and a task's Placement. Divide and Work should be short; every
 	// process that has them runs two of them at once, whatever its Slots. One that has only Part leaves them

@@ -18,7 +18,7 @@ const (
 	TaskSubmitted  EventType = "submitted"
 	StageStarted   EventType = "started"  // a stage was claimed
 	StageProgress  EventType = "progress" // Data: percent, speed, eta_s and note, as in [Running]
-	StageDivided   EventType = "divided"  // a stage was divided into parts. Data: parts
+	StageDivided   EventType = "divided"  // into parts. Data: parts, and of a further division kept, error, error_class
 	PartCompleted  EventType = "part_completed"
 	StageCompleted EventType = "stage_completed"
 	AttemptFailed  EventType = "attempt_failed"  // Data: error, error_class

@@ -74,6 +74,8 @@ func (m *concurrentClient) report(c engine.Claim) engine.Report {
 	switch n := m.rng.IntN(100); {
 	case n < 65 && m.Graph().Divides(c.Stage) && c.Part == 0 && c.Parts == 0:
 		return division(c, 1+m.rng.IntN(4))
+	case n < 25 && c.Part == 0 && c.Parts > 0:
+		return randomDivisionAgain(m.rng, c)
 	case n < 70:
 		return completed(c)
 	case n < 85:

@@ -57,6 +57,8 @@ func (p *simulation) report(c engine.Claim) engine.Report {
 	switch n := p.rng.IntN(100); {
 	case n < 55 && p.model.divides[c.Stage] && c.Part == 0 && c.Parts == 0:
 		return division(c, 1+p.rng.IntN(4))
+	case n < 25 && c.Part == 0 && c.Parts > 0:
+		return randomDivisionAgain(p.rng, c)
 	case n < 60:
 		r = completed(c)
 		if p.chance(70) {

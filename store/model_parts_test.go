@@ -3,6 +3,7 @@ package store_test
 import (
 	"bytes"
 	"cmp"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/cuelight/cuelight/store"
@@ -210,11 +211,38 @@ func (m *model) divide(reports []engine.Report, stage int, lockedTask *modelTask
 		}
 		applied[r.Token], t.wasReady = true, true
 		m.end(t, stage, "divided", divided)
-		for i := range r.Parts {
-			p := &modelStage{status: pending, turn: before[t.priority] + i + 1}
-			t.stages[stage].parts = append(t.stages[stage].parts, p)
+		s := &t.stages[stage]
+		if r.Counted {
+			s.attempts++
+		}
+		s.parts = slices.Concat(s.parts, make([]*modelStage, max(len(r.Parts)-len(s.parts), 0)))[:len(r.Parts)]
+		turn := before[t.priority]
+		for i := range s.parts {
+			if !slices.Contains(r.Kept, i+1) {
+				turn++
+				s.parts[i] = &modelStage{status: pending, turn: turn}
+			}
 		}
 	}
+}
+
+// randomDivisionAgain returns the report of a join that divides its stage again and keeps some parts, but not all.
+func randomDivisionAgain(rng *rand.Rand, c engine.Claim) engine.Report {
+	var kept []int
+	n := 1 + rng.IntN(c.Parts+2)
+	for part := 1; part <= min(n, c.Parts); part++ {
+		if rng.IntN(2) == 0 {
+			kept = append(kept, part)
+		}
+	}
+	if len(kept) == n {
+		kept = kept[1:]
+	}
+	r := divisionAgain(c, n, kept...)
+	if c.Attempt < modelAttempts && rng.IntN(2) == 0 {
+		r = because(r, "a part is lost")
+	}
+	return r
 }
 
 // endParts ends claims of parts that were not completed. A part that fails together with the one that makes the stage

@@ -107,6 +107,7 @@ func eventDetail(e store.Event) string {
 		Host  string    `json:"host"`
 		PID   int       `json:"pid"`
 		Parts int       `json:"parts"`
+		Kept  int       `json:"kept"`
 	}
 	if len(e.Data) == 0 || json.Unmarshal(e.Data, &d) != nil {
 		return ""
@@ -120,7 +121,7 @@ func eventDetail(e store.Event) string {
 		}
 		return ""
 	case store.StageDivided:
-		return "into " + console.Plural(d.Parts, "part")
+		return partsText(d.Parts, d.Kept, d.Error)
 	case store.TaskOverridden:
 		return "by " + shortID(d.By)
 	case store.WorkerStarted, store.WorkerStopped, store.WorkerLost:
@@ -128,4 +129,16 @@ func eventDetail(e store.Event) string {
 	}
 	line, _, _ := strings.Cut(d.Error, "\n")
 	return line
+}
+
+// partsText says into how many parts a stage was divided, how many of them it had before, and why.
+func partsText(parts, kept int, why string) string {
+	text := "into " + console.Plural(parts, "part")
+	if kept > 0 {
+		text += fmt.Sprintf(", of which %d stay", kept)
+	}
+	if why != "" {
+		text += ": " + usererr.FirstLine(why)
+	}
+	return text
 }

@@ -71,7 +71,11 @@ func (p *progress) event(e stages.Event) {
 		}
 		p.detail("%s: %s started%s", label, stage, attempt)
 	case stages.StageDivided:
-		p.detail("%s: %s divided into %s", label, stage, console.Plural(e.Count, "part"))
+		why := ""
+		if e.Err != nil {
+			why = e.Err.Error()
+		}
+		p.detail("%s: %s divided %s", label, stage, partsText(e.Count, e.Kept, why))
 	case stages.StageCompleted, stages.PartCompleted:
 		p.detail("%s: %s completed in %s", label, stage, console.Duration(e.Duration))
 	case stages.AttemptFailed:

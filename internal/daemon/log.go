@@ -76,7 +76,12 @@ func logAttemptEvent(log *zap.Logger, e stages.Event) {
 		}
 		log.Info("stage started")
 	case stages.StageDivided:
-		log.Info("stage divided", took, zap.Int("parts", e.Count))
+		log = log.With(took, zap.Int("parts", e.Count), zap.Int("kept", e.Kept))
+		if e.Err != nil {
+			log.Warn("parts of stage are done again", zap.Error(e.Err))
+			return
+		}
+		log.Info("stage divided")
 	case stages.PartCompleted:
 		log.Info("part completed", took)
 	case stages.StageCompleted:

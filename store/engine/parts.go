@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/json"
+	"strconv"
 
 	"github.com/jackc/pgx/v5"
 
@@ -13,9 +14,12 @@ import (
 // lock its row first, as the triggers do that change the parts of a task. They find parts by lateral
 // subqueries: a connection that made its plans while the table was empty would join by reading all of it.
 
-// divideSQL ends claims of a stage that was divided: the parts are inserted, and the stage is
-// claimed again when all are completed. The claim is not counted as an attempt. Where triggers were
-// disabled there may be old parts; they are deleted, and the report is applied when it is sent again.
+// divideSQL ends claims of a stage that was divided, and makes its parts: new ones are inserted, those of an
+// earlier division that are not kept are made new, and those that are too many are deleted. The stage is
+// claimed again when all are completed. The claim is not counted as an attempt unless the report says so.
+// Where triggers were disabled there may be old parts that are open; they are deleted, and the report is
+// applied when it is sent again. Completed parts are replaced in the same statement, so that no join finds
+// some missing.
 //
 // Tasks of one priority are claimed by turns: the first part of a newly divided task has the turn
 // that the next ready part of another task has, and each further part the next one. So a short
@@ -27,11 +31,13 @@ with locked as materialized (
          {{.Stage.Name}}_locked_by as locked_by, {{.Stage.Name}}_locked_at as locked_at
     from {{.Tasks}} where id = any($2::uuid[]) for no key update skip locked
 ), matched as materialized (
-  select locked.*, r.specs::jsonb as specs
+  select locked.*, r.parts, r.made::int4[] as made, r.specs::jsonb as specs, r.counted, r.class, r.error
     from locked
-    join unnest($2::uuid[], $3::uuid[], $4::text[]) as r (id, token, specs) on r.id = locked.id and r.token = locked.token
+    join unnest($2::uuid[], $3::uuid[], $4::int4[], $5::text[], $6::text[], $7::bool[], $8::text[], $9::text[])
+         as r (id, token, parts, made, specs, counted, class, error) on r.id = locked.id and r.token = locked.token
 ), leftover as (
-  delete from {{.Parts}} where task_id in (select id from matched) and stage = '{{.Stage.Name}}' returning task_id
+  delete from {{.Parts}}
+   where task_id in (select id from matched) and stage = '{{.Stage.Name}}' and status <> 'completed' returning task_id
 ), divided as materialized (
   select matched.*, coalesce((
          select turn - 1 from {{.Parts}} p
@@ -39,29 +45,43 @@ with locked as materialized (
           order by p.priority desc, turn limit 1), 0) as turn
     from matched
    where id not in (select task_id from leftover)
+), dropped as (
+  delete from {{.Parts}}
+   where ctid = any (array(
+         select surplus.row_ctid
+           from divided
+          cross join lateral (
+                select ctid as row_ctid from {{.Parts}}
+                 where task_id = divided.id and stage = '{{.Stage.Name}}' and part > divided.parts offset 0) as surplus))
 ), inserted as (
   insert into {{.Parts}} (task_id, stage, part, spec, priority, turn, placement)
-  select id, '{{.Stage.Name}}', s.part, s.spec, priority, turn + s.part, placement
+  select id, '{{.Stage.Name}}', s.part, s.spec, priority, turn + s.n, placement
     from divided
-   cross join lateral jsonb_array_elements(specs) with ordinality as s (spec, part)
+   cross join lateral rows from (unnest(made), jsonb_array_elements(specs)) with ordinality as s (part, spec, n)
+      on conflict (task_id, stage, part) do update set
+         spec = excluded.spec, priority = excluded.priority, turn = excluded.turn, placement = excluded.placement,
+         ready_at = excluded.ready_at, status = 'pending', attempts = 0, result = null
 ), updated as (
   update {{.Tasks}} t set
          {{.Stage.Name}}_status     = 'divided',
-         {{.Stage.Name}}_attempts   = greatest({{.Stage.Name}}_attempts - 1, 0),
+         {{.Stage.Name}}_attempts   = greatest({{.Stage.Name}}_attempts - (not counted)::int, 0),
          {{.Stage.Name}}_token      = null,
          {{.Stage.Name}}_locked_at  = null,
          {{.Stage.Name}}_locked_by  = null,
-         {{.Stage.Name}}_parts      = jsonb_array_length(specs),
-         {{.Stage.Name}}_open_parts = jsonb_array_length(specs),
+         {{.Stage.Name}}_parts      = divided.parts,
+         {{.Stage.Name}}_open_parts = cardinality(made),
          ready_at = coalesce(t.ready_at, t.created_at)
     from divided
    where t.id = divided.id
 ), history as (
-  insert into {{.Attempts}} (task_id, token, stage, attempt, worker_id, started_at, outcome)
-  select id, token, '{{.Stage.Name}}', attempt, locked_by, locked_at, 'divided' from divided
+  insert into {{.Attempts}} (task_id, token, stage, attempt, worker_id, started_at, outcome, error_class, error)
+  select id, token, '{{.Stage.Name}}', attempt, locked_by, locked_at, 'divided',
+         case when counted then class end, case when counted then error end
+    from divided
 ), recorded as (
-  insert into {{.Outbox}} (type, worker_id, task_id, stage, attempt, data)
-  select 'divided', $1, id, '{{.Stage.Name}}', attempt, jsonb_build_object('parts', jsonb_array_length(specs))
+  insert into {{.Outbox}} (type, worker_id, task_id, stage, attempt, token, data)
+  select 'divided', $1, id, '{{.Stage.Name}}', attempt, case when counted then token end,
+         jsonb_strip_nulls(jsonb_build_object('parts', parts, 'kept', nullif(parts - cardinality(made), 0)))
     from divided order by id
 ), notified as materialized (
   select count(pg_notify('{{.Stage.Channel}}', ''))
@@ -281,27 +301,42 @@ func (x *exchange) queueDivided(stage int, reports []*Report) {
 		return
 	}
 	var ids, tokens []store.ID
-	var specs []string
+	var numbers []int32
+	var made, specs, classes, errs []string
+	var counted []bool
 	for _, r := range reports {
-		ids, tokens, specs = append(ids, r.Task), append(tokens, r.Token), append(specs, marshalSpecs(r.Parts))
+		n, s := r.madeParts()
+		ids, tokens, numbers = append(ids, r.Task), append(tokens, r.Token), append(numbers, int32(len(r.Parts)))
+		made, specs, counted = append(made, n), append(specs, s), append(counted, r.Counted)
+		classes, errs = append(classes, r.Class), append(errs, statement.CleanText(r.Error))
 	}
 	x.queueOrigin(originRecorded)
 	x.markReady(x.graph.Queue(stage, true))
-	x.batch.Queue(x.sql.divide[x.divided(stage)], x.request.Worker, ids, tokens, specs).Query(x.readApplied)
+	x.batch.Queue(x.sql.divide[x.divided(stage)], x.request.Worker, ids, tokens, numbers, made, specs, counted, classes, errs).
+		Query(x.readApplied)
 }
 
-func marshalSpecs(specs []json.RawMessage) string {
-	text := []byte{'['}
-	for i, spec := range specs {
-		if i > 0 {
-			text = append(text, ',')
+// madeParts returns the numbers of the parts that are not kept, as an array of PostgreSQL, and their specs, as one
+// of JSON: a parameter has those of all reports, which differ in length.
+func (r *Report) madeParts() (numbers, specs string) {
+	n, s := []byte{'{'}, []byte{'['}
+	kept := make(map[int]bool, len(r.Kept))
+	for _, part := range r.Kept {
+		kept[part] = true
+	}
+	for i, spec := range r.Parts {
+		if kept[i+1] {
+			continue
+		}
+		if len(n) > 1 {
+			n, s = append(n, ','), append(s, ',')
 		}
 		if spec == nil {
 			spec = json.RawMessage("null")
 		}
-		text = append(text, spec...)
+		n, s = strconv.AppendInt(n, int64(i+1), 10), append(s, spec...)
 	}
-	return string(append(text, ']'))
+	return string(append(n, '}')), string(append(s, ']'))
 }
 
 // readApplied reads the tokens of reports that changed a row.

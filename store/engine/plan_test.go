@@ -142,7 +142,7 @@ func checkPartPlans(t *testing.T, conn *pgxpool.Conn, e *Engine, count string) {
 		"aged":            {e.sql.aged[parts], 3, []string{"film_parts_encode_ready", "film_parts_pkey", byKey}},
 		"find ready":      {e.sql.ready[parts], 2, []string{"film_parts_encode_ready", "film_parts_encode_waiting"}},
 		"promote":         {e.sql.promote[parts], 0, []string{"film_parts_encode_waiting"}},
-		"divide":          {e.sql.divide[0], 4, []string{"film_tasks_pkey", "film_parts_encode_ready", byKey}},
+		"divide":          {e.sql.divide[0], 9, []string{"film_tasks_pkey", "film_parts_encode_ready", byKey}},
 		"complete":        {e.sql.completeParts[0], 5, []string{"film_tasks_pkey", "film_parts_pkey", byKey}},
 		"fail":            {e.sql.fail[parts], 8, []string{"film_tasks_pkey", "film_parts_pkey", byKey}},
 		"expire":          {e.sql.expireClaims[parts], 1, []string{"film_parts_held", "film_parts_pkey", byKey}},

@@ -16,7 +16,7 @@ type Outcome string
 // worker's claim, and cancelled, of a claim that was revoked.
 const (
 	Completed Outcome = "completed"
-	Divided   Outcome = "divided"  // the stage was divided into parts; not counted as an attempt
+	Divided   Outcome = "divided"  // the stage was divided into parts; see Report.Counted
 	Failed    Outcome = "failed"   // the work returned an error
 	Released  Outcome = "released" // the worker returned the claim; not counted as an attempt
 )
@@ -82,7 +82,13 @@ type Report struct {
 	Result json.RawMessage   // of a completed stage or part; nil is null
 	Parts  []json.RawMessage // of a divided stage: the specs of its parts, at least one
 
-	Error   string        // why an attempt failed, or a claim was released
+	// Of a stage that its join divides again: the numbers of the completed parts that stay as they are, whose
+	// specs are ignored, not of all; and whether the join counts as an attempt, because of Error. Other
+	// divisions do not.
+	Kept    []int
+	Counted bool
+
+	Error   string        // why an attempt failed, a claim was released, or a stage was divided again
 	Class   string        // the kind of error, one word, for the history
 	Dead    bool          // of a failed attempt: it was the last, the stage is dead
 	RetryIn time.Duration // otherwise: the delay before the stage is ready again

@@ -878,11 +878,13 @@ with locked as materialized (
          transcode_locked_by as locked_by, transcode_locked_at as locked_at
     from tasks where id = any($2::uuid[]) for no key update skip locked
 ), matched as materialized (
-  select locked.*, r.specs::jsonb as specs
+  select locked.*, r.parts, r.made::int4[] as made, r.specs::jsonb as specs, r.counted, r.class, r.error
     from locked
-    join unnest($2::uuid[], $3::uuid[], $4::text[]) as r (id, token, specs) on r.id = locked.id and r.token = locked.token
+    join unnest($2::uuid[], $3::uuid[], $4::int4[], $5::text[], $6::text[], $7::bool[], $8::text[], $9::text[])
+         as r (id, token, parts, made, specs, counted, class, error) on r.id = locked.id and r.token = locked.token
 ), leftover as (
-  delete from parts where task_id in (select id from matched) and stage = 'transcode' returning task_id
+  delete from parts
+   where task_id in (select id from matched) and stage = 'transcode' and status <> 'completed' returning task_id
 ), divided as materialized (
   select matched.*, coalesce((
          select turn - 1 from parts p
@@ -891,29 +893,43 @@ with locked as materialized (
           order by p.priority desc, turn limit 1), 0) as turn
     from matched
    where id not in (select task_id from leftover)
+), dropped as (
+  delete from parts
+   where ctid = any (array(
+         select surplus.row_ctid
+           from divided
+          cross join lateral (
+                select ctid as row_ctid from parts
+                 where task_id = divided.id and stage = 'transcode' and part > divided.parts offset 0) as surplus))
 ), inserted as (
   insert into parts (task_id, stage, part, spec, priority, turn, placement)
-  select id, 'transcode', s.part, s.spec, priority, turn + s.part, placement
+  select id, 'transcode', s.part, s.spec, priority, turn + s.n, placement
     from divided
-   cross join lateral jsonb_array_elements(specs) with ordinality as s (spec, part)
+   cross join lateral rows from (unnest(made), jsonb_array_elements(specs)) with ordinality as s (part, spec, n)
+      on conflict (task_id, stage, part) do update set
+         spec = excluded.spec, priority = excluded.priority, turn = excluded.turn, placement = excluded.placement,
+         ready_at = excluded.ready_at, status = 'pending', attempts = 0, result = null
 ), updated as (
   update tasks t set
          transcode_status     = 'divided',
-         transcode_attempts   = greatest(transcode_attempts - 1, 0),
+         transcode_attempts   = greatest(transcode_attempts - (not counted)::int, 0),
          transcode_token      = null,
          transcode_locked_at  = null,
          transcode_locked_by  = null,
-         transcode_parts      = jsonb_array_length(specs),
-         transcode_open_parts = jsonb_array_length(specs),
+         transcode_parts      = divided.parts,
+         transcode_open_parts = cardinality(made),
          ready_at = coalesce(t.ready_at, t.created_at)
     from divided
    where t.id = divided.id
 ), history as (
-  insert into attempts (task_id, token, stage, attempt, worker_id, started_at, outcome)
-  select id, token, 'transcode', attempt, locked_by, locked_at, 'divided' from divided
+  insert into attempts (task_id, token, stage, attempt, worker_id, started_at, outcome, error_class, error)
+  select id, token, 'transcode', attempt, locked_by, locked_at, 'divided',
+         case when counted then class end, case when counted then error end
+    from divided
 ), recorded as (
-  insert into outbox (type, worker_id, task_id, stage, attempt, data)
-  select 'divided', $1, id, 'transcode', attempt, jsonb_build_object('parts', jsonb_array_length(specs))
+  insert into outbox (type, worker_id, task_id, stage, attempt, token, data)
+  select 'divided', $1, id, 'transcode', attempt, case when counted then token end,
+         jsonb_strip_nulls(jsonb_build_object('parts', parts, 'kept', nullif(parts - cardinality(made), 0)))
     from divided order by id
 ), notified as materialized (
   select count(pg_notify('cuelight_video_transcode', ''))

@@ -23,7 +23,7 @@ const (
 	maxAttempts = 6
 )
 
-// dividedStage is the stage that is divided into up to maxParts parts.
+// dividedStage is the stage that is divided into up to maxParts parts, and perhaps again.
 const (
 	dividedStage = "transcode"
 	maxParts     = 5
@@ -77,55 +77,66 @@ type stageWorker struct {
 
 // divide makes as many parts as follow from the source. Where it makes none, work follows, which is
 // the execution of the claim.
-func (w *stageWorker) divide(ctx context.Context, job *stages.Job) ([]stages.Part, error) {
-	n := partsOf(job.Source)
-	if n == 0 {
+func (w *stageWorker) divide(ctx context.Context, job *stages.Job) (parts []stages.Part, err error) {
+	if partsOf(job.Source) == 0 {
 		return nil, nil
 	}
-	if _, err := w.execute(ctx, job, endedDivided); err != nil {
-		return nil, err
-	}
+	_, err = w.execute(ctx, job, func() []stages.Part {
+		parts = numbered(partsOf(job.Source))
+		return parts
+	})
+	return parts, err
+}
+
+// numbered returns parts whose specs are their numbers.
+func numbered(n int) []stages.Part {
 	parts := make([]stages.Part, n)
 	for i := range parts {
 		parts[i].Spec = i + 1
 	}
-	return parts, nil
+	return parts
 }
 
-// work does a stage or a part, or joins parts.
+// work does a stage or a part, or joins parts, and divides some stages again.
 func (w *stageWorker) work(ctx context.Context, job *stages.Job) (result any, err error) {
-	return w.execute(ctx, job, endedCompleted)
+	var why error
+	var parts []stages.Part
+	result, err = w.execute(ctx, job, func() []stages.Part {
+		parts, why = furtherParts(job)
+		return parts
+	})
+	if err == nil && parts != nil {
+		return nil, stages.DivideAgain(parts, why)
+	}
+	return result, err
 }
 
 // execute only waits. Its duration and its end follow from the source of the task, the stage, the part and
 // the attempt, so a repeated run has the same. The result is the token, which tells a join whose results it read.
-func (w *stageWorker) execute(ctx context.Context, job *stages.Job, success string) (result any, err error) {
+// At a planned success, divide says into which parts the stage is divided, if it is.
+func (w *stageWorker) execute(ctx context.Context, job *stages.Job, divide func() []stages.Part) (result any, err error) {
 	w.write(logEntry{
 		What: startEntry, Task: job.Task, Source: job.Source, Stage: job.Stage, Part: job.Part, Attempt: job.Attempt,
 		Token: job.Token, IsJoin: isJoin(job),
 	})
-	end, joined := endedPanic, []store.ID(nil)
-	defer func() {
-		w.write(logEntry{
-			What: endEntry, Task: job.Task, Stage: job.Stage, Part: job.Part, Token: job.Token, How: end, Joined: joined,
-		})
-	}()
+	end := logEntry{What: endEntry, Task: job.Task, Stage: job.Stage, Part: job.Part, Token: job.Token, How: endedPanic}
+	defer func() { w.write(end) }()
 	b := behaviourOf(job)
 	err = waitWithProgress(ctx, job, b.duration)
 	if err == nil {
 		err = w.waitWhileSlow(ctx, job)
 	}
 	if err == nil && isJoin(job) {
-		joined, err = stages.PartResults[store.ID](ctx, job)
+		end.Joined, err = stages.PartResults[store.ID](ctx, job)
 	}
 	if err == nil && job.Part > 0 {
 		err = checkSpec(job)
 	}
 	if err != nil {
-		end = endedInterrupted
+		end.How = endedInterrupted
 		return nil, err
 	}
-	switch end = b.end; end {
+	switch end.How = b.end; end.How {
 	case endedFailed:
 		return nil, b.err
 	case endedPermanent:
@@ -133,8 +144,43 @@ func (w *stageWorker) execute(ctx context.Context, job *stages.Job, success stri
 	case endedPanic:
 		panic(b.err)
 	}
-	end = success
+	end.setParts(divide())
 	return job.Token, nil
+}
+
+// setParts records a division into parts, if there are some.
+func (e *logEntry) setParts(parts []stages.Part) {
+	if parts == nil {
+		return
+	}
+	e.How, e.Count = endedDivided, len(parts)
+	for i, p := range parts {
+		if p.Keep {
+			e.Kept = append(e.Kept, i+1)
+		}
+	}
+}
+
+// furtherParts is what a join asks for instead of its end, by the source: nothing; once, another part and the even ones
+// again, as the next phase; or at its first attempt, the odd ones again, because they were lost.
+func furtherParts(job *stages.Job) (parts []stages.Part, why error) {
+	if !isJoin(job) {
+		return nil, nil
+	}
+	n, isKept := job.Parts, func(part int) bool { return part%2 == 1 && part <= job.Parts }
+	switch phase := sourceHash(job.Source) / (maxParts + 1) % 4; {
+	case phase == 0 && n == partsOf(job.Source):
+		n++
+	case phase == 1 && job.Attempt == 1 && !strings.HasPrefix(job.Source, longSource):
+		isKept, why = func(part int) bool { return part%2 == 0 }, errors.New("parts were lost")
+	default:
+		return nil, nil
+	}
+	parts = numbered(n)
+	for i := range parts {
+		parts[i].Keep = isKept(i + 1)
+	}
+	return parts, why
 }
 
 // isJoin reports whether an attempt joins the parts of its stage.
@@ -151,13 +197,17 @@ func checkSpec(job *stages.Job) error {
 
 // partsOf is the number of parts that the divided stage of a task has.
 func partsOf(source string) int {
-	h := fnv.New64a()
-	fmt.Fprint(h, source)
-	n := int(h.Sum64() >> 8 % (maxParts + 1))
+	n := int(sourceHash(source) % (maxParts + 1))
 	if strings.HasPrefix(source, longSource) {
 		return max(n, 1)
 	}
 	return n
+}
+
+func sourceHash(source string) uint64 {
+	h := fnv.New64a()
+	fmt.Fprint(h, source)
+	return h.Sum64() >> 8 // the low bits of this hash are not random enough
 }
 
 // waitWhileSlow makes a further attempt last as long as its task is in the list of those that a
@@ -183,9 +233,7 @@ type behaviour struct {
 }
 
 func behaviourOf(job *stages.Job) behaviour {
-	h := fnv.New64a()
-	fmt.Fprint(h, job.Source, "/", job.Stage, "/", job.Part, "/", job.Attempt, "/", job.Parts > 0)
-	n := h.Sum64() >> 8 // the low bits of this hash are not random enough
+	n := sourceHash(fmt.Sprint(job.Source, "/", job.Stage, "/", job.Part, "/", job.Attempt, "/", job.Parts > 0))
 	b := behaviour{end: endedCompleted, err: errors.New("planned failure")}
 	switch chance := n % 1000; {
 	case chance < 30:

@@ -80,6 +80,7 @@ func (r *dataBuilder) executes(
 // completesInParts divides a stage, does its parts, and joins them.
 func (r *dataBuilder) completesInParts(at time.Duration) {
 	token := r.executes(0, dividedStage, 1, at, 2*ms, endedDivided)
+	r.logs[0].entries[len(r.logs[0].entries)-1].Count = partsOf("task-1")
 	r.addHistory(token, dividedStage, 1, worker1, at+3*ms, "divided")
 	r.reports(0, stages.StageDivided, dividedStage, 1, at+4*ms)
 	var results []store.ID

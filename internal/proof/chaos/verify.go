@@ -39,7 +39,7 @@ type execution struct {
 	start       logEntry
 	from, to    time.Time
 	end         string // how it ended; "": the process ended before it
-	joined      []store.ID
+	ending      logEntry
 }
 
 // String names the execution in violations.
@@ -56,7 +56,9 @@ type verifier struct {
 	executions   []execution // by time
 	byToken      map[store.ID][]execution
 	byStage      map[stageKey][]execution
-	rows         map[store.ID]attemptRow // by token
+	rows         map[store.ID]attemptRow   // by token
+	completed    map[stageKey][]attemptRow // by time
+	divisions    map[store.ID][]division   // of a task's stage that divides, by time
 	needs        map[string][]string
 	incarnations map[store.ID]int // by the worker id that they registered
 }
@@ -64,13 +66,16 @@ type verifier struct {
 func newVerifier(d *runData) *verifier {
 	v := &verifier{
 		runData: d, byToken: make(map[store.ID][]execution), byStage: make(map[stageKey][]execution),
-		rows: make(map[store.ID]attemptRow), needs: make(map[string][]string), incarnations: make(map[store.ID]int),
+		rows: make(map[store.ID]attemptRow), completed: make(map[stageKey][]attemptRow), divisions: make(map[store.ID][]division), needs: make(map[string][]string), incarnations: make(map[store.ID]int),
 	}
 	for _, n := range nodes {
 		v.needs[n.Name] = n.Needs
 	}
 	for _, row := range d.history {
 		v.rows[row.token] = row
+		if row.outcome == string(engine.Completed) {
+			v.completed[row.key()] = append(v.completed[row.key()], row)
+		}
 	}
 	for i, log := range d.logs {
 		v.addExecutions(i, log)
@@ -80,6 +85,7 @@ func newVerifier(d *runData) *verifier {
 		v.byToken[e.start.Token] = append(v.byToken[e.start.Token], e)
 		v.byStage[e.key()] = append(v.byStage[e.key()], e)
 	}
+	v.findDivisions()
 	return v
 }
 
@@ -100,7 +106,7 @@ func (v *verifier) addExecutions(incarnation int, log workerLog) {
 		}
 		e := execution{incarnation: incarnation, start: entry, from: entry.time(), to: log.ended}
 		if end, ok := ends[entry.Token]; ok {
-			e.to, e.end, e.joined = end.time(), end.How, end.Joined
+			e.to, e.end, e.ending = end.time(), end.How, end
 		}
 		v.executions = append(v.executions, e)
 	}
@@ -128,17 +134,7 @@ func (v *verifier) lostTasks() (found []string) {
 // duplicates lists stages that were completed twice, tokens with several executions, and executions
 // of tasks whose submission was rolled back.
 func (v *verifier) duplicates() (found []string) {
-	completed := make(map[stageKey]int)
-	for _, row := range v.history {
-		if row.outcome == string(engine.Completed) {
-			completed[row.key()]++
-		}
-	}
-	for key, n := range completed {
-		if n > 1 {
-			found = append(found, fmt.Sprintf("%s was completed %d times", key, n))
-		}
-	}
+	found = v.repeatedCompletions()
 	for token, executions := range v.byToken {
 		if n := len(executions); n > 1 {
 			found = append(found, fmt.Sprintf("token %s has %d executions: %s", token, n, executions[0]))
@@ -206,70 +202,6 @@ func (e execution) endedAs(outcome string) bool {
 // clockError is how much two processes' readings of the same moment may differ.
 const clockError = 2 * time.Millisecond
 
-// earlyStarts lists executions that started before what they need was done, by the history or by the
-// logs: the stages that theirs needs; of a part, its division; of a join, the parts.
-func (v *verifier) earlyStarts() (found []string) {
-	completed, divided := make(map[stageKey]attemptRow), make(map[stageKey]attemptRow)
-	for _, row := range v.history {
-		switch row.outcome {
-		case string(engine.Completed):
-			completed[row.key()] = row
-		case string(engine.Divided):
-			divided[row.key()] = row
-		}
-	}
-	for _, e := range v.executions {
-		latest := e.from.Add(clockError)
-		check := func(rows map[stageKey]attemptRow, key stageKey, verb string) {
-			row, ok := rows[key]
-			needed := v.byToken[row.token]
-			name := stageName(key.stage, key.part)
-			switch {
-			case !ok || row.finished.After(latest):
-				found = append(found, fmt.Sprintf("%s started before %s was %s", e, name, verb))
-			case len(needed) == 0 || !needed[0].endedAs(row.outcome) || needed[0].to.After(latest):
-				found = append(found, fmt.Sprintf("%s started before the execution of %s had ended", e, name))
-			}
-		}
-		for _, need := range v.needs[e.start.Stage] {
-			check(completed, stageKey{e.start.Task, need, 0}, "completed")
-		}
-		switch {
-		case e.start.Part > 0:
-			check(divided, stageKey{e.start.Task, e.start.Stage, 0}, "divided")
-		case e.start.IsJoin:
-			for part := range partsOf(e.start.Source) {
-				check(completed, stageKey{e.start.Task, e.start.Stage, part + 1}, "completed")
-			}
-		}
-	}
-	return found
-}
-
-// wrongJoins lists joins that ended as planned, and did not read exactly the results of the completed
-// attempts at all parts; and stages that were completed without a join although they have parts.
-func (v *verifier) wrongJoins() (found []string) {
-	results := make(map[stageKey]store.ID)
-	for _, row := range v.history {
-		if row.outcome == string(engine.Completed) {
-			results[row.key()] = row.token
-		}
-	}
-	for _, e := range v.executions {
-		if e.start.Stage != dividedStage || e.start.Part > 0 || e.end != endedCompleted {
-			continue
-		}
-		var want []store.ID
-		for part := range partsOf(e.start.Source) {
-			want = append(want, results[stageKey{e.start.Task, dividedStage, part + 1}])
-		}
-		if !slices.Equal(e.joined, want) {
-			found = append(found, fmt.Sprintf("%s read the results %v, those of the parts are %v", e, e.joined, want))
-		}
-	}
-	return found
-}
-
 // overlappingExecutions lists executions of a stage that overlap. There are four exceptions. Three are
 // for the first one: its process was frozen and could not know; a crash undid its claim; or the server
 // ended the session of its process while that was cut off, so that the others took it for dead. The
@@ -297,7 +229,7 @@ func (v *verifier) deadTasksWithoutCause() (found []string) {
 	hasCause := make(map[store.ID]bool)
 	for _, row := range v.history {
 		isPermanent := row.outcome == string(engine.Failed) && row.class == endedPermanent
-		isLast := row.attempt >= maxAttempts && row.outcome != string(engine.Completed)
+		isLast := row.attempt >= maxAttempts && row.outcome != string(engine.Completed) && row.outcome != string(engine.Divided)
 		if isPermanent || isLast {
 			hasCause[row.task] = true
 		}

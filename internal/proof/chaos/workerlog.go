@@ -36,6 +36,7 @@ type logEntry struct {
 	Count   int      `json:"count,omitempty"`
 
 	IsJoin bool       `json:"is_join,omitempty"` // of parts
+	Kept   []int      `json:"kept,omitempty"`    // of a division into Count parts: those that stay
 	Joined []store.ID `json:"joined,omitempty"`  // the results of the parts that a join read: the tokens of their attempts
 }
 
