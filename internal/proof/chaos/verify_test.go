@@ -36,7 +36,9 @@ func TestCheck_FindsErrorsOfAStageThatWasDividedAgain(t *testing.T) {
 			i := slices.IndexFunc(r.history, func(row attemptRow) bool { return row.token == r.entry(isDividingJoin).Token })
 			r.history[i].finished = after(1060 * ms)
 		}, "part 2 of task 01000000-0000-0000-0000-000000000000 was completed 2 times"},
-		"a first join with the results of the second": {func(r *dataBuilder) { r.entry(isDividingJoin).Joined[1] = store.ID{9, 99} }, "read the results"},
+		"a first join with the result of another attempt": {func(r *dataBuilder) {
+			r.entry(isDividingJoin).Joined[1] = store.ID{9, 99}
+		}, "read the results"},
 		"a second join with the results of the first": {func(r *dataBuilder) {
 			first, last := r.entry(isDividingJoin), r.entry(func(e logEntry) bool { return e.Joined != nil && e.How == endedCompleted })
 			last.Joined = first.Joined
