@@ -36,7 +36,7 @@ func moveTo(dts uint64, number uint32) func(*mp4.Fragment) {
 func TestCheckUntrustedChunk_RefusesForgedFiles(t *testing.T) {
 	t.Parallel()
 	d := movingChunks(t)
-	chunks := []ChunkPiece{d.transcodeChunk(t, 0), d.transcodeChunk(t, 1), d.transcodeChunk(t, chunkTools, 2)}
+	chunks := []ChunkPiece{d.transcodeChunk(t, 0), d.transcodeChunk(t, 1), d.transcodeChunk(t, 2)}
 	const segment = "seg-00001.m4s"
 	top := d.rungs[0].Name
 	samples := func(change func([]mp4.FullSample) []mp4.FullSample) func(*testing.T, string) {

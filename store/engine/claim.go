@@ -123,7 +123,9 @@ const readyColumnsSQL = `
                    order by id limit ` + maxPlacedWaits + `) as placed
            where wait > 0))`
 
-// readyPartsSQL is readySQL for the parts of a stage.
+// readyPartsSQL is readySQL for the parts of a stage. It considers the placements of the first ready parts only:
+// a part without one can be claimed, and then no wait matters. Parts with a placement have no index of their own,
+// and to search all ready parts for them costs more than a claim.
 const readyPartsSQL = `
 /* find ready parts of {{.Stage.Name}} */
 select {{with .Stage}}` + readyPartsColumnsSQL + `{{end}}`
@@ -138,12 +140,13 @@ const readyPartsColumnsSQL = `
            where stage = '{{.Name}}' and run_at is not null
            order by run_at limit 1),
          (select min(wait)
-            from (select {{.PartPlacementWait "" "$2"}} as wait from {{$.Parts}}
-                   where {{.PartReady ""}} and placement is not null
-                   order by priority desc, turn, task_id desc limit ` + maxPlacedWaits + `) as placed
+            from (select {{.PartPlacementWait "" "$2"}} as wait
+                    from (select * from {{$.Parts}} where {{.PartReady ""}}
+                           order by priority desc, turn, task_id desc limit ` + maxPlacedWaits + `) as first_ready
+                   where placement is not null) as placed
            where wait > 0))`
 
-// maxPlacedWaits is how many tasks with a placement are considered: the oldest.
+// maxPlacedWaits is how many tasks with a placement, or ready parts, are considered: the oldest, or first.
 const maxPlacedWaits = "100"
 
 func (x *exchange) queuePromote(queue int) {

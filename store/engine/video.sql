@@ -866,10 +866,11 @@ select
            where stage = 'transcode' and run_at is not null
            order by run_at limit 1),
          (select min(wait)
-            from (select cuelight_video_placement_wait(task_id, placement, 'transcode', $2, ready_at) as wait from parts
-                   where stage = 'transcode' and status in ('pending', 'failed')
-    and run_at is null and placement is not null
-                   order by priority desc, turn, task_id desc limit 100) as placed
+            from (select cuelight_video_placement_wait(task_id, placement, 'transcode', $2, ready_at) as wait
+                    from (select * from parts where stage = 'transcode' and status in ('pending', 'failed')
+    and run_at is null
+                           order by priority desc, turn, task_id desc limit 100) as first_ready
+                   where placement is not null) as placed
            where wait > 0));
 
 /* divide transcode */
@@ -1503,10 +1504,11 @@ select exists (select from tasks t where (t.ingest_status = 'inprogress'
            where stage = 'transcode' and run_at is not null
            order by run_at limit 1),
          (select min(wait)
-            from (select cuelight_video_placement_wait(task_id, placement, 'transcode', $2, ready_at) as wait from parts
-                   where stage = 'transcode' and status in ('pending', 'failed')
-    and run_at is null and placement is not null
-                   order by priority desc, turn, task_id desc limit 100) as placed
+            from (select cuelight_video_placement_wait(task_id, placement, 'transcode', $2, ready_at) as wait
+                    from (select * from parts where stage = 'transcode' and status in ('pending', 'failed')
+    and run_at is null
+                           order by priority desc, turn, task_id desc limit 100) as first_ready
+                   where placement is not null) as placed
            where wait > 0));
 
 /* find aged ingest */

@@ -22,7 +22,10 @@ var (
 	faultsFrom = time.UnixMicro(1e12)
 )
 
-func correctRun() *dataBuilder {
+func correctRun() *dataBuilder { return correctRunOf(false) }
+
+// correctRunOf is correctRun, in which the first join may have asked for part 2 again.
+func correctRunOf(again bool) *dataBuilder {
 	r := &dataBuilder{runData: &runData{
 		firstFault:   faultsFrom,
 		acknowledged: map[string]store.ID{"task-1": theTask},
@@ -36,7 +39,7 @@ func correctRun() *dataBuilder {
 	for i, n := range nodes {
 		at := time.Second + time.Duration(i)*20*ms
 		if n.Divides {
-			r.completesInParts(at)
+			r.completesInParts(at, again)
 			continue
 		}
 		token := r.executes(0, n.Name, 1, at, 10*ms, endedCompleted)
@@ -77,29 +80,55 @@ func (r *dataBuilder) executes(
 	return token
 }
 
-// completesInParts divides a stage, does its parts, and joins them.
-func (r *dataBuilder) completesInParts(at time.Duration) {
-	token := r.executes(0, dividedStage, 1, at, 2*ms, endedDivided)
-	r.logs[0].entries[len(r.logs[0].entries)-1].Count = partsOf("task-1")
-	r.addHistory(token, dividedStage, 1, worker1, at+3*ms, "divided")
-	r.reports(0, stages.StageDivided, dividedStage, 1, at+4*ms)
-	var results []store.ID
-	entries := &r.logs[0].entries
-	for part := 1; part <= partsOf("task-1"); part++ {
-		n := len(*entries)
-		token := r.executes(0, dividedStage, 1, at+5*ms, 2*ms, endedCompleted)
-		r.addHistory(token, dividedStage, 1, worker1, at+8*ms, "completed")
-		r.reports(0, stages.PartCompleted, dividedStage, 1, at+8*ms)
-		r.history[len(r.history)-1].part = part
-		for i := range (*entries)[n:] {
-			(*entries)[n+i].Part = part
-		}
-		results = append(results, token)
+// completesInParts divides a stage, does its parts, and joins them, perhaps after part 2 was done again.
+func (r *dataBuilder) completesInParts(at time.Duration, again bool) {
+	n := partsOf("task-1")
+	r.divides(at, 1).Count = n
+	results := make([]store.ID, n)
+	for part := range n {
+		results[part] = r.completesPart(part+1, at+5*ms)
 	}
-	token = r.executes(0, dividedStage, 1, at+10*ms, 5*ms, endedCompleted)
+	attempt := 1
+	if again {
+		end := r.divides(at+9*ms, attempt)
+		end.Count, end.Joined = n, slices.Clone(results)
+		for part := range n {
+			if part != 1 {
+				end.Kept = append(end.Kept, part+1)
+			}
+		}
+		r.logs[0].entries[len(r.logs[0].entries)-3].IsJoin = true
+		results[1] = r.completesPart(2, at+13*ms)
+		attempt++
+		at += 8 * ms
+	}
+	entries := &r.logs[0].entries
+	token := r.executes(0, dividedStage, attempt, at+10*ms, ms, endedCompleted)
 	(*entries)[len(*entries)-2].IsJoin, (*entries)[len(*entries)-1].Joined = true, results
-	r.addHistory(token, dividedStage, 1, worker1, at+16*ms, "completed")
-	r.reports(0, stages.StageCompleted, dividedStage, 1, at+17*ms)
+	r.addHistory(token, dividedStage, attempt, worker1, at+11*ms, "completed")
+	r.reports(0, stages.StageCompleted, dividedStage, attempt, at+11*ms)
+}
+
+// divides divides a stage, and returns the end of its execution, the last entry but one.
+func (r *dataBuilder) divides(at time.Duration, attempt int) *logEntry {
+	token := r.executes(0, dividedStage, attempt, at, 2*ms, endedDivided)
+	r.addHistory(token, dividedStage, attempt, worker1, at+3*ms, "divided")
+	r.reports(0, stages.StageDivided, dividedStage, attempt, at+4*ms)
+	return &r.logs[0].entries[len(r.logs[0].entries)-2]
+}
+
+// completesPart does a part, and returns its token.
+func (r *dataBuilder) completesPart(part int, at time.Duration) store.ID {
+	entries := &r.logs[0].entries
+	n := len(*entries)
+	token := r.executes(0, dividedStage, 1, at, 2*ms, endedCompleted)
+	r.addHistory(token, dividedStage, 1, worker1, at+3*ms, "completed")
+	r.reports(0, stages.PartCompleted, dividedStage, 1, at+3*ms)
+	r.history[len(r.history)-1].part = part
+	for i := range (*entries)[n:] {
+		(*entries)[n+i].Part = part
+	}
+	return token
 }
 
 // entry returns the first entry of the first log that is chosen.

@@ -66,7 +66,8 @@ type verifier struct {
 func newVerifier(d *runData) *verifier {
 	v := &verifier{
 		runData: d, byToken: make(map[store.ID][]execution), byStage: make(map[stageKey][]execution),
-		rows: make(map[store.ID]attemptRow), completed: make(map[stageKey][]attemptRow), divisions: make(map[store.ID][]division), needs: make(map[string][]string), incarnations: make(map[store.ID]int),
+		rows: make(map[store.ID]attemptRow), completed: make(map[stageKey][]attemptRow),
+		divisions: make(map[store.ID][]division), needs: make(map[string][]string), incarnations: make(map[store.ID]int),
 	}
 	for _, n := range nodes {
 		v.needs[n.Name] = n.Needs

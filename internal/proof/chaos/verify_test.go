@@ -12,9 +12,48 @@ import (
 
 func TestCheck_FindsNothingInACorrectRun(t *testing.T) {
 	t.Parallel()
-	v := correctRun().findings()
-	if len(v.lostTasks)+len(v.duplicates)+len(v.violations)+len(v.recoveries) != 0 || v.Completed != 1 || v.Dead != 0 {
-		t.Errorf("%+v", v)
+	for _, again := range []bool{false, true} {
+		v := correctRunOf(again).findings()
+		if len(v.lostTasks)+len(v.duplicates)+len(v.violations)+len(v.recoveries) != 0 || v.Completed != 1 || v.Dead != 0 {
+			t.Errorf("divided again %t: %+v", again, v)
+		}
+	}
+}
+
+func TestCheck_FindsErrorsOfAStageThatWasDividedAgain(t *testing.T) {
+	t.Parallel()
+	isDividingJoin := func(e logEntry) bool { return e.Joined != nil && e.How == endedDivided }
+	for name, c := range map[string]struct {
+		change func(*dataBuilder)
+		text   string
+	}{
+		"a kept part that was done again": {func(r *dataBuilder) {
+			e := r.entry(isDividingJoin)
+			e.Kept = append(e.Kept, 2)
+		}, "part 2 of task"},
+		"a part that was not done again": {func(r *dataBuilder) { r.entry(isDividingJoin).Kept = nil }, "transcode part 1 was completed"},
+		"a part that was done again before the division": {func(r *dataBuilder) {
+			i := slices.IndexFunc(r.history, func(row attemptRow) bool { return row.token == r.entry(isDividingJoin).Token })
+			r.history[i].finished = after(1060 * ms)
+		}, "part 2 of task 01000000-0000-0000-0000-000000000000 was completed 2 times"},
+		"a first join with the result of another attempt": {func(r *dataBuilder) {
+			r.entry(isDividingJoin).Joined[1] = store.ID{9, 99}
+		}, "read the results"},
+		"a second join with the results of the first": {func(r *dataBuilder) {
+			first, last := r.entry(isDividingJoin), r.entry(func(e logEntry) bool { return e.Joined != nil && e.How == endedCompleted })
+			last.Joined = first.Joined
+		}, "read the results"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := correctRunOf(true)
+			c.change(r)
+			v := r.findings()
+			found := slices.Concat(v.duplicates, v.violations)
+			if !slices.ContainsFunc(found, func(s string) bool { return strings.Contains(s, c.text) }) {
+				t.Errorf("no finding has %q: %v", c.text, found)
+			}
+		})
 	}
 }
 

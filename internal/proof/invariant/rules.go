@@ -111,15 +111,25 @@ select format('stage %s of task %s was ready at %s and started at %s: %s later t
                       where b.stage = a.stage and b.priority = a.priority and b.task > a.task
                         and b.started_at > a.ready and b.started_at < a.started_at) as overtaking
  where overtaking.n > $1`},
+	// A part may be made again by each division of its stage.
 	{name: "completed-once",
-		sentence: "without retries, a completed stage was completed exactly once, and any other stage never",
+		sentence: "without retries, a completed stage was completed exactly once, and any other stage never; a part so between divisions",
 		applies:  func(o Options) bool { return o.NoRetries }, sql: `
-select format('stage %s of task %s is %s, and was completed %s times', stage, task, max(status), count(completion))
-  from stages
-  left join (select task, stage, token as completion
-               from tries where outcome = 'completed') as completed using (task, stage)
+, completions as (
+  select s.task, s.stage, s.part, s.status, c.token, c.finished_at,
+         (select max(finished_at) from divisions d where d.task = s.task and d.node = s.node) as divided,
+         (select max(finished_at) from divisions d
+           where s.part is not null and d.task = s.task and d.node = s.node and d.finished_at < c.finished_at) as made
+    from stages s
+    left join tries c on c.task = s.task and c.stage = s.stage and c.outcome = 'completed'
+)
+select format('stage %s of task %s is %s, and was completed %s times', stage, task, max(status), count(token))
+  from completions
  group by task, stage
-having count(completion) <> (max(status) = 'completed')::int`},
+having case when max(part) is null then count(token) <> (max(status) = 'completed')::int
+            else count(token) <> count(distinct made) filter (where token is not null)
+                 or case max(status) when 'completed' then count(token) = 0
+                    else count(token) filter (where finished_at > divided) > 0 end end`},
 	{name: "completed-stays",
 		sentence: "a completed stage starts again only when an operator retries it, which resets its attempts", sql: `
 select format('stage %s of task %s was completed, and started again with attempt %s (%s)',
@@ -146,24 +156,29 @@ select format('stage %s of task %s is %s, but %s', stage, task, status,
 select format('stage %s of task %s: attempt %s (%s) follows %s', stage, task, attempt, outcome,
               coalesce(format('attempt %s (%s)', attempt_before, outcome_before), 'none'))
   from runs
- where attempt not in (1, coalesce(attempt_before + (outcome_before not in ('released', 'divided'))::int, 1))`},
+ where attempt not in (1, coalesce(attempt_before + counts_before::int, 1))`},
 	// $1 says that nobody retried anything, so no counter was reset.
 	{name: "attempt-counter",
-		sentence: "the counter of a stage is the number of its attempts, without those that were released or divided it",
+		sentence: "the counter of a stage is the number of its attempts, without those that were released or divided it as planned",
 		args:     func(o Options) []any { return []any{o.NoRetries} }, sql: `
 select format('stage %s of task %s counts %s attempts, its history %s',
               stage, task, attempts, coalesce(latest.attempt, 0))
   from stages
-  left join (select task, stage, attempt - (outcome in ('released', 'divided'))::int as attempt
+  left join (select task, stage, attempt - (not counts)::int as attempt, finished_at
                from runs where is_latest) as latest using (task, stage)
- where attempts <> coalesce(latest.attempt, 0) and ($1 or attempts <> 0)`},
+ where attempts <> coalesce(latest.attempt, 0)
+   and (attempts <> 0 or $1 and not (part is not null and exists (
+          select from divisions d where d.task = stages.task and d.node = stages.node and d.finished_at > latest.finished_at)))`},
 	{name: "no-renumbering",
-		sentence: "without retries, the numbers of attempts never start again",
+		sentence: "without retries, the numbers of attempts never start again, except at parts that are made again",
 		applies:  func(o Options) bool { return o.NoRetries }, sql: `
 select format('stage %s of task %s: attempt 1 (%s) follows attempt %s (%s)',
               stage, task, outcome, attempt_before, outcome_before)
   from runs
- where attempt = 1 and attempt_before + (outcome_before not in ('released', 'divided'))::int <> 1`},
+ where attempt = 1 and attempt_before + counts_before::int <> 1
+   and not (part is not null and exists (
+         select from divisions d
+          where d.task = runs.task and d.node = runs.node and d.finished_at between finished_before and runs.finished_at))`},
 	{name: "attempt-limit",
 		sentence: "no stage has more attempts than allowed, nor is due for one more",
 		applies:  func(o Options) bool { return o.MaxAttempts != nil },
@@ -202,24 +217,38 @@ select format('stage %s of task %s is %s, but stage %s is %s', p.stage, p.task, 
  where p.part is not null
    and s.status <> case when p.status in ('pending', 'inprogress', 'failed') then 'divided'
                         when p.status in ('dead', 'cancelled') then 'dead' else s.status end`},
-	// The parts that exist were made by the latest attempt that divided the stage.
+	// The parts that exist were made by the latest attempt that divided the stage, or kept.
 	{name: "joined-last",
 		sentence: "a stage that was divided was joined after all its parts were completed",
 		args:     func(o Options) []any { return []any{o.MaxTransactionTime.Seconds()} }, sql: `
 select format('attempt %s at stage %s of task %s (%s to %s, %s) came before the end of part %s',
               j.attempt, j.stage, j.task, j.started_at, j.finished_at, j.outcome, p.part)
   from tries j
-  join (select task, stage, max(finished_at) as at from tries where outcome = 'divided' group by task, stage) as division
-    on division.task = j.task and division.stage = j.stage and division.at < j.finished_at
+  join (select task, node, max(finished_at) as at from divisions group by task, node) as division
+    on division.task = j.task and division.node = j.stage and division.at < j.finished_at
   join stages p on p.task = j.task and p.node = j.stage and p.part is not null
+  left join lateral (select outcome, finished_at from tries c
+                      where c.task = p.task and c.stage = p.stage and c.finished_at < j.finished_at
+                      order by finished_at desc limit 1) as latest on true
  where j.part is null
-   and not exists (select from tries c
-                    where c.task = p.task and c.stage = p.stage and c.outcome = 'completed'
-                      and c.finished_at between division.at and j.finished_at
-                      and c.finished_at <= j.started_at + make_interval(secs => $1))`},
+   and (latest.outcome is distinct from 'completed' or latest.finished_at > j.started_at + make_interval(secs => $1))`},
+	{name: "kept-parts",
+		sentence: "a stage that was divided again keeps as many parts as its event says, and all others are done again", sql: `
+select format('stage %s of task %s has %s parts that were completed before event %s divided it, which says %s',
+              s.stage, s.task, found.kept, e.id, coalesce(e.data->>'kept', 'none'))
+  from stages s
+ cross join lateral (select max(finished_at) as at from divisions d where d.task = s.task and d.node = s.node) as division
+ cross join lateral (select id, data from {{.Events}}
+                      where task_id = s.task and stage = s.stage and type = 'divided' order by id desc limit 1) as e
+ cross join lateral (select count(*) as kept from stages p
+                      where p.task = s.task and p.node = s.node and p.status = 'completed' and p.part is not null
+                        and not exists (select from tries c
+                                         where c.task = p.task and c.stage = p.stage and c.outcome = 'completed'
+                                           and c.finished_at > division.at)) as found
+ where s.part is null and s.open_parts is not null and found.kept <> coalesce((e.data->>'kept')::int, 0)`},
 	// The last event of each stage and part, and the status that it leads to. It covers the tasks whose
 	// first event has not been pruned. No event says that a divided stage is to be joined, nor, of a part,
-	// that its stage is dead or was retried. $3 says that nobody retried anything.
+	// that its stage is dead or was retried, nor which parts are kept. $3 says that nobody retried anything.
 	{name: "event-status",
 		sentence: "the events of a task, in their order, lead to the statuses of its stages",
 		args:     func(o Options) []any { return append(o.triggersOff(), o.NoRetries) }, sql: `
@@ -237,7 +266,8 @@ select format('attempt %s at stage %s of task %s (%s to %s, %s) came before the 
              or e.type = 'retry_scheduled' and not e.data ? 'stages'
              or e.type in ('attempt_failed', 'attempt_expired') and e.part is not null
           union all
-         select e.stage || ' part ' || generate_series(1, (e.data->>'parts')::int), 'pending' where e.type = 'divided'
+         select e.stage || ' part ' || generate_series(1, (e.data->>'parts')::int),
+                case when e.data ? 'kept' then 'kept' else 'pending' end where e.type = 'divided'
           union all
          select jsonb_array_elements_text(e.data->'stages'),
                 case e.type when 'retry_scheduled' then 'pending' else 'cancelled' end
@@ -251,6 +281,7 @@ select format('stage %s of task %s is %s, but event %s says %s',
  where last_event.status <> case s.status when 'divided' then 'pending' else s.status end
    and not (s.part is not null and last_event.status <> 'completed'
             and (s.status = 'cancelled' or s.status = 'pending' and not $3))
+   and not (last_event.status = 'kept' and s.status in ('pending', 'completed'))
    and s.task in (select task_id from {{.Events}} where type = 'submitted')
    and not ` + triggersOffSQL},
 	{name: "event-outcome",
@@ -286,8 +317,10 @@ select format('task %s is %s, but its last event of that kind is %s, %s',
 //   - tries: one row per claim that ever existed, ordered by its end: the history, and the current
 //     claims, whose outcome is "live". A claim starts with its transaction, which may be earlier
 //     than one it waited for, so the start orders nothing. It ends while its worker holds the
-//     row lock, so the end orders everything.
-//   - runs: tries, each with the number and the outcome of the previous try of its stage.
+//     row lock, so the end orders everything. It counts unless it was released, or divided its stage without
+//     an error.
+//   - runs: tries, each with the number, the outcome and the end of the previous try of its stage.
+//   - divisions: the tries that divided their stage.
 //   - needs: which stage needs which.
 const commonSQL = `
 with stages as not materialized (
@@ -310,19 +343,24 @@ with stages as not materialized (
   {{- end}}{{end}}
 ), tries as (
   select task_id as task, (stage || coalesce(' part ' || part, '')) collate "C" as stage, stage collate "C" as node, part,
-         attempt, token, worker_id, started_at, finished_at, outcome::text
+         attempt, token, worker_id, started_at, finished_at, outcome::text,
+         outcome <> 'released' and (outcome <> 'divided' or error is not null) as counts
     from {{.Attempts}}
    union all
-  select task, stage, node, part, attempts, token, locked_by, locked_at, 'infinity', 'live'
+  select task, stage, node, part, attempts, token, locked_by, locked_at, 'infinity', 'live', true
     from stages
    where token is not null
 ), runs as (
   select tries.*,
          lag(attempt) over of_stage as attempt_before,
          lag(outcome) over of_stage as outcome_before,
+         lag(counts) over of_stage as counts_before,
+         lag(finished_at) over of_stage as finished_before,
          lead(task) over of_stage is null as is_latest
     from tries
   window of_stage as (partition by task, stage order by finished_at)
+), divisions as not materialized (
+  select task, node, finished_at from tries where outcome = 'divided'
 ), needs (stage, need) as (
   select null collate "C", null collate "C" where false
   {{- range .Stages}}{{$s := .}}{{range .Needs}}
