@@ -47,6 +47,7 @@ type Actions interface {
 	Submit(ctx context.Context, subs ...store.Submission) ([]store.Receipt, error)
 	Override(ctx context.Context, old []store.ID, by store.Submission) (store.Receipt, error)
 	Retry(ctx context.Context, id store.ID, from string) error
+	RetryFresh(ctx context.Context, id store.ID, from string) error
 	RetryDead(ctx context.Context, f report.DeadFilter, o store.RetryAllOptions) (store.RetryAllResult, error)
 	Cancel(ctx context.Context, id store.ID) error
 	Pause(ctx context.Context, p store.Pause) error
