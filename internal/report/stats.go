@@ -80,8 +80,9 @@ func (s Stats) Oldest() StageStats {
 const statsSQL = `
 /* stats */
 with running as materialized (
-  select {{range $i, $s := .Stages}}{{if $i}}, {{end}}t.{{.Name}}_status = 'inprogress' as {{.Name}}_running{{end}}
-    from {{.Tasks}} t where {{.Any "t." "inprogress"}} limit {{.With}}
+  select {{range $i, $s := .Stages}}{{if $i}}, {{end}}t.{{.Name}}_status in ('inprogress'
+          {{- if .Divides}}, 'divided'{{end}}) as {{.Name}}_running{{end}}
+    from {{.Tasks}} t where {{.IsWorkedOn "t."}} limit {{.With}}
 )
 select -1 as stage,
        (select count(*) from (

@@ -52,7 +52,8 @@ func TestVideoPage_ShowsPartsAndFoldsTheirAttempts(t *testing.T) {
 	for _, want := range []string{
 		`<ol id="parts" class="parts" aria-hidden="true">`, "83/250 parts, 3 running on 2 hosts, 1 retrying, 4.50×",
 		"<li>parts 1 to 83: completed</li>", "<li>parts 88 to 250: pending</li>", "<b>transcode</b>, 83 parts",
-		"<b>transcode part 87</b>, attempt 2", "42 parts on north 1 (media-2.example.org), 19 s each on average", "cuelight show --parts " + id.String(),
+		"<b>transcode part 87</b>, attempt 2", "42 parts on north 1 (media-2.example.org), 19 s each on average",
+		"cuelight show --parts " + id.String(),
 		`<span class="of-host" title="media-1.example.org">`, `<span class="of-host" title="north 1">`,
 	} {
 		if !strings.Contains(body, want) {
@@ -69,8 +70,10 @@ func TestVideoPage_ShowsPartsAndFoldsTheirAttempts(t *testing.T) {
 		t.Errorf("the timeline has %d bars", n)
 	}
 	_, board, _ := s.get("/")
-	if !strings.Contains(board, `transcode: divided into parts, 34%, 83/250 · `) || !strings.Contains(board, "83/250 parts, 3 running on 2 hosts, 1 retrying") {
-		t.Error("the board does not show the progress of all parts")
+	for _, want := range []string{"transcode: divided into parts, 34%, 83/250 · ", "83/250 parts, 3 running on 2 hosts, 1 retrying"} {
+		if !strings.Contains(board, want) {
+			t.Errorf("the board does not show %q", want)
+		}
 	}
 }
 
