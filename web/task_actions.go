@@ -24,12 +24,17 @@ func (s *Server) changeTask(r *http.Request, change func(id store.ID) error) (js
 
 func (s *Server) retryTask(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {
 	var in struct {
-		From string `json:"from"`
+		From  string `json:"from"`
+		Fresh bool   `json:"fresh"`
 	}
 	if err := decode(w, r, maxBody, true, &in); err != nil {
 		return jsonResponse{}, err
 	}
-	return s.changeTask(r, func(id store.ID) error { return s.actions().Retry(r.Context(), id, in.From) })
+	retry := s.actions().Retry
+	if in.Fresh {
+		retry = s.actions().RetryFresh
+	}
+	return s.changeTask(r, func(id store.ID) error { return retry(r.Context(), id, in.From) })
 }
 
 func (s *Server) cancelTask(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cuelight/cuelight/internal/dbconn"
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -16,8 +17,8 @@ func (c *cli) listCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List tasks, newest first",
 		Long: `List lists tasks, newest first. The STAGE column shows the current stage: the stages
-that are running, dead, failed or next. With --json every line is a task, as in the
-HTTP API.
+that are running, dead, failed or next, and of a stage in parts how many of them are
+completed. With --json every line is a task, as in the HTTP API.
 
 On a terminal ids are shortened; commands accept the end of an id.`,
 		Args: noArguments,
@@ -53,12 +54,18 @@ func (c *cli) list(ctx context.Context, db *dbconn.Database, f store.Filter, aft
 	if err != nil {
 		return err
 	}
+	var divided []report.PartsProgress
+	if !c.json {
+		if divided, err = report.New(db.Store.DB(), db.Store.Graph()).PartsProgress(ctx, tasks, runningWorkers(db)); err != nil {
+			return err
+		}
+	}
 	err = printList(c, tasks, "tasks", "ID AGE STATUS STAGE SOURCE", func(t store.Task) []string {
 		id := t.ID.String()
 		if c.out.IsTerminal {
 			id = shortID(t.ID)
 		}
-		return []string{id, age(t.CreatedAt), string(t.Status), currentStages(t), titleOf(t)}
+		return []string{id, age(t.CreatedAt), string(t.Status), currentStages(t, divided), titleOf(t)}
 	})
 	if err == nil && len(tasks) == f.Limit && !c.json {
 		fmt.Fprintf(c.err, "cuelight: there may be more: use --limit, or --after %s\n", shortID(tasks[len(tasks)-1].ID))
@@ -66,14 +73,24 @@ func (c *cli) list(ctx context.Context, db *dbconn.Database, f store.Filter, aft
 	return err
 }
 
+// runningWorkers reads the workers for [report.Reader.PartsProgress].
+func runningWorkers(db *dbconn.Database) func(context.Context) ([]store.Worker, error) {
+	return func(ctx context.Context) ([]store.Worker, error) { return db.Store.Workers(ctx, false) }
+}
+
 // currentStages names the stages that a task is at: those that are dead, running or
-// failed, or the next ones.
-func currentStages(t store.Task) string {
+// failed, or the next ones. A stage that is divided is running.
+func currentStages(t store.Task, divided []report.PartsProgress) string {
 	for _, status := range []store.Status{store.StatusDead, store.StatusInProgress, store.StatusFailed} {
 		var names []string
 		for _, s := range t.Stages {
-			if s.Status == status {
-				names = append(names, s.Name)
+			isDivided := s.Status == store.StatusDivided
+			if s.Status == status || isDivided && status == store.StatusInProgress {
+				name := s.Name
+				if p, ok := report.FindParts(divided, t.ID, s.Name); ok && isDivided && p.Parts > 1 {
+					name += fmt.Sprintf(" %.0f%% (%d/%d)", p.Percent, p.Completed, p.Parts)
+				}
+				names = append(names, name)
 			}
 		}
 		if len(names) > 0 {

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/cuelight/cuelight/internal/console"
 	"github.com/cuelight/cuelight/internal/daemon"
 	"github.com/cuelight/cuelight/internal/dbconn"
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
@@ -35,11 +38,13 @@ type oneShot struct {
 	events   *daemon.EventQueue
 	progress *progress
 
-	open      int               // tasks that have not ended
-	unchecked map[store.ID]bool // of these, the ones that may have ended
-	published int               // arguments that were published
-	failed    int               // arguments that were not
-	firstPath string            // of a published video
+	open      int                     // tasks that have not ended
+	unchecked map[store.ID]bool       // of these, the ones that may have ended
+	tasks     map[store.ID]store.Task // of these, as last read
+	divided   []report.PartsProgress  // of these, on all hosts
+	published int                     // arguments that were published
+	failed    int                     // arguments that were not
+	firstPath string                  // of a published video
 
 	lostAt   time.Time // since when the database does not answer
 	stopping bool
@@ -50,7 +55,7 @@ type oneShot struct {
 func newOneShot(c *cli, db *dbconn.Database, inputs []*input, quiet bool) *oneShot {
 	j := &oneShot{
 		c: c, db: db, events: daemon.NewEventQueue(),
-		inputs: make(map[store.ID]*input), unchecked: make(map[store.ID]bool),
+		inputs: make(map[store.ID]*input), unchecked: make(map[store.ID]bool), tasks: make(map[store.ID]store.Task),
 		open: len(inputs), abort: make(chan struct{}),
 	}
 	for _, in := range inputs {
@@ -106,10 +111,11 @@ func (j *oneShot) loop(stop func(), ended <-chan error) {
 			j.handleEvents()
 			j.addUnchecked()
 			j.checkTasks()
+			j.readParts()
 			j.checkOutage()
 		case <-redraw.C:
 			j.handleEvents()
-			j.progress.showRunning(j.events.Running())
+			j.progress.showRunning(j.events.Running(), j.divided)
 		case <-secondSignal:
 			secondSignal = nil
 			j.progress.printf("stopping at once")
@@ -186,6 +192,9 @@ func (j *oneShot) checkTasks() {
 			return
 		}
 		t, err := j.db.Store.Get(ctx, id)
+		if err == nil {
+			j.tasks[id] = t
+		}
 		switch {
 		case errors.Is(err, store.ErrNotFound):
 			err = j.reportEnd(j.inputs[id], taskReport{TaskID: id, Status: store.StatusCancelled, Warnings: []string{}})
@@ -201,7 +210,24 @@ func (j *oneShot) checkTasks() {
 		if err != nil {
 			return // the engine reports the outage
 		}
-		delete(j.unchecked, id)
+		if delete(j.unchecked, id); j.inputs[id].done {
+			delete(j.tasks, id)
+		}
+	}
+}
+
+// readParts reads the progress of divided stages, whose parts other processes may be working on, too. Without an answer
+// the last one is shown: the engine reports the outage.
+func (j *oneShot) readParts() {
+	if !j.lostAt.IsZero() || j.err != nil || j.progress.quiet {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), queryTimeout)
+	defer cancel()
+	st := j.db.Store
+	divided, err := report.New(st.DB(), st.Graph()).PartsProgress(ctx, slices.Collect(maps.Values(j.tasks)), runningWorkers(j.db))
+	if err == nil {
+		j.divided = divided
 	}
 }
 

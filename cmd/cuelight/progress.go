@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"github.com/cuelight/cuelight/internal/console"
 	"github.com/cuelight/cuelight/internal/daemon"
 	"github.com/cuelight/cuelight/internal/dbconn"
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
@@ -118,16 +120,28 @@ func errorLine(err error) string {
 	return usererr.FirstLine(err.Error())
 }
 
-// showRunning shows the running stages.
-func (p *progress) showRunning(all []daemon.Activity) {
+// showRunning shows the running stages. A stage of several parts, which are in divided, has one line; a part that is the
+// only one is shown as the stage.
+func (p *progress) showRunning(all []daemon.Activity, divided []report.PartsProgress) {
+	divided = slices.DeleteFunc(slices.Clone(divided), func(d report.PartsProgress) bool {
+		return d.Parts == 1 || d.Completed == d.Parts || d.Dead > 0
+	})
+	all = slices.DeleteFunc(all, func(a daemon.Activity) bool {
+		_, isPart := report.FindParts(divided, a.Task, a.Stage)
+		return isPart && a.Part > 0
+	})
+	for _, d := range divided {
+		all = append(all, daemon.Activity{Running: d.Activity()})
+	}
 	slices.SortFunc(all, func(a, b daemon.Activity) int {
-		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Stage, b.Stage))
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Stage, b.Stage), bytes.Compare(a.Task[:], b.Task[:]),
+			cmp.Compare(a.Part, b.Part))
 	})
 	switch {
 	case p.screen != nil:
 		var running []console.ProgressRow
 		for _, a := range all {
-			running = append(running, p.row(a))
+			running = append(running, p.row(a, divided))
 		}
 		width, _ := p.to.Size()
 		lines := p.to.Rows(running, width)
@@ -140,16 +154,28 @@ func (p *progress) showRunning(all []daemon.Activity) {
 			key := daemon.StageKey{Task: a.Task, Stage: a.Stage, Part: a.Part}
 			if time.Since(p.printed[key]) >= lineInterval {
 				p.printed[key] = time.Now()
-				r := p.row(a)
+				r := p.row(a, divided)
 				p.printf("%s: %s %s", r.Label, r.Stage, r)
 			}
 		}
 	}
 }
 
-func (p *progress) row(a daemon.Activity) console.ProgressRow {
+func (p *progress) row(a daemon.Activity, divided []report.PartsProgress) console.ProgressRow {
 	r := progressRow(a.Running, p.label(a.Task))
-	r.Elapsed = time.Since(a.Since)
+	if d, ok := report.FindParts(divided, a.Task, a.Stage); ok && a.Part == 0 {
+		r = partsRow(d, r.Label)
+	}
+	if !a.Since.IsZero() {
+		r.Elapsed = time.Since(a.Since)
+	}
+	return r
+}
+
+// partsRow shows a divided stage.
+func partsRow(p report.PartsProgress, label string) console.ProgressRow {
+	r := progressRow(p.Activity(), label)
+	r.Counts, r.Others = p.Counts(), p.Others()
 	return r
 }
 

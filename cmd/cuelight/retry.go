@@ -16,6 +16,7 @@ import (
 type retryOptions struct {
 	filter *filterFlags
 	from   string
+	fresh  bool
 	all    bool
 	yes    bool
 }
@@ -29,6 +30,10 @@ func (c *cli) retryCommand() *cobra.Command {
 that stage and all that depend on it, whatever their status. Workers that run one
 of them stop. A published video stays until its new version is complete.
 
+A stage that was divided into parts keeps the completed ones, unless it is completed or
+a stage before it is retried. With --fresh it is divided again, and all parts are done
+again.
+
 With --all it retries every task that the filters select when it begins, in batches.
 Without --status and --stage these are the dead ones.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -38,6 +43,7 @@ Without --status and --stage these are the dead ones.`,
 	o.filter = addFilterFlags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&o.from, "from", "", "retry from this stage on")
+	f.BoolVar(&o.fresh, "fresh", false, "keep no completed parts of the retried stages")
 	f.BoolVar(&o.all, "all", false, "retry all tasks that the filters select")
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	c.jsonFlag(cmd)
@@ -59,6 +65,8 @@ func (c *cli) retry(ctx context.Context, args []string, o *retryOptions) error {
 	switch {
 	case o.all && len(args) > 0:
 		return usererr.Usagef("--all cannot be combined with ids")
+	case o.all && o.fresh:
+		return usererr.Usagef("--all cannot be combined with --fresh: give the ids of the tasks")
 	case !o.all && filtered:
 		return usererr.Usagef("filters select among all tasks: add --all")
 	case !o.all && len(args) == 0:
@@ -72,17 +80,21 @@ func (c *cli) retry(ctx context.Context, args []string, o *retryOptions) error {
 			return c.retryAll(ctx, db, filter, o)
 		}
 		return c.eachTask(ctx, db.Store, args, func(id store.ID) error {
-			return c.retryOne(ctx, db, id, o.from)
+			return c.retryOne(ctx, db, id, o)
 		})
 	})
 }
 
-func (c *cli) retryOne(ctx context.Context, db *dbconn.Database, id store.ID, from string) error {
+func (c *cli) retryOne(ctx context.Context, db *dbconn.Database, id store.ID, o *retryOptions) error {
 	before, err := db.Store.Get(ctx, id)
 	if err != nil {
 		return err
 	}
-	if err := c.actions(db).Retry(ctx, id, from); err != nil {
+	retry := c.actions(db).Retry
+	if o.fresh {
+		retry = c.actions(db).RetryFresh
+	}
+	if err := retry(ctx, id, o.from); err != nil {
 		return err
 	}
 	after, err := db.Store.Get(ctx, id)
@@ -90,7 +102,7 @@ func (c *cli) retryOne(ctx context.Context, db *dbconn.Database, id store.ID, fr
 		return err
 	}
 	// A stage may have died after the first query; then the task is not completed now.
-	if from == "" && (after.Status == store.StatusCompleted || !hasFailed(before)) {
+	if o.from == "" && (after.Status == store.StatusCompleted || !hasFailed(before)) {
 		return c.printResult(id, string(after.Status)+": nothing to retry; --from STAGE retries anyway")
 	}
 	return c.printResult(id, "scheduled for retry")

@@ -17,21 +17,26 @@ import (
 )
 
 func (c *cli) showCommand() *cobra.Command {
+	parts := false
 	cmd := &cobra.Command{
 		Use:   "show ID...",
 		Short: "Show a task's stages, attempts, errors and progress",
 		Long: `Show shows the stages of tasks, every attempt with its error, and the progress of
 running attempts. The end of an id, four digits or more, selects the task if no other
-task's id ends like that.`,
+task's id ends like that.
+
+Of a stage in several parts it lists the parts that are running, waiting to be retried
+or dead, and the attempts that were not completed; with --parts all of them.`,
 		Args: atLeastOne("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.withExistingDatabase(cmd.Context(), func(db *dbconn.Database) error {
 				return c.eachTask(cmd.Context(), db.Store, args, func(id store.ID) error {
-					return c.show(cmd.Context(), db, id)
+					return c.show(cmd.Context(), db, id, parts)
 				})
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&parts, "parts", false, "list all parts, and all attempts at them")
 	c.jsonFlag(cmd)
 	return cmd
 }
@@ -43,7 +48,7 @@ type shownTask struct {
 	Error     *string `json:"error"`
 }
 
-func (c *cli) show(ctx context.Context, db *dbconn.Database, id store.ID) error {
+func (c *cli) show(ctx context.Context, db *dbconn.Database, id store.ID, parts bool) error {
 	details, err := report.Task(ctx, db.Store, id)
 	if err != nil {
 		return err
@@ -62,10 +67,10 @@ func (c *cli) show(ctx context.Context, db *dbconn.Database, id store.ID) error 
 	if _, err := fmt.Fprint(c.out, b.String()); err != nil {
 		return err
 	}
-	if err := c.stageTable(d).Write(); err != nil {
+	if err := c.stageTable(d, parts).Write(); err != nil {
 		return err
 	}
-	return c.writeHistory(d.History)
+	return c.writeHistory(d, parts)
 }
 
 // writeHead writes what concerns the task as a whole.
@@ -107,7 +112,7 @@ func (c *cli) writeHead(b *strings.Builder, d shownTask) {
 	}
 }
 
-func (c *cli) stageTable(d shownTask) *console.Table {
+func (c *cli) stageTable(d shownTask, parts bool) *console.Table {
 	t := &console.Table{Out: c.out, Header: []string{"STAGE", "STATUS", "ATTEMPTS", "NOW"}}
 	for _, s := range d.Stages {
 		now := ""
@@ -116,31 +121,33 @@ func (c *cli) stageTable(d shownTask) *console.Table {
 				now = progressRow(r, "").String()
 			}
 		}
-		if n := d.CountParts(s.Name); s.Status == store.StatusDivided || s.Status == store.StatusDead && n.All > 0 {
-			now = n.String()
+		if p, ok := report.FindParts(d.Progress, d.ID, s.Name); ok {
+			now = partsRow(p, "").String()
 		}
 		if s.RunAt != nil {
 			now = "not before " + s.RunAt.Local().Format(time.DateTime)
 		}
 		t.Add(s.Name, string(s.Status), fmt.Sprint(s.Attempts), now)
-	}
-	for _, r := range d.Running {
-		if r.Part > 0 {
-			t.Add("  part "+fmt.Sprint(r.Part), string(store.StatusInProgress), fmt.Sprint(r.Attempt), progressRow(r, "").String())
-		}
+		addParts(t, d, s, parts)
 	}
 	t.Paint(1, statusColours)
 	return t
 }
 
-// writeHistory writes a line for each attempt, and its whole error below it.
-func (c *cli) writeHistory(history []store.Attempt) error {
-	if len(history) == 0 {
+// writeHistory writes a line for each attempt, and its whole error below it. Without parts, completed attempts at the
+// parts of a stage that has several are only counted.
+func (c *cli) writeHistory(d shownTask, parts bool) error {
+	if len(d.History) == 0 {
 		return nil
 	}
 	var b strings.Builder
 	b.WriteString("\n")
-	for _, a := range history {
+	folded := foldedAttempts(d.History, parts)
+	for i, a := range d.History {
+		if n, ok := folded[i]; ok {
+			b.WriteString(n)
+			continue
+		}
 		fmt.Fprintf(&b, "%s  %s, attempt %d: %s%s after %s on %s\n", a.StartedAt.Local().Format(time.DateTime),
 			stageText(a.Stage, a.Part, 0), a.Attempt, a.Outcome, encoderText(a.Result), console.Duration(a.FinishedAt.Sub(a.StartedAt)),
 			workerText(a.WorkerName, a.Host, a.PID))

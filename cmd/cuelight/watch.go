@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/cuelight/cuelight/internal/daemon"
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/eventfeed"
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
@@ -93,6 +95,8 @@ type watcher struct {
 	tasks     map[store.ID]store.Task // those being worked on, as last read
 	idleReads map[store.ID]int        // for how many reads no worker has worked on a task
 	running   map[daemon.StageKey]store.Running
+	workers   []store.Worker         // as last read
+	divided   []report.PartsProgress // of the tasks
 }
 
 // watch shows the work of all processes until a signal. With awaited tasks it shows only
@@ -150,6 +154,9 @@ func (w *watcher) read(ctx context.Context) error {
 			return err
 		}
 	}
+	if w.divided, err = w.readParts(ctx); err != nil {
+		return err
+	}
 	if err := w.show(current); err != nil {
 		return err
 	}
@@ -165,8 +172,9 @@ func (w *watcher) readRunning(
 	if !w.showsWork {
 		return current, nil
 	}
-	workers, err := w.db.Store.Workers(ctx, false)
-	for _, worker := range workers {
+	var err error
+	w.workers, err = w.db.Store.Workers(ctx, false)
+	for _, worker := range w.workers {
 		for _, r := range worker.Running {
 			if !w.onlyThese || follow[r.Task] {
 				current[daemon.StageKey{Task: r.Task, Stage: r.Stage, Part: r.Part}] = r
@@ -175,6 +183,15 @@ func (w *watcher) readRunning(
 		}
 	}
 	return current, err
+}
+
+// readParts returns the progress of divided stages.
+func (w *watcher) readParts(ctx context.Context) ([]report.PartsProgress, error) {
+	if !w.showsWork || w.c.json {
+		return nil, nil
+	}
+	tasks := slices.Collect(maps.Values(w.tasks))
+	return report.New(w.db.Store.DB(), w.db.Store.Graph()).PartsProgress(ctx, tasks, report.ListedWorkers(w.workers))
 }
 
 // followTask prints how a task's stages have changed, and forgets a task that no worker
@@ -251,7 +268,7 @@ func (w *watcher) show(current map[daemon.StageKey]store.Running) error {
 		}
 		all = append(all, a)
 	}
-	w.progress.showRunning(all)
+	w.progress.showRunning(all, w.divided)
 	return nil
 }
 

@@ -97,7 +97,7 @@ func workerText(name, host string, pid int) string {
 func workerRow(w workerJSON) []string {
 	var running []string
 	for _, r := range w.Running {
-		running = append(running, strings.TrimSpace(r.Stage+" "+shortID(r.Task)+" "+progressRow(r, "").String()))
+		running = append(running, strings.TrimSpace(stageText(r.Stage, r.Part, r.Parts)+" "+shortID(r.Task)+" "+progressRow(r, "").String()))
 	}
 	offers := store.Worker{Capabilities: w.Capabilities}.Offers()
 	process := "-" // a remote worker in another language need not have said it

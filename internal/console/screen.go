@@ -70,6 +70,8 @@ type ProgressRow struct {
 	Label     string
 	Stage     string
 	Percent   float64 // negative if unknown
+	Counts    string  // of its parts, such as "41/121 parts"
+	Others    string  // more of them, where there is room
 	Speed     float64
 	Remaining time.Duration
 	Note      string
@@ -84,11 +86,16 @@ const (
 // Rows lays out running stages in columns for a terminal of the given width.
 func (s *Stream) Rows(all []ProgressRow, width int) []string {
 	// A minimum for the numbers keeps the columns in place when they grow.
-	label, stage, rest := 0, 0, 24
+	label, stage, rest, shortRest := 0, 0, 24, 24
 	for _, r := range all {
 		label = max(label, Width(r.Label))
 		stage = max(stage, Width(r.Stage))
-		rest = max(rest, Width(r.numbers()))
+		rest = max(rest, Width(r.numbers(true)))
+		shortRest = max(shortRest, Width(r.numbers(false)))
+	}
+	hasRoom := width-1-stage-rest-4 >= min(label, minLabel)
+	if !hasRoom {
+		rest = shortRest
 	}
 	bar, left := barWidth, width-1-stage-rest-4
 	if left -= bar + 1; left < min(label, minLabel) {
@@ -101,13 +108,13 @@ func (s *Stream) Rows(all []ProgressRow, width int) []string {
 		if bar > 0 {
 			line += s.bar(r.Percent, bar) + " "
 		}
-		lines = append(lines, Clip(strings.TrimRight(line+r.numbers(), " "), width-1))
+		lines = append(lines, Clip(strings.TrimRight(line+r.numbers(hasRoom), " "), width-1))
 	}
 	return lines
 }
 
-// numbers returns " 42%  1.8x  0:31 left", or the parts that are known.
-func (r ProgressRow) numbers() string {
+// numbers returns " 42%  1.8x  0:31 left", or the parts that are known. With others it says all of the parts of a stage.
+func (r ProgressRow) numbers(others bool) string {
 	if r.Percent < 0 {
 		if r.Elapsed >= time.Second {
 			return fmt.Sprintf("%s  %s", r.Note, remaining(r.Elapsed))
@@ -115,6 +122,12 @@ func (r ProgressRow) numbers() string {
 		return r.Note
 	}
 	text := fmt.Sprintf("%3.0f%%", min(r.Percent, 100))
+	if r.Counts != "" {
+		text += "  " + r.Counts
+		if others {
+			text += ", " + r.Others
+		}
+	}
 	if r.Speed > 0 {
 		text += fmt.Sprintf("  %.2fx", r.Speed)
 	}
@@ -125,7 +138,7 @@ func (r ProgressRow) numbers() string {
 }
 
 // String returns the numbers for a line of text: "42% 1.8x 0:31 left".
-func (r ProgressRow) String() string { return strings.Join(strings.Fields(r.numbers()), " ") }
+func (r ProgressRow) String() string { return strings.Join(strings.Fields(r.numbers(true)), " ") }
 
 func (s *Stream) bar(percent float64, n int) string {
 	full, empty := "#", "."

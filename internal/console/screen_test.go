@@ -128,6 +128,10 @@ func TestRows_FitEveryWidth(t *testing.T) {
 		{Label: "holiday.mp4", Stage: "transcode", Percent: 42.4, Speed: 1.84, Remaining: 31 * time.Second},
 		{Label: strings.Repeat("日本", 40), Stage: "ingest", Percent: -1, Note: "fetching", Elapsed: 70 * time.Second},
 		{Label: "c", Stage: "publish", Percent: 100},
+		{
+			Label: "film.mkv", Stage: "transcode", Percent: 34, Counts: "41/121 parts", Others: "2 running on 2 hosts", Speed: 3.1,
+			Remaining: 754 * time.Second,
+		},
 	}
 	s := &Stream{fd: -1}
 	for width := 40; width < 200; width++ {
@@ -140,6 +144,15 @@ func TestRows_FitEveryWidth(t *testing.T) {
 	want := "holiday.mp4  transcode  ########............  42%  1.84x  0:31 left"
 	if got := s.Rows(all[:1], 80)[0]; got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	for width, want := range map[int]string{
+		120: "film.mkv  transcode  #######.............  34%  41/121 parts, 2 running on 2 hosts  3.10x  12:34 left",
+		90:  "film.mkv  transcode   34%  41/121 parts, 2 running on 2 hosts  3.10x  12:34 left",
+		80:  "film.mkv  transcode  #######.............  34%  41/121 parts  3.10x  12:34 left",
+	} {
+		if got := s.Rows(all[3:], width)[0]; got != want {
+			t.Errorf("at a width of %d: got  %q\nwant %q", width, got, want)
+		}
 	}
 	s.unicode = true
 	got := s.Rows(all[:1], 80)[0]

@@ -110,6 +110,8 @@ func TestDashboardActions_AreAudited(t *testing.T) {
 			func() entry { return entry{"cancel", other.String(), `{}`} }},
 		{"Retry", func(ctx context.Context) error { return o.Retry(ctx, other, "ingest") },
 			func() entry { return entry{"retry", other.String(), `{"from": "ingest"}`} }},
+		{"RetryFresh", func(ctx context.Context) error { return o.RetryFresh(ctx, other, "ingest") },
+			func() entry { return entry{"retry", other.String(), `{"from": "ingest", "fresh": true}`} }},
 		{"RetryDead", func(ctx context.Context) error {
 			_, err := o.RetryDead(ctx, report.DeadFilter{Stage: "ingest", Source: "token=sesame"}, store.RetryAllOptions{})
 			return err

@@ -105,14 +105,25 @@ func (a Actions) Override(ctx context.Context, old []store.ID, by store.Submissi
 	return r, err
 }
 
-// Retry retries what failed of a task; with from, that stage and all that depend on it.
+// Retry retries what failed of a task; with from, that stage and all that depend on it. Completed parts are kept.
 func (a Actions) Retry(ctx context.Context, task store.ID, from string) error {
+	return a.retry(ctx, task, from, details{}, (*store.Store).Retry)
+}
+
+// RetryFresh is [Actions.Retry] that keeps no parts: see [store.Store.RetryFresh].
+func (a Actions) RetryFresh(ctx context.Context, task store.ID, from string) error {
+	return a.retry(ctx, task, from, details{"fresh": true}, (*store.Store).RetryFresh)
+}
+
+func (a Actions) retry(
+	ctx context.Context, task store.ID, from string, d details,
+	do func(in *store.Store, ctx context.Context, task store.ID, from string) error,
+) error {
+	if from != "" {
+		d["from"] = from
+	}
 	return a.perform(ctx, access.Admin, "retry", func(in *store.Store, _ string) (string, details, error) {
-		d := details{}
-		if from != "" {
-			d["from"] = from
-		}
-		return task.String(), d, in.Retry(ctx, task, from)
+		return task.String(), d, do(in, ctx, task, from)
 	})
 }
 

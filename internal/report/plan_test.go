@@ -29,6 +29,7 @@ func TestReads_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 		"named dead stages": {r.deadList[true], 8, "tasks_pkey attempts_pkey"},
 		"retry dead stages": {r.deadMatching, 6, "tasks_dead"},
 		"latency":           {r.latency, 5, "tasks_pkey attempts_pkey"},
+		"progress of parts": {r.parts, 2, "parts_pkey attempts_pkey"},
 	}
 	for name, c := range reads {
 		values := map[string]string{"latency": "now(), 3600, 60, 8, 25"}[name]

@@ -18,6 +18,7 @@ type Reader struct {
 	db                              store.DB
 	graph                           store.Graph
 	stats, overriddenBy, latency    string
+	parts                           string
 	deadGroups, deadList, deadCount map[bool]string // by whether the tasks are given
 	deadMatching                    string
 }
@@ -25,7 +26,7 @@ type Reader struct {
 // New returns a Reader. It does not use the database.
 func New(db store.DB, g store.Graph) *Reader {
 	return &Reader{
-		db: db, graph: g,
+		db: db, graph: g, parts: g.SQL(partsSQL, nil),
 		stats: g.SQL(statsSQL, MaxCount), overriddenBy: g.SQL(overriddenBySQL, nil), latency: g.SQL(latencySQL, nil),
 		deadGroups: fillDead(g, deadGroupsSQL), deadList: fillDead(g, deadListSQL), deadCount: fillDead(g, deadCountSQL),
 		deadMatching: g.SQL(deadMatchingSQL, nil),
@@ -79,8 +80,9 @@ func (s Stats) Oldest() StageStats {
 const statsSQL = `
 /* stats */
 with running as materialized (
-  select {{range $i, $s := .Stages}}{{if $i}}, {{end}}t.{{.Name}}_status = 'inprogress' as {{.Name}}_running{{end}}
-    from {{.Tasks}} t where {{.Any "t." "inprogress"}} limit {{.With}}
+  select {{range $i, $s := .Stages}}{{if $i}}, {{end}}t.{{.Name}}_status in ('inprogress'
+          {{- if .Divides}}, 'divided'{{end}}) as {{.Name}}_running{{end}}
+    from {{.Tasks}} t where {{.IsWorkedOn "t."}} limit {{.With}}
 )
 select -1 as stage,
        (select count(*) from (

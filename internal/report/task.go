@@ -14,10 +14,12 @@ import (
 type TaskDetails struct {
 	store.Task
 	Running []store.Running `json:"running"`
-	// Parts are those of stages that were divided.
+	// Progress is that of divided stages, and Parts are their parts.
+	Progress []PartsProgress   `json:"progress,omitempty"`
 	Parts    []store.PartState `json:"parts,omitempty"`
 	History  []store.Attempt   `json:"history"`
 	Warnings []string          `json:"warnings"` // of the stages, and of what none of the workers offers
+	Workers  []store.Worker    `json:"-"`        // that work now
 }
 
 // Task reads a task with its attempts. It returns [store.ErrNotFound].
@@ -33,9 +35,12 @@ func Task(ctx context.Context, st *store.Store, id store.ID) (d TaskDetails, err
 	if d.Parts, err = st.Parts(ctx, id); err != nil {
 		return d, err
 	}
-	workers, err := st.Workers(ctx, false)
-	d.Running = d.runningAttempts(workers)
-	d.Warnings = append(d.Warnings, PlacementWarnings(d.Task, workers)...)
+	if d.Workers, err = st.Workers(ctx, false); err != nil {
+		return d, err
+	}
+	d.Running = d.runningAttempts(d.Workers)
+	d.Warnings = append(d.Warnings, PlacementWarnings(d.Task, d.Workers)...)
+	d.Progress, err = New(st.DB(), st.Graph()).PartsProgress(ctx, []store.Task{d.Task}, ListedWorkers(d.Workers))
 	return d, err
 }
 
@@ -82,38 +87,4 @@ func (d *TaskDetails) runningAttempts(workers []store.Worker) []store.Running {
 		}
 	}
 	return running
-}
-
-// PartCounts says how many parts of a stage there are.
-type PartCounts struct{ All, Completed, InProgress, Failed int }
-
-// CountParts counts the parts of a stage; All is 0 if it was not divided.
-func (d *TaskDetails) CountParts(stage string) (n PartCounts) {
-	for _, p := range d.Parts {
-		if p.Stage != stage {
-			continue
-		}
-		n.All++
-		switch p.Status {
-		case store.StatusCompleted:
-			n.Completed++
-		case store.StatusInProgress:
-			n.InProgress++
-		case store.StatusFailed, store.StatusDead:
-			n.Failed++
-		}
-	}
-	return n
-}
-
-// String describes them in some words.
-func (n PartCounts) String() string {
-	text := fmt.Sprintf("%d of %d parts", n.Completed, n.All)
-	if n.InProgress > 0 {
-		text += fmt.Sprintf(", %d running", n.InProgress)
-	}
-	if n.Failed > 0 {
-		text += fmt.Sprintf(", %d failed", n.Failed)
-	}
-	return text
 }

@@ -31,6 +31,7 @@ type confirmation struct {
 	Action      string // the address that the form is posted to
 	Fields      []field
 	Stages      []string // to choose from, if any
+	Fresh       string   // the label of a choice to keep no completed parts, if any
 	SourceLabel string   // of the input for a source, if any
 	Choice      []string // of profiles, if any
 	Command     string   // the same action in a shell

@@ -102,6 +102,9 @@ func (u *UI) loadBoard(ctx context.Context, k viewKey) (screen, error) {
 	if err != nil {
 		return screen{}, err
 	}
+	if c.current, err = u.withProgress(ctx, c.current, tasks...); err != nil {
+		return screen{}, err
+	}
 	pages := q.pager(u.o.BasePath+"/", next)
 	if at, ok := next.Time(); ok && len(tasks) < boardRows {
 		pages.SearchedBack = &at

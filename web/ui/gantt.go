@@ -8,8 +8,9 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// gantt is the chart of a task's waits and attempts, with a lane per stage. X and Width
-// are percents of its width.
+// gantt is the chart of a task's waits and attempts, with a lane per stage, and below a
+// stage in several parts a lane for each host of them. X and Width are percents of its
+// width.
 type gantt struct {
 	Lanes  []ganttLane
 	Ticks  []tick
@@ -21,6 +22,7 @@ type gantt struct {
 
 type ganttLane struct {
 	Stage        string
+	Host         string // of the parts of the stage
 	Y, Separator int
 	Bars         []bar
 }
@@ -50,11 +52,16 @@ const (
 
 // drawGantt draws a task as it is now.
 func (l pipelineLayout) drawGantt(t store.Task, history []store.Attempt, c current, now time.Time) gantt {
-	g := gantt{Height: axisHeight + laneHeight*len(l.stages)}
+	var g gantt
 	for i, name := range l.stages {
-		y := axisHeight + i*laneHeight
-		g.Lanes = append(g.Lanes, ganttLane{Stage: name, Y: y + 6, Separator: y, Bars: l.bars(t, i, history, c, now)})
+		lane := ganttLane{Stage: name, Bars: l.bars(t, i, history, c, now)}
+		g.Lanes = append(g.Lanes, addParts(lane, partBars(name, history, c, now))...)
 	}
+	for i := range g.Lanes {
+		g.Lanes[i].Separator = axisHeight + i*laneHeight
+		g.Lanes[i].Y = g.Lanes[i].Separator + 6
+	}
+	g.Height = axisHeight + laneHeight*len(g.Lanes)
 	s := newTimeScale(g.Lanes, t.CreatedAt)
 	for _, lane := range g.Lanes {
 		for j := range lane.Bars {
@@ -129,23 +136,15 @@ func (l pipelineLayout) bars(t store.Task, stage int, history []store.Attempt, c
 	g := ganttBars{stage: l.stages[stage]}
 	var last *store.Attempt // if it leads to another one by itself
 	for _, a := range history {
-		if a.Stage != g.stage {
-			continue
+		if a.Stage != g.stage || a.Part > 0 {
+			continue // the parts have lanes of their own
 		}
-		name := a.Stage
-		if a.Part > 0 {
-			name = fmt.Sprintf("%s part %d", a.Stage, a.Part)
-		} else {
-			g.addWait(a.StartedAt, last, l.readyTime(t, stage, history, a.StartedAt, g.bars), "was ready")
-		}
+		g.addWait(a.StartedAt, last, l.readyTime(t, stage, history, a.StartedAt, g.bars), "was ready")
 		g.bars = append(g.bars, bar{
 			Kind: a.Outcome, from: a.StartedAt, to: a.FinishedAt,
-			Title: fmt.Sprintf("%s, attempt %d: %s after %s on %s", name, a.Attempt, a.Outcome,
+			Title: fmt.Sprintf("%s, attempt %d: %s after %s on %s", a.Stage, a.Attempt, a.Outcome,
 				formatDuration(a.FinishedAt.Sub(a.StartedAt)), workerText(a.WorkerName, a.Host)),
 		})
-		if a.Part > 0 {
-			continue // the parts of a stage overlap
-		}
 		// The time of a retry of a dead or cancelled stage is not known.
 		if last = nil; a.RetryAt != nil || a.Outcome == "released" {
 			last = &a
@@ -192,7 +191,7 @@ func (l pipelineLayout) readyTime(
 	ready := t.CreatedAt
 	for _, need := range l.needs[stage] {
 		for _, a := range history {
-			if a.Stage == l.stages[need] && a.Outcome == "completed" && a.FinishedAt.Sub(before) < maxExchange {
+			if a.Stage == l.stages[need] && a.Part == 0 && a.Outcome == "completed" && a.FinishedAt.Sub(before) < maxExchange {
 				ready = laterOf(ready, a.FinishedAt)
 			}
 		}

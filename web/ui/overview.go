@@ -25,6 +25,9 @@ type overview struct {
 type current struct {
 	Workers []store.Worker
 	Pauses  []store.Pause
+
+	progress []report.PartsProgress // of the divided stages of a page's tasks
+	parts    []store.PartState      // of the task of a page
 }
 
 // readOverview returns the totals, and the workers and pauses. Both are cached.
@@ -66,6 +69,13 @@ func (u *UI) readCurrent(ctx context.Context) (c current, err error) {
 		return c, err
 	}
 	c.Pauses, err = u.o.Store.Pauses(ctx)
+	return c, err
+}
+
+// withProgress adds the progress of the divided stages of tasks.
+func (u *UI) withProgress(ctx context.Context, c current, tasks ...store.Task) (current, error) {
+	var err error
+	c.progress, err = u.o.Store.PartsProgress(ctx, tasks, report.ListedWorkers(c.Workers))
 	return c, err
 }
 

@@ -11,6 +11,7 @@ import (
 // of all stages that it needs.
 type pipelineLayout struct {
 	stages  []string
+	divided []string // the stages that may be divided into parts
 	needs   [][]int
 	columns []column
 }
@@ -35,7 +36,10 @@ type wire struct {
 
 func newPipelineLayout(g store.Graph) pipelineLayout {
 	l := pipelineLayout{stages: g.Stages(), needs: make([][]int, len(g.Stages()))}
-	for i := range l.stages {
+	for i, name := range l.stages {
+		if g.Divides(i) {
+			l.divided = append(l.divided, name)
+		}
 		for _, j := range g.Feeds(i) {
 			l.needs[j] = append(l.needs[j], i)
 		}

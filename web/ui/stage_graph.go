@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -47,6 +48,7 @@ type chip struct {
 	When               *time.Time // of the next attempt
 	Percent            float64    // negative for no bar
 	Label              string     // all of it as text
+	more               string     // for the label
 }
 
 // graph draws the stages of a task.
@@ -82,9 +84,7 @@ func (l pipelineLayout) chip(t store.Task, stage int, cur current) chip {
 			c.Detail = progressText(r)
 		}
 	case store.StatusDivided:
-		c.State = string(store.StatusInProgress)
-		c.Percent, c.Detail = cur.partsProgress(t.ID, s)
-		c.Word = fmt.Sprintf("%.0f%%", c.Percent)
+		c.setParts(t, s, cur)
 	case store.StatusPending:
 		switch {
 		case !l.isReady(t, stage):
@@ -101,7 +101,12 @@ func (l pipelineLayout) chip(t store.Task, stage int, cur current) chip {
 	case store.StatusFailed:
 		c.Detail, c.When = fmt.Sprintf("attempt %d", s.Attempts+1), s.RunAt
 	case store.StatusDead:
-		c.Detail = "after " + count(s.Attempts, "attempt")
+		switch {
+		case s.Attempts > 0:
+			c.Detail = "after " + count(s.Attempts, "attempt")
+		case s.Parts != nil && *s.Parts > 1: // a part is dead
+			c.Detail = fmt.Sprintf("%d/%d parts", *s.Parts-*s.OpenParts, *s.Parts)
+		}
 	case store.StatusCompleted:
 		if s.Attempts > 1 {
 			c.Detail = fmt.Sprintf("attempt %d", s.Attempts)
@@ -111,21 +116,36 @@ func (l pipelineLayout) chip(t store.Task, stage int, cur current) chip {
 	return c
 }
 
-// partsProgress is the progress of a divided stage: of its completed parts, and of those that run.
-func (c current) partsProgress(task store.ID, s store.StageState) (percent float64, detail string) {
-	if s.Parts == nil || s.OpenParts == nil || *s.Parts == 0 {
-		return 0, ""
+// setParts shows how far a divided stage is. A stage with a single part is shown as one that is not divided.
+func (c *chip) setParts(t store.Task, s store.StageState, cur current) {
+	c.State = string(store.StatusInProgress)
+	p, ok := report.FindParts(cur.progress, t.ID, s.Name)
+	switch {
+	case !ok:
+		return
+	case p.Running > 0:
+		c.Word = statusWords[store.StatusInProgress]
+	case cur.isStagePaused(s.Name):
+		c.State, c.Word = "paused", "paused"
+	case p.Retrying > 0:
+		c.State, c.Word, c.When = string(store.StatusFailed), statusWords[store.StatusFailed], p.RetryAt
+	default:
+		c.State, c.Word = string(store.StatusPending), "ready"
 	}
-	completed := *s.Parts - *s.OpenParts
-	sum := float64(100 * completed)
-	for _, w := range c.Workers {
-		for _, r := range w.Running {
-			if r.Task == task && r.Stage == s.Name && r.Part > 0 {
-				sum += min(max(r.Percent, 0), 100)
-			}
-		}
+	r := p.Activity()
+	if p.Parts > 1 || p.Running > 0 {
+		c.Percent = p.Percent
 	}
-	return min(sum/float64(*s.Parts), 100), fmt.Sprintf("%d of %s", completed, count(*s.Parts, "part"))
+	if c.Percent >= 0 && p.Running > 0 {
+		c.Word = fmt.Sprintf("%.0f%%", c.Percent)
+	}
+	r.Percent = -1
+	c.Detail = progressText(r)
+	if p.Parts > 1 {
+		r.Speed = 0 // a phone has no room for it
+		c.Detail = strings.TrimSuffix(fmt.Sprintf("%d/%d · %s", p.Completed, p.Parts, progressText(r)), " · ")
+		c.more = p.Counts() + ", " + p.Others()
+	}
 }
 
 func (c chip) label(status string) string {
@@ -135,6 +155,9 @@ func (c chip) label(status string) string {
 	}
 	if c.Detail != "" {
 		label += ", " + c.Detail
+	}
+	if c.more != "" {
+		label += ", " + c.more
 	}
 	return label
 }

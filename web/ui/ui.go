@@ -19,6 +19,9 @@ type Reader interface {
 	Get(ctx context.Context, id store.ID) (store.Task, error)
 	FindNewest(ctx context.Context, text string) (store.ID, error)
 	History(ctx context.Context, id store.ID) ([]store.Attempt, error)
+	Parts(ctx context.Context, id store.ID) ([]store.PartState, error)
+	PartsProgress(ctx context.Context, tasks []store.Task,
+		workers func(context.Context) ([]store.Worker, error)) ([]report.PartsProgress, error)
 	OverriddenBy(ctx context.Context, id store.ID) ([]store.ID, error)
 	Page(ctx context.Context, q store.ListQuery) (store.Page, error)
 	Stats(ctx context.Context) (report.Stats, error)
@@ -47,6 +50,7 @@ type Actions interface {
 	Submit(ctx context.Context, subs ...store.Submission) ([]store.Receipt, error)
 	Override(ctx context.Context, old []store.ID, by store.Submission) (store.Receipt, error)
 	Retry(ctx context.Context, id store.ID, from string) error
+	RetryFresh(ctx context.Context, id store.ID, from string) error
 	RetryDead(ctx context.Context, f report.DeadFilter, o store.RetryAllOptions) (store.RetryAllResult, error)
 	Cancel(ctx context.Context, id store.ID) error
 	Pause(ctx context.Context, p store.Pause) error

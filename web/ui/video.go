@@ -40,7 +40,7 @@ type attempt struct {
 	store.Attempt
 	Duration, ErrorLine, Result string
 	HasFailed                   bool
-	IsLatest                    bool // of its stage
+	IsLatest                    bool // of its stage or part
 	HasDetails                  bool // the error has more than one line
 }
 
@@ -73,6 +73,9 @@ func (u *UI) loadVideo(ctx context.Context, k viewKey) (screen, error) {
 	if err != nil {
 		return screen{}, err
 	}
+	if c, err = u.withParts(ctx, c, t); err != nil {
+		return screen{}, err
+	}
 	details := readVideoDetails(history)
 	details.addSettings(u.o.SettingsOf, t)
 	details.add("Placement", strings.Join(report.Placements(t), "; "))
@@ -86,18 +89,49 @@ func (u *UI) loadVideo(ctx context.Context, k viewKey) (screen, error) {
 	r.add("stages", "", "stages", head)
 	u.addPlayer(ctx, r, t, head.Poster, len(details.Rows) > 0)
 	r.add("details", "", "details", details)
-	r.add("gantt", "", "gantt", u.layout.drawGantt(t, history, c, time.Now().Truncate(time.Second)))
-	latest := latestAttempts(history, t.Source)
+	now := time.Now().Truncate(time.Second)
+	r.add("gantt", "", "gantt", u.layout.drawGantt(t, history, c, now))
+	addPartStrips(r, partStrips(t, history, c, now))
+	addAttempts(r, t, history)
+	return r.screen(head.Title)
+}
+
+// withParts adds the parts of a task, and the progress of its divided stages.
+func (u *UI) withParts(ctx context.Context, c current, t store.Task) (current, error) {
+	if !slices.ContainsFunc(t.Stages, func(s store.StageState) bool { return s.Parts != nil }) {
+		return c, nil
+	}
+	var err error
+	if c.parts, err = u.o.Store.Parts(ctx, t.ID); err != nil {
+		return c, err
+	}
+	return u.withProgress(ctx, c, t)
+}
+
+// addAttempts adds the last attempts. The completed attempts at the parts of a stage that has several are only counted.
+func addAttempts(r *fragmentRenderer, t store.Task, history []store.Attempt) {
+	completed := report.CompletedParts(history)
+	for _, s := range t.Stages {
+		if parts := completed[s.Name]; len(parts) > 0 {
+			r.add("parts-of-"+s.Name, "attempts", "part-attempts", foldParts(t.ID, s.Name, parts, history))
+		}
+	}
+	folded := 0
+	for _, parts := range completed {
+		folded += len(parts)
+	}
+	latest := latestAttempts(history, t.Source, func(a store.Attempt) bool {
+		return a.Part > 0 && a.Outcome == "completed" && completed[a.Stage] != nil
+	})
 	for _, a := range latest {
 		r.add("a-"+a.Token.String(), "attempts", "attempt", a)
 	}
-	if older := len(history) - len(latest); older > 0 {
-		r.add("older", "attempts", "older", map[string]any{"N": older, "Command": shellCommand("show", id.String())})
+	if older := len(history) - folded - len(latest); older > 0 {
+		r.add("older", "attempts", "older", map[string]any{"N": older, "Command": shellCommand("show", t.ID.String())})
 	}
 	if len(history) == 0 {
 		r.add("no-attempts", "attempts", "no-attempts", nil)
 	}
-	return r.screen(head.Title)
 }
 
 // addPlayer adds the player, or a placeholder once there is something to show in it.
@@ -174,12 +208,21 @@ func (u *UI) readReplacements(ctx context.Context, t store.Task, h *videoHead) e
 	return err
 }
 
-// latestAttempts returns the last attempts, the newest first.
-func latestAttempts(history []store.Attempt, source string) (latest []attempt) {
-	seen := make(map[string]bool)
+// latestAttempts returns the last attempts that are not folded, the newest first.
+func latestAttempts(history []store.Attempt, source string, isFolded func(store.Attempt) bool) (latest []attempt) {
+	type subject struct {
+		stage string
+		part  int
+	}
+	seen := make(map[subject]bool)
 	for _, a := range slices.Backward(history) {
 		if len(latest) == maxAttempts {
 			break
+		}
+		of := subject{a.Stage, a.Part}
+		isLatest := !seen[of]
+		if seen[of] = true; isFolded(a) {
+			continue
 		}
 		text := redact.Text(a.Error, source)
 		a.Error = printable(strings.TrimSpace(text))
@@ -187,9 +230,8 @@ func latestAttempts(history []store.Attempt, source string) (latest []attempt) {
 		latest = append(latest, attempt{
 			Attempt: a, Duration: formatDuration(a.FinishedAt.Sub(a.StartedAt)),
 			ErrorLine: line, HasDetails: a.Error != line, Result: indentJSON(redact.JSON(a.Result, source)),
-			HasFailed: a.Outcome == "failed" || a.Outcome == "expired", IsLatest: !seen[a.Stage],
+			HasFailed: a.Outcome == "failed" || a.Outcome == "expired", IsLatest: isLatest,
 		})
-		seen[a.Stage] = true
 	}
 	return latest
 }

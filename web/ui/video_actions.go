@@ -26,6 +26,9 @@ func confirmRetry(u *UI, r *http.Request) (confirmation, error) {
 			"cancelled. The published version stays until the new one is complete.",
 	})
 	c.Command = shellCommand("retry", t.ID.String(), "--from", "STAGE")
+	if len(u.layout.divided) > 0 {
+		c.Fresh = "Also do completed parts of " + strings.Join(u.layout.divided, " and ") + " again"
+	}
 	return c, err
 }
 
@@ -35,7 +38,11 @@ func doRetry(u *UI, ctx context.Context, r *http.Request) (string, error) {
 		return "", err
 	}
 	from := r.PostForm.Get("from")
-	if err := u.o.Actions.Retry(ctx, before.ID, from); err != nil {
+	retry := u.o.Actions.Retry
+	if r.PostForm.Has("fresh") {
+		retry = u.o.Actions.RetryFresh
+	}
+	if err := retry(ctx, before.ID, from); err != nil {
 		return "", err
 	}
 	switch {

@@ -32,6 +32,7 @@ type worker struct {
 // runningAttempt is an attempt of a worker.
 type runningAttempt struct {
 	Task, Title, Stage string
+	Part, Parts        int // of a divided stage
 	Attempt            int
 	Percent            float64 // negative if unknown
 	Detail             string
@@ -107,7 +108,7 @@ func (u *UI) worker(ctx context.Context, w store.Worker, c current) worker {
 	}
 	for _, r := range w.Running {
 		out.Running = append(out.Running, runningAttempt{
-			r.Task.String(), u.titleOf(ctx, r.Task), r.Stage, r.Attempt, min(r.Percent, 100), progressText(r),
+			r.Task.String(), u.titleOf(ctx, r.Task), r.Stage, r.Part, r.Parts, r.Attempt, min(r.Percent, 100), progressText(r),
 		})
 	}
 	return out

@@ -32,6 +32,8 @@ func TestDashboard_InARealBrowser(t *testing.T) {
 	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
 	st := store.New(pool, g)
 	seeded := uitest.Seed(t, pool)
+	divided := uitest.SeedDivided(t, pool, seeded.Workers, "/srv/films/The long film.mkv", 121, false)
+	deadPart := uitest.SeedDivided(t, pool, seeded.Workers, "/srv/films/A scratched disc.mkv", 725, true)
 	site, err := uitest.NewSite(st, seeded.Published, newMedia(t))
 	if err != nil {
 		t.Fatal(err)
@@ -55,6 +57,7 @@ func TestDashboard_InARealBrowser(t *testing.T) {
 		"url": "http://" + d.address, "control": d.control(t), "playable": hasMedia(t),
 		"published": seeded.Published, "running": seeded.Running, "retrying": seeded.Retrying, "dead": seeded.Dead,
 		"waiting": seeded.Waiting, "replaced": seeded.Replaced,
+		"divided": divided, "deadPart": deadPart,
 	})
 }
 
@@ -129,6 +132,7 @@ func (d *testDaemon) control(t *testing.T) string {
 		}),
 		"break-database":  exec("alter table tasks rename to tasks_away"),
 		"repair-database": exec("alter table tasks_away rename to tasks"),
+		"complete-part":   do(func(form url.Values) error { return d.completePart(t.Context(), form.Get("id")) }),
 		"finish":          do(func(form url.Values) error { return d.finish(t.Context(), form.Get("id")) }),
 	})
 }
@@ -175,6 +179,31 @@ func (d *testDaemon) finish(ctx context.Context, text string) error {
 		}
 	}
 	return nil
+}
+
+// completePart completes the first running part of a task, as its worker would.
+func (d *testDaemon) completePart(ctx context.Context, text string) error {
+	id, err := store.ParseID(text)
+	if err != nil {
+		return err
+	}
+	parts, err := d.st.Parts(ctx, id)
+	if err != nil {
+		return err
+	}
+	for _, p := range parts {
+		if p.Status != store.StatusInProgress {
+			continue
+		}
+		stage, _ := d.st.Graph().Stage(p.Stage)
+		queues := d.st.Graph().Queues()
+		_, err := engine.New(d.st.DB(), d.st.Graph()).Exchange(ctx, engine.ExchangeRequest{
+			Worker: p.LockedBy, FreeSlots: make([]int, queues), ClaimFrom: make([]bool, queues), PromoteDue: make([]bool, queues),
+			Reports: []engine.Report{{Task: id, Stage: stage, Part: p.Part, Token: p.Token, Outcome: engine.Completed}},
+		})
+		return err
+	}
+	return errors.New("no part runs")
 }
 
 func (d *testDaemon) handleUploads() {

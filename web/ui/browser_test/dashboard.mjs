@@ -4,6 +4,7 @@ import { checkAccessibility, checkWidth, connected, control, done, drop, given, 
 
 const screens = {
   board: "/", video: `/videos/${given.published}`, retrying: `/videos/${given.retrying}`, running: `/videos/${given.running}`,
+  divided: `/videos/${given.divided}`, deadPart: `/videos/${given.deadPart}`, retryForm: `/videos/${given.divided}/retry`,
   workers: "/workers", dead: "/dead", latency: "/latency", profiles: "/profiles", login: "/login", ask: `/videos/${given.waiting}/cancel`, key: "/keys/create",
 };
 
@@ -12,7 +13,7 @@ for (const colorScheme of ["light", "dark"]) {
     await test(`all pages, ${colorScheme}, ${width} px`, async (page) => {
       for (const [name, path] of Object.entries(screens)) {
         await page.goto(given.url + path);
-        if (!["profiles", "login", "ask", "key"].includes(name)) await connected(page);
+        if (!["profiles", "login", "ask", "key", "retryForm"].includes(name)) await connected(page);
         await page.evaluate(() => document.fonts.ready);
         if (name === "retrying") await page.evaluate(() => document.querySelectorAll("main details").forEach((d) => { d.open = true; }));
         await checkWidth(page, name);
@@ -44,6 +45,22 @@ await test("chips update without a reload, and the user keeps focus and input", 
   must(await row.evaluate((e) => e.kept) === "kept", "the row was replaced");
   const now = await row.evaluate((e) => e.getBoundingClientRect().top);
   must(Math.abs(now - at) < 2, `the row moved by ${now - at} px`);
+});
+
+await test("the parts of a stage fill without a reload", async (page) => {
+  await page.goto(`${given.url}/videos/${given.divided}`);
+  await connected(page);
+  const completed = () => page.locator("#parts .p-completed").count(), before = await completed();
+  const filled = () => page.locator("#parts .p-inprogress rect").first().getAttribute("height"), height = await filled();
+  must(before === 40 && await page.locator("#parts .part").count() === 121, `${before} parts are completed`);
+  await page.waitForFunction((was) => document.querySelector("#parts .p-inprogress rect").getAttribute("height") !== was, height);
+  const part = page.locator("#parts .p-inprogress").first(), title = await part.getAttribute("title");
+  must(/^part 41: in progress, \d+%.*, attempt 1, for .* on north 1/.test(title), `the title is ${title}`);
+  await page.locator("#parts .part").nth(80).evaluate((e) => { e.kept = "kept"; });
+  await control("complete-part", { id: given.divided });
+  await page.waitForFunction((n) => document.querySelectorAll("#parts .p-completed").length === n, before + 1);
+  must(await page.locator("#parts .part").nth(80).evaluate((e) => e.kept) === "kept", "all cells were replaced");
+  must(/ 41\/121 parts, 2 running on 2 hosts, 1 retrying/.test(await page.textContent("#parts-summary")), await page.textContent("#parts-summary"));
 });
 
 await test("an open detail stays open and a selection pauses updates", async (page) => {
