@@ -44,7 +44,11 @@ func (c *chunkCut) sourceFilters() []string {
 	if c == nil {
 		return nil
 	}
-	filters := []string{fmt.Sprintf("setpts=PTS-(%d)", c.plan.Zero)}
+	var filters []string
+	if c.plan.Zero != 0 {
+		// The filter of ffmpeg 7 forgets how long frames last.
+		filters = append(filters, fmt.Sprintf("setpts=PTS-(%d)", c.plan.Zero))
+	}
 	if trim := c.decodedTrim(); trim != "" && !c.interlaced {
 		filters = append(filters, trim)
 	}
