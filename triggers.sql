@@ -922,7 +922,8 @@ begin
     ingest_run_at    = case when not ingest_retried then ingest_run_at
                           when from_stage is null and ingest_status = 'cancelled' and scheduled_at > now()
                           then scheduled_at end,
-    transcode_status    = case when transcode_retried and transcode_kept and transcode_open_parts > 0 then 'divided' when transcode_retried then 'pending' else transcode_status end,
+    transcode_status    = case when transcode_retried and transcode_kept and transcode_open_parts > 0 then 'divided'
+                               when transcode_retried then 'pending' else transcode_status end,
     transcode_open_parts = case when transcode_kept or not transcode_retried then transcode_open_parts end,
     transcode_attempts  = case when transcode_retried then 0 else transcode_attempts end,
     transcode_token     = case when transcode_retried then null else transcode_token end,

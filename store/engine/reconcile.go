@@ -72,7 +72,8 @@ select t.id, held.stage, held.token, held.attempt, t.source, t.params,
   from {{.Tasks}} t
  cross join lateral (values
        {{- range $i, $s := .Stages}}{{if $i}},{{end}}
-       ({{$i}}, t.{{.Name}}_token, t.{{.Name}}_attempts, t.{{.Name}}_locked_by, {{.DividedInto "t."}}){{end}}
+       ({{$i}}, t.{{.Name}}_token, t.{{.Name}}_attempts, t.{{.Name}}_locked_by,
+           {{.DividedInto "t."}}){{end}}
        ) as held (stage, token, attempt, locked_by, parts)
  where ({{.Any "t." "inprogress"}})
    and (held.locked_by = any($1::uuid[]) or held.token = $2)

@@ -1162,11 +1162,16 @@ select t.id, held.stage, held.token, held.attempt, t.source, t.params,
        0 as part, null::jsonb as spec, held.parts
   from tasks t
  cross join lateral (values
-       (0, t.ingest_token, t.ingest_attempts, t.ingest_locked_by, 0),
-       (1, t.transcode_token, t.transcode_attempts, t.transcode_locked_by, case when t.transcode_open_parts is null then 0 else t.transcode_parts end),
-       (2, t.metadata_token, t.metadata_attempts, t.metadata_locked_by, 0),
-       (3, t.assemble_token, t.assemble_attempts, t.assemble_locked_by, 0),
-       (4, t.publish_token, t.publish_attempts, t.publish_locked_by, 0)
+       (0, t.ingest_token, t.ingest_attempts, t.ingest_locked_by,
+           0),
+       (1, t.transcode_token, t.transcode_attempts, t.transcode_locked_by,
+           case when t.transcode_open_parts is null then 0 else t.transcode_parts end),
+       (2, t.metadata_token, t.metadata_attempts, t.metadata_locked_by,
+           0),
+       (3, t.assemble_token, t.assemble_attempts, t.assemble_locked_by,
+           0),
+       (4, t.publish_token, t.publish_attempts, t.publish_locked_by,
+           0)
        ) as held (stage, token, attempt, locked_by, parts)
  where (t.ingest_status = 'inprogress'
      or t.transcode_status = 'inprogress'
