@@ -98,9 +98,10 @@ func publishedMasters(t testing.TB, h environment) []string {
 }
 
 // lastAttempts counts the attempts in progress after whose loss their stage would be dead.
-const lastAttempts = `select count(*) from tasks where transcode_status = 'inprogress' and transcode_attempts > 2
+const lastAttempts = `select (select count(*) from parts where status = 'inprogress' and attempts > 2)
+	+ (select count(*) from tasks where transcode_status = 'inprogress' and transcode_attempts > 2
 	or metadata_status = 'inprogress' and metadata_attempts > 2 or assemble_status = 'inprogress' and assemble_attempts > 2
-	or publish_status = 'inprogress' and publish_attempts > 2`
+	or publish_status = 'inprogress' and publish_attempts > 2)`
 
 // killAtRandom kills workers and the coordinator, and starts them again. It returns when all
 // of them work again: a process that has just been started may not handle signals yet.
@@ -201,11 +202,11 @@ func (f *farm) awaitPublished(tasks int) {
 		f.h.t.Fatalf("only %d of %d tasks are published",
 			count(f.h.t, f.pool, `select count(*) from tasks where publish_status = 'completed'`), tasks)
 	}
-	if n := count(f.h.t, f.pool, `select count(*) from attempts where outcome = 'completed'`); n != 5*tasks {
+	if n := count(f.h.t, f.pool, `select count(*) from attempts where outcome = 'completed' and part is null`); n != 5*tasks {
 		f.h.t.Errorf("%d attempts were completed for %d tasks with 5 stages", n, tasks)
 	}
 	if n := count(f.h.t, f.pool, `select count(*) from attempts a join workers w on w.id = a.worker_id
-		where a.outcome = 'completed' and a.stage in ('transcode', 'metadata') and (w.principal = '' or w.name !~ '^worker-')`); n != 0 {
+		where a.outcome = 'completed' and (a.part > 0 or a.stage = 'metadata') and (w.principal = '' or w.name !~ '^worker-')`); n != 0 {
 		f.h.t.Errorf("%d attempts of transcode and metadata were not done by the remote workers", n)
 	}
 }
@@ -268,7 +269,7 @@ func TestRemoteWorkers_AKilledOneIsReplacedWithinTenSeconds(t *testing.T) {
 	g.awaitWaiting(1)
 	var name string
 	if err := f.pool.QueryRow(t.Context(),
-		`select w.name from tasks t join workers w on w.id = t.transcode_locked_by`).Scan(&name); err != nil {
+		`select w.name from parts p join workers w on w.id = p.locked_by`).Scan(&name); err != nil {
 		t.Fatal(err)
 	}
 	var i int
@@ -279,9 +280,9 @@ func TestRemoteWorkers_AKilledOneIsReplacedWithinTenSeconds(t *testing.T) {
 	killed := time.Now()
 	f.workers[i].kill()
 	awaitCount(t, f.pool, 1, `select count(*) from attempts where outcome = 'expired' and stage = 'transcode'`)
-	awaitCount(t, f.pool, 1, `select count(*) from tasks where transcode_attempts = 2 and transcode_status = 'inprogress'`)
+	awaitCount(t, f.pool, 1, `select count(*) from parts where attempts = 2 and status = 'inprogress'`)
 	var claimed time.Time
-	if err := f.pool.QueryRow(t.Context(), `select transcode_locked_at from tasks`).Scan(&claimed); err != nil {
+	if err := f.pool.QueryRow(t.Context(), `select locked_at from parts`).Scan(&claimed); err != nil {
 		t.Fatal(err)
 	}
 	if took := claimed.Sub(killed); took < 0 || took > 10*time.Second {
@@ -290,4 +291,40 @@ func TestRemoteWorkers_AKilledOneIsReplacedWithinTenSeconds(t *testing.T) {
 	g.open()
 	f.startWorker(i)
 	f.awaitPublished(1)
+}
+
+// CUELIGHT_TEST_CAMPAIGN=1 makes it a film of an hour, and kills each worker 20 times.
+func TestRemoteWorkers_LoseTheChunksInHandWhenTheyAreKilled(t *testing.T) {
+	t.Parallel()
+	length, size, kills, every, chunk := 2*time.Minute, "64x48", 6, 1500*time.Millisecond, "6s"
+	if os.Getenv("CUELIGHT_TEST_CAMPAIGN") != "" {
+		length, size, kills, every, chunk = time.Hour, "640x360", 60, 5*time.Second, "30s"
+	}
+	f := newFarm(t, "127.0.0.1")
+	f.args = []string{"--chunk", chunk}
+	f.startCoordinator()
+	f.addWorkers(3)
+	film := makeClip(t, t.TempDir(), length, size)
+	started := time.Now()
+	if _, err := f.pool.Exec(t.Context(), `insert into tasks (source) values ($1)`, film); err != nil {
+		t.Fatal(err)
+	}
+	for i := range kills {
+		time.Sleep(every/2 + rand.N(every)) // at random is what is tested
+		awaitCount(t, f.pool, 0, lastAttempts)
+		f.workers[i%3].kill()
+		f.startWorker(i % 3)
+	}
+	f.awaitPublished(1)
+	expired := count(t, f.pool, `select count(*) from attempts where outcome = 'expired' and part > 0`)
+	again := count(t, f.pool, `select count(*) - count(distinct part) from attempts where outcome = 'completed' and part > 0`)
+	parts := count(t, f.pool, `select transcode_parts from tasks`)
+	t.Logf("%d parts, %d kills, %d attempts expired, %d parts were completed again, in %s",
+		parts, kills, expired, again, time.Since(started).Round(time.Second))
+	if expired > kills || again > 0 || parts < 10 {
+		t.Errorf("more than the chunks in hand were lost")
+	}
+	for _, master := range publishedMasters(t, f.h) {
+		checkPlayback(t, master)
+	}
 }

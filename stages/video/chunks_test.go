@@ -3,6 +3,7 @@ package video
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -125,6 +126,33 @@ func TestTranscode_JoinsChunksOfHostsThatShareABucket(t *testing.T) {
 		if strings.Contains(a.Name, "/"+chunkPrefix+"-") {
 			t.Errorf("%s has stayed", a.Name)
 		}
+	}
+}
+
+func TestRemoteStages_MakeChunks(t *testing.T) {
+	t.Parallel()
+	s := newChunkSite(t, nil)
+	s.workLocally(RemoteStageNames()...)
+	s.workRemotely(s.url, "key-1")
+	s.workRemotely(s.url, "key-2")
+	task := s.submit(film(t))
+	s.wantFilm(s.waitPublished(task))
+	history, err := s.History(t.Context(), task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := make(map[int]string)
+	for _, a := range history {
+		if a.Part > 0 && a.Outcome == "completed" {
+			parts[a.Part] = a.Worker.String()
+		}
+	}
+	workers := slices.Compact(slices.Sorted(maps.Values(parts)))
+	if len(parts) != 5 || len(workers) != 2 {
+		t.Errorf("the parts were done by %v", parts)
+	}
+	if len(s.refusals) > 0 || len(s.failures) > 0 {
+		t.Errorf("refused %q, failed %v", s.refusals, s.failures)
 	}
 }
 

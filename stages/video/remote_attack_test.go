@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -318,7 +319,7 @@ func TestRemoteFiles_FollowNoLinksInTheReceivingDirectory(t *testing.T) {
 func (a *attacker) claimOf(stage string) engine.Claim {
 	a.t.Helper()
 	number, _ := store.Video().Stage(stage)
-	c := engine.Claim{Task: a.task, Stage: number, Attempt: 1, Token: a.transcode}
+	c := engine.Claim{Task: a.task, Stage: number, Part: 1, Spec: wholeSpec, Attempt: 1, Token: a.transcode}
 	if stage == metadataStage {
 		c.Token = a.metadata
 	}
@@ -382,10 +383,13 @@ func TestRemoteFiles_RefuseCompletionsWithoutFiles(t *testing.T) {
 	a.wantUnharmed(before)
 }
 
-// retryNow makes transcode's retry due.
+// wholeSpec is that of the only part of an undivided transcode.
+var wholeSpec = json.RawMessage(`{"makes":"whole"}`)
+
+// retryNow makes the retry of transcode's part due.
 func (a *attacker) retryNow() {
 	a.t.Helper()
-	_, err := a.pool.Exec(context.Background(), "update tasks set transcode_run_at = now() where id = $1", a.task)
+	_, err := a.pool.Exec(context.Background(), "update parts set run_at = now() where task_id = $1", a.task)
 	if err != nil {
 		a.t.Fatal(err)
 	}

@@ -139,7 +139,7 @@ func TestRemoteFiles_FetchAWholeSourceOnlyIfItFits(t *testing.T) {
 		t.Fatal(err)
 	}
 	number, _ := store.Video().Stage(transcodeStage)
-	claim := engine.Claim{Task: h.job.Task, Stage: number, Attempt: 1, Token: store.ID{1}}
+	claim := engine.Claim{Task: h.job.Task, Stage: number, Part: 1, Spec: wholeSpec, Attempt: 1, Token: store.ID{1}}
 	for _, limit := range []int64{size, 4 * size} {
 		files := NewRemoteFiles(
 			Config{DataDir: t.TempDir(), PublishDir: t.TempDir(), Bucket: h.bucket("data"), ScratchLimit: limit, Reserve: -1},
@@ -172,7 +172,7 @@ func TestRemoteFiles_ThatAnotherHostReceivedCountForNoAttempt(t *testing.T) {
 	second.DataDir, second.Bucket = t.TempDir(), h.bucket("data")
 	other := NewRemoteFiles(second, a.Result)
 	result := json.RawMessage(`{"poster":"poster.jpg"}`)
-	rendition := json.RawMessage(`{"output":{"video":[{"name":"240p","init":"240p/init.mp4","segments":2}]}}`)
+	rendition := json.RawMessage(`{"sent":3}`)
 	for _, c := range []struct {
 		claim  engine.Claim
 		result json.RawMessage
