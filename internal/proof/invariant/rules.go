@@ -115,21 +115,14 @@ select format('stage %s of task %s was ready at %s and started at %s: %s later t
 	{name: "completed-once",
 		sentence: "without retries, a completed stage was completed exactly once, and any other stage never; a part so between divisions",
 		applies:  func(o Options) bool { return o.NoRetries }, sql: `
-, completions as (
-  select s.task, s.stage, s.part, s.status, c.token, c.finished_at,
-         (select max(finished_at) from divisions d where d.task = s.task and d.node = s.node) as divided,
-         (select max(finished_at) from divisions d
-           where s.part is not null and d.task = s.task and d.node = s.node and d.finished_at < c.finished_at) as made
-    from stages s
-    left join tries c on c.task = s.task and c.stage = s.stage and c.outcome = 'completed'
-)
 select format('stage %s of task %s is %s, and was completed %s times', stage, task, max(status), count(token))
-  from completions
+  from (select task, stage, part, status from stages) as s
+  left join (select task, stage, token, division, division = divisions as is_latest
+               from runs where outcome = 'completed') as completed using (task, stage)
  group by task, stage
 having case when max(part) is null then count(token) <> (max(status) = 'completed')::int
-            else count(token) <> count(distinct made) filter (where token is not null)
-                 or case max(status) when 'completed' then count(token) = 0
-                    else count(token) filter (where finished_at > divided) > 0 end end`},
+            else count(token) <> count(distinct division)
+                 or case max(status) when 'completed' then count(token) = 0 else bool_or(is_latest) end end`},
 	{name: "completed-stays",
 		sentence: "a completed stage starts again only when an operator retries it, which resets its attempts", sql: `
 select format('stage %s of task %s was completed, and started again with attempt %s (%s)',
@@ -164,11 +157,9 @@ select format('stage %s of task %s: attempt %s (%s) follows %s', stage, task, at
 select format('stage %s of task %s counts %s attempts, its history %s',
               stage, task, attempts, coalesce(latest.attempt, 0))
   from stages
-  left join (select task, stage, attempt - (not counts)::int as attempt, finished_at
+  left join (select task, stage, attempt - (not counts)::int as attempt, division < divisions as is_made_again
                from runs where is_latest) as latest using (task, stage)
- where attempts <> coalesce(latest.attempt, 0)
-   and (attempts <> 0 or $1 and not (part is not null and exists (
-          select from divisions d where d.task = stages.task and d.node = stages.node and d.finished_at > latest.finished_at)))`},
+ where attempts <> coalesce(latest.attempt, 0) and (attempts <> 0 or $1 and not (part is not null and is_made_again))`},
 	{name: "no-renumbering",
 		sentence: "without retries, the numbers of attempts never start again, except at parts that are made again",
 		applies:  func(o Options) bool { return o.NoRetries }, sql: `
@@ -176,9 +167,7 @@ select format('stage %s of task %s: attempt 1 (%s) follows attempt %s (%s)',
               stage, task, outcome, attempt_before, outcome_before)
   from runs
  where attempt = 1 and attempt_before + counts_before::int <> 1
-   and not (part is not null and exists (
-         select from divisions d
-          where d.task = runs.task and d.node = runs.node and d.finished_at between finished_before and runs.finished_at))`},
+   and (part is null or division = division_before)`},
 	{name: "attempt-limit",
 		sentence: "no stage has more attempts than allowed, nor is due for one more",
 		applies:  func(o Options) bool { return o.MaxAttempts != nil },
@@ -222,30 +211,31 @@ select format('stage %s of task %s is %s, but stage %s is %s', p.stage, p.task, 
 		sentence: "a stage that was divided was joined after all its parts were completed",
 		args:     func(o Options) []any { return []any{o.MaxTransactionTime.Seconds()} }, sql: `
 select format('attempt %s at stage %s of task %s (%s to %s, %s) came before the end of part %s',
-              j.attempt, j.stage, j.task, j.started_at, j.finished_at, j.outcome, p.part)
-  from tries j
-  join (select task, node, max(finished_at) as at from divisions group by task, node) as division
-    on division.task = j.task and division.node = j.stage and division.at < j.finished_at
-  join stages p on p.task = j.task and p.node = j.stage and p.part is not null
-  left join lateral (select outcome, finished_at from tries c
-                      where c.task = p.task and c.stage = p.stage and c.finished_at < j.finished_at
-                      order by finished_at desc limit 1) as latest on true
- where j.part is null
-   and (latest.outcome is distinct from 'completed' or latest.finished_at > j.started_at + make_interval(secs => $1))`},
+              attempt, stage, task, started_at, finished_at, outcome, part)
+  from (select distinct on (j.token, p.part) j.attempt, j.stage, j.task, j.started_at, j.finished_at, j.outcome, p.part,
+               c.outcome as part_outcome, c.finished_at as part_finished_at
+          from runs j
+          join stages p on p.task = j.task and p.node = j.stage and p.part is not null
+          left join tries c on c.task = p.task and c.stage = p.stage and c.finished_at < j.finished_at
+         where j.part is null and j.division > 0 and j.division = j.divisions and j.outcome <> 'divided'
+         order by j.token, p.part, c.finished_at desc) as joined
+ where part_outcome is distinct from 'completed' or part_finished_at > started_at + make_interval(secs => $1)`},
 	{name: "kept-parts",
 		sentence: "a stage that was divided again keeps as many parts as its event says, and all others are done again", sql: `
+, last_division as (
+  select distinct on (task_id, stage) task_id as task, stage collate "C", id, coalesce((data->>'kept')::int, 0) as kept
+    from {{.Events}} where type = 'divided' order by task_id, stage, id desc
+)
 select format('stage %s of task %s has %s parts that were completed before event %s divided it, which says %s',
-              s.stage, s.task, found.kept, e.id, coalesce(e.data->>'kept', 'none'))
-  from stages s
- cross join lateral (select max(finished_at) as at from divisions d where d.task = s.task and d.node = s.node) as division
- cross join lateral (select id, data from {{.Events}}
-                      where task_id = s.task and stage = s.stage and type = 'divided' order by id desc limit 1) as e
- cross join lateral (select count(*) as kept from stages p
-                      where p.task = s.task and p.node = s.node and p.status = 'completed' and p.part is not null
-                        and not exists (select from tries c
-                                         where c.task = p.task and c.stage = p.stage and c.outcome = 'completed'
-                                           and c.finished_at > division.at)) as found
- where s.part is null and s.open_parts is not null and found.kept <> coalesce((e.data->>'kept')::int, 0)`},
+              d.stage, d.task, count(*) filter (where is_kept), d.id, d.kept)
+  from last_division d
+  join (select p.task, p.node, p.status = 'completed' and count(c.token) = 0 as is_kept
+          from stages p
+          left join runs c on c.task = p.task and c.stage = p.stage and c.outcome = 'completed' and c.division = c.divisions
+         where p.part is not null
+         group by p.task, p.node, p.stage, p.status) as parts on parts.task = d.task and parts.node = d.stage
+ group by d.task, d.stage, d.id, d.kept
+having count(*) filter (where is_kept) <> d.kept`},
 	// The last event of each stage and part, and the status that it leads to. It covers the tasks whose
 	// first event has not been pruned. No event says that a divided stage is to be joined, nor, of a part,
 	// that its stage is dead or was retried, nor which parts are kept. $3 says that nobody retried anything.
@@ -319,8 +309,8 @@ select format('task %s is %s, but its last event of that kind is %s, %s',
 //     than one it waited for, so the start orders nothing. It ends while its worker holds the
 //     row lock, so the end orders everything. It counts unless it was released, or divided its stage without
 //     an error.
-//   - runs: tries, each with the number, the outcome and the end of the previous try of its stage.
-//   - divisions: the tries that divided their stage.
+//   - runs: tries, each with the number and the outcome of the previous try of its stage, and with how often its stage
+//     had been divided then, and was divided in all.
 //   - needs: which stage needs which.
 const commonSQL = `
 with stages as not materialized (
@@ -350,17 +340,21 @@ with stages as not materialized (
   select task, stage, node, part, attempts, token, locked_by, locked_at, 'infinity', 'live', true
     from stages
    where token is not null
-), runs as (
+), numbered as (
   select tries.*,
+         count(*) filter (where outcome = 'divided') over (of_stage order by finished_at) as division,
+         count(*) filter (where outcome = 'divided') over of_stage as divisions
+    from tries
+  window of_stage as (partition by task, node)
+), runs as (
+  select numbered.*,
          lag(attempt) over of_stage as attempt_before,
          lag(outcome) over of_stage as outcome_before,
          lag(counts) over of_stage as counts_before,
-         lag(finished_at) over of_stage as finished_before,
+         lag(division) over of_stage as division_before,
          lead(task) over of_stage is null as is_latest
-    from tries
+    from numbered
   window of_stage as (partition by task, stage order by finished_at)
-), divisions as not materialized (
-  select task, node, finished_at from tries where outcome = 'divided'
 ), needs (stage, need) as (
   select null collate "C", null collate "C" where false
   {{- range .Stages}}{{$s := .}}{{range .Needs}}
