@@ -138,7 +138,7 @@ func TestWorkerAPI_AnswersAsDescribed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.registerRemote()
-	task, token := w.claim("transcode")
+	task, token := w.claim("metadata")
 	var second struct {
 		Worker string `json:"worker_id"`
 	}
@@ -163,7 +163,7 @@ func TestWorkerAPI_AnswersAsDescribed(t *testing.T) {
 		{"HEAD", claim + "/output/dir/output", "", 204},
 		{"HEAD", claim + "/output/dir/other", "", 422},
 		{"PUT", claim + "/output/dir/output", "film", 400},
-		{"POST", "/exchange", `{"worker_id": "WORKER", "sequence": 1, "held": [], "free_slots": {"transcode": 1}, "wait_s": 0.01}`, 200},
+		{"POST", "/exchange", `{"worker_id": "WORKER", "sequence": 1, "held": [], "free_slots": {"metadata": 1}, "wait_s": 0.01}`, 200},
 		{"POST", "/exchange", `{"worker_id": "WORKER", "free_slots": {}, "wait": 1}`, 400},
 		{"POST", "/exchange", `{"worker_id": "WORKER", "free_slots": {"bake": 1}}`, 422},
 		{"POST", "/exchange", `{"worker_id": "WORKER", "free_slots": {}, "reports": [{"token": "` + w.id + `", "outcome": "released"}]}`, 200},

@@ -96,8 +96,8 @@ func (c *collector) videos(n int, from caller, submission collected.Span_SpanKin
 	}
 	slices.Sort(attempts)
 	var want []string
-	for _, stage := range []string{"assemble", "ingest", "metadata", "publish", "transcode"} {
-		want = append(want, slices.Repeat([]string{stage}, n)...)
+	for _, stage := range []string{"assemble", "ingest", "metadata", "publish", "transcode", "transcode"} {
+		want = append(want, slices.Repeat([]string{stage}, n)...) // transcode's only part, and the join
 	}
 	if begin == "" || !slices.Equal(attempts, want) || ffmpegs < n {
 		c.t.Errorf("trace %s has the submission: %v, attempts of %v, %d times ffmpeg",

@@ -209,10 +209,11 @@ func (w *watcher) followTask(ctx context.Context, id store.ID, current map[daemo
 	w.tasks[id] = t
 	active := w.onlyThese
 	for i, s := range t.Stages {
-		key := daemon.StageKey{Task: id, Stage: s.Name}
-		if r, runs := current[key]; runs && r.Token != s.Token {
-			delete(current, key) // the worker's report is up to a second old
-		}
+		// A worker's report is up to a second old.
+		maps.DeleteFunc(current, func(k daemon.StageKey, r store.Running) bool {
+			isOld := k.Part == 0 && r.Token != s.Token || k.Part > 0 && s.Status != store.StatusDivided
+			return k.Task == id && k.Stage == s.Name && isOld
+		})
 		active = active || s.Status == store.StatusInProgress || s.Status == store.StatusDivided
 		if known && before.Stages[i].Status != s.Status {
 			w.printChange(id, s)

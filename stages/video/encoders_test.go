@@ -28,14 +28,15 @@ func TestTranscode_TellsThatADeviceFailed(t *testing.T) {
 	h.job.OnProgress = func(p stages.Progress) {
 		mu.Lock()
 		defer mu.Unlock()
-		notes[p.Note[:max(strings.LastIndex(p.Note, " "), 0)]] = p.Percent
+		note := p.Note[:max(strings.LastIndex(p.Note, " "), 0)]
+		notes[note] = min(notes[note], p.Percent) // a slow machine reports more than once
 	}
 	m := h.mustMake()
 	if !slices.Equal(m.tr.Warnings, []string{failedDevice}) || m.tr.Output.Encoder != "libx264" {
 		t.Errorf("the result is %+v, its output %+v", m.tr, m.tr.Output)
 	}
 	if percent, ok := notes["h264_nvenc failed, transcoding again with libx264"]; !ok || percent >= 0 {
-		t.Errorf("the notes, with the last percentage of each, are %v", notes)
+		t.Errorf("the notes, with the lowest percentage of each, are %v", notes)
 	}
 	p := h.mustPublish(m)
 	wantPlayable(t, filepath.Join(h.PublishDir, p.Master), append(m.tr.Output.Video, m.tr.Output.Audio...))
