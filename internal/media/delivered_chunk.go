@@ -5,13 +5,8 @@ import (
 	"strings"
 )
 
-// ExpectedChunkFile is [ExpectedFile] for a worker that delivers chunk n of a plan, or the audio if n is -1: only the
-// files of that piece are expected.
-func ExpectedChunkFile(info *Info, rungs []Rung, plan *ChunkPlan, n int, name string) bool {
-	return MaxChunkFileBytes(info, rungs, plan, n, name) > 0
-}
-
-// MaxChunkFileBytes is the size limit of a file of a chunk, and 0 for a name that is not an [ExpectedChunkFile].
+// MaxChunkFileBytes is [MaxFileBytes] for a worker that delivers chunk n of a plan, or the audio if n is -1: it is 0 for
+// a name that is not of that piece.
 func MaxChunkFileBytes(info *Info, rungs []Rung, plan *ChunkPlan, n int, name string) int64 {
 	dir, file, _ := strings.Cut(name, "/")
 	if !slices.Contains(renditionDirs(pieceJobs(info, rungs, plan, n)), dir) {

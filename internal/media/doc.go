@@ -24,7 +24,7 @@
 //	sound, err := tools.TranscodeAudio(ctx, src, info, rungs, plan, soundDir, progress)    // if there is audio
 //	out, err := tools.JoinChunks(ctx, info, rungs, plan, pieces, dir)
 //
-// If another host that is not trusted makes a chunk or the audio, call [ExpectedChunkFile] and [MaxChunkTotalBytes]
+// If another host that is not trusted makes a chunk or the audio, call [MaxChunkFileBytes] and [MaxChunkTotalBytes]
 // before its files are written, and [Tools.CheckUntrustedChunk] with the files, before JoinChunks. The plan must be
 // made here.
 //

@@ -10,7 +10,7 @@ import (
 )
 
 // CheckUntrustedChunk is [Tools.CheckUntrusted] for one piece of a divided transcode: chunk n of the plan, or all audio
-// renditions if n is -1. dir must have only files that [ExpectedChunkFile] allows.
+// renditions if n is -1. dir must have only files that [MaxChunkFileBytes] allows.
 //
 // A chunk must have exactly the frames of the plan, at their times, in its segments; its pictures are compared with
 // the source at one or more random times. The plan must be this host's own. The returned ChunkOutput says what was

@@ -62,7 +62,7 @@ func (d divided) wantExpected(t *testing.T, n int, dir string) {
 		}
 		for other := range d.plan.Chunks {
 			isHere := other == n || n >= 0 && filepath.Base(name) == initName
-			if got := ExpectedChunkFile(d.info, d.rungs, d.plan, other, name); got != isHere {
+			if got := MaxChunkFileBytes(d.info, d.rungs, d.plan, other, name) > 0; got != isHere {
 				t.Errorf("%s of piece %d is expected of chunk %d: %v", name, n, other, got)
 			}
 		}
@@ -272,7 +272,7 @@ func TestCheckUntrustedChunk_DoesNotKnowOtherPieces(t *testing.T) {
 		if refused := (*RefusedError)(nil); err == nil || errors.As(err, &refused) {
 			t.Errorf("piece %d: %v; want an error that blames nobody", c.n, err)
 		}
-		if ExpectedChunkFile(c.info, d.rungs, c.plan, c.n, d.rungs[0].Name+"/"+initName) ||
+		if MaxChunkFileBytes(c.info, d.rungs, c.plan, c.n, d.rungs[0].Name+"/"+initName) > 0 ||
 			MaxChunkTotalBytes(c.info, d.rungs, c.plan, c.n) > 0 {
 			t.Errorf("files of piece %d are expected", c.n)
 		}
