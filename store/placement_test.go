@@ -28,15 +28,15 @@ func (b bundle) workerOffering(labels, encoders []string, stages ...string) stor
 // submitPlaced submits a task whose ingest is completed, long ago.
 func (b bundle) submitPlaced(p store.Placement) store.ID {
 	b.t.Helper()
-	id := b.submitTask(store.Submission{Source: "a.mp4", Placement: map[string]store.Placement{"transcode": p}})
+	id := b.submitTask(store.Submission{Source: "a.mp4", Placement: map[string]store.Placement{"metadata": p}})
 	b.exec(`update tasks set ingest_status = 'completed', ready_at = now() where id = $1`, id)
 	return id
 }
 
-// claims returns the tasks that an exchange claims for transcode.
+// claims returns the tasks that an exchange claims for metadata.
 func (b bundle) claims(w store.ID) (tasks []store.ID, out engine.ExchangeResult) {
 	b.t.Helper()
-	out = b.exchange(w, 9, nil, transcode)
+	out = b.exchange(w, 9, nil, metadata)
 	for _, c := range out.Claims {
 		tasks = append(tasks, c.Task)
 	}
@@ -52,9 +52,9 @@ func TestPlacement_IsClaimedOnlyByWorkersThatOfferWhatItRequires(t *testing.T) {
 	impossible := b.submitPlaced(store.Placement{Requires: []string{"gpu", "north"}})
 
 	got, out := b.claims(plain)
-	if !slices.Equal(got, []store.ID{free}) || out.MoreReady[transcode] || out.NextDue[transcode] >= 0 {
+	if !slices.Equal(got, []store.ID{free}) || out.MoreReady[metadata] || out.NextDue[metadata] >= 0 {
 		t.Errorf("a worker without labels claimed %v, more ready %v, next due %v; want only %s",
-			got, out.MoreReady[transcode], out.NextDue[transcode], free)
+			got, out.MoreReady[metadata], out.NextDue[metadata], free)
 	}
 	if got, _ := b.claims(gpu); !slices.Equal(got, []store.ID{required}) {
 		t.Errorf("a worker with the labels claimed %v, want %s", got, required)
@@ -68,7 +68,7 @@ func TestPlacement_ContinuesOnlyInAWorkerThatMayDoTheStage(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.workerOffering([]string{"cpu"}, nil)
-	needsGPU := map[string]store.Placement{"transcode": {Requires: []string{"gpu"}}}
+	needsGPU := map[string]store.Placement{"metadata": {Requires: []string{"gpu"}}}
 	placed := b.submitTask(store.Submission{Source: "a", Placement: needsGPU})
 	placedClaim := b.claim(w, ingest)
 	b.submit()
@@ -76,12 +76,12 @@ func TestPlacement_ContinuesOnlyInAWorkerThatMayDoTheStage(t *testing.T) {
 
 	out := b.exchange(w, 1, []engine.Report{completed(placedClaim)})
 	for _, c := range out.Claims {
-		if c.Stage == transcode {
+		if c.Stage == metadata {
 			t.Errorf("the task that requires a GPU continued: %+v", c)
 		}
 	}
 	out = b.exchange(w, 1, []engine.Report{completed(plainClaim)})
-	if !slices.ContainsFunc(out.Claims, func(c engine.Claim) bool { return c.Stage == transcode && c.Task == plainClaim.Task }) {
+	if !slices.ContainsFunc(out.Claims, func(c engine.Claim) bool { return c.Stage == metadata && c.Task == plainClaim.Task }) {
 		t.Errorf("the task behind one that this worker may not do did not continue: %+v", out.Claims)
 	}
 	gpu := b.workerOffering([]string{"gpu"}, nil)
@@ -111,7 +111,7 @@ func TestPlacement_LeavesATaskToPreferredWorkersForItsWait(t *testing.T) {
 			if over := c.due < 0; over != slices.Contains(got, task) {
 				t.Errorf("after %s a worker without the label claimed %v", c.waited, got)
 			}
-			if due := out.NextDue[transcode]; c.due >= 0 && (due > c.due || due < c.due-10*time.Second) || c.due < 0 && due >= 0 {
+			if due := out.NextDue[metadata]; c.due >= 0 && (due > c.due || due < c.due-10*time.Second) || c.due < 0 && due >= 0 {
 				t.Errorf("the task is due for it in %s, want %s", due, c.due)
 			}
 			if got, _ := b.claims(gpu); c.due >= 0 && !slices.Equal(got, []store.ID{task}) {
@@ -128,19 +128,19 @@ func TestPlacement_WaitsFromWhenTheStageBecameReady(t *testing.T) {
 	plain := b.workerOffering(nil, nil)
 	b.workerOffering([]string{"gpu"}, nil)
 	b.submitTask(store.Submission{
-		Source: "a", Placement: map[string]store.Placement{"transcode": {Prefers: []string{"gpu"}}},
+		Source: "a", Placement: map[string]store.Placement{"metadata": {Prefers: []string{"gpu"}}},
 	})
 	b.exec(`update tasks set created_at = now() - interval '1 hour'`)
 	claim := b.claim(plain, ingest)
 	b.exec(`update tasks set ingest_locked_at = now() - interval '30 minutes'`)
 	out := b.exchange(plain, 1, []engine.Report{completed(claim)})
 	for _, c := range out.Claims {
-		if c.Stage == transcode {
+		if c.Stage == metadata {
 			t.Errorf("the task continued at once in a worker that is not preferred: %+v", c)
 		}
 	}
-	if got, out := b.claims(plain); len(got) != 0 || out.NextDue[transcode] < 50*time.Second {
-		t.Errorf("it claimed %v, next due in %s", got, out.NextDue[transcode])
+	if got, out := b.claims(plain); len(got) != 0 || out.NextDue[metadata] < 50*time.Second {
+		t.Errorf("it claimed %v, next due in %s", got, out.NextDue[metadata])
 	}
 }
 
@@ -152,15 +152,15 @@ func TestPlacement_WaitsOnlyForPreferredWorkersThatCanTakeTheTask(t *testing.T) 
 		"draining": func(b bundle, gpu, _ store.ID) { must(b.t, b.DrainWorker(b.t.Context(), gpu)) },
 		"paused": func(b bundle, gpu, _ store.ID) {
 			b.exec(`update workers set host = 'other' where id = $1`, gpu)
-			must(b.t, b.Pause(b.t.Context(), store.Pause{Stage: "transcode", Host: "other"}))
+			must(b.t, b.Pause(b.t.Context(), store.Pause{Stage: "metadata", Host: "other"}))
 		},
 		"without the stage": func(b bundle, gpu, _ store.ID) {
-			b.exec(`update workers set capabilities = capabilities || '{"stages": ["metadata"]}' where id = $1`, gpu)
+			b.exec(`update workers set capabilities = capabilities || '{"stages": ["transcode"]}' where id = $1`, gpu)
 		},
 		"after a failed attempt": func(b bundle, gpu, task store.ID) {
-			claim := b.claim(gpu, transcode)
+			claim := b.claim(gpu, metadata)
 			b.exchange(gpu, 0, []engine.Report{{
-				Task: task, Stage: transcode, Token: claim.Token, Outcome: engine.Failed, Error: "no device", Class: "error",
+				Task: task, Stage: metadata, Token: claim.Token, Outcome: engine.Failed, Error: "no device", Class: "error",
 			}})
 		},
 	} {
@@ -185,8 +185,8 @@ func TestPlacement_OfAnotherWriterDoesNotDisturbClaims(t *testing.T) {
 	b := setup(t)
 	w := b.workerOffering([]string{"gpu"}, nil)
 	for _, placement := range []string{
-		`null`, `[]`, `"gpu"`, `{"transcode": 1}`, `{"transcode": {"requires": "gpu"}}`, `{"transcode": {"prefers": {}, "wait_s": "x"}}`,
-		`{"transcode": {"requires": 7}}`,
+		`null`, `[]`, `"gpu"`, `{"metadata": 1}`, `{"metadata": {"requires": "gpu"}}`, `{"metadata": {"prefers": {}, "wait_s": "x"}}`,
+		`{"metadata": {"requires": 7}}`,
 	} {
 		b.exec(`insert into tasks (source, ingest_status, placement) values ($1::text, 'completed', $1::text::jsonb)`, placement)
 	}
@@ -209,16 +209,16 @@ func TestSweep_FindsOnlyTasksThatTheWorkerMayClaim(t *testing.T) {
 	}{{plain, 0}, {gpu, 1}} {
 		out, err := b.Sweep(t.Context(), engine.SweepRequest{Worker: c.worker, MaxAttempts: []int{3, 3, 3, 3, 3}, AgeAfter: time.Minute})
 		must(t, err)
-		if len(out.Aged[transcode]) != c.aged {
-			t.Errorf("%d aged tasks for worker %s, want %d", len(out.Aged[transcode]), c.worker, c.aged)
+		if len(out.Aged[metadata]) != c.aged {
+			t.Errorf("%d aged tasks for worker %s, want %d", len(out.Aged[metadata]), c.worker, c.aged)
 		}
 	}
 	b.exec(`delete from tasks where source = 'urgent'`)
 	for worker, want := range map[store.ID]bool{plain: false, gpu: true} {
 		out, err := b.Sweep(t.Context(), engine.SweepRequest{Worker: worker, MaxAttempts: []int{3, 3, 3, 3, 3}})
 		must(t, err)
-		if out.MoreReady[transcode] != want {
-			t.Errorf("ready for worker %s: %v, want %v", worker, out.MoreReady[transcode], want)
+		if out.MoreReady[metadata] != want {
+			t.Errorf("ready for worker %s: %v, want %v", worker, out.MoreReady[metadata], want)
 		}
 	}
 }

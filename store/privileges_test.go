@@ -50,7 +50,7 @@ func TestRoles_NeedOnlyTheDocumentedGrants(t *testing.T) {
 	t.Parallel()
 	b := setupOwnServer(t)
 	submitter := b.withRole("submitter", `select, insert on tasks`)
-	editor := b.withRole("editor", `select, insert, update, delete on tasks`)
+	editor := b.withRole("editor", `select, insert, update, delete on tasks`, `select, update on parts`)
 	reader := b.withRole("reader",
 		`select on outbox, attempts, events, tasks, cuelight_schema, cuelight_sequence_epoch, outbox_id`)
 	w := b.worker()

@@ -110,7 +110,7 @@ func TestKilledDaemon_AnotherTakesOverWithinTenSeconds(t *testing.T) {
 	g.awaitWaiting(1) // of the other daemon: the first one's has died
 	// The guarantee is about the claim, not about the start of ffmpeg on a busy machine.
 	var claimed time.Time
-	if err := pool.QueryRow(t.Context(), `select transcode_locked_at from tasks`).Scan(&claimed); err != nil {
+	if err := pool.QueryRow(t.Context(), `select locked_at from parts`).Scan(&claimed); err != nil {
 		t.Fatal(err)
 	}
 	if took := claimed.Sub(killed); took < 0 || took > 10*time.Second {
@@ -118,7 +118,7 @@ func TestKilledDaemon_AnotherTakesOverWithinTenSeconds(t *testing.T) {
 	}
 	g.open()
 	awaitCount(t, pool, 1, `select count(*) from tasks where publish_status = 'completed'`)
-	if n := count(t, pool, `select transcode_attempts from tasks`); n != 2 {
+	if n := count(t, pool, `select attempts from parts`); n != 2 {
 		t.Errorf("%d attempts were counted, want 2", n)
 	}
 	other.stop()
@@ -192,7 +192,7 @@ func TestFrozenDaemon_ChangesNothingAfterItsLease(t *testing.T) {
 	if n := count(t, pool, `select count(*) from attempts where outcome = 'expired' and stage = 'transcode'`); n != 1 {
 		t.Errorf("%d expired, want 1", n)
 	}
-	if n := count(t, pool, `select count(*) from attempts where outcome = 'completed'`); n != 5 {
+	if n := count(t, pool, `select count(*) from attempts where outcome = 'completed' and part is null`); n != 5 {
 		t.Errorf("%d completed, want 5", n)
 	}
 }

@@ -296,7 +296,7 @@ func TestRemoteWorkers_AKilledOneIsReplacedWithinTenSeconds(t *testing.T) {
 // CUELIGHT_TEST_CAMPAIGN=1 makes it a film of an hour, and kills each worker 20 times.
 func TestRemoteWorkers_LoseTheChunksInHandWhenTheyAreKilled(t *testing.T) {
 	t.Parallel()
-	length, size, kills, every, chunk := 2*time.Minute, "64x48", 6, 1500*time.Millisecond, "6s"
+	length, size, kills, every, chunk := 5*time.Minute, "64x48", 6, 1500*time.Millisecond, "30s"
 	if os.Getenv("CUELIGHT_TEST_CAMPAIGN") != "" {
 		length, size, kills, every, chunk = time.Hour, "640x360", 60, 5*time.Second, "30s"
 	}
