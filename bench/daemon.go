@@ -7,7 +7,11 @@ import (
 	"os/exec"
 	"path/filepath"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cuelight/cuelight/bench/harness"
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
+	"github.com/cuelight/cuelight/store"
 )
 
 // daemonProgram is the daemon's program: a given one, or one that is built when it is needed.
@@ -23,6 +27,14 @@ func (p *daemonProgram) command(ctx context.Context, dir, url string) (*exec.Cmd
 		if err := p.build(ctx); err != nil {
 			return nil, err
 		}
+	}
+	// The tables of the benchmark are those of stages that do not divide.
+	err := harness.WithPool(ctx, url, 0, func(pool *pgxpool.Pool) error {
+		_, err := store.New(pool, store.Video()).Migrate(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the tables of the daemon: %w", err)
 	}
 	cmd := exec.Command(p.path, "serve", "--data-dir", dir, "--database-url", url)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + os.Getenv("TMPDIR")}

@@ -52,8 +52,11 @@ func (t *stageTask) run(ctx context.Context) (cost Cost, err error) {
 	if err != nil {
 		return cost, err
 	}
-	ctx, stop := context.WithCancel(ctx)
 	tasks := store.New(pool, pipeline.Graph())
+	if _, err := tasks.Migrate(ctx); err != nil { // the benchmark's stages do not divide
+		return cost, err
+	}
+	ctx, stop := context.WithCancel(ctx)
 	runner := stages.Runner{Pool: pool, Pipeline: pipeline, Observe: m.observe}
 	stopped := make(chan error, 1)
 	go func() { stopped <- runner.Run(ctx) }()
@@ -72,6 +75,7 @@ func (t *stageTask) pipeline(m *meter) (*stages.Pipeline, error) {
 	config := video.Config{
 		DataDir: filepath.Join(t.Dir, "data"), PublishDir: filepath.Join(t.Dir, "published"),
 		Tools: video.Tools{FFmpeg: t.FFmpeg, Sandbox: "off"}, Reserve: -1,
+		ChunkLength: -1, // the same command as without Cuelight
 	}
 	for _, dir := range []string{config.DataDir, config.PublishDir} {
 		if err := os.Mkdir(dir, 0o755); err != nil {
