@@ -19,4 +19,4 @@ else
 fi
 # Longer than any package takes on two busy cores, where ffmpeg has the lowest priority.
 # Short enough that a package that hangs still prints its stacks.
-exec "$go" test -timeout 25m "$@"
+exec "$go" test -timeout 50m "$@"
