@@ -13,8 +13,9 @@ type Rung struct {
 	// Width and Height are even; both are 0 in an audio rung.
 	Width  int `json:"width,omitempty"`
 	Height int `json:"height,omitempty"`
-	// VideoBitrate is the highest bitrate in bits per second over any two
-	// seconds; most material stays far below it.
+	// VideoBitrate is the rate in bits per second at which the encoder's buffer of two
+	// seconds fills. A burst may empty the buffer in addition; most material stays far
+	// below it.
 	VideoBitrate int `json:"video_bitrate,omitempty"`
 	// AudioBitrate is bits per second of an audio rung.
 	AudioBitrate int `json:"audio_bitrate,omitempty"`
