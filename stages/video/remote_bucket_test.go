@@ -63,7 +63,8 @@ func TestRemoteStages_FetchTheSourceFromTheBucket(t *testing.T) {
 				t.Errorf("the history is %+v, %v", history, err)
 			}
 			down, fromBucket := link.through[1].Load(), bucket == "reachable" || bucket == "cut in between"
-			if fromBucket && down > size/2 || !fromBucket && down < size {
+			// Workers read those blocks of a source that they need, not its padding.
+			if fromBucket && down > size/2 || !fromBucket && down < size/2 {
 				t.Errorf("the coordinator sent %d bytes for a source of %d", down, size)
 			}
 			if n := signed.Load(); fromBucket && n == 0 || bucket == "not reachable" && n > 0 {
