@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/ops"
 	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/store"
 )
@@ -23,18 +24,11 @@ func (s *Server) changeTask(r *http.Request, change func(id store.ID) error) (js
 }
 
 func (s *Server) retryTask(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {
-	var in struct {
-		From  string `json:"from"`
-		Fresh bool   `json:"fresh"`
-	}
+	var in ops.RetryOptions
 	if err := decode(w, r, maxBody, true, &in); err != nil {
 		return jsonResponse{}, err
 	}
-	retry := s.actions().Retry
-	if in.Fresh {
-		retry = s.actions().RetryFresh
-	}
-	return s.changeTask(r, func(id store.ID) error { return retry(r.Context(), id, in.From) })
+	return s.changeTask(r, func(id store.ID) error { return s.actions().Retry(r.Context(), id, in) })
 }
 
 func (s *Server) cancelTask(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/console"
 	"github.com/cuelight/cuelight/internal/dbconn"
+	"github.com/cuelight/cuelight/internal/ops"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
 )
@@ -17,6 +18,7 @@ type retryOptions struct {
 	filter *filterFlags
 	from   string
 	fresh  bool
+	only   heights
 	all    bool
 	yes    bool
 }
@@ -34,6 +36,9 @@ A stage that was divided into parts keeps the completed ones, unless it is compl
 a stage before it is retried. With --fresh it is divided again, and all parts are done
 again.
 
+With --renditions transcode makes only these again and keeps the others, and adds those
+that the video lacks. The task must have been transcoded before.
+
 With --all it retries every task that the filters select when it begins, in batches.
 Without --status and --stage these are the dead ones.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -44,6 +49,7 @@ Without --status and --stage these are the dead ones.`,
 	f := cmd.Flags()
 	f.StringVar(&o.from, "from", "", "retry from this stage on")
 	f.BoolVar(&o.fresh, "fresh", false, "keep no completed parts of the retried stages")
+	f.Var(&o.only, "renditions", "heights to make again, such as 1080p,720p, from transcode on")
 	f.BoolVar(&o.all, "all", false, "retry all tasks that the filters select")
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	c.jsonFlag(cmd)
@@ -67,6 +73,8 @@ func (c *cli) retry(ctx context.Context, args []string, o *retryOptions) error {
 		return usererr.Usagef("--all cannot be combined with ids")
 	case o.all && o.fresh:
 		return usererr.Usagef("--all cannot be combined with --fresh: give the ids of the tasks")
+	case o.all && len(o.only) > 0:
+		return usererr.Usagef("--all cannot be combined with --renditions: give the ids of the tasks")
 	case !o.all && filtered:
 		return usererr.Usagef("filters select among all tasks: add --all")
 	case !o.all && len(args) == 0:
@@ -90,11 +98,7 @@ func (c *cli) retryOne(ctx context.Context, db *dbconn.Database, id store.ID, o 
 	if err != nil {
 		return err
 	}
-	retry := c.actions(db).Retry
-	if o.fresh {
-		retry = c.actions(db).RetryFresh
-	}
-	if err := retry(ctx, id, o.from); err != nil {
+	if err := c.actions(db).Retry(ctx, id, ops.RetryOptions{From: o.from, Fresh: o.fresh, Renditions: o.only}); err != nil {
 		return err
 	}
 	after, err := db.Store.Get(ctx, id)
@@ -102,7 +106,7 @@ func (c *cli) retryOne(ctx context.Context, db *dbconn.Database, id store.ID, o 
 		return err
 	}
 	// A stage may have died after the first query; then the task is not completed now.
-	if o.from == "" && (after.Status == store.StatusCompleted || !hasFailed(before)) {
+	if o.from == "" && len(o.only) == 0 && (after.Status == store.StatusCompleted || !hasFailed(before)) {
 		return c.printResult(id, string(after.Status)+": nothing to retry; --from STAGE retries anyway")
 	}
 	return c.printResult(id, "scheduled for retry")

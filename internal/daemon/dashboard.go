@@ -43,9 +43,10 @@ func (s *services) newDashboard() (*ui.UI, error) {
 			d.Log.Warn("page cannot be shown", zap.String("page", page), zap.Error(err))
 		},
 		Profiles: dashboardProfiles(d.DB.Reads.Store), SettingsOf: dashboardSettings,
-		WakeLatency: s.wakeLatency.within,
-		Poster:      poster,
-		Playback:    playback,
+		RenditionsOf: profiles.New(d.DB.Reads.Store).PossibleRenditions,
+		WakeLatency:  s.wakeLatency.within,
+		Poster:       poster,
+		Playback:     playback,
 	})
 }
 

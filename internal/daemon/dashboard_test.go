@@ -14,6 +14,7 @@ import (
 
 	"github.com/cuelight/cuelight"
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/ops"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/profiles"
 	"github.com/cuelight/cuelight/internal/report"
@@ -108,9 +109,11 @@ func TestDashboardActions_AreAudited(t *testing.T) {
 		}},
 		{"Cancel", func(ctx context.Context) error { return o.Cancel(ctx, other) },
 			func() entry { return entry{"cancel", other.String(), `{}`} }},
-		{"Retry", func(ctx context.Context) error { return o.Retry(ctx, other, "ingest") },
+		{"Retry", func(ctx context.Context) error { return o.Retry(ctx, other, ops.RetryOptions{From: "ingest"}) },
 			func() entry { return entry{"retry", other.String(), `{"from": "ingest"}`} }},
-		{"RetryFresh", func(ctx context.Context) error { return o.RetryFresh(ctx, other, "ingest") },
+		{"RetryFresh", func(ctx context.Context) error {
+			return o.Retry(ctx, other, ops.RetryOptions{From: "ingest", Fresh: true})
+		},
 			func() entry { return entry{"retry", other.String(), `{"from": "ingest", "fresh": true}`} }},
 		{"RetryDead", func(ctx context.Context) error {
 			_, err := o.RetryDead(ctx, report.DeadFilter{Stage: "ingest", Source: "token=sesame"}, store.RetryAllOptions{})

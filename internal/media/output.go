@@ -2,6 +2,7 @@ package media
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -149,6 +150,27 @@ type Damage struct {
 	Frames  int64   `json:"frames"`
 	// Errors counts the messages of demuxers and decoders, also about audio.
 	Errors int64 `json:"errors"`
+}
+
+// AddKept adds those renditions of an earlier output of the same source that o does not have, with the
+// warnings, and returns them. Their files must be linked to those of o; [Tools.Check] verifies that they fit.
+func (o *Output) AddKept(earlier *Output) (added []Rendition) {
+	missing := func(have, from []Rendition) []Rendition {
+		return slices.DeleteFunc(slices.Clone(from), func(r Rendition) bool {
+			return slices.ContainsFunc(have, func(h Rendition) bool { return h.Name == r.Name })
+		})
+	}
+	video, audio := missing(o.Video, earlier.Video), missing(o.Audio, earlier.Audio)
+	o.Video, o.Audio = append(o.Video, video...), append(o.Audio, audio...)
+	slices.SortStableFunc(o.Video, func(a, b Rendition) int { return b.Height - a.Height })
+	for _, text := range earlier.Warnings {
+		if !slices.Contains(o.Warnings, text) {
+			o.Warnings = appendWarning(o.Warnings, text)
+		}
+	}
+	o.Duration, o.Bytes = 0, 0
+	o.summarize()
+	return slices.Concat(video, audio)
 }
 
 func (o *Output) warn(format string, args ...any) {

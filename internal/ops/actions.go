@@ -18,6 +18,7 @@ import (
 	"slices"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/profiles"
 	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/internal/upload"
@@ -105,25 +106,38 @@ func (a Actions) Override(ctx context.Context, old []store.ID, by store.Submissi
 	return r, err
 }
 
-// Retry retries what failed of a task; with from, that stage and all that depend on it. Completed parts are kept.
-func (a Actions) Retry(ctx context.Context, task store.ID, from string) error {
-	return a.retry(ctx, task, from, details{}, (*store.Store).Retry)
+// RetryOptions say what to retry of a task. The zero value retries what failed.
+type RetryOptions struct {
+	// From is the stage to retry, with all that depend on it.
+	From string `json:"from,omitempty"`
+	// Fresh keeps no completed parts: see [store.Store.RetryFresh].
+	Fresh bool `json:"fresh,omitempty"`
+	// Renditions are the heights that transcode makes anew; it keeps the others. From is transcode then.
+	Renditions []int `json:"renditions,omitempty"`
 }
 
-// RetryFresh is [Actions.Retry] that keeps no parts: see [store.Store.RetryFresh].
-func (a Actions) RetryFresh(ctx context.Context, task store.ID, from string) error {
-	return a.retry(ctx, task, from, details{"fresh": true}, (*store.Store).RetryFresh)
-}
-
-func (a Actions) retry(
-	ctx context.Context, task store.ID, from string, d details,
-	do func(in *store.Store, ctx context.Context, task store.ID, from string) error,
-) error {
-	if from != "" {
-		d["from"] = from
+// Retry retries a task. Of renditions that cannot be selected the error is a [*video.ParamsError].
+func (a Actions) Retry(ctx context.Context, task store.ID, o RetryOptions) error {
+	retry := (*store.Store).Retry
+	if o.Fresh || len(o.Renditions) > 0 {
+		retry = (*store.Store).RetryFresh // parts of the whole ladder are of no use
+	}
+	d := details{}
+	if o.Fresh {
+		d["fresh"] = true
 	}
 	return a.perform(ctx, access.Admin, "retry", func(in *store.Store, _ string) (string, details, error) {
-		return task.String(), d, do(in, ctx, task, from)
+		from, err := profiles.New(in).SelectRenditions(ctx, task, o.From, o.Renditions)
+		if err != nil {
+			return "", nil, err
+		}
+		if from != "" {
+			d["from"] = from
+		}
+		if len(o.Renditions) > 0 {
+			d["renditions"] = o.Renditions
+		}
+		return task.String(), d, retry(in, ctx, task, from)
 	})
 }
 

@@ -196,3 +196,57 @@ func resolve(sub *store.Submission, name string, all []Profile, now time.Time) e
 	}
 	return video.TakePlacement(sub)
 }
+
+// SelectRenditions makes a retry of a task's transcode make only renditions of these heights anew; without heights, and
+// if a stage is retried, it makes all. It returns the stage to retry from.
+func (p Profiles) SelectRenditions(ctx context.Context, task store.ID, from string, heights []int) (string, error) {
+	if len(heights) == 0 && from == "" {
+		return "", nil // what failed is continued
+	}
+	t, err := p.store.Get(ctx, task)
+	if err != nil {
+		return "", err
+	}
+	if len(heights) == 0 {
+		if params, found := video.DropSelection(t.Params); found {
+			err = p.store.SetParams(ctx, task, params)
+		}
+		return from, err
+	}
+	if from != "" && from != "transcode" {
+		return "", video.NewParamsError("renditions: they are made by the stage transcode, so the retry cannot be from " + from)
+	}
+	ingest, transcode, err := p.results(ctx, task)
+	if errors.Is(err, store.ErrNotFound) {
+		err = video.NewParamsError("renditions: the task has none yet that could be kept; retry it without a selection")
+	}
+	if err != nil {
+		return "", err
+	}
+	params, err := video.SelectRenditions(t.Params, ingest, transcode, heights)
+	if err != nil {
+		return "", err
+	}
+	return "transcode", p.store.SetParams(ctx, task, params)
+}
+
+// results are those of ingest and transcode.
+func (p Profiles) results(ctx context.Context, task store.ID) (ingest, transcode json.RawMessage, err error) {
+	if ingest, err = p.store.Result(ctx, task, "ingest"); err == nil {
+		transcode, err = p.store.Result(ctx, task, "transcode")
+	}
+	return ingest, transcode, err
+}
+
+// PossibleRenditions returns the heights that [Profiles.SelectRenditions] accepts for a task; none if it has no
+// renditions that could be kept.
+func (p Profiles) PossibleRenditions(ctx context.Context, task store.ID) ([]int, error) {
+	ingest, _, err := p.results(ctx, task)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return video.PossibleRenditions(ingest)
+}

@@ -143,7 +143,7 @@ func (b *bucketStages) attempt(
 			dirs = make([]string, 1)
 			dirs[0], done, err = b.openSource(ctx, job, &config)
 		case chunkPrefix:
-			dirs, err = b.fetchChunks(ctx, job)
+			dirs, err = b.fetchParts(ctx, job)
 		default:
 			dirs = make([]string, 1)
 			dirs[0], err = b.fetch(ctx, job, need)
@@ -174,7 +174,7 @@ func (b *bucketStages) putResult(ctx context.Context, job *stages.Job, result an
 	case Assemble: // its files are those of the stages before
 		return b.put(ctx, job, dir, b.config.Bucket.artifacts(job.Task, used)...)
 	case Transcode:
-		if r.Chunks == 0 {
+		if len(used) == 0 {
 			return nil // the part has stored it
 		}
 		return b.put(ctx, job, dir, b.config.Bucket.artifacts(job.Task, used)...)
@@ -245,25 +245,36 @@ func (b *bucketStages) fetch(ctx context.Context, job *stages.Job, stage string)
 	return name, b.fetchDir(ctx, job, stage, name)
 }
 
-// fetchChunks makes the files of all parts of the transcode present, and returns their names. Where some
+// fetchParts makes the files that the join of a transcode needs present, and returns their names. Where some
 // are lost, the join makes them again.
-func (b *bucketStages) fetchChunks(ctx context.Context, job *stages.Job) (dirs []string, err error) {
+func (b *bucketStages) fetchParts(ctx context.Context, job *stages.Job) (dirs []string, err error) {
 	made, err := stages.PartResults[Chunk](ctx, job)
 	if err != nil {
 		return nil, err
 	}
-	var missing error
+	var wanted []string
 	for _, chunk := range made {
-		if chunk.Dir == "" {
-			continue
+		if chunk.Dir != "" || len(chunk.Only) > 0 {
+			wanted = append(wanted, storedDir(chunk))
 		}
-		switch err := b.fetchDir(ctx, job, chunkPrefix, chunk.Dir); {
+	}
+	if len(made[0].Only) > 0 {
+		before, err := stages.Result[Transcode](ctx, job, transcodeStage)
+		if err != nil {
+			return nil, err
+		}
+		wanted = append(wanted, before.Dir)
+	}
+	var missing error
+	for _, name := range wanted {
+		d, _ := parseDirName(name)
+		switch err := b.fetchDir(ctx, job, d.stage, name); {
 		case isMissing(err):
 			missing = err
 		case err != nil:
 			return nil, err
 		default:
-			dirs = append(dirs, chunk.Dir)
+			dirs = append(dirs, name)
 		}
 	}
 	if len(dirs) == 0 {
@@ -330,9 +341,10 @@ func (b *bucketStages) deleteUnneeded(ctx context.Context, job *stages.Job, stor
 	defer cancel()
 	for _, name := range used {
 		keep, _ := parseDirName(name)
-		if keep.stage != chunkPrefix { // the join may be repeated
-			b.deleteOlder(ctx, job.Task, stored, keep)
+		if job.Stage == transcodeStage && keep.stage != ingestStage {
+			continue // the join may be repeated
 		}
+		b.deleteOlder(ctx, job.Task, stored, keep)
 		if keep.stage == transcodeStage {
 			tr, _ := stages.Result[Transcode](ctx, job, transcodeStage) // without it nothing is deleted
 			b.deleteOlder(ctx, job.Task, stored, tr.afterChunks())

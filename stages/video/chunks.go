@@ -18,6 +18,8 @@ type chunkSpec struct {
 	Makes  string `json:"makes"`            // "whole", "audio" or "chunk"
 	Chunk  int    `json:"chunk,omitempty"`  // its number, from 0
 	Reason string `json:"reason,omitempty"` // why it is the whole
+	// Only are the names of the rungs to make; empty: all. The others are kept of the transcode before.
+	Only []string `json:"only,omitempty"`
 }
 
 // piece is the number that media.ChunkOutput has for it.
@@ -40,6 +42,8 @@ type Chunk struct {
 	// the source cannot be divided.
 	Whole       *Transcode `json:"whole,omitempty"`
 	Indivisible string     `json:"indivisible,omitempty"`
+	// Only are the names of the rungs, if not all were to be made.
+	Only []string `json:"only,omitempty"`
 	// Sent is how many files a remote worker has sent.
 	Sent int `json:"sent,omitempty"`
 }
@@ -62,24 +66,30 @@ func divideTranscode(ctx context.Context, job *stages.Job) ([]stages.Part, error
 	if err != nil {
 		return nil, err
 	}
+	only, err := in.selected(ctx, job)
+	return in.parts(only), err
+}
+
+// parts are those of a transcode that makes these rungs only; empty: all.
+func (in Ingest) parts(only []string) []stages.Part {
 	switch {
 	case in.Chunks == nil:
-		return wholePart("the source was ingested by an older version"), nil
+		return wholePart("the source was ingested by an older version", only)
 	case len(in.Chunks.Chunks) == 0:
-		return wholePart(in.Chunks.Reason), nil
+		return wholePart(in.Chunks.Reason, only)
 	}
 	var parts []stages.Part
-	if len(in.Info.Audio) > 0 {
+	if len(in.Info.Audio) > 0 && len(only) == 0 {
 		parts = append(parts, stages.Part{Spec: chunkSpec{Makes: makesAudio}}) // it takes the longest
 	}
 	for n := range in.Chunks.Chunks {
-		parts = append(parts, stages.Part{Spec: chunkSpec{Makes: makesChunk, Chunk: n}})
+		parts = append(parts, stages.Part{Spec: chunkSpec{Makes: makesChunk, Chunk: n, Only: only}})
 	}
-	return parts, nil
+	return parts
 }
 
-func wholePart(reason string) []stages.Part {
-	return []stages.Part{{Spec: chunkSpec{Makes: makesWhole, Reason: reason}}}
+func wholePart(reason string, only []string) []stages.Part {
+	return []stages.Part{{Spec: chunkSpec{Makes: makesWhole, Reason: reason, Only: only}}}
 }
 
 // transcodePart does one part.
@@ -92,13 +102,14 @@ func (c Config) transcodePart(ctx context.Context, job *stages.Job) (Chunk, erro
 	if spec.Makes != makesWhole {
 		return c.transcodeChunk(ctx, job, in, spec)
 	}
-	tr, err := c.transcode(ctx, job, in)
+	tr, err := c.transcode(ctx, job, in, spec)
 	tr.Undivided = spec.Reason
-	return Chunk{Whole: &tr}, err
+	return Chunk{Whole: &tr, Only: spec.Only}, err
 }
 
 // transcodeChunk makes a chunk, or the sound.
 func (c Config) transcodeChunk(ctx context.Context, job *stages.Job, in Ingest, spec chunkSpec) (made Chunk, err error) {
+	made.Only = spec.Only
 	taskDir, source, err := c.findSource(job, in)
 	if err != nil {
 		return Chunk{}, err
@@ -107,7 +118,7 @@ func (c Config) transcodeChunk(ctx context.Context, job *stages.Job, in Ingest, 
 		if err := diskspace.Check(dir, in.chunkSize(spec), c.reserve()); err != nil {
 			return err
 		}
-		tools, reporter, rungs := c.Tools, &transcodeReporter{job: job}, in.ladder()
+		tools, reporter, rungs := c.Tools, &transcodeReporter{job: job}, spec.rungs(in)
 		tools.Step = reporter.step
 		if spec.Makes == makesAudio {
 			made.Output, err = tools.TranscodeAudio(ctx, source, in.Info, rungs, in.Chunks, dir, reporter.progress)
@@ -117,7 +128,7 @@ func (c Config) transcodeChunk(ctx context.Context, job *stages.Job, in Ingest, 
 		return err
 	})
 	if errors.Is(err, media.ErrNotDivisible) {
-		return Chunk{Indivisible: err.Error()}, nil
+		return Chunk{Indivisible: err.Error(), Only: spec.Only}, nil
 	}
 	if err == nil {
 		removeOlder(ctx, job, taskDir, filepath.Dir(in.File))
@@ -127,7 +138,7 @@ func (c Config) transcodeChunk(ctx context.Context, job *stages.Job, in Ingest, 
 
 // chunkSize is the highest size in bytes of what a part makes.
 func (in Ingest) chunkSize(spec chunkSpec) int64 {
-	rungs, seconds := in.ladder(), in.Info.Duration
+	rungs, seconds := spec.rungs(in), in.Info.Duration
 	switch spec.Makes {
 	case makesAudio:
 		rungs = slices.DeleteFunc(rungs, func(r media.Rung) bool { return !r.IsAudio() })
@@ -147,37 +158,73 @@ func (c Config) joinTranscode(ctx context.Context, job *stages.Job) (Transcode, 
 	if err := errors.Join(err1, err2); err != nil {
 		return Transcode{}, err
 	}
+	only := made[0].Only
 	for _, chunk := range made {
 		switch {
-		case chunk.Whole != nil:
+		case chunk.Whole != nil && len(only) == 0:
 			return *chunk.Whole, nil
 		case chunk.Indivisible != "":
-			return Transcode{}, stages.DivideAgain(wholePart(chunk.Indivisible), nil)
+			return Transcode{}, stages.DivideAgain(wholePart(chunk.Indivisible, only), nil)
 		}
 	}
 	taskDir, err := c.findTaskDir(job.Task)
 	if err != nil {
 		return Transcode{}, err
 	}
-	pieces, lost, err := findChunks(taskDir, made)
-	if err != nil {
-		return Transcode{}, err
+	tr, err := c.joinParts(ctx, job, taskDir, in, made)
+	if isHostError(err) || ctx.Err() != nil {
+		return tr, err
 	}
-	if len(lost) > 0 {
-		return Transcode{}, divideAgain(made, lost, fmt.Errorf("the files of %d parts are missing", len(lost)))
+	if wrong, ok := errors.AsType[*media.ChunkError](err); ok {
+		i := slices.IndexFunc(made, func(chunk Chunk) bool { return chunk.Output.Chunk == wrong.Chunk })
+		return tr, divideAgain(made, []int{i}, err)
 	}
-	tr := Transcode{Rungs: in.ladder(), Chunks: len(in.Chunks.Chunks), LastChunk: lastDir(made)}
+	if _, ok := errors.AsType[*keptError](err); ok {
+		return tr, stages.DivideAgain(in.parts(nil), err)
+	}
+	return tr, err
+}
+
+// joinParts joins the files of the parts, and those of the renditions that are kept.
+func (c Config) joinParts(
+	ctx context.Context, job *stages.Job, taskDir string, in Ingest, made []Chunk,
+) (tr Transcode, err error) {
+	var join func(ctx context.Context, job *stages.Job, dir string) (*media.Output, error)
+	if whole := made[0].Whole; whole != nil {
+		tr = *whole
+		join = func(ctx context.Context, _ *stages.Job, dir string) (*media.Output, error) {
+			return c.linkWhole(ctx, taskDir, dir, whole)
+		}
+	} else {
+		pieces, lost, err := findChunks(taskDir, made)
+		if err == nil && len(lost) > 0 {
+			err = divideAgain(made, lost, fmt.Errorf("the files of %d parts are missing", len(lost)))
+		}
+		if err != nil {
+			return tr, err
+		}
+		tr = Transcode{
+			Rungs: chunkSpec{Only: made[0].Only}.rungs(in), Chunks: len(in.Chunks.Chunks), LastChunk: lastDir(made),
+		}
+		join = func(ctx context.Context, job *stages.Job, dir string) (*media.Output, error) {
+			return c.tools(job, -1, "joining chunks").JoinChunks(ctx, in.Info, tr.Rungs, in.Chunks, pieces, dir)
+		}
+	}
 	tr.Dir, err = c.inWorkdir(ctx, job, taskDir, transcodeStage, privateMode, func(job *stages.Job, dir string) (err error) {
-		tools := c.tools(job, -1, "joining chunks")
-		if tr.Output, err = tools.JoinChunks(ctx, in.Info, tr.Rungs, in.Chunks, pieces, dir); err != nil {
+		if tr.Output, err = join(ctx, job, dir); err != nil {
 			return err
 		}
-		return c.tools(job, -1, "checking").Check(ctx, in.Info, dir, tr.Output)
+		if len(made[0].Only) > 0 {
+			if err := c.addKept(ctx, job, taskDir, dir, &tr); err != nil {
+				return &keptError{err}
+			}
+		}
+		err = c.tools(job, -1, "checking").Check(ctx, in.Info, dir, tr.Output)
+		if len(tr.Kept) > 0 && errors.Is(err, media.ErrMismatch) {
+			err = &keptError{err}
+		}
+		return err
 	})
-	if wrong, ok := errors.AsType[*media.ChunkError](err); ok && !isHostError(err) && ctx.Err() == nil {
-		i := slices.IndexFunc(made, func(chunk Chunk) bool { return chunk.Output.Chunk == wrong.Chunk })
-		return Transcode{}, divideAgain(made, []int{i}, err)
-	}
 	if err != nil {
 		return Transcode{}, err
 	}

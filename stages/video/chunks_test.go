@@ -18,14 +18,17 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// film makes a clip of 20 s with sound, which has four chunks: three of 6 s, and one of 2 s.
-func film(t *testing.T) string {
+// film makes a clip of 20 s with sound, which has four chunks: three of 6 s, and one of 2 s. Its only rendition
+// is 240p.
+func film(t *testing.T) string { return filmOfSize(t, "320x240") }
+
+func filmOfSize(t *testing.T, size string) string {
 	t.Helper()
 	if clips.picture == "" {
 		t.Skip("there is no ffmpeg here")
 	}
 	file := filepath.Join(t.TempDir(), "film.mp4")
-	clip := exec.Command("ffmpeg", "-nostdin", "-v", "error", "-f", "lavfi", "-i", "testsrc2=s=320x240:r=10:d=20",
+	clip := exec.Command("ffmpeg", "-nostdin", "-v", "error", "-f", "lavfi", "-i", "testsrc2=s="+size+":r=10:d=20",
 		"-f", "lavfi", "-i", "sine=d=20", "-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-g", "25", file)
 	if text, err := clip.CombinedOutput(); err != nil {
 		t.Fatalf("make clip: %v: %s", err, text)

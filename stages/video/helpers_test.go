@@ -89,7 +89,7 @@ func (h *harness) mustIngest() Ingest {
 
 func (h *harness) mustTranscode(in Ingest) Transcode {
 	h.t.Helper()
-	return must(h.t)(h.transcode(h.t.Context(), h.job, in)).(Transcode)
+	return must(h.t)(h.transcode(h.t.Context(), h.job, in, chunkSpec{})).(Transcode)
 }
 
 func (h *harness) mustMetadata(in Ingest) Metadata {
@@ -153,7 +153,7 @@ func makePrototype(dir string) prototypeResult {
 	p := prototypeResult{dir: h.TaskDir(h.job.Task)}
 	steps := []func() error{
 		func() (err error) { p.in, err = h.ingest(ctx, h.job); return err },
-		func() (err error) { p.tr, err = h.transcode(ctx, h.job, p.in); return err },
+		func() (err error) { p.tr, err = h.transcode(ctx, h.job, p.in, chunkSpec{}); return err },
 		func() (err error) { p.md, err = h.metadata(ctx, h.job, p.in); return err },
 		func() (err error) { p.as, err = h.assemble(ctx, h.job, p.in, p.tr, p.md); return err },
 	}

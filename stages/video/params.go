@@ -22,6 +22,8 @@ type Params struct {
 	ProfileResolvedAt time.Time
 	// Custom is an object for the submitter's own use.
 	Custom json.RawMessage
+	// Selected are the renditions that a retry makes anew.
+	Selected Selection
 
 	Settings
 }
@@ -36,7 +38,7 @@ const (
 const DefaultProfile = "default"
 
 // paramMembers are the members of params, in the order of the documentation.
-var paramMembers = append([]string{"title", profileMember, profileResolvedMember, "custom"}, settingMembers...)
+var paramMembers = append([]string{"title", profileMember, profileResolvedMember, "custom", selectedMember}, settingMembers...)
 
 var paramParsers = func() parsers[Params] {
 	all := parsers[Params]{
@@ -66,6 +68,7 @@ var paramParsers = func() parsers[Params] {
 			return err
 		},
 	}
+	all[selectedMember] = parseSelection
 	for name, parse := range settingParsers {
 		all[name] = func(p *Params, value json.RawMessage) error { return parse(&p.Settings, value) }
 	}

@@ -56,7 +56,7 @@ func TestTaskDir_MayBeRemovedAfterCompletion(t *testing.T) {
 	}
 	master := filepath.Join(h.PublishDir, first.Master)
 	wantPlayable(t, master, m.tr.Output.Video)
-	_, err := h.transcode(t.Context(), h.job, m.in)
+	_, err := h.transcode(t.Context(), h.job, m.in, chunkSpec{})
 	wantRetry(t, "transcode without its source", err)
 	_, err = h.tryPublish(m)
 	wantRetry(t, "publish without what was assembled", err)

@@ -164,8 +164,9 @@ func (f *RemoteFiles) acceptChunk(
 		return made, refused("the result of stage %s is invalid", transcodeStage)
 	}
 	if why := claimed.Indivisible; why != "" && !d.isWhole() {
-		return Chunk{Indivisible: strings.ToValidUTF8(why[:min(len(why), maxIndivisible)], "")}, os.RemoveAll(w.path)
+		return Chunk{Only: d.spec.Only, Indivisible: strings.ToValidUTF8(why[:min(len(why), maxIndivisible)], "")}, os.RemoveAll(w.path)
 	}
+	made.Only = d.spec.Only
 	source, tools, done, err := f.openSource(ctx, c, d.in)
 	if err != nil {
 		return made, err

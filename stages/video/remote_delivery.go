@@ -35,7 +35,7 @@ func (f *RemoteFiles) delivery(ctx context.Context, c engine.Claim) (d delivery,
 	if d.in, err = f.ingest(ctx, c.Task); err != nil {
 		return d, err
 	}
-	if d.rungs = d.in.ladder(); !d.isWhole() && d.in.Chunks == nil {
+	if d.rungs = d.spec.rungs(d.in); !d.isWhole() && d.in.Chunks == nil {
 		return d, refused("the source is not divided")
 	}
 	return d, nil

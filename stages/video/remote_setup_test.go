@@ -181,7 +181,12 @@ func (s *remoteSite) workRemotelyOver(transport *http.Transport, url, key string
 
 func (s *remoteSite) submit(source string) store.ID {
 	s.t.Helper()
-	r, err := s.Submit(context.Background(), store.Submission{Source: source})
+	return s.submitWith(source, "{}")
+}
+
+func (s *remoteSite) submitWith(source, params string) store.ID {
+	s.t.Helper()
+	r, err := s.Submit(context.Background(), store.Submission{Source: source, Params: json.RawMessage(params)})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -178,7 +178,7 @@ func (s remoteStages) upload(ctx context.Context, job *stages.Job, in Ingest, di
 	if err != nil {
 		return 0, err
 	}
-	done, rungs := int64(0), in.ladder()
+	done, rungs := int64(0), in.Settings.fullLadder(in.Info)
 	err = filepath.WalkDir(root, func(file string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err

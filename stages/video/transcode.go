@@ -17,6 +17,8 @@ type Transcode struct {
 	// Rungs is the requested ladder, Output what was made of it.
 	Rungs  []media.Rung  `json:"rungs"`
 	Output *media.Output `json:"output"`
+	// Kept are the names of renditions of Output that the transcode before has made.
+	Kept []string `json:"kept,omitempty"`
 	// Warnings are those of Output, at the top level for clients.
 	Warnings []string `json:"warnings,omitempty"`
 	// Chunks is how many chunks were joined; 0: the source was transcoded whole, and Undivided says why.
@@ -46,12 +48,12 @@ func (c Config) findSource(job *stages.Job, in Ingest) (taskDir, source string, 
 }
 
 // transcode makes the whole transcode.
-func (c Config) transcode(ctx context.Context, job *stages.Job, in Ingest) (Transcode, error) {
+func (c Config) transcode(ctx context.Context, job *stages.Job, in Ingest, spec chunkSpec) (Transcode, error) {
 	taskDir, source, err := c.findSource(job, in)
 	if err != nil {
 		return Transcode{}, err
 	}
-	rungs := in.ladder()
+	rungs := spec.rungs(in)
 	var out *media.Output
 	name, err := c.inWorkdir(ctx, job, taskDir, transcodeStage, privateMode, func(job *stages.Job, dir string) error {
 		if err := diskspace.Check(dir, estimateSize(in.Info.Duration, rungs), c.reserve()); err != nil {
@@ -62,7 +64,8 @@ func (c Config) transcode(ctx context.Context, job *stages.Job, in Ingest) (Tran
 		if out, err = tools.Transcode(ctx, source, in.Info, rungs, dir, reporter.progress); err != nil {
 			return err
 		}
-		// Check here, because another attempt can fix a mismatch. Assemble checks again.
+		// Check here, because another attempt can fix a mismatch. Assemble checks again, and so does the join
+		// if it adds other renditions.
 		return c.tools(job, 99, "checking").Check(ctx, in.Info, dir, out)
 	})
 	if err != nil {

@@ -234,7 +234,7 @@ func TestStages_RetryHostErrorsWithAdvice(t *testing.T) {
 		h := *base
 		c.change(&h.Config)
 		results := map[string]error{}
-		_, results["transcode"] = h.transcode(t.Context(), h.job, m.in)
+		_, results["transcode"] = h.transcode(t.Context(), h.job, m.in, chunkSpec{})
 		if c.want != "does not exist on this host" {
 			_, results["ingest"] = h.ingest(t.Context(), h.job)
 		}
@@ -276,7 +276,7 @@ func TestTranscode_LeavesNothingWhenCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		_, err := h.transcode(ctx, h.job, in)
+		_, err := h.transcode(ctx, h.job, in, chunkSpec{})
 		done <- classify(ctx, err, 1)
 	}()
 	for !exists(started) {
@@ -304,7 +304,7 @@ func TestWorkdir_IsNotSharedByAttempts(t *testing.T) {
 	done := make(chan struct{})
 	for i := range results {
 		go func() {
-			results[i], errs[i] = h.transcode(h.t.Context(), h.job, in)
+			results[i], errs[i] = h.transcode(h.t.Context(), h.job, in, chunkSpec{})
 			done <- struct{}{}
 		}()
 	}

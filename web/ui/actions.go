@@ -32,6 +32,7 @@ type confirmation struct {
 	Fields      []field
 	Stages      []string // to choose from, if any
 	Fresh       string   // the label of a choice to keep no completed parts, if any
+	Renditions  []int    // heights to choose from, if any
 	SourceLabel string   // of the input for a source, if any
 	Choice      []string // of profiles, if any
 	Command     string   // the same action in a shell

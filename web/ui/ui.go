@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/ops"
 	"github.com/cuelight/cuelight/internal/readcache"
 	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
@@ -49,8 +50,7 @@ func NewReader(st *store.Store) Reader {
 type Actions interface {
 	Submit(ctx context.Context, subs ...store.Submission) ([]store.Receipt, error)
 	Override(ctx context.Context, old []store.ID, by store.Submission) (store.Receipt, error)
-	Retry(ctx context.Context, id store.ID, from string) error
-	RetryFresh(ctx context.Context, id store.ID, from string) error
+	Retry(ctx context.Context, id store.ID, o ops.RetryOptions) error
 	RetryDead(ctx context.Context, f report.DeadFilter, o store.RetryAllOptions) (store.RetryAllResult, error)
 	Cancel(ctx context.Context, id store.ID) error
 	Pause(ctx context.Context, p store.Pause) error
@@ -116,8 +116,10 @@ type Options struct {
 	// Profiles returns the profiles of videos, which are listed and which forms offer; the one of submissions that name
 	// none is first. SettingsOf describes what a task's parameters ask for: the name of a profile, which may be empty,
 	// and the settings. Default: none, and no page of profiles.
-	Profiles   func(ctx context.Context) ([]Profile, error)
-	SettingsOf func(t store.Task) (profile, settings string)
+	Profiles func(ctx context.Context) ([]Profile, error)
+	// RenditionsOf returns the heights of the renditions that a retry of a task can select. Default: none.
+	RenditionsOf func(ctx context.Context, task store.ID) ([]int, error)
+	SettingsOf   func(t store.Task) (profile, settings string)
 	// Uploads is the address of a server of the tus protocol, version 1.0.0. Default:
 	// no uploads.
 	Uploads string

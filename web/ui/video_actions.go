@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/cuelight/cuelight/internal/ops"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -29,6 +31,9 @@ func confirmRetry(u *UI, r *http.Request) (confirmation, error) {
 	if len(u.layout.divided) > 0 {
 		c.Fresh = "Also do completed parts of " + strings.Join(u.layout.divided, " and ") + " again"
 	}
+	if u.o.RenditionsOf != nil && err == nil {
+		c.Renditions, err = u.o.RenditionsOf(r.Context(), t.ID)
+	}
 	return c, err
 }
 
@@ -37,17 +42,22 @@ func doRetry(u *UI, ctx context.Context, r *http.Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	from := r.PostForm.Get("from")
-	retry := u.o.Actions.Retry
-	if r.PostForm.Has("fresh") {
-		retry = u.o.Actions.RetryFresh
+	o := ops.RetryOptions{From: r.PostForm.Get("from"), Fresh: r.PostForm.Has("fresh")}
+	for _, text := range r.PostForm["rendition"] {
+		height, err := strconv.Atoi(text)
+		if err != nil {
+			return "", fmt.Errorf("%w: %q is not a height", errIncomplete, truncate(text))
+		}
+		o.Renditions, o.From = append(o.Renditions, height), ""
 	}
-	if err := retry(ctx, before.ID, from); err != nil {
+	if err := u.o.Actions.Retry(ctx, before.ID, o); err != nil {
 		return "", err
 	}
 	switch {
-	case from != "":
-		return "Retrying from " + from + ".", nil
+	case len(o.Renditions) > 0:
+		return "Making " + count(len(o.Renditions), "rendition") + " again.", nil
+	case o.From != "":
+		return "Retrying from " + o.From + ".", nil
 	case !hasFailed(before):
 		return "No stage has failed, so there is nothing to retry.", nil
 	}
