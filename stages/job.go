@@ -11,12 +11,13 @@ import (
 
 // Job is an attempt as [Work] sees it.
 type Job struct {
-	Task    store.ID
-	Source  string          // what was submitted
-	Params  json.RawMessage // the task's parameters, a JSON object
-	UserID  string          // empty for none
-	Stage   string          // the stage's name
-	Attempt int             // 1 for the first
+	Task        store.ID
+	Source      string          // what was submitted
+	Params      json.RawMessage // the task's parameters, a JSON object
+	UserID      string          // empty for none
+	Stage       string          // the stage's name
+	Attempt     int             // 1 for the first
+	MaxAttempts int             // of the stage, with the attempts of a part counted apart
 
 	// Parts is how many parts the stage was divided into; 0 if it was not. Part is the number of one,
 	// counted from 1, and Spec says what is to be done; see [Spec]. Without Part, all are completed,

@@ -185,7 +185,7 @@ func (p *process) job(a *attempt) *Job {
 	c := a.claim
 	return &Job{
 		Task: c.Task, Source: c.Source, Params: c.Params, UserID: c.UserID, Traceparent: c.Traceparent,
-		Stage: a.stage.Name, Attempt: c.Attempt, Token: c.Token, Parts: c.Parts, Part: c.Part, Spec: c.Spec,
+		Stage: a.stage.Name, Attempt: c.Attempt, MaxAttempts: a.stage.MaxAttempts, Token: c.Token, Parts: c.Parts, Part: c.Part, Spec: c.Spec,
 		Results: func(ctx context.Context, stage string) (json.RawMessage, error) {
 			return p.result(ctx, c.Task, stage)
 		},

@@ -111,7 +111,7 @@ func completeMetadata(dir string, tr Transcode, md Metadata, board *media.Storyb
 	}
 	d := md.Description
 	d.Damage, d.Storyboard = tr.Output.Damage, board
-	d.Warnings = slices.Concat(tr.Output.Warnings, d.Warnings)
+	d.Warnings = slices.Concat(tr.Warnings, d.Warnings)
 	return d.write(dir)
 }
 

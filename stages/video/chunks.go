@@ -44,6 +44,8 @@ type Chunk struct {
 	Indivisible string     `json:"indivisible,omitempty"`
 	// Only are the names of the rungs, if not all were to be made.
 	Only []string `json:"only,omitempty"`
+	// Failed are the renditions that the last attempt could not make. They are left out of the whole video.
+	Failed []FailedRendition `json:"failed,omitempty"`
 	// Sent is how many files a remote worker has sent.
 	Sent int `json:"sent,omitempty"`
 }
@@ -122,8 +124,14 @@ func (c Config) transcodeChunk(ctx context.Context, job *stages.Job, in Ingest, 
 		tools.Step = reporter.step
 		if spec.Makes == makesAudio {
 			made.Output, err = tools.TranscodeAudio(ctx, source, in.Info, rungs, in.Chunks, dir, reporter.progress)
-		} else {
-			made.Output, err = tools.TranscodeChunk(ctx, source, in.Info, rungs, in.Chunks, spec.Chunk, dir, reporter.progress)
+			return err
+		}
+		rungs = slices.DeleteFunc(rungs, media.Rung.IsAudio)
+		outputs, failed, err := makeRungs(ctx, job, in, rungs, dir, func(rungs []media.Rung, dir string) (*media.ChunkOutput, error) {
+			return tools.TranscodeChunk(ctx, source, in.Info, rungs, in.Chunks, spec.Chunk, dir, reporter.progress)
+		})
+		if err == nil {
+			made.Output, made.Failed = outputs[0], failed
 		}
 		return err
 	})
@@ -206,6 +214,10 @@ func (c Config) joinParts(
 		tr = Transcode{
 			Rungs: chunkSpec{Only: made[0].Only}.rungs(in), Chunks: len(in.Chunks.Chunks), LastChunk: lastDir(made),
 		}
+		tr.setFailed(failedRenditions(made))
+		if !slices.ContainsFunc(tr.Rungs, func(r media.Rung) bool { return !r.IsAudio() }) {
+			return tr, divideAgain(made, withFailed(made), fmt.Errorf("no rendition could be made of all chunks"))
+		}
 		join = func(ctx context.Context, job *stages.Job, dir string) (*media.Output, error) {
 			return c.tools(job, -1, "joining chunks").JoinChunks(ctx, in.Info, tr.Rungs, in.Chunks, pieces, dir)
 		}
@@ -228,7 +240,7 @@ func (c Config) joinParts(
 	if err != nil {
 		return Transcode{}, err
 	}
-	tr.Warnings = tr.Output.Warnings
+	tr.Warnings = tr.warnings()
 	return tr, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/cuelight/cuelight/internal/flock"
@@ -152,8 +153,34 @@ func (f *RemoteFiles) acceptNeed(task store.ID, d delivery, receiving string) in
 	return need
 }
 
-// maxIndivisible is the longest reason of a worker why a source cannot be divided.
-const maxIndivisible = 500
+// maxReason is the longest reason of a worker why a source cannot be divided or a rendition not be made, in bytes.
+const maxReason = 500
+
+func limitReason(text string) string {
+	return strings.ToValidUTF8(text[:min(len(text), maxReason)], "")
+}
+
+// failed returns those renditions that a worker says it could not make and that may be left out: never all.
+func (d delivery) failed(claimed []FailedRendition) (failed []FailedRendition) {
+	if d.in.Settings.FailedRendition != failedIsSkipped {
+		return nil
+	}
+	left := 0
+	for _, r := range d.rungs {
+		i := slices.IndexFunc(claimed, func(f FailedRendition) bool { return f.Name == r.Name })
+		switch {
+		case r.IsAudio():
+		case i < 0:
+			left++
+		default:
+			failed = append(failed, FailedRendition{r.Name, limitReason(claimed[i].Error)})
+		}
+	}
+	if left == 0 {
+		return nil
+	}
+	return failed
+}
 
 // acceptChunk checks the files of a part of a transcode.
 func (f *RemoteFiles) acceptChunk(
@@ -164,7 +191,7 @@ func (f *RemoteFiles) acceptChunk(
 		return made, refused("the result of stage %s is invalid", transcodeStage)
 	}
 	if why := claimed.Indivisible; why != "" && !d.isWhole() {
-		return Chunk{Only: d.spec.Only, Indivisible: strings.ToValidUTF8(why[:min(len(why), maxIndivisible)], "")}, os.RemoveAll(w.path)
+		return Chunk{Only: d.spec.Only, Indivisible: limitReason(why)}, os.RemoveAll(w.path)
 	}
 	made.Only = d.spec.Only
 	source, tools, done, err := f.openSource(ctx, c, d.in)
@@ -180,15 +207,17 @@ func (f *RemoteFiles) acceptChunk(
 			claimed.Whole = &Transcode{}
 		}
 		tr := &Transcode{Rungs: d.rungs, Undivided: d.spec.Reason}
-		if tr.Output, err = tools.CheckUntrusted(ctx, source, d.in.Info, d.rungs, w.path, claimed.Whole.Output); err != nil {
+		tr.setFailed(d.failed(claimed.Whole.Failed))
+		if tr.Output, err = tools.CheckUntrusted(ctx, source, d.in.Info, tr.Rungs, w.path, claimed.Whole.Output); err != nil {
 			return made, refusal(err)
 		}
-		tr.Warnings, made.Whole = tr.Output.Warnings, tr
+		tr.Warnings, made.Whole = tr.warnings(), tr
 		tr.Dir, err = f.finish(ctx, c, w)
 		return made, err
 	}
+	made.Failed = d.failed(claimed.Failed)
 	made.Output, err = tools.CheckUntrustedChunk(
-		ctx, source, d.in.Info, d.rungs, d.in.Chunks, d.spec.piece(), w.path, claimed.Output)
+		ctx, source, d.in.Info, without(d.rungs, made.Failed), d.in.Chunks, d.spec.piece(), w.path, claimed.Output)
 	if err != nil {
 		return made, refusal(err)
 	}

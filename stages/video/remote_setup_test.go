@@ -165,7 +165,9 @@ func (s *remoteSite) workRemotelyWith(url, key string, tools Tools) (stop func()
 	return s.workRemotelyOver(remote.NewTransport(), url, key, tools)
 }
 
-func (s *remoteSite) workRemotelyOver(transport *http.Transport, url, key string, tools Tools) (stop func()) {
+func (s *remoteSite) workRemotelyOver(
+	transport *http.Transport, url, key string, tools Tools, change ...func(list []stages.Stage),
+) (stop func()) {
 	s.t.Helper()
 	s.t.Cleanup(transport.CloseIdleConnections)
 	client, err := remote.NewClient(remote.ClientOptions{
@@ -175,7 +177,11 @@ func (s *remoteSite) workRemotelyOver(transport *http.Transport, url, key string
 		s.t.Fatal(err)
 	}
 	c := Config{DataDir: s.t.TempDir(), Tools: tools}
-	p := pipelineOf(s.t, RemoteStages(c, client, RemoteStageNames()))
+	list := RemoteStages(c, client, RemoteStageNames())
+	for _, do := range change {
+		do(list)
+	}
+	p := pipelineOf(s.t, list)
 	return s.run(stages.Runner{Pipeline: p, Backend: client.Backend(), Wakes: client.Wakes()})
 }
 

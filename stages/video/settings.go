@@ -26,6 +26,9 @@ type Settings struct {
 	// Poster is the time of the poster's picture in seconds, such as "12.5", or a share of the duration,
 	// such as "25%". Default: a frame with much detail.
 	Poster string `json:"poster,omitempty"`
+	// FailedRendition is "skip" if a video is published without the renditions that cannot be made, or "wait" if the
+	// transcode fails and waits for a retry. Default: wait.
+	FailedRendition string `json:"failed_rendition,omitempty"`
 	// Requires and Prefers are labels for the placement of the transcode stage.
 	Requires []string `json:"requires,omitempty"`
 	Prefers  []string `json:"prefers,omitempty"`
@@ -60,7 +63,7 @@ type parser[T any] func(to *T, value json.RawMessage) error
 type parsers[T any] map[string]parser[T]
 
 // settingMembers are the members of a profile, in the order of the documentation.
-var settingMembers = []string{"renditions", "quality", "preset", "audio", "poster", "requires", "prefers"}
+var settingMembers = []string{"renditions", "quality", "preset", "audio", "poster", "failed_rendition", "requires", "prefers"}
 
 var settingParsers = parsers[Settings]{
 	"renditions": parseRenditions,
@@ -86,7 +89,14 @@ var settingParsers = parsers[Settings]{
 		}
 		return err
 	},
-	"poster":   parsePoster,
+	"poster": parsePoster,
+	"failed_rendition": func(s *Settings, value json.RawMessage) error {
+		if text, ok := parseText(value); ok && (text == failedWaits || text == failedIsSkipped) {
+			s.FailedRendition = text
+			return nil
+		}
+		return wrongValue("failed_rendition", value, "%s or %s", failedWaits, failedIsSkipped)
+	},
 	"requires": func(s *Settings, value json.RawMessage) error { return parseLabels("requires", value, &s.Requires) },
 	"prefers":  func(s *Settings, value json.RawMessage) error { return parseLabels("prefers", value, &s.Prefers) },
 }
@@ -277,6 +287,7 @@ func (s Settings) String() string {
 	} else {
 		add(s.Poster != "", "poster at %s s", s.Poster)
 	}
+	add(s.FailedRendition != "", "failed rendition: %s", s.FailedRendition)
 	add(len(s.Requires) > 0, "requires %s", strings.Join(s.Requires, " "))
 	add(len(s.Prefers) > 0, "prefers %s", strings.Join(s.Prefers, " "))
 	return strings.Join(parts, ", ")

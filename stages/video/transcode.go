@@ -19,7 +19,10 @@ type Transcode struct {
 	Output *media.Output `json:"output"`
 	// Kept are the names of renditions of Output that the transcode before has made.
 	Kept []string `json:"kept,omitempty"`
-	// Warnings are those of Output, at the top level for clients.
+	// Failed are the renditions that could not be made. Output has those of the transcode before in their place,
+	// if there are any.
+	Failed []FailedRendition `json:"failed,omitempty"`
+	// Warnings are those of Output and about Failed, at the top level for clients.
 	Warnings []string `json:"warnings,omitempty"`
 	// Chunks is how many chunks were joined; 0: the source was transcoded whole, and Undivided says why.
 	Chunks    int    `json:"chunks,omitempty"`
@@ -48,31 +51,39 @@ func (c Config) findSource(job *stages.Job, in Ingest) (taskDir, source string, 
 }
 
 // transcode makes the whole transcode.
-func (c Config) transcode(ctx context.Context, job *stages.Job, in Ingest, spec chunkSpec) (Transcode, error) {
+func (c Config) transcode(ctx context.Context, job *stages.Job, in Ingest, spec chunkSpec) (tr Transcode, err error) {
 	taskDir, source, err := c.findSource(job, in)
 	if err != nil {
 		return Transcode{}, err
 	}
-	rungs := spec.rungs(in)
-	var out *media.Output
-	name, err := c.inWorkdir(ctx, job, taskDir, transcodeStage, privateMode, func(job *stages.Job, dir string) error {
-		if err := diskspace.Check(dir, estimateSize(in.Info.Duration, rungs), c.reserve()); err != nil {
+	tr.Rungs = spec.rungs(in)
+	tr.Dir, err = c.inWorkdir(ctx, job, taskDir, transcodeStage, privateMode, func(job *stages.Job, dir string) error {
+		if err := diskspace.Check(dir, estimateSize(in.Info.Duration, tr.Rungs), c.reserve()); err != nil {
 			return err
 		}
 		tools, reporter := c.Tools, &transcodeReporter{job: job}
 		tools.Step = reporter.step
-		if out, err = tools.Transcode(ctx, source, in.Info, rungs, dir, reporter.progress); err != nil {
+		made, failed, err := makeRungs(ctx, job, in, tr.Rungs, dir, func(rungs []media.Rung, dir string) (*media.Output, error) {
+			return tools.Transcode(ctx, source, in.Info, rungs, dir, reporter.progress)
+		})
+		if err != nil {
 			return err
+		}
+		tr.setFailed(failed)
+		tr.Output = made[0]
+		for _, more := range made[1:] {
+			tr.Output.AddKept(more)
 		}
 		// Check here, because another attempt can fix a mismatch. Assemble checks again, and so does the join
 		// if it adds other renditions.
-		return c.tools(job, 99, "checking").Check(ctx, in.Info, dir, out)
+		return c.tools(job, 99, "checking").Check(ctx, in.Info, dir, tr.Output)
 	})
 	if err != nil {
 		return Transcode{}, err
 	}
 	removeOlder(ctx, job, taskDir, filepath.Dir(in.File))
-	return Transcode{Dir: name, Rungs: rungs, Output: out, Warnings: out.Warnings}, nil
+	tr.Warnings = tr.warnings()
+	return tr, nil
 }
 
 // estimateSize is the highest size in bytes that the ladder allows for so many seconds. Most

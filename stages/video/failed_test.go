@@ -1,0 +1,104 @@
+package video
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/waittest"
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/stages/remote"
+	"github.com/cuelight/cuelight/store"
+)
+
+// brokenFFmpeg is an ffmpeg that fails if it shall make one of these renditions.
+func brokenFFmpeg(t *testing.T, renditions ...string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "ffmpeg")
+	var script strings.Builder
+	script.WriteString("#!/bin/sh\ncase \"$*\" in\n")
+	for _, name := range renditions {
+		fmt.Fprintf(&script, "*%s/seg-*) echo '%s: out of luck' >&2; exit 1;;\n", name, name)
+	}
+	script.WriteString("esac\nexec ffmpeg \"$@\"\n")
+	if err := os.WriteFile(file, []byte(script.String()), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// workOnce starts workers, one of them remote if that is so, whose transcodes have one attempt.
+func (s *remoteSite) workOnce(tools Tools, isRemote bool) {
+	s.t.Helper()
+	once := func(list []stages.Stage) { list[1].MaxAttempts = 1 }
+	if isRemote {
+		s.workLocally(RemoteStageNames()...)
+		s.workRemotelyOver(remote.NewTransport(), s.url, "key-1", tools, once)
+		return
+	}
+	c := s.Config
+	c.Tools = tools
+	list := Stages(c)
+	once(list)
+	s.run(stages.Runner{Pool: s.pool, Pipeline: pipelineOf(s.t, list)})
+}
+
+func TestTranscode_SkipsARenditionThatCannotBeMade(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		length   time.Duration
+		isRemote bool
+	}{
+		"chunks": {6 * time.Second, false}, "whole": {-1, false}, "chunks, remote": {6 * time.Second, true}, "whole, remote": {-1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newRemoteSite(t)
+			s.ChunkLength = c.length
+			s.workOnce(Tools{Preset: "ultrafast", Threads: 1, FFmpeg: brokenFFmpeg(t, "360p")}, c.isRemote)
+			task := s.submitWith(wideFilm(t), `{"failed_rendition": "skip"}`)
+			tr, p := s.waitPublished(task)
+			if len(tr.Failed) != 1 || tr.Failed[0].Name != "360p" || len(tr.Output.Video) != 1 || len(tr.Output.Audio) != 1 {
+				t.Errorf("the result is %+v", tr)
+			}
+			wantPlayable(t, filepath.Join(s.PublishDir, p.Master), slices.Concat(tr.Output.Video, tr.Output.Audio))
+			const want = "the rendition 360p is missing, because it could not be made: "
+			if len(tr.Warnings) != 1 || !strings.HasPrefix(tr.Warnings[0], want) || !strings.Contains(tr.Warnings[0], "out of luck") {
+				t.Errorf("the warnings are %q", tr.Warnings)
+			}
+			if text := read(t, filepath.Join(s.PublishDir, p.Metadata)); !strings.Contains(text, want) {
+				t.Errorf("metadata.json has no warning: %s", text)
+			}
+		})
+	}
+}
+
+func TestTranscode_FailsIfARenditionCannotBeMade(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		params string
+		broken []string
+	}{
+		"it shall wait": {"{}", []string{"360p"}},
+		"all fail":      {`{"failed_rendition": "skip"}`, []string{"360p", "240p"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newRemoteSite(t)
+			s.ChunkLength = 6 * time.Second
+			s.workOnce(Tools{Preset: "ultrafast", Threads: 1, FFmpeg: brokenFFmpeg(t, c.broken...)}, false)
+			task := s.submitWith(wideFilm(t), c.params)
+			waittest.Equal(t, "the status", store.StatusDead, func() store.Status {
+				got, err := s.Get(t.Context(), task)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return got.Status
+			})
+		})
+	}
+}
