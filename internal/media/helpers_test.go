@@ -16,8 +16,9 @@ import (
 	"github.com/cuelight/cuelight/internal/formattest"
 )
 
-// fastTools transcode quickly; no test depends on quality.
-var fastTools = Tools{Preset: "ultrafast", Threads: 1}
+// fastTools transcode quickly; no test depends on quality. They query what ffmpeg supports once, which takes longer
+// than many of the clips.
+var fastTools = Tools{Preset: "ultrafast", Threads: 1, Cache: new(CapabilityCache)}
 
 // makeClip makes a source with ffmpeg. The arguments come between the global
 // options and the output's name.
