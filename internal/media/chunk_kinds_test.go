@@ -114,7 +114,7 @@ func small(rate string, seconds int) string {
 	return "-f lavfi -i testsrc2=s=96x64:r=" + rate + ":d=" + strconv.Itoa(seconds) + " "
 }
 
-func TestPlanChunks_DividesWhatIsExact(t *testing.T) {
+func TestTranscodeChunk_IsExactAndAcceptedForEveryKindOfSource(t *testing.T) {
 	t.Parallel()
 	for _, k := range chunkKinds {
 		t.Run(k.name, func(t *testing.T) {
@@ -130,6 +130,7 @@ func TestPlanChunks_DividesWhatIsExact(t *testing.T) {
 			d.transcodePieces(t)
 			d.join(t)
 			d.wantSame(t, whole)
+			d.wantPiecesAccepted(t)
 		})
 	}
 }

@@ -53,13 +53,13 @@ func TestTranscode_SkipsARenditionThatCannotBeMade(t *testing.T) {
 		length   time.Duration
 		isRemote bool
 	}{
-		"chunks": {6 * time.Second, false}, "whole": {-1, false}, "chunks, remote": {6 * time.Second, true}, "whole, remote": {-1, true},
+		"chunks": {6 * time.Second, false}, "whole": {-1, false}, "chunks, remote": {6 * time.Second, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newRemoteSite(t)
 			s.ChunkLength = c.length
-			s.workOnce(Tools{Preset: "ultrafast", Threads: 1, FFmpeg: brokenFFmpeg(t, "360p")}, c.isRemote)
+			s.workOnce(Tools{Preset: "ultrafast", Threads: 1, Cache: toolCache, FFmpeg: brokenFFmpeg(t, "360p")}, c.isRemote)
 			task := s.submitWith(wideFilm(t), `{"failed_rendition": "skip"}`)
 			tr, p := s.waitPublished(task)
 			if len(tr.Failed) != 1 || tr.Failed[0].Name != "360p" || len(tr.Output.Video) != 1 || len(tr.Output.Audio) != 1 {
@@ -90,7 +90,7 @@ func TestTranscode_FailsIfARenditionCannotBeMade(t *testing.T) {
 			t.Parallel()
 			s := newRemoteSite(t)
 			s.ChunkLength = 6 * time.Second
-			s.workOnce(Tools{Preset: "ultrafast", Threads: 1, FFmpeg: brokenFFmpeg(t, c.broken...)}, false)
+			s.workOnce(Tools{Preset: "ultrafast", Threads: 1, Cache: toolCache, FFmpeg: brokenFFmpeg(t, c.broken...)}, false)
 			task := s.submitWith(wideFilm(t), c.params)
 			waittest.Equal(t, "the status", store.StatusDead, func() store.Status {
 				got, err := s.Get(t.Context(), task)

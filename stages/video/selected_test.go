@@ -109,7 +109,7 @@ func TestRetry_MakesOnlySelectedRenditionsAgain(t *testing.T) {
 
 func TestRetry_AddsARenditionThatTheVideoLacks(t *testing.T) {
 	t.Parallel()
-	s := newChunkSite(t, nil)
+	s := newRemoteSite(t)
 	s.workLocally()
 	task := s.submitWith(wideFilm(t), `{"renditions": [240]}`)
 	if tr, _ := s.waitPublished(task); len(tr.Output.Video) != 1 {
@@ -135,27 +135,21 @@ func TestRetry_AddsARenditionThatTheVideoLacks(t *testing.T) {
 
 func TestRetry_MakesAllRenditionsIfThoseToKeepAreLost(t *testing.T) {
 	t.Parallel()
-	for name, length := range map[string]time.Duration{"chunks": 6 * time.Second, "whole": -1} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newRemoteSite(t)
-			s.ChunkLength = length
-			s.workLocally()
-			task := s.submit(wideFilm(t))
-			first, _ := s.waitPublished(task)
-			if err := os.RemoveAll(filepath.Join(s.TaskDir(task), first.Dir, "360p")); err != nil {
-				t.Fatal(err)
-			}
-			if err := s.retryRenditions(task, 240); err != nil {
-				t.Fatal(err)
-			}
-			tr, p := s.waitPublished(task)
-			if len(tr.Output.Video) != 2 || len(tr.Output.Audio) != 1 || len(tr.Kept) > 0 {
-				t.Errorf("the result is %+v", tr)
-			}
-			wantPlayable(t, filepath.Join(s.PublishDir, p.Master), slices.Concat(tr.Output.Video, tr.Output.Audio))
-		})
+	s := newRemoteSite(t)
+	s.workLocally()
+	task := s.submit(wideFilm(t))
+	first, _ := s.waitPublished(task)
+	if err := os.RemoveAll(filepath.Join(s.TaskDir(task), first.Dir, "360p")); err != nil {
+		t.Fatal(err)
 	}
+	if err := s.retryRenditions(task, 240); err != nil {
+		t.Fatal(err)
+	}
+	tr, p := s.waitPublished(task)
+	if len(tr.Output.Video) != 2 || len(tr.Output.Audio) != 1 || len(tr.Kept) > 0 {
+		t.Errorf("the result is %+v", tr)
+	}
+	wantPlayable(t, filepath.Join(s.PublishDir, p.Master), slices.Concat(tr.Output.Video, tr.Output.Audio))
 }
 
 func TestSelectRenditions_RefusesWhatTheSourceIsTooSmallFor(t *testing.T) {
