@@ -92,6 +92,7 @@ func (c *cli) profilesSetCommand() *cobra.Command {
 	f.String("preset", "", "preset of x264, such as slow (default that of the worker)")
 	f.String("audio-bitrate", "", "bitrate of the sound, 32k to 320k (default 128k)")
 	f.String("loudness", "", "loudness of the sound in LUFS, -40 to -5 (default that of the source)")
+	f.Bool("watch-early", false, "publish a small size first, as soon as it is complete")
 	f.String("failed-rendition", "", "what happens if a size cannot be made: wait, or skip (default wait)")
 	f.String("poster", "", "time of the poster in seconds, or 25% of the duration (default a frame with detail)")
 	f.Var(new(labels), "requires", "label or encoder that the worker of the transcode must have; repeatable")
@@ -138,6 +139,8 @@ func profileFlags(f *pflag.FlagSet) map[string]any {
 			members[flag.Name] = flag.Value
 		case "quality":
 			members[flag.Name] = json.RawMessage(flag.Value.String())
+		case "watch-early":
+			members["watch_early"] = flag.Value.String() == "true"
 		case "preset", "poster", "failed-rendition":
 			members[strings.ReplaceAll(flag.Name, "-", "_")] = flag.Value.String()
 		case "audio-bitrate":

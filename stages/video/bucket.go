@@ -258,11 +258,7 @@ func (b *bucketStages) fetchParts(ctx context.Context, job *stages.Job) (dirs []
 			wanted = append(wanted, storedDir(chunk))
 		}
 	}
-	if len(made[0].Only) > 0 {
-		before, err := stages.Result[Transcode](ctx, job, transcodeStage)
-		if err != nil {
-			return nil, err
-		}
+	if before := transcodeBefore(made); before != nil {
 		wanted = append(wanted, before.Dir)
 	}
 	var missing error

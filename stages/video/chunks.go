@@ -18,8 +18,10 @@ type chunkSpec struct {
 	Makes  string `json:"makes"`            // "whole", "audio" or "chunk"
 	Chunk  int    `json:"chunk,omitempty"`  // its number, from 0
 	Reason string `json:"reason,omitempty"` // why it is the whole
-	// Only are the names of the rungs to make; empty: all. The others are kept of the transcode before.
-	Only []string `json:"only,omitempty"`
+	// Only are the names of the rungs to make; empty: all. The join adds those of the transcode Before, which one part
+	// has.
+	Only   []string   `json:"only,omitempty"`
+	Before *Transcode `json:"before,omitempty"`
 }
 
 // piece is the number that media.ChunkOutput has for it.
@@ -42,8 +44,9 @@ type Chunk struct {
 	// the source cannot be divided.
 	Whole       *Transcode `json:"whole,omitempty"`
 	Indivisible string     `json:"indivisible,omitempty"`
-	// Only are the names of the rungs, if not all were to be made.
-	Only []string `json:"only,omitempty"`
+	// Only and Before are those of the spec.
+	Only   []string   `json:"only,omitempty"`
+	Before *Transcode `json:"before,omitempty"`
 	// Failed are the renditions that the last attempt could not make. They are left out of the whole video.
 	Failed []FailedRendition `json:"failed,omitempty"`
 	// Sent is how many files a remote worker has sent.
@@ -68,30 +71,34 @@ func divideTranscode(ctx context.Context, job *stages.Job) ([]stages.Part, error
 	if err != nil {
 		return nil, err
 	}
-	only, err := in.selected(ctx, job)
-	return in.parts(only), err
+	only, before, err := in.selected(ctx, job)
+	if err == nil && len(only) == 0 {
+		only, err = in.earlyRungs(ctx, job)
+	}
+	return in.parts(only, before), err
 }
 
-// parts are those of a transcode that makes these rungs only; empty: all.
-func (in Ingest) parts(only []string) []stages.Part {
+// parts are those of a transcode that makes only some rungs and keeps those of the one before; by default all.
+func (in Ingest) parts(only []string, before *Transcode) []stages.Part {
+	whole := chunkSpec{Makes: makesWhole, Only: only, Before: before}
 	switch {
 	case in.Chunks == nil:
-		return wholePart("the source was ingested by an older version", only)
+		whole.Reason = "the source was ingested by an older version"
 	case len(in.Chunks.Chunks) == 0:
-		return wholePart(in.Chunks.Reason, only)
+		whole.Reason = in.Chunks.Reason
+	}
+	if whole.Reason != "" {
+		return []stages.Part{{Spec: whole}}
 	}
 	var parts []stages.Part
-	if len(in.Info.Audio) > 0 && len(only) == 0 {
-		parts = append(parts, stages.Part{Spec: chunkSpec{Makes: makesAudio}}) // it takes the longest
+	if len(in.Info.Audio) > 0 && before == nil {
+		parts = append(parts, stages.Part{Spec: chunkSpec{Makes: makesAudio, Only: only}}) // it takes the longest
 	}
 	for n := range in.Chunks.Chunks {
-		parts = append(parts, stages.Part{Spec: chunkSpec{Makes: makesChunk, Chunk: n, Only: only}})
+		parts = append(parts, stages.Part{Spec: chunkSpec{Makes: makesChunk, Chunk: n, Only: only, Before: before}})
+		before = nil
 	}
 	return parts
-}
-
-func wholePart(reason string, only []string) []stages.Part {
-	return []stages.Part{{Spec: chunkSpec{Makes: makesWhole, Reason: reason, Only: only}}}
 }
 
 // transcodePart does one part.
@@ -106,12 +113,12 @@ func (c Config) transcodePart(ctx context.Context, job *stages.Job) (Chunk, erro
 	}
 	tr, err := c.transcode(ctx, job, in, spec)
 	tr.Undivided = spec.Reason
-	return Chunk{Whole: &tr, Only: spec.Only}, err
+	return Chunk{Whole: &tr, Only: spec.Only, Before: spec.Before}, err
 }
 
 // transcodeChunk makes a chunk, or the sound.
 func (c Config) transcodeChunk(ctx context.Context, job *stages.Job, in Ingest, spec chunkSpec) (made Chunk, err error) {
-	made.Only = spec.Only
+	made.Only, made.Before = spec.Only, spec.Before
 	taskDir, source, err := c.findSource(job, in)
 	if err != nil {
 		return Chunk{}, err
@@ -136,7 +143,7 @@ func (c Config) transcodeChunk(ctx context.Context, job *stages.Job, in Ingest, 
 		return err
 	})
 	if errors.Is(err, media.ErrNotDivisible) {
-		return Chunk{Indivisible: err.Error(), Only: spec.Only}, nil
+		return Chunk{Indivisible: err.Error(), Only: spec.Only, Before: spec.Before}, nil
 	}
 	if err == nil {
 		removeOlder(ctx, job, taskDir, filepath.Dir(in.File))
@@ -166,13 +173,13 @@ func (c Config) joinTranscode(ctx context.Context, job *stages.Job) (Transcode, 
 	if err := errors.Join(err1, err2); err != nil {
 		return Transcode{}, err
 	}
-	only := made[0].Only
 	for _, chunk := range made {
 		switch {
-		case chunk.Whole != nil && len(only) == 0:
+		case chunk.Whole != nil && len(chunk.Only) == 0:
 			return *chunk.Whole, nil
 		case chunk.Indivisible != "":
-			return Transcode{}, stages.DivideAgain(wholePart(chunk.Indivisible, only), nil)
+			whole := chunkSpec{Makes: makesWhole, Reason: chunk.Indivisible, Only: chunk.Only, Before: transcodeBefore(made)}
+			return Transcode{}, stages.DivideAgain([]stages.Part{{Spec: whole}}, nil)
 		}
 	}
 	taskDir, err := c.findTaskDir(job.Task)
@@ -180,6 +187,9 @@ func (c Config) joinTranscode(ctx context.Context, job *stages.Job) (Transcode, 
 		return Transcode{}, err
 	}
 	tr, err := c.joinParts(ctx, job, taskDir, in, made)
+	if err == nil && len(made[0].Only) > 0 && transcodeBefore(made) == nil {
+		return tr, c.publishEarly(ctx, job, taskDir, in, tr)
+	}
 	if isHostError(err) || ctx.Err() != nil {
 		return tr, err
 	}
@@ -188,7 +198,7 @@ func (c Config) joinTranscode(ctx context.Context, job *stages.Job) (Transcode, 
 		return tr, divideAgain(made, []int{i}, err)
 	}
 	if _, ok := errors.AsType[*keptError](err); ok {
-		return tr, stages.DivideAgain(in.parts(nil), err)
+		return tr, stages.DivideAgain(in.parts(nil, nil), err)
 	}
 	return tr, err
 }
@@ -226,8 +236,8 @@ func (c Config) joinParts(
 		if tr.Output, err = join(ctx, job, dir); err != nil {
 			return err
 		}
-		if len(made[0].Only) > 0 {
-			if err := c.addKept(ctx, job, taskDir, dir, &tr); err != nil {
+		if before := transcodeBefore(made); before != nil {
+			if err := c.addKept(ctx, taskDir, dir, &tr, before); err != nil {
 				return &keptError{err}
 			}
 		}
@@ -249,10 +259,11 @@ func divideAgain(made []Chunk, wrong []int, why error) error {
 	parts := make([]stages.Part, len(made))
 	for i, chunk := range made {
 		parts[i].Keep = !slices.Contains(wrong, i)
-		parts[i].Spec = chunkSpec{Makes: makesChunk, Chunk: chunk.Output.Chunk}
+		spec := chunkSpec{Makes: makesChunk, Chunk: chunk.Output.Chunk, Only: chunk.Only, Before: chunk.Before}
 		if chunk.Output.IsAudio() {
-			parts[i].Spec = chunkSpec{Makes: makesAudio}
+			spec = chunkSpec{Makes: makesAudio, Only: chunk.Only}
 		}
+		parts[i].Spec = spec
 	}
 	return stages.DivideAgain(parts, why)
 }

@@ -191,9 +191,9 @@ func (f *RemoteFiles) acceptChunk(
 		return made, refused("the result of stage %s is invalid", transcodeStage)
 	}
 	if why := claimed.Indivisible; why != "" && !d.isWhole() {
-		return Chunk{Only: d.spec.Only, Indivisible: limitReason(why)}, os.RemoveAll(w.path)
+		return Chunk{Only: d.spec.Only, Before: d.spec.Before, Indivisible: limitReason(why)}, os.RemoveAll(w.path)
 	}
-	made.Only = d.spec.Only
+	made.Only, made.Before = d.spec.Only, d.spec.Before
 	source, tools, done, err := f.openSource(ctx, c, d.in)
 	if err != nil {
 		return made, err

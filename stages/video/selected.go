@@ -1,6 +1,7 @@
 package video
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -114,20 +115,18 @@ func (s Settings) fullLadder(info *media.Info) []media.Rung {
 	return s.ladder(info)
 }
 
-// selected returns the names of the rungs that the transcode of a task makes, if it is not the whole ladder.
-func (in Ingest) selected(ctx context.Context, job *stages.Job) ([]string, error) {
+// selected returns the names of the rungs that the transcode of a task makes and the transcode that has the others, if
+// it does not make the whole ladder.
+func (in Ingest) selected(ctx context.Context, job *stages.Job) (only []string, before *Transcode, err error) {
 	p, err := ParseParams(job.Params)
 	if err != nil || p.Selected.After == "" {
-		return nil, err
+		return nil, nil, err
 	}
-	before, err := stages.Result[Transcode](ctx, job, transcodeStage)
-	if errors.Is(err, store.ErrNotFound) || err == nil && before.Dir != p.Selected.After {
-		return nil, nil
+	latest, err := stages.Result[Transcode](ctx, job, transcodeStage)
+	if errors.Is(err, store.ErrNotFound) || err == nil && (latest.Dir != p.Selected.After || latest.Output == nil) {
+		return nil, nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	return renditionNames(p.Selected.Renditions), nil
+	return renditionNames(p.Selected.Renditions), &latest, err
 }
 
 // rungs returns the rungs that a part makes.
@@ -145,15 +144,18 @@ func (e *keptError) Error() string { return "keep renditions: " + e.err.Error() 
 
 func (e *keptError) Unwrap() error { return e.err }
 
+// transcodeBefore is the transcode whose renditions are kept, which one of the parts has; nil if none is.
+func transcodeBefore(made []Chunk) *Transcode {
+	for _, chunk := range made {
+		if chunk.Before != nil {
+			return chunk.Before
+		}
+	}
+	return nil
+}
+
 // addKept links the renditions of the transcode before that were not made anew to those in dir.
-func (c Config) addKept(ctx context.Context, job *stages.Job, taskDir, dir string, tr *Transcode) error {
-	before, err := stages.Result[Transcode](ctx, job, transcodeStage)
-	if err != nil {
-		return err
-	}
-	if before.Output == nil {
-		return fmt.Errorf("the result of the last transcode has no renditions")
-	}
+func (c Config) addKept(ctx context.Context, taskDir, dir string, tr, before *Transcode) error {
 	from, err := findResultDir(taskDir, transcodeStage, before.Dir)
 	if err != nil {
 		return err
@@ -174,6 +176,7 @@ func (c Config) addKept(ctx context.Context, job *stages.Job, taskDir, dir strin
 			tr.Rungs = append(tr.Rungs, r)
 		}
 	}
+	tr.LastChunk = cmp.Or(tr.LastChunk, before.LastChunk)
 	slices.SortStableFunc(tr.Rungs, func(a, b media.Rung) int { return b.Height - a.Height })
 	return nil
 }

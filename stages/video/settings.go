@@ -26,6 +26,8 @@ type Settings struct {
 	// Poster is the time of the poster's picture in seconds, such as "12.5", or a share of the duration,
 	// such as "25%". Default: a frame with much detail.
 	Poster string `json:"poster,omitempty"`
+	// WatchEarly publishes a first generation with one small rendition, as soon as that is complete.
+	WatchEarly bool `json:"watch_early,omitempty"`
 	// FailedRendition is "skip" if a video is published without the renditions that cannot be made, or "wait" if the
 	// transcode fails and waits for a retry. Default: wait.
 	FailedRendition string `json:"failed_rendition,omitempty"`
@@ -63,7 +65,7 @@ type parser[T any] func(to *T, value json.RawMessage) error
 type parsers[T any] map[string]parser[T]
 
 // settingMembers are the members of a profile, in the order of the documentation.
-var settingMembers = []string{"renditions", "quality", "preset", "audio", "poster", "failed_rendition", "requires", "prefers"}
+var settingMembers = []string{"renditions", "quality", "preset", "audio", "poster", "watch_early", "failed_rendition", "requires", "prefers"}
 
 var settingParsers = parsers[Settings]{
 	"renditions": parseRenditions,
@@ -90,6 +92,12 @@ var settingParsers = parsers[Settings]{
 		return err
 	},
 	"poster": parsePoster,
+	"watch_early": func(s *Settings, value json.RawMessage) error {
+		if json.Unmarshal(value, &s.WatchEarly) != nil {
+			return wrongValue("watch_early", value, "true or false")
+		}
+		return nil
+	},
 	"failed_rendition": func(s *Settings, value json.RawMessage) error {
 		if text, ok := parseText(value); ok && (text == failedWaits || text == failedIsSkipped) {
 			s.FailedRendition = text
@@ -287,6 +295,7 @@ func (s Settings) String() string {
 	} else {
 		add(s.Poster != "", "poster at %s s", s.Poster)
 	}
+	add(s.WatchEarly, "watch early")
 	add(s.FailedRendition != "", "failed rendition: %s", s.FailedRendition)
 	add(len(s.Requires) > 0, "requires %s", strings.Join(s.Requires, " "))
 	add(len(s.Prefers) > 0, "prefers %s", strings.Join(s.Prefers, " "))

@@ -1,0 +1,83 @@
+package video
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cuelight/cuelight/internal/media"
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
+)
+
+// maxEarlyHeight is the largest rendition that is published early.
+const maxEarlyHeight = 360
+
+// earlyRungs returns the names of the rungs of the first generation, if the settings ask for one: a fast rendition and
+// the audio. There is none for a video that is published already.
+func (in Ingest) earlyRungs(ctx context.Context, job *stages.Job) (names []string, err error) {
+	ladder := in.ladder()
+	i := slices.IndexFunc(ladder, func(r media.Rung) bool { return !r.IsAudio() && min(r.Width, r.Height) <= maxEarlyHeight })
+	if !in.Settings.WatchEarly || i < 1 {
+		return nil, nil // the first is the only one, or there is none
+	}
+	if _, err := job.Results(ctx, publishStage); !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	for n, r := range ladder {
+		if n == i || r.IsAudio() {
+			names = append(names, r.Name)
+		}
+	}
+	return names, nil
+}
+
+// publishEarly publishes the first generation of a video, whose transcode has only some renditions. It has no metadata.json
+// and no poster yet. Then the parts of the other renditions begin.
+func (c Config) publishEarly(ctx context.Context, job *stages.Job, taskDir string, in Ingest, tr Transcode) error {
+	from, err := findResultDir(taskDir, transcodeStage, tr.Dir)
+	if err != nil {
+		return err
+	}
+	var as Assemble
+	as.Dir, err = c.inWorkdir(ctx, job, taskDir, assembleStage, servedMode, func(job *stages.Job, dir string) error {
+		l := linker{need: tr.Output.Bytes, reserve: c.reserve()}
+		if err := l.add(ctx, from, dir, servedMode); err != nil {
+			return fmt.Errorf("link renditions: %w", err)
+		}
+		if err := media.WriteMaster(dir, tr.Output, ""); err != nil {
+			return err
+		}
+		if err := c.tools(job, -1, "manifest").WriteMPD(ctx, dir, tr.Output); err != nil {
+			return err
+		}
+		as.Files, as.Bytes, err = measureTree(dir, func() {})
+		return err
+	})
+	if err == nil && c.Bucket != nil {
+		err = c.bucketStages().putEarly(ctx, job, tr, as)
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := c.publish(ctx, job, in, tr, Metadata{}, as); err != nil {
+		return fmt.Errorf("publish early: %w", err)
+	}
+	job.Progress(stages.Progress{Percent: -1, Note: "published early"})
+	var others []string
+	for _, r := range in.ladder() {
+		if !slices.ContainsFunc(tr.Rungs, func(made media.Rung) bool { return made.Name == r.Name }) {
+			others = append(others, r.Name)
+		}
+	}
+	return stages.DivideAgain(in.parts(others, &tr), nil)
+}
+
+// putEarly stores the results of a first generation. A join that was repeated stores them again.
+func (b *bucketStages) putEarly(ctx context.Context, job *stages.Job, tr Transcode, as Assemble) error {
+	if err := b.put(ctx, job, tr.Dir); err != nil {
+		return err
+	}
+	return b.put(ctx, job, as.Dir, b.config.Bucket.artifacts(job.Task, []string{tr.Dir})...)
+}
