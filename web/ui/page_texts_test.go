@@ -35,19 +35,28 @@ func TestActions_ReportTheActualResult(t *testing.T) {
 	}
 }
 
-func TestVideoPage_ExplainsAnOlderVersion(t *testing.T) {
+func TestVideoPage_ExplainsAVersionThatIsNotFinal(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil) // every video has a playback
-	for id, want := range map[store.ID]string{
-		s.seeded.Running: "a new version is in progress", s.seeded.Retrying: "a new version is in progress",
-		s.seeded.Dead: "the new version was not published", s.seeded.Cancelled: "the new version was not published",
-		s.seeded.Published: "",
-	} {
+	wantNote := func(id store.ID, want string) {
+		t.Helper()
 		_, body, _ := s.get("/videos/" + id.String())
-		if got := strings.Contains(body, "previously published"); got != (want != "") || !strings.Contains(body, want) {
+		if got := strings.Contains(body, "This version") || strings.Contains(body, "This is the"); got != (want != "") ||
+			!strings.Contains(body, want) {
 			t.Errorf("%s does not show %q", id, want)
 		}
 	}
+	const early = "This version was published early: "
+	for id, want := range map[store.ID]string{
+		s.seeded.Running: early + "the other renditions are in progress", s.seeded.Dead: early + "the other renditions were not made",
+		s.seeded.Published: "",
+	} {
+		wantNote(id, want)
+	}
+	s.post("/videos/"+s.seeded.Published.String()+"/retry", url.Values{"from": {"transcode"}})
+	wantNote(s.seeded.Published, "This is the previously published version: a new version is in progress.")
+	s.post("/videos/"+s.seeded.Published.String()+"/cancel", nil)
+	wantNote(s.seeded.Published, "This is the previously published version: the new version was not published.")
 }
 
 func TestConfirmation_ShowsTheSameActionAsACommand(t *testing.T) {

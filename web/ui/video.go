@@ -84,10 +84,13 @@ func (u *UI) loadVideo(ctx context.Context, k viewKey) (screen, error) {
 	if err != nil {
 		return screen{}, err
 	}
+	isPublished := slices.ContainsFunc(history, func(a store.Attempt) bool {
+		return a.Stage == "publish" && a.Outcome == "completed"
+	})
 	r := u.newRenderer()
 	r.add("head", "", "head", head)
 	r.add("stages", "", "stages", head)
-	u.addPlayer(ctx, r, t, head.Poster, len(details.Rows) > 0)
+	u.addPlayer(ctx, r, t, head.Poster, len(details.Rows) > 0, isPublished)
 	r.add("details", "", "details", details)
 	now := time.Now().Truncate(time.Second)
 	r.add("gantt", "", "gantt", u.layout.drawGantt(t, history, c, now))
@@ -135,27 +138,34 @@ func addAttempts(r *fragmentRenderer, t store.Task, history []store.Attempt) {
 }
 
 // addPlayer adds the player, or a placeholder once there is something to show in it.
-func (u *UI) addPlayer(ctx context.Context, r *fragmentRenderer, t store.Task, poster string, hasDetails bool) {
+func (u *UI) addPlayer(
+	ctx context.Context, r *fragmentRenderer, t store.Task, poster string, hasDetails, isPublished bool,
+) {
 	if u.o.Playback == nil {
 		return
 	}
 	if p, ok := u.o.Playback(ctx, t); ok {
-		r.add("player", "", "player", map[string]any{"Playback": p, "OlderVersion": olderVersionReason(t.Status)})
+		r.add("player", "", "player", map[string]any{"Playback": p, "Note": playerNote(t.Status, isPublished)})
 		return
 	}
 	r.add("player", "", "player", map[string]any{"Poster": poster, "IsEmpty": poster == "" && !hasDetails})
 }
 
-// olderVersionReason says why the published version of a task is an older one. It
-// returns "" if the version is the current one.
-func olderVersionReason(s store.Status) string {
-	switch s {
-	case store.StatusCompleted:
+// playerNote says why the published version of a task is not the final one; empty if it is. Before the publish stage was
+// ever completed, it is the one that was published early.
+func playerNote(s store.Status, isPublished bool) string {
+	ended := s == store.StatusDead || s == store.StatusCancelled
+	switch {
+	case s == store.StatusCompleted:
 		return ""
-	case store.StatusDead, store.StatusCancelled:
-		return "the new version was not published"
+	case isPublished && ended:
+		return "This is the previously published version: the new version was not published."
+	case isPublished:
+		return "This is the previously published version: a new version is in progress."
+	case ended:
+		return "This version was published early: the other renditions were not made."
 	}
-	return "a new version is in progress"
+	return "This version was published early: the other renditions are in progress."
 }
 
 func (u *UI) videoHead(
