@@ -3,6 +3,7 @@ package web_test
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/cuelight/cuelight/store"
@@ -90,4 +91,16 @@ func TestRetry_KeepsPartsUnlessItIsFresh(t *testing.T) {
 		t.Errorf("after a fresh retry there are %d parts, %v", len(parts), err)
 	}
 	checkRequestAgainstOpenAPI(t, "POST", api+"/tasks/"+id.String()+"/retry", `{"from": "transcode", "fresh": true}`)
+}
+
+func TestRetry_RefusesRenditionsThatCannotBeKept(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	path := api + "/tasks/" + b.submit("/a.mkv").String() + "/retry"
+	for _, body := range []string{`{"renditions": [720]}`, `{"from": "publish", "renditions": [720]}`} {
+		if text := string(b.post(path, body).body); !strings.Contains(text, "renditions: ") {
+			t.Errorf("%s is answered with %s", body, text)
+		}
+	}
+	checkRequestAgainstOpenAPI(t, "POST", path, `{"renditions": [720]}`)
 }

@@ -1,6 +1,9 @@
 package main
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestRetryAll_PrintsItsProgress(t *testing.T) {
 	t.Parallel()
@@ -20,5 +23,28 @@ func TestRetryAll_PrintsItsProgress(t *testing.T) {
 		`select sum((detail->>'tasks')::int) from cuelight_audit where action = 'retry_all'`).Scan(&tasks)
 	if err != nil || tasks != 4500 {
 		t.Errorf("the audit has %d tasks, %v", tasks, err)
+	}
+}
+
+func TestRetry_ExplainsWhichRenditionsItCannotMake(t *testing.T) {
+	t.Parallel()
+	p := newWorkDir(t)
+	conn := p.connect()
+	var id string
+	if err := conn.QueryRow(t.Context(), `insert into tasks (source) values ('/a.mp4') returning id`).Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{id, "--renditions", "720p"}, "the task has none yet that could be kept"},
+		{[]string{id, "--renditions", "720p", "--from", "publish"}, "cannot be from publish"},
+		{[]string{id, "--renditions", "700p"}, "it must be heights such as 1080p,720p"},
+		{[]string{"--all", "--renditions", "720p"}, "--all cannot be combined with --renditions"},
+	} {
+		if r := p.run(2, append([]string{"retry"}, c.args...)...); !strings.Contains(r.stderr(), c.want) {
+			t.Errorf("%q printed %q", c.args, r.stderr())
+		}
 	}
 }

@@ -112,7 +112,7 @@ type RetryOptions struct {
 	From string `json:"from,omitempty"`
 	// Fresh keeps no completed parts: see [store.Store.RetryFresh].
 	Fresh bool `json:"fresh,omitempty"`
-	// Renditions are the heights that transcode makes anew; it keeps the others. From is transcode then.
+	// Renditions are the heights that transcode makes again; it keeps the others. From is transcode then.
 	Renditions []int `json:"renditions,omitempty"`
 }
 

@@ -197,7 +197,7 @@ func resolve(sub *store.Submission, name string, all []Profile, now time.Time) e
 	return video.TakePlacement(sub)
 }
 
-// SelectRenditions makes a retry of a task's transcode make only renditions of these heights anew; without heights, and
+// SelectRenditions makes a retry of a task's transcode make only renditions of these heights again; without heights, and
 // if a stage is retried, it makes all. It returns the stage to retry from.
 func (p Profiles) SelectRenditions(ctx context.Context, task store.ID, from string, heights []int) (string, error) {
 	if len(heights) == 0 && from == "" {

@@ -136,3 +136,62 @@ func TestPrepare_RefusesUnknownProfilesAndParams(t *testing.T) {
 		}
 	}
 }
+
+// addResult records a completed attempt.
+func addResult(t *testing.T, st *store.Store, task store.ID, stage, result string) {
+	t.Helper()
+	_, err := st.DB().Exec(t.Context(), `insert into attempts (task_id, token, stage, attempt, started_at, finished_at, outcome, result)
+		values ($1, gen_random_uuid(), $2, 1, now(), now(), 'completed', $3::text::jsonb)`, task, stage, result)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSelectRenditions_StoresTheSelectionUntilTheNextRetryFromAStage(t *testing.T) {
+	t.Parallel()
+	st := setup(t)
+	p := profiles.New(st)
+	r, err := st.Submit(t.Context(), store.Submission{Source: "/a.mp4", Params: json.RawMessage(`{"title": "A"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantRefused := func(want, from string, heights ...int) {
+		t.Helper()
+		_, err := p.SelectRenditions(t.Context(), r.ID, from, heights)
+		if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v; want %q", err, want)
+		}
+	}
+	wantRefused("the task has none yet that could be kept", "", 720)
+	if heights, err := p.PossibleRenditions(t.Context(), r.ID); err != nil || len(heights) > 0 {
+		t.Errorf("without a transcode %v are possible, %v", heights, err)
+	}
+	addResult(t, st, r.ID, "ingest", `{"info": {"video": {"width": 1280, "height": 720, "fps": 25}, "audio": []}}`)
+	addResult(t, st, r.ID, "transcode", `{"dir": "transcode-0001-aaaaaaaaaa", "output": {}}`)
+	wantRefused("1080p cannot be made of this source; possible: 720p, 480p, 360p, 240p", "", 1080)
+	wantRefused("cannot be from publish", "publish", 720)
+	if heights, err := p.PossibleRenditions(t.Context(), r.ID); err != nil || len(heights) != 4 {
+		t.Errorf("%v are possible, %v", heights, err)
+	}
+
+	params := func() string {
+		task, err := st.Get(t.Context(), r.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(task.Params)
+	}
+	const selected = `"selected_renditions": {"after": "transcode-0001-aaaaaaaaaa", "renditions": [720, 360]}`
+	if from, err := p.SelectRenditions(t.Context(), r.ID, "", []int{360, 720, 360}); err != nil || from != "transcode" {
+		t.Errorf("the retry is from %q, %v", from, err)
+	}
+	if got := params(); !strings.Contains(got, selected) || !strings.Contains(got, `"title": "A"`) {
+		t.Errorf("the params are %s", got)
+	}
+	if _, err := p.SelectRenditions(t.Context(), r.ID, "", nil); err != nil || !strings.Contains(params(), selected) {
+		t.Errorf("a retry of what failed leaves the params %s, %v", params(), err)
+	}
+	if from, err := p.SelectRenditions(t.Context(), r.ID, "ingest", nil); err != nil || from != "ingest" || params() != `{"title": "A"}` {
+		t.Errorf("a retry from ingest leaves the params %s, %v", params(), err)
+	}
+}

@@ -73,7 +73,7 @@ func (h *bucketHosts) host() []stages.Stage {
 	h.t.Helper()
 	return Stages(Config{
 		DataDir: h.t.TempDir(), PublishDir: h.t.TempDir(), Bucket: h.bucket("data"), PublishBucket: h.bucket("public"),
-		Tools: Tools{Preset: "ultrafast", Threads: 1, Cache: toolCache},
+		Tools: testTools,
 	})
 }
 
@@ -218,7 +218,7 @@ func TestBucket_PublishesFromADirectory(t *testing.T) {
 	t.Parallel()
 	h := newBucketHosts(t)
 	all := Stages(Config{
-		DataDir: t.TempDir(), PublishDir: t.TempDir(), PublishBucket: h.bucket("public"), Tools: Tools{Preset: "ultrafast", Threads: 1, Cache: toolCache},
+		DataDir: t.TempDir(), PublishDir: t.TempDir(), PublishBucket: h.bucket("public"), Tools: testTools,
 	})
 	for _, stage := range []string{ingestStage, transcodeStage, metadataStage, assembleStage, publishStage} {
 		if err := h.run(all, stage); err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// brokenFFmpeg is an ffmpeg that fails if it shall make one of these renditions.
-func brokenFFmpeg(t *testing.T, renditions ...string) string {
+// brokenTools have an ffmpeg that fails to make these renditions.
+func brokenTools(t *testing.T, renditions ...string) Tools {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "ffmpeg")
 	var script strings.Builder
@@ -28,7 +28,9 @@ func brokenFFmpeg(t *testing.T, renditions ...string) string {
 	if err := os.WriteFile(file, []byte(script.String()), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return file
+	tools := testTools
+	tools.FFmpeg = file
+	return tools
 }
 
 // workOnce starts workers, one of them remote if that is so, whose transcodes have one attempt.
@@ -59,7 +61,7 @@ func TestTranscode_SkipsARenditionThatCannotBeMade(t *testing.T) {
 			t.Parallel()
 			s := newRemoteSite(t)
 			s.ChunkLength = c.length
-			s.workOnce(Tools{Preset: "ultrafast", Threads: 1, Cache: toolCache, FFmpeg: brokenFFmpeg(t, "360p")}, c.isRemote)
+			s.workOnce(brokenTools(t, "360p"), c.isRemote)
 			task := s.submitWith(wideFilm(t), `{"failed_rendition": "skip"}`)
 			tr, p := s.waitPublished(task)
 			if len(tr.Failed) != 1 || tr.Failed[0].Name != "360p" || len(tr.Output.Video) != 1 || len(tr.Output.Audio) != 1 {
@@ -90,7 +92,7 @@ func TestTranscode_FailsIfARenditionCannotBeMade(t *testing.T) {
 			t.Parallel()
 			s := newRemoteSite(t)
 			s.ChunkLength = 6 * time.Second
-			s.workOnce(Tools{Preset: "ultrafast", Threads: 1, Cache: toolCache, FFmpeg: brokenFFmpeg(t, c.broken...)}, false)
+			s.workOnce(brokenTools(t, c.broken...), false)
 			task := s.submitWith(wideFilm(t), c.params)
 			waittest.Equal(t, "the status", store.StatusDead, func() store.Status {
 				got, err := s.Get(t.Context(), task)

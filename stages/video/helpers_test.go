@@ -63,8 +63,9 @@ func makeClips(dir string) error {
 	return nil
 }
 
-// toolCache keeps what ffmpeg supports for all tests: to query it takes longer than many of the transcodes.
-var toolCache = new(media.CapabilityCache)
+// testTools transcode quickly. They query what ffmpeg supports once for all tests, which takes longer than many of the
+// transcodes.
+var testTools = Tools{Preset: "ultrafast", Threads: 1, Cache: new(media.CapabilityCache)}
 
 // harness is a pipeline without an engine: a test calls the stages itself.
 type harness struct {
@@ -80,7 +81,7 @@ func newHarness(t *testing.T, source string) *harness {
 	}
 	return &harness{
 		t:      t,
-		Config: Config{DataDir: t.TempDir(), PublishDir: t.TempDir(), Tools: Tools{Preset: "ultrafast", Threads: 1, Cache: toolCache}},
+		Config: Config{DataDir: t.TempDir(), PublishDir: t.TempDir(), Tools: testTools},
 		job:    &stages.Job{Task: store.ID{15: 7}, Source: source, Attempt: 1},
 	}
 }
@@ -149,7 +150,7 @@ var prototype func() prototypeResult
 
 func makePrototype(dir string) prototypeResult {
 	h := harness{
-		Config: Config{DataDir: dir, Tools: Tools{Preset: "ultrafast", Threads: 1, Cache: toolCache}},
+		Config: Config{DataDir: dir, Tools: testTools},
 		job:    &stages.Job{Task: store.ID{15: 7}, Source: clips.picture},
 	}
 	ctx := context.Background()

@@ -34,7 +34,7 @@ func (h *bucketHosts) moveSources(from, to Location) {
 func (h *bucketHosts) stagesAt(data Location) []stages.Stage {
 	h.t.Helper()
 	c := Config{
-		DataDir: data.Dir, PublishDir: h.t.TempDir(), Bucket: data.Bucket, Tools: Tools{Preset: "ultrafast", Threads: 1, Cache: toolCache},
+		DataDir: data.Dir, PublishDir: h.t.TempDir(), Bucket: data.Bucket, Tools: testTools,
 	}
 	if data.Bucket != nil {
 		c.DataDir = h.t.TempDir()

@@ -22,7 +22,7 @@ type Params struct {
 	ProfileResolvedAt time.Time
 	// Custom is an object for the submitter's own use.
 	Custom json.RawMessage
-	// Selected are the renditions that a retry makes anew.
+	// Selected are the renditions that a retry makes again.
 	Selected Selection
 
 	Settings

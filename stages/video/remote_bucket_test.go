@@ -54,7 +54,7 @@ func TestRemoteStages_FetchTheSourceFromTheBucket(t *testing.T) {
 					return new(net.Dialer).DialContext(ctx, network, address)
 				}
 			}
-			s.workRemotelyOver(transport, link.url, "key-1", Tools{Preset: "ultrafast", Threads: 1, Cache: toolCache})
+			s.workRemotelyOver(transport, link.url, "key-1", testTools)
 			task := s.submit(source)
 			tr, p := s.waitPublished(task)
 			wantPlayable(t, filepath.Join(s.PublishDir, p.Master), append(tr.Output.Video, tr.Output.Audio...))

@@ -54,7 +54,7 @@ func newRemoteSiteOver(t *testing.T, bucket *Bucket) *remoteSite {
 	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
 	s := &remoteSite{
 		Store: store.New(pool, store.Video()), t: t, pool: pool, revoked: make(map[string]bool),
-		Config: Config{DataDir: t.TempDir(), PublishDir: t.TempDir(), Bucket: bucket, Tools: Tools{Preset: "ultrafast", Threads: 1, Cache: toolCache}},
+		Config: Config{DataDir: t.TempDir(), PublishDir: t.TempDir(), Bucket: bucket, Tools: testTools},
 	}
 	files := NewRemoteFiles(s.Config, s.Result)
 	files.FromBucket = true
@@ -157,7 +157,7 @@ func (s *remoteSite) workLocally(leave ...string) (stop func()) {
 // workRemotely starts a worker that has only an address and a key.
 func (s *remoteSite) workRemotely(url, key string) (stop func()) {
 	s.t.Helper()
-	return s.workRemotelyWith(url, key, Tools{Preset: "ultrafast", Threads: 1, Cache: toolCache})
+	return s.workRemotelyWith(url, key, testTools)
 }
 
 func (s *remoteSite) workRemotelyWith(url, key string, tools Tools) (stop func()) {

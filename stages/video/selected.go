@@ -17,9 +17,9 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// Selection says which renditions a retry of transcode makes anew. The others are kept.
+// Selection says which renditions a retry of transcode makes again. The others are kept.
 type Selection struct {
-	// Renditions are the heights of those that are made anew, the largest first.
+	// Renditions are the heights of those that are made again, the largest first.
 	Renditions []int `json:"renditions"`
 	// After is the directory of the transcode whose other renditions are kept. A selection has no effect
 	// on a task whose latest transcode is another one.
@@ -37,7 +37,7 @@ func parseSelection(p *Params, value json.RawMessage) error {
 	return nil
 }
 
-// SelectRenditions returns the params of a task whose transcode makes only renditions of these heights anew, and
+// SelectRenditions returns the params of a task whose transcode makes only renditions of these heights again, and
 // keeps the others. ingest and transcode are the latest results of these stages. A height that the
 // source is too small for is a [*ParamsError].
 func SelectRenditions(params, ingest, transcode json.RawMessage, heights []int) (json.RawMessage, error) {
@@ -137,7 +137,7 @@ func (s chunkSpec) rungs(in Ingest) []media.Rung {
 	return slices.DeleteFunc(in.Settings.fullLadder(in.Info), func(r media.Rung) bool { return !slices.Contains(s.Only, r.Name) })
 }
 
-// keptError says why renditions cannot be kept. Then all are made anew.
+// keptError says why renditions cannot be kept. Then all are made again.
 type keptError struct{ err error }
 
 func (e *keptError) Error() string { return "keep renditions: " + e.err.Error() }
@@ -154,7 +154,7 @@ func transcodeBefore(made []Chunk) *Transcode {
 	return nil
 }
 
-// addKept links the renditions of the transcode before that were not made anew to those in dir.
+// addKept links the renditions of the transcode before that were not made again to those in dir.
 func (c Config) addKept(ctx context.Context, taskDir, dir string, tr, before *Transcode) error {
 	from, err := findResultDir(taskDir, transcodeStage, before.Dir)
 	if err != nil {

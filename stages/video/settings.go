@@ -65,7 +65,9 @@ type parser[T any] func(to *T, value json.RawMessage) error
 type parsers[T any] map[string]parser[T]
 
 // settingMembers are the members of a profile, in the order of the documentation.
-var settingMembers = []string{"renditions", "quality", "preset", "audio", "poster", "watch_early", "failed_rendition", "requires", "prefers"}
+var settingMembers = []string{
+	"renditions", "quality", "preset", "audio", "poster", "watch_early", "failed_rendition", "requires", "prefers",
+}
 
 var settingParsers = parsers[Settings]{
 	"renditions": parseRenditions,
