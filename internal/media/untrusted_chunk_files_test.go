@@ -190,6 +190,7 @@ func TestCheckUntrustedChunk_WantsAShortTailInTheSegmentBefore(t *testing.T) {
 		t.Fatalf("chunks %+v, %s", d.plan.Chunks, d.plan.Reason)
 	}
 	d.transcodePieces(t)
+	d.join(t)
 	d.wantPiecesAccepted(t)
 
 	i := slices.IndexFunc(d.pieces, func(p ChunkPiece) bool { return p.Output.Chunk == 2 })

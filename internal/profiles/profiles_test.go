@@ -140,8 +140,9 @@ func TestPrepare_RefusesUnknownProfilesAndParams(t *testing.T) {
 // addResult records a completed attempt.
 func addResult(t *testing.T, st *store.Store, task store.ID, stage, result string) {
 	t.Helper()
-	_, err := st.DB().Exec(t.Context(), `insert into attempts (task_id, token, stage, attempt, started_at, finished_at, outcome, result)
-		values ($1, gen_random_uuid(), $2, 1, now(), now(), 'completed', $3::text::jsonb)`, task, stage, result)
+	_, err := st.DB().Exec(t.Context(), `
+		insert into attempts (task_id, token, stage, attempt, worker_id, started_at, finished_at, outcome, result)
+		values ($1, gen_random_uuid(), $2, 1, gen_random_uuid(), now(), now(), 'completed', $3::text::jsonb)`, task, stage, result)
 	if err != nil {
 		t.Fatal(err)
 	}
