@@ -73,11 +73,3 @@ func (c Config) publishEarly(ctx context.Context, job *stages.Job, taskDir strin
 	}
 	return stages.DivideAgain(in.parts(others, &tr), nil)
 }
-
-// putEarly stores the results of a first generation. A join that was repeated stores them again.
-func (b *bucketStages) putEarly(ctx context.Context, job *stages.Job, tr Transcode, as Assemble) error {
-	if err := b.put(ctx, job, tr.Dir); err != nil {
-		return err
-	}
-	return b.put(ctx, job, as.Dir, b.config.Bucket.artifacts(job.Task, []string{tr.Dir})...)
-}
