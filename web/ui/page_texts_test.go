@@ -208,3 +208,24 @@ func TestVideoPage_SaysWhichPlacementNoWorkerMeets(t *testing.T) {
 		}
 	}
 }
+
+func TestRetryForm_OffersRenditionsThatCanBeMadeAgain(t *testing.T) {
+	t.Parallel()
+	s := newTestSite(t, func(o *ui.Options) {
+		o.RenditionsOf = func(context.Context, store.ID) ([]int, error) { return []int{720, 360}, nil }
+	})
+	path := "/videos/" + s.seeded.Published.String() + "/retry"
+	_, form, _ := s.get(path)
+	for _, want := range []string{`name="rendition" value="720">720p`, `name="rendition" value="360">360p`} {
+		if !strings.Contains(form, want) {
+			t.Errorf("the form does not have %s", want)
+		}
+	}
+	for value, want := range map[string]string{
+		"720": "Making 1 rendition again.", "144": "144p cannot be made of this source; possible: ", "many": "is not a height",
+	} {
+		if _, body := s.post(path, url.Values{"rendition": {value}, "from": {"ingest"}}); !strings.Contains(body, want) {
+			t.Errorf("after %s the page does not show %q", value, want)
+		}
+	}
+}
