@@ -85,7 +85,7 @@ func (l *labels) Set(list string) error {
 // chunkLength is a flag value for the length of a chunk: 30s, or never, which is negative.
 type chunkLength time.Duration
 
-func (c *chunkLength) Type() string { return "duration" }
+func (c *chunkLength) Type() string { return "length" } // a duration would have another message
 
 func (c *chunkLength) String() string {
 	if *c < 0 {

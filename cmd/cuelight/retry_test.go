@@ -48,3 +48,14 @@ func TestRetry_ExplainsWhichRenditionsItCannotMake(t *testing.T) {
 		}
 	}
 }
+
+func TestChunkFlag_SaysWhichLengthsItTakes(t *testing.T) {
+	t.Parallel()
+	p := newWorkDir(t)
+	for _, length := range []string{"5s", "2h", "soon"} {
+		r := p.run(2, "run", "--chunk", length, "film.mp4")
+		if !strings.Contains(r.stderr(), "--chunk "+length+": it must be 6s to 1h, or never") {
+			t.Errorf("it printed %q", r.stderr())
+		}
+	}
+}
