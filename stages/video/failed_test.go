@@ -75,6 +75,15 @@ func TestTranscode_SkipsARenditionThatCannotBeMade(t *testing.T) {
 			if text := read(t, filepath.Join(s.PublishDir, p.Metadata)); !strings.Contains(text, want) {
 				t.Errorf("metadata.json has no warning: %s", text)
 			}
+			if c.isRemote {
+				return
+			}
+			if err := s.retryRenditions(task, 240); err != nil {
+				t.Fatal(err)
+			}
+			if tr, _ := s.waitPublished(task); len(tr.Warnings) != 1 || !strings.HasPrefix(tr.Warnings[0], want) {
+				t.Errorf("after a retry of the other rendition the warnings are %q", tr.Warnings)
+			}
 		})
 	}
 }

@@ -160,6 +160,13 @@ func (c Config) addKept(ctx context.Context, taskDir, dir string, tr, before *Tr
 	if err != nil {
 		return err
 	}
+	for _, f := range before.Failed { // the video lacks it until it is made
+		isMade := slices.ContainsFunc(tr.Output.Video, func(r media.Rendition) bool { return r.Name == f.Name })
+		isListed := slices.ContainsFunc(tr.Failed, func(other FailedRendition) bool { return other.Name == f.Name })
+		if !isMade && !isListed {
+			tr.Failed = append(tr.Failed, f)
+		}
+	}
 	l := linker{need: before.Output.Bytes, reserve: c.reserve()}
 	for _, r := range tr.Output.AddKept(before.Output) {
 		to := filepath.Join(dir, r.Name)
