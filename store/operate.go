@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -37,6 +38,16 @@ func (s *Store) retryWith(ctx context.Context, sql string, task ID, from string)
 		stage = &from
 	}
 	return s.updateOne(ctx, "retry", sql, task, stage)
+}
+
+const setParamsSQL = `
+/* set params */
+update {{.Tasks}} set params = $2 where id = $1 returning id`
+
+// SetParams replaces the parameters of a task. Attempts that begin later have the new ones. It returns
+// [ErrNotFound].
+func (s *Store) SetParams(ctx context.Context, task ID, params json.RawMessage) error {
+	return s.updateOne(ctx, "set params", s.graph.SQL(setParamsSQL, nil), task, params)
 }
 
 const cancelSQL = `

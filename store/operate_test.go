@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"testing"
@@ -233,5 +234,21 @@ func TestFindHeldClaims_ShowsWhatAFailedExchangeDid(t *testing.T) {
 	b.exchange(w, 0, []engine.Report{r})
 	if got, err := b.FindRecordedOutcomes(ctx, []engine.Report{r}); err != nil || !got[c.Token] {
 		t.Errorf("the outcome is not recorded after it was reported: %v", err)
+	}
+}
+
+func TestSetParams_AreThoseOfLaterAttempts(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	id := b.submitTask(store.Submission{Source: "a", Params: json.RawMessage(`{"n": 1}`)})
+	if err := b.SetParams(t.Context(), id, json.RawMessage(`{"n": 2}`)); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.claim(w, ingest); string(got.Params) != `{"n": 2}` {
+		t.Errorf("the claim has the params %s", got.Params)
+	}
+	if err := b.SetParams(t.Context(), store.ID{1}, json.RawMessage(`{}`)); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("the error for a missing task is %v", err)
 	}
 }

@@ -152,18 +152,18 @@ type Damage struct {
 	Errors int64 `json:"errors"`
 }
 
-// AddKept adds those renditions of an earlier output of the same source that o does not have, with the
-// warnings, and returns them. Their files must be linked to those of o; [Tools.Check] verifies that they fit.
-func (o *Output) AddKept(earlier *Output) (added []Rendition) {
+// AddRenditions adds those renditions of another output of the same source that o does not have, with the
+// warnings, and returns them. Their files must be put next to those of o; [Tools.Check] verifies that they fit.
+func (o *Output) AddRenditions(other *Output) (added []Rendition) {
 	missing := func(have, from []Rendition) []Rendition {
 		return slices.DeleteFunc(slices.Clone(from), func(r Rendition) bool {
 			return slices.ContainsFunc(have, func(h Rendition) bool { return h.Name == r.Name })
 		})
 	}
-	video, audio := missing(o.Video, earlier.Video), missing(o.Audio, earlier.Audio)
+	video, audio := missing(o.Video, other.Video), missing(o.Audio, other.Audio)
 	o.Video, o.Audio = append(o.Video, video...), append(o.Audio, audio...)
 	slices.SortStableFunc(o.Video, func(a, b Rendition) int { return b.Height - a.Height })
-	for _, text := range earlier.Warnings {
+	for _, text := range other.Warnings {
 		if !slices.Contains(o.Warnings, text) {
 			o.Warnings = appendWarning(o.Warnings, text)
 		}

@@ -71,7 +71,7 @@ func divideTranscode(ctx context.Context, job *stages.Job) ([]stages.Part, error
 	if err != nil {
 		return nil, err
 	}
-	only, before, err := in.selected(ctx, job)
+	only, before, err := in.selectedRungs(ctx, job)
 	if err == nil && len(only) == 0 {
 		only, err = in.earlyRungs(ctx, job)
 	}
@@ -188,7 +188,10 @@ func (c Config) joinTranscode(ctx context.Context, job *stages.Job) (Transcode, 
 	}
 	tr, err := c.joinParts(ctx, job, taskDir, in, made)
 	if err == nil && len(made[0].Only) > 0 && transcodeBefore(made) == nil {
-		return tr, c.publishEarly(ctx, job, taskDir, in, tr)
+		if err := c.publishEarly(ctx, job, taskDir, in, tr); err != nil {
+			return tr, err
+		}
+		return tr, stages.DivideAgain(in.otherParts(&tr), nil)
 	}
 	if isHostError(err) || ctx.Err() != nil {
 		return tr, err
@@ -207,33 +210,18 @@ func (c Config) joinTranscode(ctx context.Context, job *stages.Job) (Transcode, 
 func (c Config) joinParts(
 	ctx context.Context, job *stages.Job, taskDir string, in Ingest, made []Chunk,
 ) (tr Transcode, err error) {
-	var join func(ctx context.Context, job *stages.Job, dir string) (*media.Output, error)
-	if whole := made[0].Whole; whole != nil {
-		tr = *whole
-		join = func(ctx context.Context, _ *stages.Job, dir string) (*media.Output, error) {
-			return c.linkWhole(ctx, taskDir, dir, whole)
-		}
-	} else {
-		pieces, lost, err := findChunks(taskDir, made)
-		if err == nil && len(lost) > 0 {
-			err = divideAgain(made, lost, fmt.Errorf("the files of %d parts are missing", len(lost)))
-		}
-		if err != nil {
-			return tr, err
-		}
-		tr = Transcode{
-			Rungs: chunkSpec{Only: made[0].Only}.rungs(in), Chunks: len(in.Chunks.Chunks), LastChunk: lastDir(made),
-		}
-		tr.setFailed(failedRenditions(made))
-		if !slices.ContainsFunc(tr.Rungs, func(r media.Rung) bool { return !r.IsAudio() }) {
-			return tr, divideAgain(made, withFailed(made), fmt.Errorf("no rendition could be made of all chunks"))
-		}
-		join = func(ctx context.Context, job *stages.Job, dir string) (*media.Output, error) {
-			return c.tools(job, -1, "joining chunks").JoinChunks(ctx, in.Info, tr.Rungs, in.Chunks, pieces, dir)
-		}
+	tr, pieces, err := partsToJoin(taskDir, in, made)
+	if err != nil {
+		return Transcode{}, err
 	}
 	tr.Dir, err = c.inWorkdir(ctx, job, taskDir, transcodeStage, privateMode, func(job *stages.Job, dir string) (err error) {
-		if tr.Output, err = join(ctx, job, dir); err != nil {
+		if whole := made[0].Whole; whole != nil {
+			tr.Output, err = c.linkWhole(ctx, taskDir, dir, whole)
+		} else {
+			tools := c.tools(job, -1, "joining chunks")
+			tr.Output, err = tools.JoinChunks(ctx, in.Info, tr.Rungs, in.Chunks, pieces, dir)
+		}
+		if err != nil {
 			return err
 		}
 		if before := transcodeBefore(made); before != nil {
@@ -252,6 +240,26 @@ func (c Config) joinParts(
 	}
 	tr.Warnings = tr.warnings()
 	return tr, nil
+}
+
+// partsToJoin describes the transcode that the parts make, and finds the files of chunks.
+func partsToJoin(taskDir string, in Ingest, made []Chunk) (tr Transcode, pieces []media.ChunkPiece, err error) {
+	if made[0].Whole != nil {
+		return *made[0].Whole, nil, nil
+	}
+	pieces, lost, err := findChunks(taskDir, made)
+	if err != nil {
+		return tr, nil, err
+	}
+	if len(lost) > 0 {
+		return tr, nil, divideAgain(made, lost, fmt.Errorf("the files of %d parts are missing", len(lost)))
+	}
+	tr = Transcode{Rungs: chunkSpec{Only: made[0].Only}.rungs(in), Chunks: len(in.Chunks.Chunks), LastChunk: lastDir(made)}
+	tr.setFailed(failedRenditions(made))
+	if !slices.ContainsFunc(tr.Rungs, func(r media.Rung) bool { return !r.IsAudio() }) {
+		return tr, nil, divideAgain(made, partsWithFailed(made), fmt.Errorf("no rendition could be made of all chunks"))
+	}
+	return tr, pieces, nil
 }
 
 // divideAgain makes the wrong ones of the parts again.

@@ -44,6 +44,33 @@ func newChunkSite(t *testing.T, bucket *Bucket) *remoteSite {
 	return s
 }
 
+// newWorkingSite is a site with a local worker. If it is remote, a remote worker does the transcodes, and the results are
+// in a bucket.
+func newWorkingSite(t *testing.T, length time.Duration, isRemote bool) *remoteSite {
+	t.Helper()
+	if !isRemote {
+		s := newRemoteSite(t)
+		s.ChunkLength = length
+		s.workLocally()
+		return s
+	}
+	server := s3test.Start(t, s3test.Options{})
+	server.MakeBucket(t, "videos")
+	open := func() *Bucket {
+		b, err := OpenBucket("s3://videos/data", server.Env())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(b.Close)
+		return b
+	}
+	s := newRemoteSiteOver(t, open())
+	s.ChunkLength, s.Bucket = length, open() // a Bucket has the settings of its first user
+	s.workLocally(RemoteStageNames()...)
+	s.workRemotely(s.url, "key-1")
+	return s
+}
+
 // outcomes lists the attempts of transcode, in the order of their ends.
 func (s *remoteSite) outcomes(task store.ID) (list []string) {
 	s.t.Helper()

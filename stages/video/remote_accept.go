@@ -160,8 +160,8 @@ func limitReason(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxReason)], "")
 }
 
-// failed returns those renditions that a worker says it could not make and that may be left out: never all.
-func (d delivery) failed(claimed []FailedRendition) (failed []FailedRendition) {
+// skippedRenditions returns those renditions that a worker says it could not make and that may be left out: never all.
+func (d delivery) skippedRenditions(claimed []FailedRendition) (failed []FailedRendition) {
 	if d.in.Settings.FailedRendition != failedIsSkipped {
 		return nil
 	}
@@ -207,7 +207,7 @@ func (f *RemoteFiles) acceptChunk(
 			claimed.Whole = &Transcode{}
 		}
 		tr := &Transcode{Rungs: d.rungs, Undivided: d.spec.Reason}
-		tr.setFailed(d.failed(claimed.Whole.Failed))
+		tr.setFailed(d.skippedRenditions(claimed.Whole.Failed))
 		if tr.Output, err = tools.CheckUntrusted(ctx, source, d.in.Info, tr.Rungs, w.path, claimed.Whole.Output); err != nil {
 			return made, refusal(err)
 		}
@@ -215,9 +215,9 @@ func (f *RemoteFiles) acceptChunk(
 		tr.Dir, err = f.finish(ctx, c, w)
 		return made, err
 	}
-	made.Failed = d.failed(claimed.Failed)
+	made.Failed = d.skippedRenditions(claimed.Failed)
 	made.Output, err = tools.CheckUntrustedChunk(
-		ctx, source, d.in.Info, without(d.rungs, made.Failed), d.in.Chunks, d.spec.piece(), w.path, claimed.Output)
+		ctx, source, d.in.Info, withoutFailed(d.rungs, made.Failed), d.in.Chunks, d.spec.piece(), w.path, claimed.Output)
 	if err != nil {
 		return made, refusal(err)
 	}

@@ -72,7 +72,7 @@ func (c Config) transcode(ctx context.Context, job *stages.Job, in Ingest, spec 
 		tr.setFailed(failed)
 		tr.Output = made[0]
 		for _, more := range made[1:] {
-			tr.Output.AddKept(more)
+			tr.Output.AddRenditions(more)
 		}
 		// Check here, because another attempt can fix a mismatch. Assemble checks again, and so does the join
 		// if it adds other renditions.

@@ -115,9 +115,9 @@ func (s Settings) fullLadder(info *media.Info) []media.Rung {
 	return s.ladder(info)
 }
 
-// selected returns the names of the rungs that the transcode of a task makes and the transcode that has the others, if
+// selectedRungs returns the names of the rungs that the transcode of a task makes and the transcode that has the others, if
 // it does not make the whole ladder.
-func (in Ingest) selected(ctx context.Context, job *stages.Job) (only []string, before *Transcode, err error) {
+func (in Ingest) selectedRungs(ctx context.Context, job *stages.Job) (only []string, before *Transcode, err error) {
 	p, err := ParseParams(job.Params)
 	if err != nil || p.Selected.After == "" {
 		return nil, nil, err
@@ -168,7 +168,7 @@ func (c Config) addKept(ctx context.Context, taskDir, dir string, tr, before *Tr
 		}
 	}
 	l := linker{need: before.Output.Bytes, reserve: c.reserve()}
-	for _, r := range tr.Output.AddKept(before.Output) {
+	for _, r := range tr.Output.AddRenditions(before.Output) {
 		to := filepath.Join(dir, r.Name)
 		if err := os.Mkdir(to, privateMode); err != nil {
 			return fmt.Errorf("create directory of rendition: %w", err)

@@ -34,7 +34,7 @@ func (in Ingest) earlyRungs(ctx context.Context, job *stages.Job) (names []strin
 }
 
 // publishEarly publishes the first generation of a video, whose transcode has only some renditions. It has no metadata.json
-// and no poster yet. Then the parts of the other renditions begin.
+// and no poster yet.
 func (c Config) publishEarly(ctx context.Context, job *stages.Job, taskDir string, in Ingest, tr Transcode) error {
 	from, err := findResultDir(taskDir, transcodeStage, tr.Dir)
 	if err != nil {
@@ -64,12 +64,16 @@ func (c Config) publishEarly(ctx context.Context, job *stages.Job, taskDir strin
 	if _, err := c.publish(ctx, job, in, tr, Metadata{}, as); err != nil {
 		return fmt.Errorf("publish early: %w", err)
 	}
-	job.Progress(stages.Progress{Percent: -1, Note: "published early"})
+	return nil
+}
+
+// otherParts are the parts of those renditions that an early transcode does not have.
+func (in Ingest) otherParts(early *Transcode) []stages.Part {
 	var others []string
 	for _, r := range in.ladder() {
-		if !slices.ContainsFunc(tr.Rungs, func(made media.Rung) bool { return made.Name == r.Name }) {
+		if !slices.ContainsFunc(early.Rungs, func(made media.Rung) bool { return made.Name == r.Name }) {
 			others = append(others, r.Name)
 		}
 	}
-	return stages.DivideAgain(in.parts(others, &tr), nil)
+	return in.parts(others, early)
 }

@@ -9,16 +9,13 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/media"
-	"github.com/cuelight/cuelight/internal/storage/s3test"
 )
 
 func TestTranscode_PublishesASmallRenditionEarly(t *testing.T) {
 	t.Parallel()
-	server := s3test.Start(t, s3test.Options{})
-	server.MakeBucket(t, "videos")
 	for name, c := range map[string]struct {
 		length   time.Duration
-		isRemote bool // and over a bucket
+		isRemote bool // with the results in a bucket
 		parts    [2]int
 	}{
 		"chunks":                {6 * time.Second, false, [2]int{5, 4}},
@@ -26,25 +23,7 @@ func TestTranscode_PublishesASmallRenditionEarly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			open := func() *Bucket {
-				if !c.isRemote {
-					return nil
-				}
-				b, err := OpenBucket("s3://videos/early", server.Env())
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(b.Close)
-				return b
-			}
-			s := newRemoteSiteOver(t, open())
-			s.ChunkLength, s.Bucket = c.length, open()
-			if c.isRemote {
-				s.workLocally(RemoteStageNames()...)
-				s.workRemotely(s.url, "key-1")
-			} else {
-				s.workLocally()
-			}
+			s := newWorkingSite(t, c.length, c.isRemote)
 			task := s.submitWith(filmOfSize(t, "854x480"), `{"watch_early": true}`)
 			tr, p := s.waitPublished(task)
 			wantPlayable(t, filepath.Join(s.PublishDir, p.Master), slices.Concat(tr.Output.Video, tr.Output.Audio))
@@ -70,7 +49,7 @@ func TestTranscode_PublishesASmallRenditionEarly(t *testing.T) {
 				t.Errorf("the attempts are %q", got)
 			}
 			for _, name := range list(t, s.TaskDir(task)) {
-				if strings.HasPrefix(name, chunkPrefix) && !c.isRemote {
+				if strings.HasPrefix(name, chunkPrefix) {
 					t.Errorf("%s has stayed", name)
 				}
 			}

@@ -120,8 +120,8 @@ func failedRenditions(made []Chunk) (all []FailedRendition) {
 	return all
 }
 
-// withFailed are the indexes of the parts that failed renditions.
-func withFailed(made []Chunk) (list []int) {
+// partsWithFailed are the indexes of the parts that failed renditions.
+func partsWithFailed(made []Chunk) (list []int) {
 	for i, chunk := range made {
 		if len(chunk.Failed) > 0 {
 			list = append(list, i)
@@ -132,11 +132,11 @@ func withFailed(made []Chunk) (list []int) {
 
 // setFailed removes renditions that failed from the rungs.
 func (t *Transcode) setFailed(failed []FailedRendition) {
-	t.Failed, t.Rungs = failed, without(t.Rungs, failed)
+	t.Failed, t.Rungs = failed, withoutFailed(t.Rungs, failed)
 }
 
-// without returns the rungs that did not fail.
-func without(rungs []media.Rung, failed []FailedRendition) []media.Rung {
+// withoutFailed returns the rungs that did not fail.
+func withoutFailed(rungs []media.Rung, failed []FailedRendition) []media.Rung {
 	return slices.DeleteFunc(slices.Clone(rungs), func(r media.Rung) bool {
 		return slices.ContainsFunc(failed, func(f FailedRendition) bool { return f.Name == r.Name })
 	})

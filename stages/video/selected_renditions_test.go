@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cuelight/cuelight/internal/storage/s3test"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -45,11 +44,9 @@ func (s *remoteSite) segments(p Publish, renditions ...string) (content []string
 
 func TestRetry_MakesOnlySelectedRenditionsAgain(t *testing.T) {
 	t.Parallel()
-	server := s3test.Start(t, s3test.Options{})
-	server.MakeBucket(t, "videos")
 	for name, c := range map[string]struct {
 		length   time.Duration
-		isRemote bool // and over a bucket
+		isRemote bool // with the results in a bucket
 		parts    int
 	}{
 		"chunks":                {6 * time.Second, false, 4},
@@ -57,25 +54,7 @@ func TestRetry_MakesOnlySelectedRenditionsAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			open := func() *Bucket {
-				if !c.isRemote {
-					return nil
-				}
-				b, err := OpenBucket("s3://videos/selected", server.Env())
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(b.Close)
-				return b
-			}
-			s := newRemoteSiteOver(t, open())
-			s.ChunkLength, s.Bucket = c.length, open() // a Bucket has the settings of its first user
-			if c.isRemote {
-				s.workLocally(RemoteStageNames()...)
-				s.workRemotely(s.url, "key-1")
-			} else {
-				s.workLocally()
-			}
+			s := newWorkingSite(t, c.length, c.isRemote)
 			task := s.submitWith(wideFilm(t), `{"quality": 30, "preset": "ultrafast"}`)
 			first, before := s.waitPublished(task)
 			kept := s.segments(before, "360p", "audio")
