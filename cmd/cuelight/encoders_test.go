@@ -38,7 +38,8 @@ func TestRun_EncodesWithLibx264WhenTheDeviceFails(t *testing.T) {
 	}
 	text := p.run(0, "show", task.String()).stdout.String()
 	if !strings.Contains(text, "warning    "+warning) ||
-		!strings.Contains(text, "transcode, attempt 1: completed with libx264 after") {
+		!strings.Contains(text, "transcode, attempt 1: completed with libx264 after") ||
+		!strings.Contains(text, "    not divided: it is shorter than two chunks\n") {
 		t.Errorf("shown: %s", text)
 	}
 }

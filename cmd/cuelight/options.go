@@ -84,7 +84,6 @@ func (c *cli) workFlags(cmd *cobra.Command) *workOptions {
 	f.Var(&o.chunk, "chunk",
 		"how much of a video each part of its transcode makes, 6s to 1h, or never to transcode every video whole")
 	f.DurationVar(&o.minDivided, "min-divided", 0, "shortest video that is divided (default two chunks)")
-	f.Lookup("min-divided").DefValue = "" // the text has the default
 	f.BoolVar(&o.linkSources, "link-sources", false,
 		"hard-link local sources instead of copying them; only if they are never modified")
 	f.StringVar(&o.name, "name", "", "name of this worker in lists, the history and events (default the host's name)")

@@ -67,18 +67,20 @@ func (p *progress) event(e stages.Event) {
 	switch e.Kind {
 	case stages.StageStarted:
 		p.printed[daemon.StageKey{Task: e.Task, Stage: e.Stage, Part: e.Part}] = time.Now()
-		attempt := ""
-		if e.Attempt > 1 {
-			attempt = fmt.Sprintf(" (attempt %d)", e.Attempt)
-		}
-		p.detail("%s: %s started%s", label, stage, attempt)
+		p.started(label, stage, e)
 	case stages.StageDivided:
+		if e.Count == 1 && e.Err == nil {
+			return
+		}
 		why := ""
 		if e.Err != nil {
 			why = e.Err.Error()
 		}
 		p.detail("%s: %s divided %s", label, stage, partsText(e.Count, e.Kept, why))
 	case stages.StageCompleted, stages.PartCompleted:
+		if e.Part == 0 && e.Parts == 1 {
+			return // the join of the only part, which was shown as the stage
+		}
 		p.detail("%s: %s completed in %s", label, stage, console.Duration(e.Duration))
 	case stages.AttemptFailed:
 		p.printf("%s: %s %s, retry in %s: %s", label, stage, p.to.Paint(console.Yellow, "failed"),
@@ -99,6 +101,22 @@ func (p *progress) event(e stages.Event) {
 		if e.Count > 0 {
 			p.printf("waiting for %s; a second signal stops at once", console.Plural(e.Count, "running stage"))
 		}
+	}
+}
+
+// started prints that an attempt has started. The only part of a stage is shown as the stage, whose division has printed
+// the line already.
+func (p *progress) started(label, stage string, e stages.Event) {
+	attempt := ""
+	if e.Attempt > 1 {
+		attempt = fmt.Sprintf(" (attempt %d)", e.Attempt)
+	}
+	switch {
+	case e.Parts == 1 && e.Attempt <= 1:
+	case e.Part == 0 && e.Parts > 0:
+		p.detail("%s: %s joins its %s%s", label, stage, console.Plural(e.Parts, "part"), attempt)
+	default:
+		p.detail("%s: %s started%s", label, stage, attempt)
 	}
 }
 

@@ -148,9 +148,13 @@ func (c *cli) writeHistory(d shownTask, parts bool) error {
 			b.WriteString(n)
 			continue
 		}
+		encoder, undivided := transcodeTexts(a.Result)
 		fmt.Fprintf(&b, "%s  %s, attempt %d: %s%s after %s on %s\n", a.StartedAt.Local().Format(time.DateTime),
-			stageText(a.Stage, a.Part, 0), a.Attempt, a.Outcome, encoderText(a.Result), console.Duration(a.FinishedAt.Sub(a.StartedAt)),
+			stageText(a.Stage, a.Part, 0), a.Attempt, a.Outcome, encoder, console.Duration(a.FinishedAt.Sub(a.StartedAt)),
 			workerText(a.WorkerName, a.Host, a.PID))
+		if undivided != "" {
+			fmt.Fprintf(&b, "    not divided: %s\n", undivided)
+		}
 		for line := range strings.Lines(a.Error) {
 			fmt.Fprintf(&b, "    %s\n", usererr.Printable(strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\t", "  ")))
 		}
@@ -159,13 +163,18 @@ func (c *cli) writeHistory(d shownTask, parts bool) error {
 	return err
 }
 
-// encoderText says with which encoder a transcode was made; it is empty for other results.
-func encoderText(result json.RawMessage) string {
+// transcodeTexts says with which encoder a transcode was made, and why it was not divided. Both are empty for other
+// results.
+func transcodeTexts(result json.RawMessage) (encoder, undivided string) {
 	var r struct {
-		Output struct{ Encoder string }
+		Output    struct{ Encoder string }
+		Undivided string
 	}
-	if json.Unmarshal(result, &r) != nil || r.Output.Encoder == "" {
-		return ""
+	if json.Unmarshal(result, &r) != nil {
+		return "", "" // of another pipeline
 	}
-	return " with " + usererr.Printable(r.Output.Encoder)
+	if r.Output.Encoder != "" {
+		encoder = " with " + usererr.Printable(r.Output.Encoder)
+	}
+	return encoder, usererr.Printable(r.Undivided)
 }

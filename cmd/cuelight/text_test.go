@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/console"
+	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -94,6 +96,42 @@ func TestProgressRow_OmitsTheStepCount(t *testing.T) {
 		if got := progressRow(store.Running{Percent: -1, Note: note}, "").String(); got != want {
 			t.Errorf("%q is shown as %q, want %q", note, got, want)
 		}
+	}
+}
+
+func TestProgress_ShowsADivisionOnlyIntoSeveralParts(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		parts int
+		want  string
+	}{
+		"one part": {1, "a.mp4: transcode started\na.mp4: transcode completed in 2.0s\n"},
+		"two parts": {2, "a.mp4: transcode started\na.mp4: transcode divided into 2 parts\n" +
+			"a.mp4: transcode part 1 of 2 started\na.mp4: transcode part 1 of 2 completed in 2.0s\n" +
+			"a.mp4: transcode part 2 of 2 started\na.mp4: transcode part 2 of 2 completed in 2.0s\n" +
+			"a.mp4: transcode joins its 2 parts\na.mp4: transcode completed in 1.0s\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out strings.Builder
+			p := newProgress(&console.Stream{Writer: &out}, false, func(store.ID) string { return "a.mp4" })
+			task := store.ID{1}
+			show := func(e stages.Event) {
+				e.Task, e.Stage, e.Attempt = task, "transcode", 1
+				p.event(e)
+			}
+			show(stages.Event{Kind: stages.StageStarted})
+			show(stages.Event{Kind: stages.StageDivided, Count: c.parts})
+			for n := range c.parts {
+				show(stages.Event{Kind: stages.StageStarted, Part: n + 1, Parts: c.parts})
+				show(stages.Event{Kind: stages.PartCompleted, Part: n + 1, Parts: c.parts, Duration: 2 * time.Second})
+			}
+			show(stages.Event{Kind: stages.StageStarted, Parts: c.parts})
+			show(stages.Event{Kind: stages.StageCompleted, Parts: c.parts, Duration: time.Second})
+			if out.String() != c.want {
+				t.Errorf("it printed\n%s", out.String())
+			}
+		})
 	}
 }
 

@@ -132,7 +132,7 @@ func makeClip(t testing.TB, dir string, length time.Duration, size string) strin
 	file := filepath.Join(dir, "clip.mp4")
 	seconds := fmt.Sprint(length.Seconds())
 	cmd := exec.Command("ffmpeg", "-v", "error", "-y", "-f", "lavfi", "-i", "testsrc2=rate=25:size="+size,
-		"-f", "lavfi", "-i", "sine", "-t", seconds, "-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p",
+		"-f", "lavfi", "-i", "sine", "-t", seconds, "-c:v", "libx264", "-preset", "ultrafast", "-g", "50", "-pix_fmt", "yuv420p",
 		"-c:a", "aac", file)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

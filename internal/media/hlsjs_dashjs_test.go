@@ -2,13 +2,11 @@ package media
 
 import (
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cuelight/cuelight/internal/browsertest"
 )
@@ -44,29 +42,12 @@ func tailLengths() map[string]string {
 func TestPlayers_ReachTheEndWithAnyTail(t *testing.T) {
 	t.Parallel()
 	browser := browsertest.Require(t)
-	clips := map[string]float64{}
-	mux := http.NewServeMux()
+	videos := make(map[string]browsertest.Video)
 	for name, args := range tailLengths() {
 		r := publish(t, makeClip(t, name, args))
-		clips[name] = r.info.Duration
-		mux.Handle("GET /"+name+"/", http.StripPrefix("/"+name, http.FileServer(http.Dir(r.dir))))
+		videos[name] = browsertest.Video{Dir: r.dir, Length: time.Duration(r.info.Duration * float64(time.Second))}
 	}
-	for name, file := range map[string]string{
-		"/hls.js":       browser.Module("hls.js/dist/hls.min.js"),
-		"/dash.js":      browser.Module("dashjs/dist/modern/umd/dash.all.min.js"),
-		"/hls.light.js": filepath.Join("..", "..", "web", "ui", "assets", "vendor", "hls.light.min.js"),
-	} {
-		mux.HandleFunc("GET "+name, func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, file) })
-	}
-	mux.HandleFunc("GET /blank", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/html")
-		_, _ = io.WriteString(w, `<!doctype html><link rel="icon" href="data:,"><body>`)
-	})
-	server := httptest.NewServer(mux)
-	defer server.Close()
-	browser.Run(t, "players.mjs", map[string]any{
-		"address": server.URL, "clips": clips, "light": []string{"silent-6.02.mkv", "sound-6.mp4"},
-	})
+	browser.Play(t, videos, browsertest.PlayOptions{Light: []string{"silent-6.02.mkv", "sound-6.mp4"}})
 }
 
 func TestTranscode_MergesShortLastSegment(t *testing.T) {

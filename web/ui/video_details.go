@@ -50,7 +50,9 @@ type stageResult struct {
 	Output struct {
 		Encoder string `json:"encoder"`
 	} `json:"output"`
-	Files int `json:"files"`
+	Chunks    json.RawMessage `json:"chunks"` // of transcode: how many; of ingest: the plan
+	Undivided string          `json:"undivided"`
+	Files     int             `json:"files"`
 }
 
 // latestResult reads the result of the latest completed attempt of a stage. It returns
@@ -85,6 +87,8 @@ func readVideoDetails(history []store.Attempt) (d videoDetails) {
 	}
 	d.add("Renditions", strings.Join(heights, ", "))
 	d.add("Encoder", transcode.Output.Encoder)
+	d.add("Chunks", string(transcode.Chunks))
+	d.add("Not divided", transcode.Undivided)
 	for _, w := range store.Warnings(history) {
 		if !slices.Contains(d.Warnings, w) {
 			d.Warnings = append(d.Warnings, w)

@@ -20,13 +20,26 @@ func TestVideoTitle_PrefersTheSubmittersTitle(t *testing.T) {
 	}
 }
 
+func TestVideoDetails_SayWhetherTheTranscodeWasDivided(t *testing.T) {
+	t.Parallel()
+	for result, want := range map[string]detail{
+		`{"chunks": 12}`: {"Chunks", "12"},
+		`{"undivided": "it is shorter than two chunks"}`: {"Not divided", "it is shorter than two chunks"},
+	} {
+		got := readVideoDetails([]store.Attempt{{Stage: "transcode", Outcome: "completed", Result: []byte(result)}})
+		if !slices.Equal(got.Rows, []detail{want}) {
+			t.Errorf("%s: the rows are %q, want %q", result, got.Rows, want)
+		}
+	}
+}
+
 func TestVideoDetails_HaveTheEncoderAndEachWarningOnce(t *testing.T) {
 	t.Parallel()
 	result := func(stage, text string) store.Attempt {
 		return store.Attempt{Stage: stage, Outcome: "completed", Result: []byte(text)}
 	}
 	got := readVideoDetails([]store.Attempt{
-		result("ingest", `{"info": {"warnings": ["odd header"]}, "warnings": ["odd header"]}`),
+		result("ingest", `{"chunks": {"reason": "it is short"}, "info": {"warnings": ["odd header"]}, "warnings": ["odd header"]}`),
 		result("transcode", `{"output": {"warnings": ["damaged"], "encoder": "h264_qsv"}, "warnings": ["damaged"]}`),
 	})
 	if want := "[odd header damaged]"; fmt.Sprint(got.Warnings) != want {

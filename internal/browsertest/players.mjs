@@ -1,20 +1,25 @@
 // Plays published videos with hls.js, its light version and dash.js, several at once,
 // and waits until each says that it has ended.
-import { given, must, test, done } from "../browsertest/browser.mjs";
+import { given, must, test, done } from "./browser.mjs";
 
 const players = { hls: "/hls.js", light: "/hls.light.js", dash: "/dash.js" };
-const atOnce = 4, within = 120000;
+const atOnce = 4;
 
 async function play(page, player, clip) {
   await page.goto(`${given.address}/blank`);
   await page.addScriptTag({ url: given.address + players[player] });
-  await page.evaluate(([player, clip]) => {
+  await page.evaluate(([player, clip, rate, hold]) => {
     const video = document.body.appendChild(document.createElement("video"));
     video.muted = video.autoplay = true;
     window.said = "";
     video.onended = () => window.said ||= `ended at ${(window.endedAt = video.currentTime).toFixed(3)} s`;
     video.onerror = () => window.said ||= `error ${video.error.message}`;
-    video.onplaying = () => video.playbackRate = 4;
+    video.onplaying = () => video.playbackRate = rate;
+    if (hold) video.addEventListener("playing", async () => {
+      video.pause();
+      await fetch("/hold");
+      video.play();
+    }, { once: true });
     if (player === "dash") {
       const dash = dashjs.MediaPlayer().create();
       dash.updateSettings({ streaming: { liveCatchup: { enabled: false } } });
@@ -26,8 +31,8 @@ async function play(page, player, clip) {
     hls.on(Hls.Events.ERROR, (_, e) => { if (e.fatal) window.said ||= `error ${e.type} ${e.details}`; });
     hls.loadSource(`/${clip}/master.m3u8`);
     hls.attachMedia(video);
-  }, [player, clip]);
-  await page.waitForFunction(() => window.said, null, { timeout: within }).catch(() => {});
+  }, [player, clip, given.rate, given.hold]);
+  await page.waitForFunction(() => window.said, null, { timeout: given.within }).catch(() => {});
   const { said, at, length } = await page.evaluate(() => {
     const v = document.querySelector("video");
     return { said: window.said, at: window.endedAt ?? v.currentTime, length: v.duration };

@@ -1,0 +1,64 @@
+package browsertest
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// Video is a directory with a published video, and its length.
+type Video struct {
+	Dir    string
+	Length time.Duration
+}
+
+// PlayOptions are options of [Browser.Play].
+type PlayOptions struct {
+	// Light names the videos that the light version of hls.js plays, too. It plays no sound of a
+	// playlist of its own.
+	Light []string
+	// Rate is the speed; 0 is 4 times the normal one.
+	Rate float64
+	// Timeout is for one video in one player; 0 is two minutes.
+	Timeout time.Duration
+	// Hold is called by each player when it has begun. It pauses until Hold returns.
+	Hold func()
+}
+
+// Play plays videos to their end in hls.js and in dash.js. The test must be one of a package in
+// internal.
+func (b Browser) Play(t testing.TB, videos map[string]Video, o PlayOptions) {
+	t.Helper()
+	mux, lengths := http.NewServeMux(), make(map[string]float64)
+	for name, v := range videos {
+		lengths[name] = v.Length.Seconds()
+		mux.Handle("GET /"+name+"/", http.StripPrefix("/"+name, http.FileServer(http.Dir(v.Dir))))
+	}
+	for name, file := range map[string]string{
+		"/hls.js":       b.Module("hls.js/dist/hls.min.js"),
+		"/dash.js":      b.Module("dashjs/dist/modern/umd/dash.all.min.js"),
+		"/hls.light.js": filepath.Join("..", "..", "web", "ui", "assets", "vendor", "hls.light.min.js"),
+	} {
+		mux.HandleFunc("GET "+name, func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, file) })
+	}
+	mux.HandleFunc("GET /blank", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = io.WriteString(w, `<!doctype html><link rel="icon" href="data:,"><body>`)
+	})
+	mux.HandleFunc("GET /hold", func(http.ResponseWriter, *http.Request) { o.Hold() })
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	if o.Rate == 0 {
+		o.Rate = 4
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 2 * time.Minute
+	}
+	b.Run(t, filepath.Join("..", "browsertest", "players.mjs"), map[string]any{
+		"address": server.URL, "clips": lengths, "light": append([]string{}, o.Light...),
+		"rate": o.Rate, "within": o.Timeout.Milliseconds(), "hold": o.Hold != nil,
+	})
+}
