@@ -100,3 +100,34 @@ func TestBucketAddress_WithASecretIsRefusedAndNotPrinted(t *testing.T) {
 		}
 	}
 }
+
+func TestShow_NamesTheVersionThatPlaysWhileAnotherIsMade(t *testing.T) {
+	t.Parallel()
+	p := newWorkDir(t)
+	other := p.path("other")
+	r := p.start("serve", "--publish-dir", other)
+	r.waitForOutput(`"msg":"working"`, 1)
+	r.stop()
+	p.run(0, "submit", "clip.mp4")
+	id := p.list()[0].TaskID
+	master := filepath.Join(other, id.String(), "master.m3u8")
+	shows := func() bool {
+		t.Helper()
+		return strings.Contains(p.run(0, "show", id.String()).stdout.String(), "published  "+master+" (a new version is in progress)\n")
+	}
+	if shows() {
+		t.Error("a file that does not exist is shown")
+	}
+	if err := os.MkdirAll(filepath.Dir(master), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(master, []byte("#EXTM3U\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if !shows() {
+		t.Error("the version that was published early is not shown")
+	}
+	if got := p.published(id); got != "" {
+		t.Errorf("the JSON has %q before the task is completed", got)
+	}
+}

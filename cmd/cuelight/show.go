@@ -61,6 +61,10 @@ func (c *cli) show(ctx context.Context, db *dbconn.Database, id store.ID, parts 
 	if c.json {
 		return c.writeJSON(d)
 	}
+	// Before the task is completed, the version that was published early or before a retry can be played.
+	if d.Published, err = c.masterPlaylist(ctx, db.Store, id); err != nil {
+		return err
+	}
 	var b strings.Builder
 	c.writeHead(&b, d)
 	b.WriteString("\n")
@@ -102,7 +106,15 @@ func (c *cli) writeHead(b *strings.Builder, d shownTask) {
 		line("replaced by", d.OverriddenBy.String())
 	}
 	if d.Published != nil {
-		line("published", usererr.Printable(*d.Published))
+		note := ""
+		switch d.Status {
+		case store.StatusCompleted:
+		case store.StatusDead, store.StatusCancelled:
+			note = " (the new version was not published)"
+		default:
+			note = " (a new version is in progress)"
+		}
+		line("published", usererr.Printable(*d.Published)+note)
 	}
 	for _, w := range d.Warnings {
 		line("warning", usererr.Printable(w))

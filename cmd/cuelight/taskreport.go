@@ -56,11 +56,18 @@ func (c *cli) newReport(
 	if t.Status != store.StatusCompleted {
 		return r, nil
 	}
-	published, err := c.PublishPath()
-	if err == nil {
-		r.Published, err = daemon.MasterPlaylist(ctx, st, t.ID, published)
-	}
+	var err error
+	r.Published, err = c.masterPlaylist(ctx, st, t.ID)
 	return r, err
+}
+
+// masterPlaylist returns the path of the published master playlist of a task; nil if there is none.
+func (c *cli) masterPlaylist(ctx context.Context, st *store.Store, task store.ID) (*string, error) {
+	published, err := c.PublishPath()
+	if err != nil {
+		return nil, err
+	}
+	return daemon.MasterPlaylist(ctx, st, task, published)
 }
 
 // validSource returns a source as it was given; as it is stored if JSON would lose bytes

@@ -63,7 +63,8 @@ func recordPublishDir(s stages.Stage, dir string) stages.Stage {
 }
 
 // MasterPlaylist returns the path of a published video's master playlist; nil if there
-// is none, as for a task that was completed by hand.
+// is none, as for a task that was completed by hand. Without a recorded result it looks for the file where the
+// daemons publish, or in publishDir.
 func MasterPlaylist(ctx context.Context, st *store.Store, task store.ID, publishDir string) (*string, error) {
 	raw, err := st.Result(ctx, task, publishStage)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -78,7 +79,11 @@ func MasterPlaylist(ctx context.Context, st *store.Store, task store.ID, publish
 		path := filepath.Join(cmp.Or(result.Dir, publishDir), filepath.FromSlash(result.Master))
 		return &path, nil
 	}
-	path := filepath.Join(publishDir, task.String(), "master.m3u8")
+	recorded, err := readRecordedLocation(ctx, st, video.PublishContent)
+	if err != nil {
+		return nil, fmt.Errorf("read where videos are published: %w", err)
+	}
+	path := filepath.Join(cmp.Or(recorded.address, publishDir), task.String(), "master.m3u8")
 	if _, err := os.Stat(path); err != nil {
 		return nil, nil
 	}

@@ -15,6 +15,9 @@ import (
 	"github.com/cuelight/cuelight/internal/waittest"
 )
 
+// filmLimit is how long tests wait for a film of a campaign.
+const filmLimit = 20 * time.Minute
+
 // isCampaign reports whether tests run in the size that their guarantee is about, which takes up to an hour.
 func isCampaign() bool { return os.Getenv("CUELIGHT_TEST_CAMPAIGN") != "" }
 
@@ -30,7 +33,7 @@ func submit(t testing.TB, pool *pgxpool.Pool, file, params string) (id string) {
 // awaitParts waits until at least n parts of a task are completed.
 func awaitParts(t testing.TB, pool *pgxpool.Pool, task string, n int) {
 	t.Helper()
-	waittest.Until(t, fmt.Sprintf("%d parts are completed", n), func() bool { return completedParts(t, pool, task) >= n })
+	waittest.Within(t, filmLimit, fmt.Sprintf("%d parts are completed", n), func() bool { return completedParts(t, pool, task) >= n })
 }
 
 func completedParts(t testing.TB, pool *pgxpool.Pool, task string) int {
@@ -145,11 +148,9 @@ func TestDividedFilm_TakesHalfTheTimeOnTwoCores(t *testing.T) {
 			cmd.Env = serve.Env
 			h.startCommand(cmd)
 		}
-		for deadline := time.Now().Add(20 * time.Minute); time.Now().Before(deadline); time.Sleep(time.Second) {
-			if count(t, pool, `select count(*) from tasks where publish_status = 'completed'`) == 1 {
-				break
-			}
-		}
+		waittest.Within(t, filmLimit, "the film is published", func() bool {
+			return count(t, pool, `select count(*) from tasks where publish_status = 'completed'`) == 1
+		})
 		var seconds, wholeSeconds float64
 		if err := pool.QueryRow(t.Context(), `
 			select extract(epoch from max(finished_at) filter (where part > 0) - min(started_at) filter (where part > 0))::float8,

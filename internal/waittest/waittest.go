@@ -24,9 +24,15 @@ const pollInterval = 5 * time.Millisecond
 // condition: "the queue is empty".
 func Until(t testing.TB, condition string, isTrue func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(Limit); !isTrue(); time.Sleep(pollInterval) {
+	Within(t, Limit, condition, isTrue)
+}
+
+// Within is Until with another limit, for work that takes longer.
+func Within(t testing.TB, limit time.Duration, condition string, isTrue func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); !isTrue(); time.Sleep(pollInterval) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not true within %v: %s", Limit, condition)
+			t.Fatalf("not true within %v: %s", limit, condition)
 		}
 	}
 }
