@@ -15,7 +15,8 @@ import (
 )
 
 // partTimes returns how long a process takes for each of n tasks of one stage, and for each of n parts of
-// one task, both without work. It measures each twice, in turns. The division and the join are included.
+// one task, both without work. It measures each twice, in turns. The division and the join are included; the
+// submission of a task, which is what the division is for a part, is a time of its own.
 func partTimes(ctx context.Context, url string, n, slots int) (map[string]time.Duration, error) {
 	times := make(map[string]time.Duration)
 	for i, name := range []string{"task", "part", "part", "task"} {
@@ -23,18 +24,19 @@ func partTimes(ctx context.Context, url string, n, slots int) (map[string]time.D
 		if name == "part" {
 			parts = n
 		}
-		took, err := drainUnits(ctx, url, fmt.Sprintf("units%d", i), n, parts, slots)
+		submission, took, err := drainUnits(ctx, url, fmt.Sprintf("units%d", i), n, parts, slots)
 		if err != nil {
 			return nil, fmt.Errorf("drain each %s: %w", name, err)
 		}
 		times[name] += took / time.Duration(2*n)
+		times[name+" submission"] += submission / time.Duration(2*n)
 	}
 	return times, nil
 }
 
-// drainUnits drains n tasks, or one task with that many parts, and returns how long it took since the first
-// claim. The tables are new.
-func drainUnits(ctx context.Context, url, pipeline string, n, parts, slots int) (took time.Duration, err error) {
+// drainUnits drains n tasks, or one task with that many parts. It returns how long their submission took, and how long
+// they took since the first claim. The tables are new.
+func drainUnits(ctx context.Context, url, pipeline string, n, parts, slots int) (submission, took time.Duration, err error) {
 	none := func(context.Context, *stages.Job) (any, error) { return nil, nil }
 	stage := stages.Stage{Name: "work", Slots: slots, Work: none}
 	tasks := n
@@ -45,7 +47,7 @@ func drainUnits(ctx context.Context, url, pipeline string, n, parts, slots int) 
 	}
 	p, err := stages.New(pipeline, stage)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	err = harness.WithPool(ctx, url, 0, func(pool *pgxpool.Pool) error {
 		s := store.New(pool, p.Graph())
@@ -56,13 +58,15 @@ func drainUnits(ctx context.Context, url, pipeline string, n, parts, slots int) 
 		for i := range subs {
 			subs[i].Source = "bench"
 		}
+		started := time.Now()
 		if _, err := s.SubmitAll(ctx, subs); err != nil {
 			return err
 		}
+		submission = time.Since(started)
 		took, err = runUnits(ctx, pool, p, tasks)
 		return err
 	})
-	return took, err
+	return submission, took, err
 }
 
 // runUnits runs until so many tasks are completed.

@@ -48,7 +48,7 @@ type System struct {
 	TriggerTimes func(ctx context.Context, url string, tasks int) (map[string]time.Duration, error)
 
 	// PartTimes returns the time that each of n tasks of one stage takes, "task", and each of n parts
-	// of one task, "part".
+	// of one task, "part", and that of the submission of each, "task submission" and "part submission".
 	PartTimes func(ctx context.Context, url string, n, slots int) (map[string]time.Duration, error)
 }
 

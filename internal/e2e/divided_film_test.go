@@ -24,7 +24,8 @@ func isCampaign() bool { return os.Getenv("CUELIGHT_TEST_CAMPAIGN") != "" }
 // submit submits a file and returns the task's id.
 func submit(t testing.TB, pool *pgxpool.Pool, file, params string) (id string) {
 	t.Helper()
-	if err := pool.QueryRow(t.Context(), `insert into tasks (source, params) values ($1, $2) returning id`, file, params).Scan(&id); err != nil {
+	err := pool.QueryRow(t.Context(), `insert into tasks (source, params) values ($1, $2) returning id`, file, params).Scan(&id)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return id
@@ -75,7 +76,7 @@ func TestDividedFilm_LetsALaterClipPassOnOneSlot(t *testing.T) {
 		from c, a where a.task_id = $1 and a.part > 0`, film, clip).Scan(&ahead, &filmShare, &clipParts); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d of %d parts of the film were completed; %d began before the clip did, %d beside its %d parts",
+	t.Logf("%d of %d parts of the film were completed; %d began before the clip did, and %d while its %d parts were made",
 		done, all, ahead, filmShare, clipParts)
 	if ahead > 1 {
 		t.Errorf("%d parts of the film began between the division of the clip and its first part", ahead)
