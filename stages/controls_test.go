@@ -179,12 +179,18 @@ func TestStageStarted_ReportsWaitAndWakes(t *testing.T) {
 			Name: "one", Slots: 1, Work: func(context.Context, *stages.Job) (any, error) { <-hold; return nil, nil },
 		},
 		stages.Stage{Name: "two", Needs: []string{"one"}, Slots: 2, Work: noop})
-	r := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
+	listener := reportingListener{b.listening(), make(chan struct{}, 1)}
+	r := b.start(func(r *stages.Runner) { r.Wakes = listener })
 	b.submit()
 	if e := r.wait(t, stages.StageStarted); !e.Woken || e.Waited <= 0 || e.Waited > 10*time.Second {
 		t.Errorf("on an idle system: woken %v, waited %s", e.Woken, e.Waited)
 	}
+	select {
+	case <-listener.taken: // the notification of the first task
+	default:
+	}
 	id := b.submit()
+	<-listener.taken
 	const wait = 50 * time.Millisecond
 	time.Sleep(wait) // the task waits for the slot
 	close(hold)

@@ -157,6 +157,9 @@ func TestChild_DiesWithItsParentUnlessItOutlivesIt(t *testing.T) {
 				t.Skip("this system has no death signal")
 			}
 			dir := t.TempDir()
+			if err := syscall.Mkfifo(filepath.Join(dir, "question"), 0o600); err != nil {
+				t.Fatal(err)
+			}
 			self, err := os.Executable()
 			if err != nil {
 				t.Fatal(err)
@@ -178,7 +181,7 @@ func TestChild_DiesWithItsParentUnlessItOutlivesIt(t *testing.T) {
 			}
 			<-parent.Done()
 			if outlives {
-				time.Sleep(50 * time.Millisecond) // a child that ends with its parent ends within this time
+				askChild(t, dir)
 				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 					t.Errorf("the child did not outlive its parent: %v", err)
 				}
@@ -188,10 +191,28 @@ func TestChild_DiesWithItsParentUnlessItOutlivesIt(t *testing.T) {
 	}
 }
 
-// playParent starts a child and waits to be killed.
+// askChild waits for an answer of the child, whose parent has ended.
+func askChild(t *testing.T, dir string) {
+	t.Helper()
+	question, err := os.OpenFile(filepath.Join(dir, "question"), os.O_RDWR, 0) // waits for no reader
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer question.Close()
+	if _, err := question.WriteString("alive?\n"); err != nil {
+		t.Fatal(err)
+	}
+	waittest.Until(t, "the child, which outlives its parent, answers", func() bool {
+		_, err := os.Stat(filepath.Join(dir, "answer"))
+		return err == nil
+	})
+}
+
+// playParent starts a child, which answers a question, and waits to be killed.
 func playParent(t *testing.T, dir string) {
 	t.Helper()
-	cmd := shell("exec sleep 3600")
+	cmd := shell("read line <question; echo yes >answer; exec sleep 3600")
+	cmd.Dir = dir
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -146,7 +146,7 @@ func TestRun_SubmitsARenamedFileImmediately(t *testing.T) {
 
 func TestRun_WaitsWhileAFileGrows(t *testing.T) {
 	t.Parallel()
-	b := watch(t, nil)
+	b := watch(t, func(o *inbox.Options) { o.UnchangedFor = 10 * unchangedFor }) // long, for a busy machine
 	const steps = 20
 	for range steps {
 		// Close the file each time. A writer on another host looks like that here.

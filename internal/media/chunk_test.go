@@ -259,7 +259,10 @@ func TestTranscodeChunk_GivesTheUndividedTranscodeOfTestMedia(t *testing.T) {
 		t.Run(filepath.Base(src), func(t *testing.T) {
 			info, packets, err := chunkTools.ProbePackets(t.Context(), src)
 			if err != nil {
-				t.Skip(err)
+				if slices.Contains(dividedMedia, filepath.Base(src)) {
+					t.Error(err)
+				}
+				return
 			}
 			d := divided{result: result{src: src, info: info}, packets: packets, rungs: smallLadder(info)}
 			var whole *result
