@@ -122,7 +122,9 @@ func (t timing) filters() []string {
 		return f
 	}
 	if t.cut.hasFramesBefore() {
-		return append(f, t.cut.shownFilters()...)
+		// The filter of ffmpeg 7 forgets how long frames last, as the one below does in an undivided transcode: the
+		// last frame of both lasts as long as the one before it.
+		return append(append(f, "setpts=PTS"), t.cut.shownFilters()...)
 	}
 	// Show the first frame from the start, even if the audio begins earlier. If
 	// the first frames are lost, the first decoded one keeps its time.

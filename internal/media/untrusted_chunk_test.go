@@ -114,7 +114,7 @@ func TestCheckUntrustedChunk_RefusesForgedContent(t *testing.T) {
 		{"another video", "-f lavfi -i mandelbrot=s=480x360:r=25 -t 18", "not the source's"},
 		{"the chunk before", "-i SRC -vf tpad=start_mode=clone:start_duration=6,trim=end=18", "not the source's"},
 		{"pictures two seconds later", "-i SRC -vf tpad=start_mode=clone:start_duration=2,trim=end=18", "not the source's"},
-		{"a frozen picture", "-i SRC -vf trim=start=7,setpts=PTS-STARTPTS,loop=loop=-1:size=1,setpts=N/25/TB,trim=end=18",
+		{"a frozen picture", "-i SRC -vf trim=start=7,setpts=PTS-STARTPTS,loop=loop=-1:size=1,setpts=N/25/TB,fps=25,trim=end=18",
 			"not the source's"},
 		{"a frozen picture after one second", "-i SRC -vf trim=end=7,tpad=stop_mode=clone:stop_duration=11",
 			"not the source's"},
