@@ -130,13 +130,18 @@ func TestKilledDaemon_RestartResumesItsWorkAtOnce(t *testing.T) {
 	pool := h.newDatabase()
 	g, env := h.newGateWithTask(pool)
 	h.serveWith([]string{env, "CUELIGHT_SANDBOX=off"}, pool).killAtGate(g)
-	start := time.Now()
 	restarted := h.serveWith([]string{env, "CUELIGHT_SANDBOX=off"}, pool)
 	awaitCount(t, pool, 1,
 		`select count(*) from attempts where outcome = 'expired' and stage = 'transcode'`)
 	g.awaitWaiting(1)
-	if took := time.Since(start); took > 4*time.Second {
-		t.Errorf("the restarted daemon resumed the work after %s", took)
+	// The guarantee is about the claim, not about the start of processes on a busy machine.
+	var took float64
+	if err := pool.QueryRow(t.Context(), `select extract(epoch from p.locked_at - w.started_at)::float8
+		from parts p join workers w on w.id = p.locked_by`).Scan(&took); err != nil {
+		t.Fatal(err)
+	}
+	if took < 0 || took > 4 {
+		t.Errorf("the restarted daemon resumed the work %.1f s after it had registered", took)
 	}
 	g.open()
 	awaitCount(t, pool, 1, `select count(*) from tasks where publish_status = 'completed'`)
