@@ -67,7 +67,7 @@ func (p *progress) event(e stages.Event) {
 	switch e.Kind {
 	case stages.StageStarted:
 		p.printed[daemon.StageKey{Task: e.Task, Stage: e.Stage, Part: e.Part}] = time.Now()
-		p.started(label, stage, e)
+		p.printStart(label, stage, e)
 	case stages.StageDivided:
 		if e.Count == 1 && e.Err == nil {
 			return
@@ -104,9 +104,9 @@ func (p *progress) event(e stages.Event) {
 	}
 }
 
-// started prints that an attempt has started. The only part of a stage is shown as the stage, whose division has printed
+// printStart prints that an attempt has started. The only part of a stage is shown as the stage, whose division has printed
 // the line already.
-func (p *progress) started(label, stage string, e stages.Event) {
+func (p *progress) printStart(label, stage string, e stages.Event) {
 	attempt := ""
 	if e.Attempt > 1 {
 		attempt = fmt.Sprintf(" (attempt %d)", e.Attempt)

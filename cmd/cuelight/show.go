@@ -62,8 +62,10 @@ func (c *cli) show(ctx context.Context, db *dbconn.Database, id store.ID, parts 
 		return c.writeJSON(d)
 	}
 	// Before the task is completed, the version that was published early or before a retry can be played.
-	if d.Published, err = c.masterPlaylist(ctx, db.Store, id); err != nil {
-		return err
+	if d.Published == nil {
+		if d.Published, err = c.masterPlaylist(ctx, db.Store, id); err != nil {
+			return err
+		}
 	}
 	var b strings.Builder
 	c.writeHead(&b, d)

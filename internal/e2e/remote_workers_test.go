@@ -106,9 +106,9 @@ const lastAttempts = `select (select count(*) from parts where status = 'inprogr
 	or metadata_status = 'inprogress' and metadata_attempts > 2 or assemble_status = 'inprogress' and assemble_attempts > 2
 	or publish_status = 'inprogress' and publish_attempts > 2)`
 
-// chunkHolder waits for a worker that has a part in hand, and no attempt after whose loss its stage would be dead. It
+// awaitChunkHolder waits for a worker that has a part in hand, and no attempt after whose loss its stage would be dead. It
 // prefers one of them. It returns -1 once all parts are completed.
-func (f *farm) chunkHolder(preferred int) int {
+func (f *farm) awaitChunkHolder(preferred int) int {
 	f.h.t.Helper()
 	name := ""
 	waittest.Until(f.h.t, "a worker has a part in hand", func() bool {
@@ -332,7 +332,7 @@ func TestRemoteWorkers_LoseTheChunksInHandWhenTheyAreKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	killed := 0
-	for w := f.chunkHolder(0); w >= 0 && killed < kills; w = f.chunkHolder(killed % len(f.workers)) {
+	for w := f.awaitChunkHolder(0); w >= 0 && killed < kills; w = f.awaitChunkHolder(killed % len(f.workers)) {
 		f.workers[w].kill()
 		f.startWorker(w)
 		killed++
