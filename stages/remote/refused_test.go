@@ -236,3 +236,47 @@ func TestExchange_SaysWhichFilesAreBeingChecked(t *testing.T) {
 	close(release)
 	waittest.Equal(t, "the number of reports that are checked", 0, func() int { return len(exchange().Checking) })
 }
+
+func TestCoordinator_RecordsCheckedFilesOfAWorkerThatIsGone(t *testing.T) {
+	t.Parallel()
+	s := setup(t, stages.Stage{Name: "first", Work: echo})
+	release := make(chan struct{})
+	s.coordinator = s.startCoordinator(func(o *remote.Options) { o.Files = judge{release} })
+	worker := s.register("key-1")
+	task := s.submit("a source")
+	body := fmt.Sprintf(`{"worker_id":%q,"reports":[{"token":%q,"task_id":%q,"outcome":"completed","result":"good"}]}`,
+		worker, s.claim("key-1", worker, "first").Token, task)
+	var answer struct{ Checking, Stale, Retry []any }
+	s.call("key-1", "/exchange", body, &answer)
+	if len(answer.Checking) != 1 {
+		t.Fatalf("the answer is %+v", answer)
+	}
+	close(release)
+	waittest.Equal(t, "the stage", store.StatusCompleted, func() store.Status { return s.status(task, "first") })
+	answer.Checking = nil
+	s.call("key-1", "/exchange", body, &answer) // it was not gone after all
+	if len(answer.Checking)+len(answer.Stale)+len(answer.Retry) > 0 {
+		t.Errorf("the answer to the next report is %+v", answer)
+	}
+}
+
+func TestCoordinator_RecordsCheckedFilesBeforeASuccessorExpiresTheWorker(t *testing.T) {
+	t.Parallel()
+	s := setup(t, stages.Stage{Name: "first", Work: echo})
+	release := make(chan struct{})
+	s.coordinator = s.startCoordinator(func(o *remote.Options) { o.Files = judge{release} })
+	worker := s.register("key-1")
+	task := s.submit("a source")
+	var answer struct{ Checking []any }
+	s.call("key-1", "/exchange", fmt.Sprintf(`{"worker_id":%q,"reports":[{"token":%q,"task_id":%q,"outcome":"completed","result":"good"}]}`,
+		worker, s.claim("key-1", worker, "first").Token, task), &answer)
+	if len(answer.Checking) != 1 {
+		t.Fatalf("the answer is %+v", answer)
+	}
+	s.register("key-1")
+	time.AfterFunc(time.Second, func() { close(release) })
+	s.call("key-1", "/workers/expire", fmt.Sprintf(`{"worker_ids":[%q]}`, worker), new(any))
+	if got := s.status(task, "first"); got != store.StatusCompleted {
+		t.Errorf("the stage is %s after the expiry", got)
+	}
+}

@@ -136,9 +136,11 @@ func (c *Coordinator) expireWorkers(ctx context.Context, r request, in expireBod
 	if err != nil {
 		return expireBody{}, err
 	}
-	expired, err := c.engine.ExpireWorkers(ctx, slices.DeleteFunc(in.Workers, func(id store.ID) bool {
+	ended := slices.DeleteFunc(in.Workers, func(id store.ID) bool {
 		return !slices.ContainsFunc(own, func(w store.Worker) bool { return w.ID == id })
-	}))
+	})
+	c.awaitRecording(ctx, ended)
+	expired, err := c.engine.ExpireWorkers(ctx, ended)
 	c.endWorkers(expired)
 	if err == nil && len(expired) > 0 {
 		// Their claims end now, and not with the next sweep of a worker with the database.

@@ -90,6 +90,7 @@ func (c *Coordinator) reports(ctx context.Context, w *worker, bodies []reportBod
 		report, err := c.report(ctx, w, claim, body)
 		if errors.Is(err, errNotChecked) {
 			out.Checking = append(out.Checking, checkingBody{body.Token, checkPause.Seconds()})
+			c.recordWhenChecked(w, body)
 			continue
 		}
 		if err != nil {
