@@ -4,6 +4,7 @@
 //	cd bench && go run .            # everything: half an hour
 //	cd bench && go run . -quick     # three minutes
 //	cd bench && go run . -quick -only e2e,drain,floor -systems cuelight
+//	cd bench && go run . -quick -against HEAD~1 -only e2e,cpu,drain -rounds 5
 //	cd bench && go run . -report results/2026-11-20T1805Z-full.json
 //
 // It prints figures while it runs, and the targets at the end. It writes a dated result with
@@ -42,6 +43,7 @@ type options struct {
 	media      string // a directory with clips; "" generates them
 	cpuProfile string
 	report     string // a result whose report to write again, without measuring
+	against    string // a revision to compare with; "" for none
 }
 
 func main() {
@@ -58,6 +60,8 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	if o.report != "" {
 		err = rewriteReport(o.report, os.Stdout)
+	} else if o.against != "" {
+		err = compare(ctx, o, os.Stdout)
 	} else {
 		err = withCPUProfile(o.cpuProfile, func() error { return run(ctx, o, os.Stdout) })
 	}
@@ -82,6 +86,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.cuelight, "cuelight", "", "the daemon's program; empty to build it from these sources")
 	flags.StringVar(&o.media, "media", defaultMediaDir(), "directory with shared clips; missing clips are generated")
 	flags.StringVar(&o.report, "report", "", "measure nothing; write the report of this JSON file again")
+	flags.StringVar(&o.against, "against", "", "revision of Cuelight, such as HEAD~1, to measure in turns with this one; prints the ratios and writes no result")
 	flags.StringVar(&o.cpuProfile, "cpuprofile", "", "file for a CPU profile of this process")
 	if err := flags.Parse(args); err != nil {
 		return o, err
@@ -107,6 +112,8 @@ func (o options) check(args int, bothModes bool) error {
 		return errors.New("bench takes no arguments")
 	case bothModes:
 		return errors.New("-quick and -once exclude each other")
+	case o.against != "" && o.report != "":
+		return errors.New("-against and -report exclude each other")
 	case o.rounds < 0:
 		return errors.New("-rounds is negative")
 	}

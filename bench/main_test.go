@@ -114,6 +114,7 @@ func TestParseOptions_ReadsAndChecksFlags(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"-quick -once":         "exclude each other",
+		"-against a -report b": "exclude each other",
 		"-only e2e,nothing":    `unknown scenario "nothing"`,
 		"-systems other":       `unknown system "other"`,
 		"-rounds -1":           "negative",
@@ -259,4 +260,33 @@ type writer func(text string)
 func (w writer) Write(b []byte) (int, error) {
 	w(string(b))
 	return len(b), nil
+}
+
+func TestCompare_MeasuresBothRevisions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds two programs")
+	}
+	server.start(t)
+	o := options{mode: modeOnce, rounds: 2, against: "HEAD", only: []string{"drain", "wake_submit"}, dir: defaultDataDir()}
+	var text bytes.Buffer
+	must(t, compare(t.Context(), o, &text))
+	for _, want := range []string{
+		"| figure", "| HEAD", "now / HEAD",
+		"| one task through the five stages, idle, p50", "| waiting tasks drained, 200 tasks",
+	} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("%q is missing in:\n%s", want, text.String())
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(o.dir, "cuelight-bench-against-*")); err != nil || len(left) > 0 {
+		t.Errorf("it left %v, %v", left, err)
+	}
+}
+
+func TestCompare_SaysThatThereIsNoSuchRevision(t *testing.T) {
+	t.Parallel()
+	err := compare(t.Context(), options{mode: modeOnce, against: "no-such-revision", dir: t.TempDir()}, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "check out no-such-revision") {
+		t.Errorf("error is %v", err)
+	}
 }

@@ -20,6 +20,7 @@ var scenarioLabels = map[string]string{
 	"e2e":             "one task through the five stages",
 	"rate":            "at offered rates",
 	"drain":           "waiting tasks drained",
+	"cpu":             "processor time per task",
 	"processes":       "several processes",
 	"work20ms":        "20 ms of work per stage",
 	"order":           "later tasks that started first, behind one slot",

@@ -27,7 +27,7 @@ var sections = []section{
 		about: "The time until a stage starts that is ready."},
 	{title: "End to end", scenarios: []string{"e2e"}, selects: isNoPoller, write: writeEndToEnd,
 		about: "From before the call that submits a task until its last stage is completed; the stages do nothing."},
-	{title: "Throughput", scenarios: []string{"drain", "processes", "work20ms", "order"},
+	{title: "Throughput", scenarios: []string{"drain", "cpu", "processes", "work20ms", "order"},
 		about: "Waiting tasks, five stages each, from the start of the first stage to the completion of the last. " +
 			"With 20 ms of work per stage: the share of the ideal, with all slots always busy. " +
 			"Behind one slot: of equal tasks, the largest number that started the stage before an earlier one."},

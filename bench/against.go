@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cuelight/cuelight/bench/report"
+	"github.com/cuelight/cuelight/bench/result"
+	"github.com/cuelight/cuelight/internal/progresslog"
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
+)
+
+// comparison measures Cuelight and an earlier revision of it in turns: each run is a process of
+// its own, with a server of its own.
+type comparison struct {
+	options
+	programs []program // before, now
+	result   *result.Result
+	log      *progresslog.Log
+}
+
+// program is a benchmark that was built with a revision of Cuelight.
+type program struct {
+	path, dir string // the working directory
+	suffix    string // of the systems, in the result
+}
+
+// compare measures in rounds. Each round has all scenarios that measure Cuelight, and in each of them
+// the other program begins.
+func compare(ctx context.Context, o options, out io.Writer) (err error) {
+	c := comparison{options: o, result: result.New(o.mode), log: progresslog.New(out)}
+	tree, err := os.MkdirTemp(o.dir, "cuelight-bench-against-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(tree)) }()
+	if err := c.build(ctx, tree); err != nil {
+		return err
+	}
+	scenarios := c.scenarios()
+	for round := range max(o.rounds, 1) {
+		for i, name := range scenarios {
+			for n := range c.programs {
+				p := c.programs[(n+round+i)%2]
+				if err := c.measure(ctx, p, name, tree); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	c.log.Printf("\n")
+	return report.PrintComparison(out, c.result, "cuelight"+before, o.against)
+}
+
+// before ends the name of a system of the earlier revision.
+const before = "_before"
+
+// scenarios are those that measure Cuelight, by their first names.
+func (o options) scenarios() (names []string) {
+	for _, g := range plan(o.mode) {
+		for _, r := range o.selectFrom(g).Runs {
+			if name := r.Scenario.Names[0]; r.System.Name == "cuelight" && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// build checks out the revision into a directory and builds this benchmark with it and with the sources here, so that
+// both programs measure in the same way.
+func (c *comparison) build(ctx context.Context, tree string) error {
+	project := proofkit.ProjectDir()
+	if project == "" {
+		return errors.New("-against needs the sources of Cuelight")
+	}
+	if err := checkOut(ctx, project, c.against, tree); err != nil {
+		return err
+	}
+	was, now := filepath.Join(tree, "bench"), filepath.Join(project, "bench")
+	if err := replaceDir(was, now); err != nil {
+		return fmt.Errorf("copy the benchmark: %w", err)
+	}
+	c.programs = []program{{filepath.Join(tree, "bench-before"), was, before}, {filepath.Join(tree, "bench-now"), now, ""}}
+	for i, modules := range []string{"-mod=mod", "-mod=readonly"} { // the revision may need other modules
+		p := c.programs[i]
+		err := proofkit.Execute(ctx, "env", "CGO_ENABLED=0", "GOWORK=off",
+			"go", "build", "-C", p.dir, modules, "-trimpath", "-buildvcs=false", "-o", p.path, ".")
+		if err != nil {
+			return fmt.Errorf("build the benchmark%s: %w", p.suffix, err)
+		}
+	}
+	return nil
+}
+
+// checkOut writes the files of a revision into a directory.
+func checkOut(ctx context.Context, project, revision, dir string) error {
+	archive := exec.CommandContext(ctx, "git", "-C", project, "archive", "--format=tar", revision)
+	extract := exec.CommandContext(ctx, "tar", "-x", "-C", dir)
+	var messages strings.Builder
+	archive.Stderr, extract.Stderr = &messages, &messages
+	var err error
+	if extract.Stdin, err = archive.StdoutPipe(); err == nil {
+		err = extract.Start()
+	}
+	if err == nil {
+		err = errors.Join(archive.Run(), extract.Wait())
+	}
+	if err != nil {
+		return fmt.Errorf("check out %s: %w: %s", revision, err, strings.TrimSpace(messages.String()))
+	}
+	return nil
+}
+
+func replaceDir(dir, with string) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	return os.CopyFS(dir, os.DirFS(with))
+}
+
+// measure runs one scenario once with a program, and adds its figures to the result.
+func (c *comparison) measure(ctx context.Context, p program, scenario, dir string) error {
+	out, err := os.MkdirTemp(dir, "result-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(out)
+	args := []string{"-rounds", "1", "-only", scenario, "-systems", "cuelight", "-dir", c.dir, "-media", c.media, "-out", out}
+	if c.mode != modeFull {
+		args = append(args, "-"+c.mode)
+	}
+	cmd := exec.CommandContext(ctx, p.path, args...)
+	cmd.Dir = p.dir
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s%s: %w: %s", scenario, p.suffix, err, strings.TrimSpace(string(text)))
+	}
+	files, err := filepath.Glob(filepath.Join(out, "*.json"))
+	if err != nil || len(files) != 1 {
+		return errors.Join(err, fmt.Errorf("%s%s: %d results", scenario, p.suffix, len(files)))
+	}
+	r, err := result.Read(files[0])
+	if err != nil {
+		return err
+	}
+	for _, f := range r.Figures {
+		if f.System != "cuelight" {
+			continue
+		}
+		key := f.Key()
+		key.System += p.suffix
+		c.result.Add(key, f.Unit, f.Rounds...)
+		c.log.Logf("%-48s %10.4g %s", key, f.Median(), f.Unit)
+	}
+	for what, reason := range r.Skipped {
+		c.log.Logf("skipped%s: %s: %s", p.suffix, what, reason)
+	}
+	return nil
+}
