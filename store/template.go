@@ -70,9 +70,11 @@ type stageData struct {
 	Needs    []string
 	Feeds    []string
 	Upstream []string // itself and all it needs, directly or not
+	Number   int      // counted from 0
 	Bit      int
 	Divides  bool
 
+	needs         []int  // their numbers
 	placementWait string // the function
 }
 
@@ -83,7 +85,8 @@ func (g Graph) templateData() templateData {
 		Shape: g.String(), ControlChannel: g.ControlChannel(), EventsChannel: g.EventsChannel(), Version: SchemaVersion,
 	}
 	for i, n := range g.nodes {
-		s := stageData{Name: n.Name, Tasks: d.Tasks, Channel: g.Channel(n.Name), Needs: n.Needs, Bit: 1 << i, Divides: n.Divides}
+		s := stageData{Name: n.Name, Tasks: d.Tasks, Channel: g.Channel(n.Name), Needs: n.Needs, Number: i, Bit: 1 << i, Divides: n.Divides,
+			needs: g.needs[i]}
 		s.placementWait = d.Function("placement_wait")
 		for _, j := range g.feeds[i] {
 			s.Feeds = append(s.Feeds, g.nodes[j].Name)
@@ -271,9 +274,10 @@ func (d templateData) waitsWhileDivided() []int {
 	return []int{waitsReclaimed}
 }
 
-// Alive is the condition that the worker is registered and not lost.
+// Alive is the condition that the worker is registered and not lost. The coalesce keeps PostgreSQL from reading
+// all workers in the index of live ones: a plan that was made while there were few stays.
 func (d templateData) Alive(worker string) string {
-	return "exists (select from workers\n                    where id = " + worker + " and stopped_at is null and lost_at is null)"
+	return "exists (select from workers\n                    where id = " + worker + " and coalesce(stopped_at, lost_at) is null)"
 }
 
 // Connected is the condition that the session of a row of workers is open. It is false for
@@ -303,16 +307,36 @@ func (d templateData) TransactionLimits(lockWait, worker string) string {
 		"               then set_config('transaction_timeout', '30s', true) end"
 }
 
-// AnyContinued is the condition, on a row of the completing statement, that the task
-// goes on to another stage.
-func (d templateData) AnyContinued() string {
-	var parts []string
+// Only returns the stages of a set, which is given as bits.
+func (d templateData) Only(set int) (stages []stageData) {
 	for _, s := range d.Stages {
-		if len(s.Needs) > 0 {
-			parts = append(parts, s.Name+"_continues")
+		if s.Bit&set != 0 {
+			stages = append(stages, s)
 		}
 	}
+	return stages
+}
+
+// AnyContinues is the condition, on a row of the completing statement, that the task
+// goes on to a stage of the set.
+func (d templateData) AnyContinues(set int) string {
+	var parts []string
+	for _, s := range d.Only(set) {
+		parts = append(parts, s.Name+"_continues")
+	}
 	return strings.Join(append(parts, "false"), "\n                or ")
+}
+
+// AnyNeedDone is the condition, on such a row, that the task has just completed a stage of the set that
+// this stage needs.
+func (s stageData) AnyNeedDone(set int) string {
+	var parts []string
+	for i, name := range s.Needs {
+		if set&(1<<s.needs[i]) != 0 {
+			parts = append(parts, name+"_done")
+		}
+	}
+	return strings.Join(parts, " or ")
 }
 
 // NeedsText names the stages that a stage needs, with a verb.

@@ -6,10 +6,8 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// completeSQL completes stages of tasks. $1 is the worker and $2 the tasks; then follows
-// one array per stage with the token of the claim that was completed, or null; then four
-// arrays with one element per completed stage: task, stage number, token and result.
-// Tasks without a matching token are not changed. The outbox gets one row for all.
+// completeSQL completes stages of tasks: those of a [completeForm], which says what the parameters are. Tasks
+// without a matching token are not changed. The outbox gets one row for all.
 //
 // In the same update a task continues with the next stages: those that are ready now and
 // come before all tasks that are ready there already. For the others the stage's workers
@@ -19,173 +17,175 @@ import (
 // more tasks than free slots, or because the exchange also claims in the stage. Three more
 // parameters say, per stage, how many slots are free and whether the exchange claims, and
 // which tasks it claims. A task may then continue behind ready tasks if those get a slot
-// as well; the setting cuelight.continued tells the claim how many slots are taken. The
-// plan is larger, so that single reports use the simple form.
+// as well; the setting cuelight.continued tells the claim how many slots are taken.
 //
 // Rows that are locked, or changed since the statement's snapshot, are skipped and
 // reported again: no exchange waits for another transaction.
 const completeSQL = `
-/* complete tasks */
+{{- $form := .With}}{{$reported := .Only $form.Reported}}{{$next := .Only $form.Next}}{{$read := .Only $form.Read -}}
+/* complete {{$form.Name}} */
 with me as materialized (
   select {{.Alive "$1"}} as alive
 ), locked as materialized (
   select ctid as row_ctid, id, priority, placement
-         {{- range .Stages}},
-         {{.Name}}_status, {{.Name}}_attempts, {{.Name}}_run_at,
-         {{.Name}}_token, {{.Name}}_locked_at, {{.Name}}_locked_by
-         {{- end}}
-    from {{.Tasks}} where id = any($2::uuid[]) for no key update skip locked
+         {{- range $read}},
+         {{.Name}}_status{{end}}
+         {{- range $next}},
+         {{.Name}}_run_at{{end}}
+         {{- range $reported}},
+         {{.Name}}_attempts, {{.Name}}_token, {{.Name}}_locked_at, {{.Name}}_locked_by{{end}}
+    from {{.Tasks}}
+   where {{if $form.Single}}id = $2::uuid{{else}}id = any($2::uuid[]){{end}}
+     for no key update skip locked
 ), matched as (
-  select row_ctid, id, priority, placement
-         {{- range .Stages}},
-         {{.Name}}_status, {{.Name}}_run_at, coalesce({{.Name}}_token = {{.Name}}_reported, false) as {{.Name}}_done
-         {{- end}}
+  select locked.*
+         {{- range $i, $s := $reported}},
+         coalesce({{.Name}}_token = {{if $form.Single}}${{arg 3 $i}}::uuid{{else}}{{.Name}}_reported{{end}}, false) as {{.Name}}_done{{end}}
     from locked
-    join unnest($2::uuid[]{{range $i, $s := .Stages}}, ${{arg 3 $i}}::uuid[]{{end}})
-         as r (task{{range .Stages}}, {{.Name}}_reported{{end}})
+    {{- if not $form.Single}}
+    join unnest($2::uuid[]{{range $i, $s := $reported}}, ${{arg 3 $i}}::uuid[]{{end}})
+         as r (task{{range $reported}}, {{.Name}}_reported{{end}})
       on r.task = locked.id
-   where {{range $i, $s := .Stages}}{{if $i}}
-      or {{end}}{{.Name}}_token = {{.Name}}_reported{{end}}
+    {{- end}}
 ), unblocked as (
   select matched.*
-         {{- range .Stages}}{{if .Needs}},
+         {{- range $next}},
          alive and {{.Name}}_status in ('pending', 'failed') and {{.Name}}_run_at is null
            {{- range .Needs}}
-           and ({{.}}_done or {{.}}_status = 'completed')
+           and {{if $form.Reports .}}({{.}}_done or {{.}}_status = 'completed'){{else}}{{.}}_status = 'completed'{{end}}
            {{- end}}
-           and ({{range $i, $n := .Needs}}{{if $i}} or {{end}}{{$n}}_done{{end}})
+           and ({{.AnyNeedDone $form.Reported}})
            and {{.MayClaim "" "$1" "now()"}} as {{.Name}}_ready
-         {{- end}}{{end}}
+         {{- end}}
     from me
    cross join matched
+   where {{range $i, $s := $reported}}{{if $i}}
+      or {{end}}{{.Name}}_done{{end}}
 ), ranked as (
   select unblocked.*
-         {{- if .With.Ranked}}{{range .Stages}}{{if .Needs}},
-         count(*) filter (where {{.Name}}_ready) over by_priority as {{.Name}}_rank{{end}}{{end}}{{end}}
+         {{- if $form.Ranked}}{{range $next}},
+         count(*) filter (where {{.Name}}_ready) over by_priority as {{.Name}}_rank{{end}}{{end}}
     from unblocked
-  {{- if .With.Ranked}}
+  {{- if $form.Ranked}}
   window by_priority as (order by priority desc, id rows unbounded preceding)
   {{- end}}
 ), step as materialized (
   select row_ctid
-         {{- range $i, $s := .Stages}},
-         {{.Name}}_done
-         {{- if .Needs}}, {{.Name}}_ready,
+         {{- range $reported}},
+         {{.Name}}_done{{end}}
+         {{- range $s := $next}},
+         {{.Name}}_ready,
          {{.Name}}_ready and
-           {{- if $.With.Ranked}} {{.Name}}_rank <= case when{{end}}
+           {{- if $form.Ranked}} {{.Name}}_rank <= case when{{end}}
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from ` + waitingSQL + ` limit 1), true)
-           {{- if $.With.Ranked}}
-           then ` + freeSlots + `[{{arg 1 $i}}]
-           when ` + claimsHere + `[{{arg 1 $i}}]
-           then ` + freeSlots + `[{{arg 1 $i}}]
-                - (select count(*) from (select from ` + waitingSQL + ` limit ` + freeSlots + `[{{arg 1 $i}}]) as ` +
+           {{- if $form.Ranked}}
+           then ` + freeSlots + `
+           when ` + claimsHere + `
+           then ` + freeSlots + `
+                - (select count(*) from (select from ` + waitingSQL + ` limit ` + freeSlots + `) as ` +
 	`before)
            else 0 end
            {{- end}} as {{.Name}}_continues
          {{- end}}
-         {{- end}}
     from ranked
 ), updated as (
   update {{.Tasks}} t set
-         {{- range $i, $s := .Stages}}{{if $i}},{{end}}
-         {{- if .Needs}}
-         {{.Name}}_status    = case when {{.Name}}_done then 'completed'
-                                    when {{.Name}}_continues then 'inprogress' else {{.Name}}_status end,
+         {{- range $i, $s := .Only $form.Written}}{{if $i}},{{end}}
+         {{.Name}}_status    = {{$form.Set .Name "status" "'completed'" "'inprogress'"}},
+         {{- if $form.Continues .Name}}
          {{.Name}}_attempts  = {{.Name}}_attempts + {{.Name}}_continues::int,
-         {{.Name}}_token     = case when {{.Name}}_done then null
-                                    when {{.Name}}_continues then gen_random_uuid() else {{.Name}}_token end,
-         {{.Name}}_locked_at = case when {{.Name}}_done then null
-                                    when {{.Name}}_continues then now() else {{.Name}}_locked_at end,
-         {{.Name}}_locked_by = case when {{.Name}}_done then null
-                                    when {{.Name}}_continues then $1 else {{.Name}}_locked_by end
-         {{- else}}
-         {{.Name}}_status    = case when {{.Name}}_done then 'completed' else {{.Name}}_status end,
-         {{.Name}}_token     = case when {{.Name}}_done then null else {{.Name}}_token end,
-         {{.Name}}_locked_at = case when {{.Name}}_done then null else {{.Name}}_locked_at end,
-         {{.Name}}_locked_by = case when {{.Name}}_done then null else {{.Name}}_locked_by end
          {{- end}}
+         {{.Name}}_token     = {{$form.Set .Name "token" "null" "gen_random_uuid()"}},
+         {{.Name}}_locked_at = {{$form.Set .Name "locked_at" "null" "now()"}},
+         {{.Name}}_locked_by = {{$form.Set .Name "locked_by" "null" "$1"}}
          {{- end}}
     from step
    where t.ctid = step.row_ctid
   returning t.id,
-         0 {{- range .Stages}}
+         0 {{- range $reported}}
            + {{.Name}}_done::int * {{.Bit}}{{end}} as done,
-         0 {{- range .Stages}}{{if .Needs}}
-           + {{.Name}}_continues::int * {{.Bit}}{{end}}{{end}} as started,
-         0 {{- range .Stages}}{{if .Needs}}
-           + ({{.Name}}_ready and not {{.Name}}_continues)::int * {{.Bit}}{{end}}{{end}} as left_ready,
+         0 {{- range $next}}
+           + {{.Name}}_continues::int * {{.Bit}}{{end}} as started,
+         0 {{- range $next}}
+           + ({{.Name}}_ready and not {{.Name}}_continues)::int * {{.Bit}}{{end}} as left_ready,
          t.priority,
-         case when {{.AnyContinued}}
+         case when {{.AnyContinues $form.Next}}
               then t.source else '' end,
-         case when {{.AnyContinued}}
+         case when {{.AnyContinues $form.Next}}
               then t.params end,
-         coalesce(case when {{.AnyContinued}}
+         coalesce(case when {{.AnyContinues $form.Next}}
                        then t.user_id end, ''),
-         coalesce(case when {{.AnyContinued}}
+         coalesce(case when {{.AnyContinues $form.Next}}
                        then t.traceparent end, ''),
-         case when {{range $i, $s := .Stages}}{{if $i}}
-               and {{end}}t.{{.Name}}_status = 'completed'{{end}} then 1 << 31 else 0 end as task_done,
+         {{if $form.MayEnd}}case when {{range $i, $s := .Stages}}{{if $i}}
+               and {{end}}t.{{.Name}}_status = 'completed'{{end}} then 1 << 31 else 0 end{{else}}0{{end}} as task_done,
          array[{{.Each "t." "_attempts"}}] as attempts,
-         0 {{- range .Stages}}{{if .Needs}}
+         0 {{- range $next}}
            + ({{.Unblocked "t."}}
-              and ({{range $i, $n := .Needs}}{{if $i}} or {{end}}{{$n}}_done{{end}}))::int * {{.Bit}}{{end}}{{end}} as to_notify
-         {{- range .Stages}}{{if .Needs}},
-         case when {{.Name}}_continues then t.{{.Name}}_token end{{end}}{{end}}
+              and ({{.AnyNeedDone $form.Reported}}))::int * {{.Bit}}{{end}} as to_notify
+         {{- range $next}},
+         case when {{.Name}}_continues then t.{{.Name}}_token end{{end}}
 ), recorded as (
   insert into {{.Outbox}} (type, worker_id, tasks, completed, started, attempts)
+  {{- if $form.Single}}
+  select 'exchange', $1, array[id], array[done | task_done], array[started], array[attempts] from updated
+  {{- else}}
   select 'exchange', $1, array_agg(id), array_agg(done | task_done), array_agg(started), array_agg(attempts)
     from updated having count(*) > 0
+  {{- end}}
 ), history as (
   insert into {{.Attempts}} (task_id, token, stage, attempt, worker_id, started_at, outcome, result)
   select locked.id, r.token,
-         case r.stage{{range $i, $s := .Stages}}
-              when {{$i}} then '{{.Name}}'{{end}} end,
-         case r.stage{{range $i, $s := .Stages}}
-              when {{$i}} then locked.{{.Name}}_attempts{{end}} end,
-         case r.stage{{range $i, $s := .Stages}}
-              when {{$i}} then locked.{{.Name}}_locked_by{{end}} end,
-         case r.stage{{range $i, $s := .Stages}}
-              when {{$i}} then locked.{{.Name}}_locked_at{{end}} end,
+         case r.stage{{range $reported}}
+              when {{.Number}} then '{{.Name}}'{{end}} end,
+         case r.stage{{range $reported}}
+              when {{.Number}} then locked.{{.Name}}_attempts{{end}} end,
+         case r.stage{{range $reported}}
+              when {{.Number}} then locked.{{.Name}}_locked_by{{end}} end,
+         case r.stage{{range $reported}}
+              when {{.Number}} then locked.{{.Name}}_locked_at{{end}} end,
          'completed', r.result::jsonb
     from updated
     join locked on locked.id = updated.id
-    join unnest(${{arg 3 (len .Stages)}}::uuid[], ${{arg 4 (len .Stages)}}::int4[],
-                ${{arg 5 (len .Stages)}}::uuid[], ${{arg 6 (len .Stages)}}::text[])
+    {{- if $form.Single}}
+    join (values {{range $i, $s := $reported}}{{if $i}},
+                 {{end}}({{.Number}}, ${{arg 3 $i}}::uuid, ${{$form.Param $i}}::text){{end}}) as r (stage, token, result)
+      on r.token
+    {{- else}}
+    join unnest(${{$form.Param 0}}::uuid[], ${{$form.Param 1}}::int4[], ${{$form.Param 2}}::uuid[], ${{$form.Param 3}}::text[])
          as r (task, stage, token, result)
       on r.task = locked.id
-     and r.token = case r.stage{{range $i, $s := .Stages}}
-                        when {{$i}} then locked.{{.Name}}_token{{end}} end
-), notified as materialized (
+     and r.token
+    {{- end}} = case r.stage{{range $reported}}
+                        when {{.Number}} then locked.{{.Name}}_token{{end}} end
+){{if $next}}, notified as materialized (
   select count(pg_notify(channel, ''))
-    from (select bit_or(to_notify) as to_notify from updated) as all_tasks
-    join (values {{range $i, $s := .Stages}}{{if $i}},
+    from {{if $form.Single}}updated{{else}}(select bit_or(to_notify) as to_notify from updated) as all_tasks{{end}}
+    join (values {{range $i, $s := $next}}{{if $i}},
                  {{end}}('{{.Channel}}', {{.Bit}}){{end}}) as stage (channel, bit)
       on to_notify & bit <> 0
    where pg_notification_queue_usage() < 0.9
-)
-select updated.* from updated cross join notified
-{{- if .With.Ranked}}
- where not true = any(` + claimsHere + `)
+){{end}}
+select updated.* from updated{{if $next}} cross join notified{{end}}
+{{- if $form.Ranked}}
+ where not true = any(${{$form.Param 5}}::bool[])
     or (select set_config('cuelight.continued', array[
          {{- range $i, $s := .Stages}}{{if $i}},{{end}}
          count(*) filter (where started & {{.Bit}} <> 0){{end}}]::text, true)
           from updated) is not null
 {{- end}}`
 
-// completeVariant selects one of the forms of completeSQL.
-type completeVariant struct{ Ranked bool }
-
 // Parts of completeSQL: two parameters of the ranked form, and the ready tasks of stage
 // $s in the order in which they are claimed.
 const (
-	freeSlots  = `(${{arg 7 (len $.Stages)}}::int4[])`
-	claimsHere = `(${{arg 8 (len $.Stages)}}::bool[])`
+	freeSlots  = `(${{$form.Param 4}}::int4[])[{{arg 1 $s.Number}}]`
+	claimsHere = `(${{$form.Param 5}}::bool[])[{{arg 1 $s.Number}}]`
 	waitingSQL = `{{$.Tasks}} waiting
              where {{$s.Ready "waiting."}}
                and {{$s.MayClaim "waiting." "$1" "null"}}
-             {{- if $.With.Ranked}}
-               and (${{arg 9 (len $.Stages)}}::uuid[] is null or waiting.id = any(${{arg 9 (len $.Stages)}})){{end}}
+             {{- if $form.Ranked}}
+               and (${{$form.Param 6}}::uuid[] is null or waiting.id = any(${{$form.Param 6}})){{end}}
              order by waiting.priority desc, waiting.id`
 )
 
@@ -226,13 +226,14 @@ func (x *exchange) queueReports() {
 	free, claims, ranked := x.continuable(len(batches))
 	for _, c := range batches {
 		x.queueOrigin(originRecorded)
-		sql, args := x.sql.complete, append([]any{x.request.Worker, c.ids}, c.args()...)
+		n := x.formFor(c, ranked)
+		form, args := x.forms[n], append([]any{x.request.Worker}, c.args(x.forms[n])...)
 		if ranked {
-			sql, args = x.sql.completeRanked, append(args, free, claims, x.request.OnlyTasks)
+			args = append(args, free, claims, x.request.OnlyTasks)
 			// Tasks of further batches get their slots by the claims.
 			free, claims = make([]int32, len(free)), make([]bool, len(claims))
 		}
-		x.batch.Queue(sql, args...).Query(func(rows pgx.Rows) error { return x.readCompleted(rows, c) })
+		x.batch.Queue(x.sql.complete[n], args...).Query(func(rows pgx.Rows) error { return x.readCompleted(rows, c, form) })
 	}
 }
 
@@ -250,7 +251,7 @@ func (x *exchange) continuable(batches int) (free []int32, claims []bool, ranked
 }
 
 // readCompleted reads which reports were applied, and the claims that continue.
-func (x *exchange) readCompleted(rows pgx.Rows, completed *completion) error {
+func (x *exchange) readCompleted(rows pgx.Rows, completed *completion, form completeForm) error {
 	var (
 		c               Claim
 		done, leftReady int
@@ -260,7 +261,7 @@ func (x *exchange) readCompleted(rows pgx.Rows, completed *completion) error {
 			nil, &attempts, nil}
 	)
 	for i := range x.stages {
-		if len(x.graph.Needs(i)) > 0 {
+		if form.Next&(1<<i) != 0 {
 			dest = append(dest, &token[i])
 		}
 	}

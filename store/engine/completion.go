@@ -1,6 +1,10 @@
 package engine
 
-import "github.com/cuelight/cuelight/store"
+import (
+	"slices"
+
+	"github.com/cuelight/cuelight/store"
+)
 
 // completion is the arguments of one completing statement. An update changes a row only
 // once, so a task whose stages were completed together has one row here.
@@ -61,9 +65,33 @@ func (c *completion) add(r *Report) (row int) {
 	return row
 }
 
-func (c *completion) args() (args []any) {
-	for _, tokens := range c.tokens {
-		args = append(args, tokens)
+// args are the parameters of a form from $2 on, without those of the ranked form.
+func (c *completion) args(f completeForm) (args []any) {
+	if f.Single {
+		return c.singleArgs(f)
+	}
+	args = append(args, c.ids)
+	for i, tokens := range c.tokens {
+		if f.Reported&(1<<i) != 0 {
+			args = append(args, tokens)
+		}
 	}
 	return append(args, c.tasks, c.stages, c.claims, c.results)
+}
+
+// singleArgs is args for the only task.
+func (c *completion) singleArgs(f completeForm) []any {
+	args := []any{c.ids[0]}
+	var results []any
+	for i := range c.tokens {
+		if f.Reported&(1<<i) == 0 {
+			continue
+		}
+		var token, result any
+		if n := slices.Index(c.stages, int32(i)); n >= 0 {
+			token, result = c.claims[n], c.results[n]
+		}
+		args, results = append(args, token), append(results, result)
+	}
+	return append(args, results...)
 }

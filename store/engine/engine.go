@@ -34,15 +34,17 @@ type Engine struct {
 	graph  store.Graph
 	stages []string
 	sql    statements
+	forms  []completeForm // of sql.complete
+	group  []int          // see completeForms
 }
 
 // Graph returns the pipeline's graph.
 func (e *Engine) Graph() store.Graph { return e.graph }
 
 // statements are the SQL texts of one pipeline, filled from the templates next to
-// the methods that send them. Slices are by stage; claimAged, aged, promote, ready, fail and expireClaims by queue.
+// the methods that send them. Other slices are by stage; claimAged, aged, promote, ready, fail and expireClaims by queue.
 type statements struct {
-	complete, completeRanked                      string
+	complete                                      []string // by form
 	claim, claimAfter, claimContinued, claimAged  []string
 	aged, promote, ready, fail, expireClaims      []string
 	claimParts, divide, completeParts             []string // by stage that divides

@@ -9,7 +9,8 @@ import (
 // New returns the Engine of a pipeline. It does not use the database; [store.Store]'s
 // Migrate creates the tables.
 func New(db store.DB, g store.Graph) *Engine {
-	return &Engine{db: db, graph: g, stages: g.Stages(), sql: newStatements(g)}
+	forms, group := completeForms(g)
+	return &Engine{db: db, graph: g, stages: g.Stages(), sql: newStatements(g), forms: forms, group: group}
 }
 
 func newStatements(g store.Graph) statements {
@@ -30,13 +31,17 @@ func newStatements(g store.Graph) statements {
 	parts := func(text string) []string { return partsWith(text, claimVariant{}) }
 	// byQueue are the statements of all queues: the first is about a stage, the second about parts.
 	byQueue := func(ofStage, ofParts string) []string { return append(each(ofStage, nil), parts(ofParts)...) }
+	var complete []string
+	forms, _ := completeForms(g)
+	for _, form := range forms {
+		complete = append(complete, g.SQL(completeSQL, form))
+	}
 	findLostParts := ""
 	if g.HasParts() {
 		findLostParts = all(findLostPartsSQL)
 	}
 	return statements{
-		complete:       g.SQL(completeSQL, completeVariant{}),
-		completeRanked: g.SQL(completeSQL, completeVariant{Ranked: true}),
+		complete:       complete,
 		claim:          each(claimSQL, claimVariant{}),
 		claimAfter:     each(claimSQL, claimVariant{After: true}),
 		claimContinued: each(claimSQL, claimVariant{Continued: true}),
@@ -60,7 +65,7 @@ func newStatements(g store.Graph) statements {
 func Statements(g store.Graph) string {
 	s := newStatements(g)
 	texts := []string{
-		s.exchangeSettings, originSQL, s.complete, s.completeRanked,
+		s.exchangeSettings, originSQL, s.complete[3], s.complete[2], s.complete[1], s.complete[0],
 	}
 	for _, byStage := range [][]string{
 		s.promote, s.claimAged, s.claim, s.claimAfter, s.claimContinued, s.ready, s.fail,

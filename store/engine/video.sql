@@ -17,39 +17,340 @@ select set_config('plan_cache_mode', 'force_generic_plan', true),
 /* set origin */
 select set_config('cuelight.origin', $1, true);
 
-/* complete tasks */
+/* complete ingest of one task */
 with me as materialized (
   select exists (select from workers
-                    where id = $1 and stopped_at is null and lost_at is null) as alive
+                    where id = $1 and coalesce(stopped_at, lost_at) is null) as alive
 ), locked as materialized (
   select ctid as row_ctid, id, priority, placement,
-         ingest_status, ingest_attempts, ingest_run_at,
-         ingest_token, ingest_locked_at, ingest_locked_by,
-         transcode_status, transcode_attempts, transcode_run_at,
-         transcode_token, transcode_locked_at, transcode_locked_by,
-         metadata_status, metadata_attempts, metadata_run_at,
-         metadata_token, metadata_locked_at, metadata_locked_by,
-         assemble_status, assemble_attempts, assemble_run_at,
-         assemble_token, assemble_locked_at, assemble_locked_by,
-         publish_status, publish_attempts, publish_run_at,
-         publish_token, publish_locked_at, publish_locked_by
-    from tasks where id = any($2::uuid[]) for no key update skip locked
+         ingest_status,
+         transcode_status,
+         metadata_status,
+         transcode_run_at,
+         metadata_run_at,
+         ingest_attempts, ingest_token, ingest_locked_at, ingest_locked_by
+    from tasks
+   where id = $2::uuid
+     for no key update skip locked
 ), matched as (
-  select row_ctid, id, priority, placement,
-         ingest_status, ingest_run_at, coalesce(ingest_token = ingest_reported, false) as ingest_done,
-         transcode_status, transcode_run_at, coalesce(transcode_token = transcode_reported, false) as transcode_done,
-         metadata_status, metadata_run_at, coalesce(metadata_token = metadata_reported, false) as metadata_done,
-         assemble_status, assemble_run_at, coalesce(assemble_token = assemble_reported, false) as assemble_done,
-         publish_status, publish_run_at, coalesce(publish_token = publish_reported, false) as publish_done
+  select locked.*,
+         coalesce(ingest_token = $3::uuid, false) as ingest_done
+    from locked
+), unblocked as (
+  select matched.*,
+         alive and transcode_status in ('pending', 'failed') and transcode_run_at is null
+           and (ingest_done or ingest_status = 'completed')
+           and (ingest_done)
+           and (placement is null
+                 or coalesce(cuelight_video_placement_wait(id, placement, '', $1, now()) <= 0, false)) as transcode_ready,
+         alive and metadata_status in ('pending', 'failed') and metadata_run_at is null
+           and (ingest_done or ingest_status = 'completed')
+           and (ingest_done)
+           and (placement is null
+                 or coalesce(cuelight_video_placement_wait(id, placement, 'metadata', $1, now()) <= 0, false)) as metadata_ready
+    from me
+   cross join matched
+   where ingest_done
+), ranked as (
+  select unblocked.*
+    from unblocked
+), step as materialized (
+  select row_ctid,
+         ingest_done,
+         transcode_ready,
+         transcode_ready and
+           coalesce((-priority::int, id) < (
+             select -waiting.priority::int, waiting.id from tasks waiting
+             where waiting.transcode_status in ('pending', 'failed')
+    and waiting.ingest_status = 'completed'
+    and waiting.transcode_run_at is null
+               and (waiting.placement is null
+                 or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, '', $1, null) <= 0, false))
+             order by waiting.priority desc, waiting.id limit 1), true) as transcode_continues,
+         metadata_ready,
+         metadata_ready and
+           coalesce((-priority::int, id) < (
+             select -waiting.priority::int, waiting.id from tasks waiting
+             where waiting.metadata_status in ('pending', 'failed')
+    and waiting.ingest_status = 'completed'
+    and waiting.metadata_run_at is null
+               and (waiting.placement is null
+                 or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, 'metadata', $1, null) <= 0, false))
+             order by waiting.priority desc, waiting.id limit 1), true) as metadata_continues
+    from ranked
+), updated as (
+  update tasks t set
+         ingest_status    = case when ingest_done then 'completed' else ingest_status end,
+         ingest_token     = case when ingest_done then null else ingest_token end,
+         ingest_locked_at = case when ingest_done then null else ingest_locked_at end,
+         ingest_locked_by = case when ingest_done then null else ingest_locked_by end,
+         transcode_status    = case when transcode_continues then 'inprogress' else transcode_status end,
+         transcode_attempts  = transcode_attempts + transcode_continues::int,
+         transcode_token     = case when transcode_continues then gen_random_uuid() else transcode_token end,
+         transcode_locked_at = case when transcode_continues then now() else transcode_locked_at end,
+         transcode_locked_by = case when transcode_continues then $1 else transcode_locked_by end,
+         metadata_status    = case when metadata_continues then 'inprogress' else metadata_status end,
+         metadata_attempts  = metadata_attempts + metadata_continues::int,
+         metadata_token     = case when metadata_continues then gen_random_uuid() else metadata_token end,
+         metadata_locked_at = case when metadata_continues then now() else metadata_locked_at end,
+         metadata_locked_by = case when metadata_continues then $1 else metadata_locked_by end
+    from step
+   where t.ctid = step.row_ctid
+  returning t.id,
+         0
+           + ingest_done::int * 1 as done,
+         0
+           + transcode_continues::int * 2
+           + metadata_continues::int * 4 as started,
+         0
+           + (transcode_ready and not transcode_continues)::int * 2
+           + (metadata_ready and not metadata_continues)::int * 4 as left_ready,
+         t.priority,
+         case when transcode_continues
+                or metadata_continues
+                or false
+              then t.source else '' end,
+         case when transcode_continues
+                or metadata_continues
+                or false
+              then t.params end,
+         coalesce(case when transcode_continues
+                or metadata_continues
+                or false
+                       then t.user_id end, ''),
+         coalesce(case when transcode_continues
+                or metadata_continues
+                or false
+                       then t.traceparent end, ''),
+         0 as task_done,
+         array[t.ingest_attempts, t.transcode_attempts, t.metadata_attempts, t.assemble_attempts,
+           t.publish_attempts] as attempts,
+         0
+           + (t.transcode_status in ('pending', 'failed')
+    and t.ingest_status = 'completed'
+              and (ingest_done))::int * 2
+           + (t.metadata_status in ('pending', 'failed')
+    and t.ingest_status = 'completed'
+              and (ingest_done))::int * 4 as to_notify,
+         case when transcode_continues then t.transcode_token end,
+         case when metadata_continues then t.metadata_token end
+), recorded as (
+  insert into outbox (type, worker_id, tasks, completed, started, attempts)
+  select 'exchange', $1, array[id], array[done | task_done], array[started], array[attempts] from updated
+), history as (
+  insert into attempts (task_id, token, stage, attempt, worker_id, started_at, outcome, result)
+  select locked.id, r.token,
+         case r.stage
+              when 0 then 'ingest' end,
+         case r.stage
+              when 0 then locked.ingest_attempts end,
+         case r.stage
+              when 0 then locked.ingest_locked_by end,
+         case r.stage
+              when 0 then locked.ingest_locked_at end,
+         'completed', r.result::jsonb
+    from updated
+    join locked on locked.id = updated.id
+    join (values (0, $3::uuid, $4::text)) as r (stage, token, result)
+      on r.token = case r.stage
+                        when 0 then locked.ingest_token end
+), notified as materialized (
+  select count(pg_notify(channel, ''))
+    from updated
+    join (values ('cuelight_video_transcode', 2),
+                 ('cuelight_video_metadata', 4)) as stage (channel, bit)
+      on to_notify & bit <> 0
+   where pg_notification_queue_usage() < 0.9
+)
+select updated.* from updated cross join notified;
+
+/* complete ingest */
+with me as materialized (
+  select exists (select from workers
+                    where id = $1 and coalesce(stopped_at, lost_at) is null) as alive
+), locked as materialized (
+  select ctid as row_ctid, id, priority, placement,
+         ingest_status,
+         transcode_status,
+         metadata_status,
+         transcode_run_at,
+         metadata_run_at,
+         ingest_attempts, ingest_token, ingest_locked_at, ingest_locked_by
+    from tasks
+   where id = any($2::uuid[])
+     for no key update skip locked
+), matched as (
+  select locked.*,
+         coalesce(ingest_token = ingest_reported, false) as ingest_done
+    from locked
+    join unnest($2::uuid[], $3::uuid[])
+         as r (task, ingest_reported)
+      on r.task = locked.id
+), unblocked as (
+  select matched.*,
+         alive and transcode_status in ('pending', 'failed') and transcode_run_at is null
+           and (ingest_done or ingest_status = 'completed')
+           and (ingest_done)
+           and (placement is null
+                 or coalesce(cuelight_video_placement_wait(id, placement, '', $1, now()) <= 0, false)) as transcode_ready,
+         alive and metadata_status in ('pending', 'failed') and metadata_run_at is null
+           and (ingest_done or ingest_status = 'completed')
+           and (ingest_done)
+           and (placement is null
+                 or coalesce(cuelight_video_placement_wait(id, placement, 'metadata', $1, now()) <= 0, false)) as metadata_ready
+    from me
+   cross join matched
+   where ingest_done
+), ranked as (
+  select unblocked.*
+    from unblocked
+), step as materialized (
+  select row_ctid,
+         ingest_done,
+         transcode_ready,
+         transcode_ready and
+           coalesce((-priority::int, id) < (
+             select -waiting.priority::int, waiting.id from tasks waiting
+             where waiting.transcode_status in ('pending', 'failed')
+    and waiting.ingest_status = 'completed'
+    and waiting.transcode_run_at is null
+               and (waiting.placement is null
+                 or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, '', $1, null) <= 0, false))
+             order by waiting.priority desc, waiting.id limit 1), true) as transcode_continues,
+         metadata_ready,
+         metadata_ready and
+           coalesce((-priority::int, id) < (
+             select -waiting.priority::int, waiting.id from tasks waiting
+             where waiting.metadata_status in ('pending', 'failed')
+    and waiting.ingest_status = 'completed'
+    and waiting.metadata_run_at is null
+               and (waiting.placement is null
+                 or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, 'metadata', $1, null) <= 0, false))
+             order by waiting.priority desc, waiting.id limit 1), true) as metadata_continues
+    from ranked
+), updated as (
+  update tasks t set
+         ingest_status    = case when ingest_done then 'completed' else ingest_status end,
+         ingest_token     = case when ingest_done then null else ingest_token end,
+         ingest_locked_at = case when ingest_done then null else ingest_locked_at end,
+         ingest_locked_by = case when ingest_done then null else ingest_locked_by end,
+         transcode_status    = case when transcode_continues then 'inprogress' else transcode_status end,
+         transcode_attempts  = transcode_attempts + transcode_continues::int,
+         transcode_token     = case when transcode_continues then gen_random_uuid() else transcode_token end,
+         transcode_locked_at = case when transcode_continues then now() else transcode_locked_at end,
+         transcode_locked_by = case when transcode_continues then $1 else transcode_locked_by end,
+         metadata_status    = case when metadata_continues then 'inprogress' else metadata_status end,
+         metadata_attempts  = metadata_attempts + metadata_continues::int,
+         metadata_token     = case when metadata_continues then gen_random_uuid() else metadata_token end,
+         metadata_locked_at = case when metadata_continues then now() else metadata_locked_at end,
+         metadata_locked_by = case when metadata_continues then $1 else metadata_locked_by end
+    from step
+   where t.ctid = step.row_ctid
+  returning t.id,
+         0
+           + ingest_done::int * 1 as done,
+         0
+           + transcode_continues::int * 2
+           + metadata_continues::int * 4 as started,
+         0
+           + (transcode_ready and not transcode_continues)::int * 2
+           + (metadata_ready and not metadata_continues)::int * 4 as left_ready,
+         t.priority,
+         case when transcode_continues
+                or metadata_continues
+                or false
+              then t.source else '' end,
+         case when transcode_continues
+                or metadata_continues
+                or false
+              then t.params end,
+         coalesce(case when transcode_continues
+                or metadata_continues
+                or false
+                       then t.user_id end, ''),
+         coalesce(case when transcode_continues
+                or metadata_continues
+                or false
+                       then t.traceparent end, ''),
+         0 as task_done,
+         array[t.ingest_attempts, t.transcode_attempts, t.metadata_attempts, t.assemble_attempts,
+           t.publish_attempts] as attempts,
+         0
+           + (t.transcode_status in ('pending', 'failed')
+    and t.ingest_status = 'completed'
+              and (ingest_done))::int * 2
+           + (t.metadata_status in ('pending', 'failed')
+    and t.ingest_status = 'completed'
+              and (ingest_done))::int * 4 as to_notify,
+         case when transcode_continues then t.transcode_token end,
+         case when metadata_continues then t.metadata_token end
+), recorded as (
+  insert into outbox (type, worker_id, tasks, completed, started, attempts)
+  select 'exchange', $1, array_agg(id), array_agg(done | task_done), array_agg(started), array_agg(attempts)
+    from updated having count(*) > 0
+), history as (
+  insert into attempts (task_id, token, stage, attempt, worker_id, started_at, outcome, result)
+  select locked.id, r.token,
+         case r.stage
+              when 0 then 'ingest' end,
+         case r.stage
+              when 0 then locked.ingest_attempts end,
+         case r.stage
+              when 0 then locked.ingest_locked_by end,
+         case r.stage
+              when 0 then locked.ingest_locked_at end,
+         'completed', r.result::jsonb
+    from updated
+    join locked on locked.id = updated.id
+    join unnest($4::uuid[], $5::int4[], $6::uuid[], $7::text[])
+         as r (task, stage, token, result)
+      on r.task = locked.id
+     and r.token = case r.stage
+                        when 0 then locked.ingest_token end
+), notified as materialized (
+  select count(pg_notify(channel, ''))
+    from (select bit_or(to_notify) as to_notify from updated) as all_tasks
+    join (values ('cuelight_video_transcode', 2),
+                 ('cuelight_video_metadata', 4)) as stage (channel, bit)
+      on to_notify & bit <> 0
+   where pg_notification_queue_usage() < 0.9
+)
+select updated.* from updated cross join notified;
+
+/* complete ingest, transcode, metadata, assemble, publish */
+with me as materialized (
+  select exists (select from workers
+                    where id = $1 and coalesce(stopped_at, lost_at) is null) as alive
+), locked as materialized (
+  select ctid as row_ctid, id, priority, placement,
+         ingest_status,
+         transcode_status,
+         metadata_status,
+         assemble_status,
+         publish_status,
+         transcode_run_at,
+         metadata_run_at,
+         assemble_run_at,
+         publish_run_at,
+         ingest_attempts, ingest_token, ingest_locked_at, ingest_locked_by,
+         transcode_attempts, transcode_token, transcode_locked_at, transcode_locked_by,
+         metadata_attempts, metadata_token, metadata_locked_at, metadata_locked_by,
+         assemble_attempts, assemble_token, assemble_locked_at, assemble_locked_by,
+         publish_attempts, publish_token, publish_locked_at, publish_locked_by
+    from tasks
+   where id = any($2::uuid[])
+     for no key update skip locked
+), matched as (
+  select locked.*,
+         coalesce(ingest_token = ingest_reported, false) as ingest_done,
+         coalesce(transcode_token = transcode_reported, false) as transcode_done,
+         coalesce(metadata_token = metadata_reported, false) as metadata_done,
+         coalesce(assemble_token = assemble_reported, false) as assemble_done,
+         coalesce(publish_token = publish_reported, false) as publish_done
     from locked
     join unnest($2::uuid[], $3::uuid[], $4::uuid[], $5::uuid[], $6::uuid[], $7::uuid[])
          as r (task, ingest_reported, transcode_reported, metadata_reported, assemble_reported, publish_reported)
       on r.task = locked.id
-   where ingest_token = ingest_reported
-      or transcode_token = transcode_reported
-      or metadata_token = metadata_reported
-      or assemble_token = assemble_reported
-      or publish_token = publish_reported
 ), unblocked as (
   select matched.*,
          alive and transcode_status in ('pending', 'failed') and transcode_run_at is null
@@ -75,13 +376,22 @@ with me as materialized (
                  or coalesce(cuelight_video_placement_wait(id, placement, 'publish', $1, now()) <= 0, false)) as publish_ready
     from me
    cross join matched
+   where ingest_done
+      or transcode_done
+      or metadata_done
+      or assemble_done
+      or publish_done
 ), ranked as (
   select unblocked.*
     from unblocked
 ), step as materialized (
   select row_ctid,
          ingest_done,
-         transcode_done, transcode_ready,
+         transcode_done,
+         metadata_done,
+         assemble_done,
+         publish_done,
+         transcode_ready,
          transcode_ready and
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
@@ -91,7 +401,7 @@ with me as materialized (
                and (waiting.placement is null
                  or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, '', $1, null) <= 0, false))
              order by waiting.priority desc, waiting.id limit 1), true) as transcode_continues,
-         metadata_done, metadata_ready,
+         metadata_ready,
          metadata_ready and
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
@@ -101,7 +411,7 @@ with me as materialized (
                and (waiting.placement is null
                  or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, 'metadata', $1, null) <= 0, false))
              order by waiting.priority desc, waiting.id limit 1), true) as metadata_continues,
-         assemble_done, assemble_ready,
+         assemble_ready,
          assemble_ready and
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
@@ -112,7 +422,7 @@ with me as materialized (
                and (waiting.placement is null
                  or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, 'assemble', $1, null) <= 0, false))
              order by waiting.priority desc, waiting.id limit 1), true) as assemble_continues,
-         publish_done, publish_ready,
+         publish_ready,
          publish_ready and
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
@@ -129,42 +439,26 @@ with me as materialized (
          ingest_token     = case when ingest_done then null else ingest_token end,
          ingest_locked_at = case when ingest_done then null else ingest_locked_at end,
          ingest_locked_by = case when ingest_done then null else ingest_locked_by end,
-         transcode_status    = case when transcode_done then 'completed'
-                                    when transcode_continues then 'inprogress' else transcode_status end,
+         transcode_status    = case when transcode_done then 'completed' when transcode_continues then 'inprogress' else transcode_status end,
          transcode_attempts  = transcode_attempts + transcode_continues::int,
-         transcode_token     = case when transcode_done then null
-                                    when transcode_continues then gen_random_uuid() else transcode_token end,
-         transcode_locked_at = case when transcode_done then null
-                                    when transcode_continues then now() else transcode_locked_at end,
-         transcode_locked_by = case when transcode_done then null
-                                    when transcode_continues then $1 else transcode_locked_by end,
-         metadata_status    = case when metadata_done then 'completed'
-                                    when metadata_continues then 'inprogress' else metadata_status end,
+         transcode_token     = case when transcode_done then null when transcode_continues then gen_random_uuid() else transcode_token end,
+         transcode_locked_at = case when transcode_done then null when transcode_continues then now() else transcode_locked_at end,
+         transcode_locked_by = case when transcode_done then null when transcode_continues then $1 else transcode_locked_by end,
+         metadata_status    = case when metadata_done then 'completed' when metadata_continues then 'inprogress' else metadata_status end,
          metadata_attempts  = metadata_attempts + metadata_continues::int,
-         metadata_token     = case when metadata_done then null
-                                    when metadata_continues then gen_random_uuid() else metadata_token end,
-         metadata_locked_at = case when metadata_done then null
-                                    when metadata_continues then now() else metadata_locked_at end,
-         metadata_locked_by = case when metadata_done then null
-                                    when metadata_continues then $1 else metadata_locked_by end,
-         assemble_status    = case when assemble_done then 'completed'
-                                    when assemble_continues then 'inprogress' else assemble_status end,
+         metadata_token     = case when metadata_done then null when metadata_continues then gen_random_uuid() else metadata_token end,
+         metadata_locked_at = case when metadata_done then null when metadata_continues then now() else metadata_locked_at end,
+         metadata_locked_by = case when metadata_done then null when metadata_continues then $1 else metadata_locked_by end,
+         assemble_status    = case when assemble_done then 'completed' when assemble_continues then 'inprogress' else assemble_status end,
          assemble_attempts  = assemble_attempts + assemble_continues::int,
-         assemble_token     = case when assemble_done then null
-                                    when assemble_continues then gen_random_uuid() else assemble_token end,
-         assemble_locked_at = case when assemble_done then null
-                                    when assemble_continues then now() else assemble_locked_at end,
-         assemble_locked_by = case when assemble_done then null
-                                    when assemble_continues then $1 else assemble_locked_by end,
-         publish_status    = case when publish_done then 'completed'
-                                    when publish_continues then 'inprogress' else publish_status end,
+         assemble_token     = case when assemble_done then null when assemble_continues then gen_random_uuid() else assemble_token end,
+         assemble_locked_at = case when assemble_done then null when assemble_continues then now() else assemble_locked_at end,
+         assemble_locked_by = case when assemble_done then null when assemble_continues then $1 else assemble_locked_by end,
+         publish_status    = case when publish_done then 'completed' when publish_continues then 'inprogress' else publish_status end,
          publish_attempts  = publish_attempts + publish_continues::int,
-         publish_token     = case when publish_done then null
-                                    when publish_continues then gen_random_uuid() else publish_token end,
-         publish_locked_at = case when publish_done then null
-                                    when publish_continues then now() else publish_locked_at end,
-         publish_locked_by = case when publish_done then null
-                                    when publish_continues then $1 else publish_locked_by end
+         publish_token     = case when publish_done then null when publish_continues then gen_random_uuid() else publish_token end,
+         publish_locked_at = case when publish_done then null when publish_continues then now() else publish_locked_at end,
+         publish_locked_by = case when publish_done then null when publish_continues then $1 else publish_locked_by end
     from step
    where t.ctid = step.row_ctid
   returning t.id,
@@ -268,8 +562,7 @@ with me as materialized (
          'completed', r.result::jsonb
     from updated
     join locked on locked.id = updated.id
-    join unnest($8::uuid[], $9::int4[],
-                $10::uuid[], $11::text[])
+    join unnest($8::uuid[], $9::int4[], $10::uuid[], $11::text[])
          as r (task, stage, token, result)
       on r.task = locked.id
      and r.token = case r.stage
@@ -281,8 +574,7 @@ with me as materialized (
 ), notified as materialized (
   select count(pg_notify(channel, ''))
     from (select bit_or(to_notify) as to_notify from updated) as all_tasks
-    join (values ('cuelight_video_ingest', 1),
-                 ('cuelight_video_transcode', 2),
+    join (values ('cuelight_video_transcode', 2),
                  ('cuelight_video_metadata', 4),
                  ('cuelight_video_assemble', 8),
                  ('cuelight_video_publish', 16)) as stage (channel, bit)
@@ -291,39 +583,40 @@ with me as materialized (
 )
 select updated.* from updated cross join notified;
 
-/* complete tasks */
+/* complete ingest, transcode, metadata, assemble, publish, ranked */
 with me as materialized (
   select exists (select from workers
-                    where id = $1 and stopped_at is null and lost_at is null) as alive
+                    where id = $1 and coalesce(stopped_at, lost_at) is null) as alive
 ), locked as materialized (
   select ctid as row_ctid, id, priority, placement,
-         ingest_status, ingest_attempts, ingest_run_at,
-         ingest_token, ingest_locked_at, ingest_locked_by,
-         transcode_status, transcode_attempts, transcode_run_at,
-         transcode_token, transcode_locked_at, transcode_locked_by,
-         metadata_status, metadata_attempts, metadata_run_at,
-         metadata_token, metadata_locked_at, metadata_locked_by,
-         assemble_status, assemble_attempts, assemble_run_at,
-         assemble_token, assemble_locked_at, assemble_locked_by,
-         publish_status, publish_attempts, publish_run_at,
-         publish_token, publish_locked_at, publish_locked_by
-    from tasks where id = any($2::uuid[]) for no key update skip locked
+         ingest_status,
+         transcode_status,
+         metadata_status,
+         assemble_status,
+         publish_status,
+         transcode_run_at,
+         metadata_run_at,
+         assemble_run_at,
+         publish_run_at,
+         ingest_attempts, ingest_token, ingest_locked_at, ingest_locked_by,
+         transcode_attempts, transcode_token, transcode_locked_at, transcode_locked_by,
+         metadata_attempts, metadata_token, metadata_locked_at, metadata_locked_by,
+         assemble_attempts, assemble_token, assemble_locked_at, assemble_locked_by,
+         publish_attempts, publish_token, publish_locked_at, publish_locked_by
+    from tasks
+   where id = any($2::uuid[])
+     for no key update skip locked
 ), matched as (
-  select row_ctid, id, priority, placement,
-         ingest_status, ingest_run_at, coalesce(ingest_token = ingest_reported, false) as ingest_done,
-         transcode_status, transcode_run_at, coalesce(transcode_token = transcode_reported, false) as transcode_done,
-         metadata_status, metadata_run_at, coalesce(metadata_token = metadata_reported, false) as metadata_done,
-         assemble_status, assemble_run_at, coalesce(assemble_token = assemble_reported, false) as assemble_done,
-         publish_status, publish_run_at, coalesce(publish_token = publish_reported, false) as publish_done
+  select locked.*,
+         coalesce(ingest_token = ingest_reported, false) as ingest_done,
+         coalesce(transcode_token = transcode_reported, false) as transcode_done,
+         coalesce(metadata_token = metadata_reported, false) as metadata_done,
+         coalesce(assemble_token = assemble_reported, false) as assemble_done,
+         coalesce(publish_token = publish_reported, false) as publish_done
     from locked
     join unnest($2::uuid[], $3::uuid[], $4::uuid[], $5::uuid[], $6::uuid[], $7::uuid[])
          as r (task, ingest_reported, transcode_reported, metadata_reported, assemble_reported, publish_reported)
       on r.task = locked.id
-   where ingest_token = ingest_reported
-      or transcode_token = transcode_reported
-      or metadata_token = metadata_reported
-      or assemble_token = assemble_reported
-      or publish_token = publish_reported
 ), unblocked as (
   select matched.*,
          alive and transcode_status in ('pending', 'failed') and transcode_run_at is null
@@ -349,6 +642,11 @@ with me as materialized (
                  or coalesce(cuelight_video_placement_wait(id, placement, 'publish', $1, now()) <= 0, false)) as publish_ready
     from me
    cross join matched
+   where ingest_done
+      or transcode_done
+      or metadata_done
+      or assemble_done
+      or publish_done
 ), ranked as (
   select unblocked.*,
          count(*) filter (where transcode_ready) over by_priority as transcode_rank,
@@ -360,7 +658,11 @@ with me as materialized (
 ), step as materialized (
   select row_ctid,
          ingest_done,
-         transcode_done, transcode_ready,
+         transcode_done,
+         metadata_done,
+         assemble_done,
+         publish_done,
+         transcode_ready,
          transcode_ready and transcode_rank <= case when
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
@@ -383,7 +685,7 @@ with me as materialized (
                and ($14::uuid[] is null or waiting.id = any($14))
              order by waiting.priority desc, waiting.id limit ($12::int4[])[2]) as before)
            else 0 end as transcode_continues,
-         metadata_done, metadata_ready,
+         metadata_ready,
          metadata_ready and metadata_rank <= case when
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
@@ -406,7 +708,7 @@ with me as materialized (
                and ($14::uuid[] is null or waiting.id = any($14))
              order by waiting.priority desc, waiting.id limit ($12::int4[])[3]) as before)
            else 0 end as metadata_continues,
-         assemble_done, assemble_ready,
+         assemble_ready,
          assemble_ready and assemble_rank <= case when
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
@@ -431,7 +733,7 @@ with me as materialized (
                and ($14::uuid[] is null or waiting.id = any($14))
              order by waiting.priority desc, waiting.id limit ($12::int4[])[4]) as before)
            else 0 end as assemble_continues,
-         publish_done, publish_ready,
+         publish_ready,
          publish_ready and publish_rank <= case when
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
@@ -461,42 +763,26 @@ with me as materialized (
          ingest_token     = case when ingest_done then null else ingest_token end,
          ingest_locked_at = case when ingest_done then null else ingest_locked_at end,
          ingest_locked_by = case when ingest_done then null else ingest_locked_by end,
-         transcode_status    = case when transcode_done then 'completed'
-                                    when transcode_continues then 'inprogress' else transcode_status end,
+         transcode_status    = case when transcode_done then 'completed' when transcode_continues then 'inprogress' else transcode_status end,
          transcode_attempts  = transcode_attempts + transcode_continues::int,
-         transcode_token     = case when transcode_done then null
-                                    when transcode_continues then gen_random_uuid() else transcode_token end,
-         transcode_locked_at = case when transcode_done then null
-                                    when transcode_continues then now() else transcode_locked_at end,
-         transcode_locked_by = case when transcode_done then null
-                                    when transcode_continues then $1 else transcode_locked_by end,
-         metadata_status    = case when metadata_done then 'completed'
-                                    when metadata_continues then 'inprogress' else metadata_status end,
+         transcode_token     = case when transcode_done then null when transcode_continues then gen_random_uuid() else transcode_token end,
+         transcode_locked_at = case when transcode_done then null when transcode_continues then now() else transcode_locked_at end,
+         transcode_locked_by = case when transcode_done then null when transcode_continues then $1 else transcode_locked_by end,
+         metadata_status    = case when metadata_done then 'completed' when metadata_continues then 'inprogress' else metadata_status end,
          metadata_attempts  = metadata_attempts + metadata_continues::int,
-         metadata_token     = case when metadata_done then null
-                                    when metadata_continues then gen_random_uuid() else metadata_token end,
-         metadata_locked_at = case when metadata_done then null
-                                    when metadata_continues then now() else metadata_locked_at end,
-         metadata_locked_by = case when metadata_done then null
-                                    when metadata_continues then $1 else metadata_locked_by end,
-         assemble_status    = case when assemble_done then 'completed'
-                                    when assemble_continues then 'inprogress' else assemble_status end,
+         metadata_token     = case when metadata_done then null when metadata_continues then gen_random_uuid() else metadata_token end,
+         metadata_locked_at = case when metadata_done then null when metadata_continues then now() else metadata_locked_at end,
+         metadata_locked_by = case when metadata_done then null when metadata_continues then $1 else metadata_locked_by end,
+         assemble_status    = case when assemble_done then 'completed' when assemble_continues then 'inprogress' else assemble_status end,
          assemble_attempts  = assemble_attempts + assemble_continues::int,
-         assemble_token     = case when assemble_done then null
-                                    when assemble_continues then gen_random_uuid() else assemble_token end,
-         assemble_locked_at = case when assemble_done then null
-                                    when assemble_continues then now() else assemble_locked_at end,
-         assemble_locked_by = case when assemble_done then null
-                                    when assemble_continues then $1 else assemble_locked_by end,
-         publish_status    = case when publish_done then 'completed'
-                                    when publish_continues then 'inprogress' else publish_status end,
+         assemble_token     = case when assemble_done then null when assemble_continues then gen_random_uuid() else assemble_token end,
+         assemble_locked_at = case when assemble_done then null when assemble_continues then now() else assemble_locked_at end,
+         assemble_locked_by = case when assemble_done then null when assemble_continues then $1 else assemble_locked_by end,
+         publish_status    = case when publish_done then 'completed' when publish_continues then 'inprogress' else publish_status end,
          publish_attempts  = publish_attempts + publish_continues::int,
-         publish_token     = case when publish_done then null
-                                    when publish_continues then gen_random_uuid() else publish_token end,
-         publish_locked_at = case when publish_done then null
-                                    when publish_continues then now() else publish_locked_at end,
-         publish_locked_by = case when publish_done then null
-                                    when publish_continues then $1 else publish_locked_by end
+         publish_token     = case when publish_done then null when publish_continues then gen_random_uuid() else publish_token end,
+         publish_locked_at = case when publish_done then null when publish_continues then now() else publish_locked_at end,
+         publish_locked_by = case when publish_done then null when publish_continues then $1 else publish_locked_by end
     from step
    where t.ctid = step.row_ctid
   returning t.id,
@@ -600,8 +886,7 @@ with me as materialized (
          'completed', r.result::jsonb
     from updated
     join locked on locked.id = updated.id
-    join unnest($8::uuid[], $9::int4[],
-                $10::uuid[], $11::text[])
+    join unnest($8::uuid[], $9::int4[], $10::uuid[], $11::text[])
          as r (task, stage, token, result)
       on r.task = locked.id
      and r.token = case r.stage
@@ -613,8 +898,7 @@ with me as materialized (
 ), notified as materialized (
   select count(pg_notify(channel, ''))
     from (select bit_or(to_notify) as to_notify from updated) as all_tasks
-    join (values ('cuelight_video_ingest', 1),
-                 ('cuelight_video_transcode', 2),
+    join (values ('cuelight_video_transcode', 2),
                  ('cuelight_video_metadata', 4),
                  ('cuelight_video_assemble', 8),
                  ('cuelight_video_publish', 16)) as stage (channel, bit)
@@ -622,7 +906,7 @@ with me as materialized (
    where pg_notification_queue_usage() < 0.9
 )
 select updated.* from updated cross join notified
- where not true = any(($13::bool[]))
+ where not true = any($13::bool[])
     or (select set_config('cuelight.continued', array[
          count(*) filter (where started & 1 <> 0),
          count(*) filter (where started & 2 <> 0),
@@ -654,7 +938,7 @@ with claimed as (
           where id = any($3::uuid[]) and coalesce(ingest_status in ('pending', 'failed')
     and ingest_run_at is null, false)
             and exists (select from workers
-                    where id = $1 and stopped_at is null and lost_at is null)
+                    where id = $1 and coalesce(stopped_at, lost_at) is null)
             and (placement is null
                  or coalesce(cuelight_video_placement_wait(id, placement, 'ingest', $1, null) <= 0, false))
           order by id
@@ -685,7 +969,7 @@ with claimed as (
           where ingest_status in ('pending', 'failed')
     and ingest_run_at is null and ($3::uuid[] is null or id = any($3))
             and exists (select from workers
-                    where id = $1 and stopped_at is null and lost_at is null)
+                    where id = $1 and coalesce(stopped_at, lost_at) is null)
             and (placement is null
                  or coalesce(cuelight_video_placement_wait(id, placement, 'ingest', $1, null) <= 0, false))
           order by priority desc, id
@@ -716,7 +1000,7 @@ with claimed as (
           where ingest_status in ('pending', 'failed')
     and ingest_run_at is null and ($3::uuid[] is null or id = any($3))
             and exists (select from workers
-                    where id = $1 and stopped_at is null and lost_at is null)
+                    where id = $1 and coalesce(stopped_at, lost_at) is null)
             and (placement is null
                  or coalesce(cuelight_video_placement_wait(id, placement, 'ingest', $1, null) <= 0, false))
             and priority = $4 and id > $5
@@ -748,7 +1032,7 @@ with claimed as (
           where ingest_status in ('pending', 'failed')
     and ingest_run_at is null and ($3::uuid[] is null or id = any($3))
             and exists (select from workers
-                    where id = $1 and stopped_at is null and lost_at is null)
+                    where id = $1 and coalesce(stopped_at, lost_at) is null)
             and (placement is null
                  or coalesce(cuelight_video_placement_wait(id, placement, 'ingest', $1, null) <= 0, false))
           order by priority desc, id
@@ -836,7 +1120,7 @@ with claimed as (
           where stage = 'transcode' and status in ('pending', 'failed')
     and run_at is null and ($3::uuid[] is null or task_id = any($3))
             and exists (select from workers
-                    where id = $1 and stopped_at is null and lost_at is null)
+                    where id = $1 and coalesce(stopped_at, lost_at) is null)
             and (placement is null
                  or coalesce(cuelight_video_placement_wait(task_id, placement, 'transcode', $1, ready_at) <= 0, false))
           order by priority desc, turn, task_id desc
@@ -1393,21 +1677,21 @@ select exists (select from tasks t where (t.ingest_status = 'inprogress'
      or t.publish_status = 'inprogress')
                   and (t.ingest_status = 'inprogress'
                       and not exists (select from workers
-                    where id = t.ingest_locked_by and stopped_at is null and lost_at is null)
+                    where id = t.ingest_locked_by and coalesce(stopped_at, lost_at) is null)
                     or t.transcode_status = 'inprogress'
                       and not exists (select from workers
-                    where id = t.transcode_locked_by and stopped_at is null and lost_at is null)
+                    where id = t.transcode_locked_by and coalesce(stopped_at, lost_at) is null)
                     or t.metadata_status = 'inprogress'
                       and not exists (select from workers
-                    where id = t.metadata_locked_by and stopped_at is null and lost_at is null)
+                    where id = t.metadata_locked_by and coalesce(stopped_at, lost_at) is null)
                     or t.assemble_status = 'inprogress'
                       and not exists (select from workers
-                    where id = t.assemble_locked_by and stopped_at is null and lost_at is null)
+                    where id = t.assemble_locked_by and coalesce(stopped_at, lost_at) is null)
                     or t.publish_status = 'inprogress'
                       and not exists (select from workers
-                    where id = t.publish_locked_by and stopped_at is null and lost_at is null)))
+                    where id = t.publish_locked_by and coalesce(stopped_at, lost_at) is null)))
        or exists (select from parts p where p.status = 'inprogress' and not exists (select from workers
-                    where id = p.locked_by and stopped_at is null and lost_at is null)),
+                    where id = p.locked_by and coalesce(stopped_at, lost_at) is null)),
        (select true from tasks where ingest_status in ('pending', 'failed')
     and ingest_run_at is null
            and ($1::uuid[] is null or id = any($1))
