@@ -561,7 +561,7 @@ $$;
 drop trigger if exists tasks_on_update on tasks;
 create trigger tasks_on_update after update on tasks
   referencing old table as old_rows new table as new_rows
-  for each statement when (coalesce(current_setting('cuelight.origin', true), '') <> 'recorded')
+  for each statement when (current_setting('cuelight.origin', true) is distinct from 'recorded')
   execute function cuelight_video_on_update();
 
 -- Deleting a task deletes its history and its parts. Tasks it had overridden stay as they are until
@@ -636,7 +636,7 @@ $$;
 drop trigger if exists parts_on_update on parts;
 create trigger parts_on_update after update on parts
   referencing old table as old_rows new table as new_rows
-  for each statement when (coalesce(current_setting('cuelight.origin', true), '') <> 'recorded')
+  for each statement when (current_setting('cuelight.origin', true) is distinct from 'recorded')
   execute function cuelight_video_on_part_update();
 
 create or replace function cuelight_video_on_part_delete() returns trigger language plpgsql
@@ -1047,7 +1047,7 @@ end
 $$;
 
 insert into cuelight_schema (pipeline, version, shape)
-values ('video', 12,
+values ('video', 13,
   'ingest; transcode in parts needs ingest; metadata needs ingest; assemble needs transcode, metadata; publish needs assemble')
 on conflict (pipeline) do nothing;
 

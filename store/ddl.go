@@ -6,7 +6,7 @@ import (
 )
 
 // SchemaVersion is the version of the tables this package works with.
-const SchemaVersion = 12
+const SchemaVersion = 13
 
 //go:embed ddl/*.tmpl
 var ddlFiles embed.FS

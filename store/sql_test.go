@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -163,6 +164,54 @@ func TestConstraints_RejectATaskThatOverridesItself(t *testing.T) {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) || pg.ConstraintName != "tasks_overridden_ended" {
 		t.Errorf("error is %v", err)
+	}
+}
+
+// A function has too few parameters for the columns of so many stages.
+func TestConstraints_HoldForManyStages(t *testing.T) {
+	t.Parallel()
+	const stages = 31
+	chain := make([]store.Node, stages)
+	for i := range chain {
+		chain[i] = store.Node{Name: fmt.Sprintf("s%d", i)}
+		for _, need := range chain[:i] {
+			chain[i].Needs = append(chain[i].Needs, need.Name)
+		}
+	}
+	pool := pgtest.New(t, pgtest.Schema{})
+	for _, n := range []int{2, 17, stages} { // adds functions, too
+		g, err := store.NewGraph("long", chain[:n]...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		st := store.New(pool, g)
+		if _, err := st.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := st.Submit(t.Context(), store.Submission{Source: "a"}); err != nil {
+			t.Fatal(err)
+		}
+		for change, constraint := range map[string]string{
+			"LAST_status = 'completed'":                                "long_tasks_LAST_needs",
+			"LAST_token = gen_random_uuid()":                           "long_tasks_LAST_claim",
+			"LAST_run_at = 'infinity'":                                 "long_tasks_LAST_waits",
+			"LAST_attempts = -1":                                       "long_tasks_attempts_counted",
+			"overridden_by = gen_random_uuid(), s0_status='cancelled'": "long_tasks_overridden_ended",
+			"source = ''":                                              "long_tasks_source_not_empty",
+		} {
+			last := fmt.Sprintf("s%d", n-1)
+			change, constraint = strings.ReplaceAll(change, "LAST", last), strings.ReplaceAll(constraint, "LAST", last)
+			_, err := pool.Exec(t.Context(), "update long_tasks set "+change)
+			var pg *pgconn.PgError
+			if !errors.As(err, &pg) || pg.ConstraintName != constraint {
+				t.Errorf("%d stages: %s: error is %v, want constraint %s", n, change, err, constraint)
+			}
+		}
+	}
+	var functions int
+	err := pool.QueryRow(t.Context(), `select count(*) from pg_proc where proname like 'cuelight_long_is_valid%'`).Scan(&functions)
+	if err != nil || functions != 3 {
+		t.Errorf("there are %d functions, %v", functions, err)
 	}
 }
 
