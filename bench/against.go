@@ -133,7 +133,10 @@ func (c *comparison) measure(ctx context.Context, p program, scenario, dir strin
 		return err
 	}
 	defer os.RemoveAll(out)
-	args := []string{"-rounds", "1", "-only", scenario, "-systems", "cuelight", "-dir", c.dir, "-media", c.media, "-out", out}
+	args := []string{
+		"-rounds", "1", "-only", scenario, "-systems", "cuelight", "-dir", c.dir, "-media", c.media, "-out", out,
+		"-set", strings.Join(c.settings, ","),
+	}
 	if c.mode != modeFull {
 		args = append(args, "-"+c.mode)
 	}

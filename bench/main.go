@@ -42,8 +42,9 @@ type options struct {
 	cuelight   string // the program; "" builds it
 	media      string // a directory with clips; "" generates them
 	cpuProfile string
-	report     string // a result whose report to write again, without measuring
-	against    string // a revision to compare with; "" for none
+	report     string   // a result whose report to write again, without measuring
+	against    string   // a revision to compare with; "" for none
+	settings   []string // of the server, as "name=value"
 }
 
 func main() {
@@ -86,6 +87,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.cuelight, "cuelight", "", "the daemon's program; empty to build it from these sources")
 	flags.StringVar(&o.media, "media", defaultMediaDir(), "directory with shared clips; missing clips are generated")
 	flags.StringVar(&o.report, "report", "", "measure nothing; write the report of this JSON file again")
+	set := flags.String("set", "", "further settings of the PostgreSQL server, such as wal_init_zero=off,min_wal_size=2GB")
 	flags.StringVar(&o.against, "against", "", "revision of Cuelight, such as HEAD~1, to measure in turns with this one; prints the ratios and writes no result")
 	flags.StringVar(&o.cpuProfile, "cpuprofile", "", "file for a CPU profile of this process")
 	if err := flags.Parse(args); err != nil {
@@ -97,7 +99,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	if *once {
 		o.mode = modeOnce
 	}
-	o.only, o.systems = splitList(*only), splitList(*systems)
+	o.only, o.systems, o.settings = splitList(*only), splitList(*systems), splitList(*set)
 	if err := o.check(flags.NArg(), *quick && *once); err != nil {
 		fmt.Fprintln(stderr, "bench:", err)
 		flags.Usage()

@@ -98,12 +98,12 @@ func TestParseOptions_ReadsAndChecksFlags(t *testing.T) {
 	t.Parallel()
 	o, err := parseOptions([]string{
 		"-quick", "-rounds", "2", "-only", "e2e, floor", "-systems", "cuelight", "-dir", "d", "-out", "",
-		"-cpuprofile", "p", "-cuelight", "c", "-media", "m", "-report", "r",
+		"-cpuprofile", "p", "-cuelight", "c", "-media", "m", "-report", "r", "-set", "a=1,b=2",
 	}, io.Discard)
 	must(t, err)
 	want := options{
 		mode: modeQuick, rounds: 2, only: []string{"e2e", "floor"}, systems: []string{"cuelight"}, dir: "d", cpuProfile: "p",
-		cuelight: "c", media: "m", report: "r",
+		cuelight: "c", media: "m", report: "r", settings: []string{"a=1", "b=2"},
 	}
 	if !equal(o, want) {
 		t.Errorf("%+v, want %+v", o, want)
@@ -132,7 +132,7 @@ func TestParseOptions_ReadsAndChecksFlags(t *testing.T) {
 func equal(a, b options) bool {
 	return a.mode == b.mode && a.rounds == b.rounds && slices.Equal(a.only, b.only) &&
 		slices.Equal(a.systems, b.systems) && a.dir == b.dir && a.out == b.out && a.cpuProfile == b.cpuProfile &&
-		a.cuelight == b.cuelight && a.media == b.media && a.report == b.report
+		a.cuelight == b.cuelight && a.against == b.against && slices.Equal(a.settings, b.settings) && a.media == b.media && a.report == b.report
 }
 
 func TestRun_WritesResultAndSummary(t *testing.T) {

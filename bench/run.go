@@ -41,7 +41,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 
 // measure runs the groups of the plan.
 func measure(ctx context.Context, o options, r *result.Result, log *progresslog.Log) (err error) {
-	server, err := scenario.StartServer(ctx, o.dir, r.Machine.MemoryMiB)
+	server, err := scenario.StartServer(ctx, o.dir, r.Machine.MemoryMiB, o.settings...)
 	if err != nil {
 		return err
 	}

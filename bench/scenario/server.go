@@ -21,14 +21,14 @@ type Server struct {
 	created  int // databases
 }
 
-// StartServer starts the server with its data below dir. Its settings for durability are
-// PostgreSQL's defaults.
-func StartServer(ctx context.Context, dir string, memoryMiB int) (*Server, error) {
-	server, err := postgres.StartEphemeral(ctx, postgres.EphemeralOptions{Durable: true, Dir: dir, Settings: []string{
+// StartServer starts the server with its data below dir, and with further settings, as "name=value". Without them its
+// settings for durability are PostgreSQL's defaults, and others are an error.
+func StartServer(ctx context.Context, dir string, memoryMiB int, settings ...string) (*Server, error) {
+	server, err := postgres.StartEphemeral(ctx, postgres.EphemeralOptions{Durable: true, Dir: dir, Settings: append([]string{
 		fmt.Sprintf("shared_buffers=%dMB", min(max(memoryMiB/4, 128), 4096)),
 		"max_wal_size=8GB",
 		"jit=off",
-	}})
+	}, settings...)})
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ select string_agg(name || '=' || current_setting(name), ', ' order by name),
   from pg_settings
  where name in ('fsync', 'full_page_writes', 'synchronous_commit', 'wal_sync_method', 'data_checksums',
                 'shared_buffers', 'max_wal_size', 'jit', 'max_connections', 'wal_keep_size', 'checkpoint_timeout',
-                'autovacuum', 'commit_delay', 'wal_level', 'huge_pages')`
+                'autovacuum', 'commit_delay', 'wal_level', 'huge_pages', 'wal_init_zero', 'wal_recycle', 'min_wal_size')`
 
 func (s *Server) readSettings(ctx context.Context) error {
 	var durable bool
