@@ -11,6 +11,7 @@ import (
 
 	"github.com/cuelight/cuelight/bench/harness"
 	"github.com/cuelight/cuelight/bench/result"
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
 
@@ -23,9 +24,16 @@ func ProcessorTime(oneByOne, drained int) Scenario {
 		if err := measureOneByOne(ctx, t, oneByOne); err != nil {
 			return err
 		}
+		err := t.awaitDisconnected(ctx)
+		if err != nil {
+			return err
+		}
 		used, err := t.processorTime(ctx)
 		if err == nil {
 			_, err = t.drain(ctx, drained, harness.Options{})
+		}
+		if err == nil {
+			err = t.awaitDisconnected(ctx)
 		}
 		if err != nil {
 			return err
@@ -66,6 +74,25 @@ func (t *Trial) recordProcessorTime(ctx context.Context, caseName string, tasks 
 	t.Record("cpu", caseName+",database", "ms", perTask(now.database-before.database))
 	t.Record("cpu", caseName+",program", "ms", perTask(now.program-before.program))
 	return nil
+}
+
+const othersSQL = `
+select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()`
+
+// awaitDisconnected waits until all other connections to the database have ended, and their processes with them:
+// the time of a process that is ending is nowhere.
+func (t *Trial) awaitDisconnected(ctx context.Context) error {
+	return harness.WithConn(ctx, t.URL, func(conn *pgx.Conn) error {
+		for others := 1; others > 0; {
+			if err := ctxsleep.For(ctx, 100*time.Millisecond); err != nil {
+				return err
+			}
+			if err := conn.QueryRow(ctx, othersSQL).Scan(&others); err != nil {
+				return err
+			}
+		}
+		return ctxsleep.For(ctx, 100*time.Millisecond)
+	})
 }
 
 const postmasterSQL = `select split_part(pg_read_file('postmaster.pid'), e'\n', 1)::integer`
