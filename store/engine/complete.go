@@ -153,7 +153,8 @@ with me as materialized (
                  {{end}}({{.Number}}, ${{arg 3 $i}}::uuid, ${{$form.Param $i}}::text){{end}}) as r (stage, token, result)
       on r.token
     {{- else}}
-    join unnest(${{$form.Param 0}}::uuid[], ${{$form.Param 1}}::int4[], ${{$form.Param 2}}::uuid[], ${{$form.Param 3}}::text[])
+    join unnest(${{$form.Param 0}}::uuid[], ${{$form.Param 1}}::int4[],
+                ${{$form.Param 2}}::uuid[], ${{$form.Param 3}}::text[])
          as r (task, stage, token, result)
       on r.task = locked.id
      and r.token

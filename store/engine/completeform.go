@@ -121,14 +121,15 @@ func (f completeForm) has(set int, stage string) bool {
 
 // Set is the new value of a column: one if the stage is completed, another if the task continues with it.
 func (f completeForm) Set(stage, column, completed, continued string) string {
-	text := "case"
+	var whens []string
 	if f.Reports(stage) {
-		text += fmt.Sprintf(" when %s_done then %s", stage, completed)
+		whens = append(whens, fmt.Sprintf("when %s_done then %s", stage, completed))
 	}
 	if f.Continues(stage) {
-		text += fmt.Sprintf(" when %s_continues then %s", stage, continued)
+		whens = append(whens, fmt.Sprintf("when %s_continues then %s", stage, continued))
 	}
-	return fmt.Sprintf("%s else %s_%s end", text, stage, column)
+	const indent = "\n                                    "
+	return fmt.Sprintf("case %s else %s_%s end", strings.Join(whens, indent), stage, column)
 }
 
 // Param is the number of a parameter after those with the tokens.

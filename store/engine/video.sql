@@ -302,7 +302,8 @@ with me as materialized (
          'completed', r.result::jsonb
     from updated
     join locked on locked.id = updated.id
-    join unnest($4::uuid[], $5::int4[], $6::uuid[], $7::text[])
+    join unnest($4::uuid[], $5::int4[],
+                $6::uuid[], $7::text[])
          as r (task, stage, token, result)
       on r.task = locked.id
      and r.token = case r.stage
@@ -439,26 +440,42 @@ with me as materialized (
          ingest_token     = case when ingest_done then null else ingest_token end,
          ingest_locked_at = case when ingest_done then null else ingest_locked_at end,
          ingest_locked_by = case when ingest_done then null else ingest_locked_by end,
-         transcode_status    = case when transcode_done then 'completed' when transcode_continues then 'inprogress' else transcode_status end,
+         transcode_status    = case when transcode_done then 'completed'
+                                    when transcode_continues then 'inprogress' else transcode_status end,
          transcode_attempts  = transcode_attempts + transcode_continues::int,
-         transcode_token     = case when transcode_done then null when transcode_continues then gen_random_uuid() else transcode_token end,
-         transcode_locked_at = case when transcode_done then null when transcode_continues then now() else transcode_locked_at end,
-         transcode_locked_by = case when transcode_done then null when transcode_continues then $1 else transcode_locked_by end,
-         metadata_status    = case when metadata_done then 'completed' when metadata_continues then 'inprogress' else metadata_status end,
+         transcode_token     = case when transcode_done then null
+                                    when transcode_continues then gen_random_uuid() else transcode_token end,
+         transcode_locked_at = case when transcode_done then null
+                                    when transcode_continues then now() else transcode_locked_at end,
+         transcode_locked_by = case when transcode_done then null
+                                    when transcode_continues then $1 else transcode_locked_by end,
+         metadata_status    = case when metadata_done then 'completed'
+                                    when metadata_continues then 'inprogress' else metadata_status end,
          metadata_attempts  = metadata_attempts + metadata_continues::int,
-         metadata_token     = case when metadata_done then null when metadata_continues then gen_random_uuid() else metadata_token end,
-         metadata_locked_at = case when metadata_done then null when metadata_continues then now() else metadata_locked_at end,
-         metadata_locked_by = case when metadata_done then null when metadata_continues then $1 else metadata_locked_by end,
-         assemble_status    = case when assemble_done then 'completed' when assemble_continues then 'inprogress' else assemble_status end,
+         metadata_token     = case when metadata_done then null
+                                    when metadata_continues then gen_random_uuid() else metadata_token end,
+         metadata_locked_at = case when metadata_done then null
+                                    when metadata_continues then now() else metadata_locked_at end,
+         metadata_locked_by = case when metadata_done then null
+                                    when metadata_continues then $1 else metadata_locked_by end,
+         assemble_status    = case when assemble_done then 'completed'
+                                    when assemble_continues then 'inprogress' else assemble_status end,
          assemble_attempts  = assemble_attempts + assemble_continues::int,
-         assemble_token     = case when assemble_done then null when assemble_continues then gen_random_uuid() else assemble_token end,
-         assemble_locked_at = case when assemble_done then null when assemble_continues then now() else assemble_locked_at end,
-         assemble_locked_by = case when assemble_done then null when assemble_continues then $1 else assemble_locked_by end,
-         publish_status    = case when publish_done then 'completed' when publish_continues then 'inprogress' else publish_status end,
+         assemble_token     = case when assemble_done then null
+                                    when assemble_continues then gen_random_uuid() else assemble_token end,
+         assemble_locked_at = case when assemble_done then null
+                                    when assemble_continues then now() else assemble_locked_at end,
+         assemble_locked_by = case when assemble_done then null
+                                    when assemble_continues then $1 else assemble_locked_by end,
+         publish_status    = case when publish_done then 'completed'
+                                    when publish_continues then 'inprogress' else publish_status end,
          publish_attempts  = publish_attempts + publish_continues::int,
-         publish_token     = case when publish_done then null when publish_continues then gen_random_uuid() else publish_token end,
-         publish_locked_at = case when publish_done then null when publish_continues then now() else publish_locked_at end,
-         publish_locked_by = case when publish_done then null when publish_continues then $1 else publish_locked_by end
+         publish_token     = case when publish_done then null
+                                    when publish_continues then gen_random_uuid() else publish_token end,
+         publish_locked_at = case when publish_done then null
+                                    when publish_continues then now() else publish_locked_at end,
+         publish_locked_by = case when publish_done then null
+                                    when publish_continues then $1 else publish_locked_by end
     from step
    where t.ctid = step.row_ctid
   returning t.id,
@@ -562,7 +579,8 @@ with me as materialized (
          'completed', r.result::jsonb
     from updated
     join locked on locked.id = updated.id
-    join unnest($8::uuid[], $9::int4[], $10::uuid[], $11::text[])
+    join unnest($8::uuid[], $9::int4[],
+                $10::uuid[], $11::text[])
          as r (task, stage, token, result)
       on r.task = locked.id
      and r.token = case r.stage
@@ -763,26 +781,42 @@ with me as materialized (
          ingest_token     = case when ingest_done then null else ingest_token end,
          ingest_locked_at = case when ingest_done then null else ingest_locked_at end,
          ingest_locked_by = case when ingest_done then null else ingest_locked_by end,
-         transcode_status    = case when transcode_done then 'completed' when transcode_continues then 'inprogress' else transcode_status end,
+         transcode_status    = case when transcode_done then 'completed'
+                                    when transcode_continues then 'inprogress' else transcode_status end,
          transcode_attempts  = transcode_attempts + transcode_continues::int,
-         transcode_token     = case when transcode_done then null when transcode_continues then gen_random_uuid() else transcode_token end,
-         transcode_locked_at = case when transcode_done then null when transcode_continues then now() else transcode_locked_at end,
-         transcode_locked_by = case when transcode_done then null when transcode_continues then $1 else transcode_locked_by end,
-         metadata_status    = case when metadata_done then 'completed' when metadata_continues then 'inprogress' else metadata_status end,
+         transcode_token     = case when transcode_done then null
+                                    when transcode_continues then gen_random_uuid() else transcode_token end,
+         transcode_locked_at = case when transcode_done then null
+                                    when transcode_continues then now() else transcode_locked_at end,
+         transcode_locked_by = case when transcode_done then null
+                                    when transcode_continues then $1 else transcode_locked_by end,
+         metadata_status    = case when metadata_done then 'completed'
+                                    when metadata_continues then 'inprogress' else metadata_status end,
          metadata_attempts  = metadata_attempts + metadata_continues::int,
-         metadata_token     = case when metadata_done then null when metadata_continues then gen_random_uuid() else metadata_token end,
-         metadata_locked_at = case when metadata_done then null when metadata_continues then now() else metadata_locked_at end,
-         metadata_locked_by = case when metadata_done then null when metadata_continues then $1 else metadata_locked_by end,
-         assemble_status    = case when assemble_done then 'completed' when assemble_continues then 'inprogress' else assemble_status end,
+         metadata_token     = case when metadata_done then null
+                                    when metadata_continues then gen_random_uuid() else metadata_token end,
+         metadata_locked_at = case when metadata_done then null
+                                    when metadata_continues then now() else metadata_locked_at end,
+         metadata_locked_by = case when metadata_done then null
+                                    when metadata_continues then $1 else metadata_locked_by end,
+         assemble_status    = case when assemble_done then 'completed'
+                                    when assemble_continues then 'inprogress' else assemble_status end,
          assemble_attempts  = assemble_attempts + assemble_continues::int,
-         assemble_token     = case when assemble_done then null when assemble_continues then gen_random_uuid() else assemble_token end,
-         assemble_locked_at = case when assemble_done then null when assemble_continues then now() else assemble_locked_at end,
-         assemble_locked_by = case when assemble_done then null when assemble_continues then $1 else assemble_locked_by end,
-         publish_status    = case when publish_done then 'completed' when publish_continues then 'inprogress' else publish_status end,
+         assemble_token     = case when assemble_done then null
+                                    when assemble_continues then gen_random_uuid() else assemble_token end,
+         assemble_locked_at = case when assemble_done then null
+                                    when assemble_continues then now() else assemble_locked_at end,
+         assemble_locked_by = case when assemble_done then null
+                                    when assemble_continues then $1 else assemble_locked_by end,
+         publish_status    = case when publish_done then 'completed'
+                                    when publish_continues then 'inprogress' else publish_status end,
          publish_attempts  = publish_attempts + publish_continues::int,
-         publish_token     = case when publish_done then null when publish_continues then gen_random_uuid() else publish_token end,
-         publish_locked_at = case when publish_done then null when publish_continues then now() else publish_locked_at end,
-         publish_locked_by = case when publish_done then null when publish_continues then $1 else publish_locked_by end
+         publish_token     = case when publish_done then null
+                                    when publish_continues then gen_random_uuid() else publish_token end,
+         publish_locked_at = case when publish_done then null
+                                    when publish_continues then now() else publish_locked_at end,
+         publish_locked_by = case when publish_done then null
+                                    when publish_continues then $1 else publish_locked_by end
     from step
    where t.ctid = step.row_ctid
   returning t.id,
@@ -886,7 +920,8 @@ with me as materialized (
          'completed', r.result::jsonb
     from updated
     join locked on locked.id = updated.id
-    join unnest($8::uuid[], $9::int4[], $10::uuid[], $11::text[])
+    join unnest($8::uuid[], $9::int4[],
+                $10::uuid[], $11::text[])
          as r (task, stage, token, result)
       on r.task = locked.id
      and r.token = case r.stage
