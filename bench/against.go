@@ -32,11 +32,19 @@ type program struct {
 	suffix    string // of the systems, in the result
 }
 
-// compare measures in rounds. Each round has all scenarios that measure Cuelight, and in each of them
-// the other program begins.
+// compare measures in rounds. Each round has all scenarios that measure Cuelight. The programs alternate in which one runs
+// first.
 func compare(ctx context.Context, o options, out io.Writer) (err error) {
 	c := comparison{options: o, result: result.New(o.mode), log: progresslog.New(out)}
-	tree, err := os.MkdirTemp(o.dir, "cuelight-bench-against-")
+	if c.dir, err = filepath.Abs(o.dir); err != nil { // the programs have other working directories
+		return err
+	}
+	if c.media != "" {
+		if c.media, err = filepath.Abs(o.media); err != nil {
+			return err
+		}
+	}
+	tree, err := os.MkdirTemp(c.dir, "cuelight-bench-against-")
 	if err != nil {
 		return err
 	}
@@ -84,11 +92,13 @@ func (c *comparison) build(ctx context.Context, tree string) error {
 	if err := checkOut(ctx, project, c.against, tree); err != nil {
 		return err
 	}
-	was, now := filepath.Join(tree, "bench"), filepath.Join(project, "bench")
-	if err := replaceDir(was, now); err != nil {
+	beforeDir, nowDir := filepath.Join(tree, "bench"), filepath.Join(project, "bench")
+	if err := replaceDir(beforeDir, nowDir); err != nil {
 		return fmt.Errorf("copy the benchmark: %w", err)
 	}
-	c.programs = []program{{filepath.Join(tree, "bench-before"), was, before}, {filepath.Join(tree, "bench-now"), now, ""}}
+	c.programs = []program{
+		{filepath.Join(tree, "bench-before"), beforeDir, before}, {filepath.Join(tree, "bench-now"), nowDir, ""},
+	}
 	for i, modules := range []string{"-mod=mod", "-mod=readonly"} { // the revision may need other modules
 		p := c.programs[i]
 		err := proofkit.Execute(ctx, "env", "CGO_ENABLED=0", "GOWORK=off",
@@ -102,19 +112,13 @@ func (c *comparison) build(ctx context.Context, tree string) error {
 
 // checkOut writes the files of a revision into a directory.
 func checkOut(ctx context.Context, project, revision, dir string) error {
-	archive := exec.CommandContext(ctx, "git", "-C", project, "archive", "--format=tar", revision)
-	extract := exec.CommandContext(ctx, "tar", "-x", "-C", dir)
-	var messages strings.Builder
-	archive.Stderr, extract.Stderr = &messages, &messages
-	var err error
-	if extract.Stdin, err = archive.StdoutPipe(); err == nil {
-		err = extract.Start()
-	}
+	archive := filepath.Join(dir, "revision.tar")
+	err := proofkit.Execute(ctx, "git", "-C", project, "archive", "--format=tar", "-o", archive, revision)
 	if err == nil {
-		err = errors.Join(archive.Run(), extract.Wait())
+		err = proofkit.Execute(ctx, "tar", "-x", "-f", archive, "-C", dir)
 	}
 	if err != nil {
-		return fmt.Errorf("check out %s: %w: %s", revision, err, strings.TrimSpace(messages.String()))
+		return fmt.Errorf("check out %s: %w", revision, err)
 	}
 	return nil
 }

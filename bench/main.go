@@ -117,6 +117,8 @@ func (o options) check(args int, bothModes bool) error {
 		return errors.New("-quick and -once exclude each other")
 	case o.against != "" && o.report != "":
 		return errors.New("-against and -report exclude each other")
+	case o.against != "" && (o.cuelight != "" || o.cpuProfile != "" || len(o.systems) > 0):
+		return errors.New("-against measures Cuelight alone, without -cuelight, -cpuprofile and -systems")
 	case o.rounds < 0:
 		return errors.New("-rounds is negative")
 	}

@@ -108,19 +108,23 @@ func TestParseOptions_ReadsAndChecksFlags(t *testing.T) {
 	if !equal(o, want) {
 		t.Errorf("%+v, want %+v", o, want)
 	}
+	if o, err = parseOptions([]string{"-against", "HEAD~1"}, io.Discard); err != nil || o.against != "HEAD~1" {
+		t.Errorf("%+v, %v", o, err)
+	}
 	o, err = parseOptions(nil, io.Discard)
 	if err != nil || o.mode != modeFull || o.dir == "" || !strings.HasSuffix(o.out, filepath.Join("bench", "results")) {
 		t.Errorf("without flags: %+v, %v", o, err)
 	}
 	for args, want := range map[string]string{
-		"-quick -once":         "exclude each other",
-		"-against a -report b": "exclude each other",
-		"-only e2e,nothing":    `unknown scenario "nothing"`,
-		"-systems other":       `unknown system "other"`,
-		"-rounds -1":           "negative",
-		"something":            "no arguments",
-		"-frequency 4":         "not defined",
-		"-only e2e -only e3e ": `unknown scenario "e3e"`,
+		"-quick -once":          "exclude each other",
+		"-against a -report b":  "exclude each other",
+		"-against a -systems b": "Cuelight alone",
+		"-only e2e,nothing":     `unknown scenario "nothing"`,
+		"-systems other":        `unknown system "other"`,
+		"-rounds -1":            "negative",
+		"something":             "no arguments",
+		"-frequency 4":          "not defined",
+		"-only e2e -only e3e ":  `unknown scenario "e3e"`,
 	} {
 		var text bytes.Buffer
 		if _, err := parseOptions(strings.Fields(args), &text); err == nil || !strings.Contains(text.String(), want) {
@@ -267,7 +271,12 @@ func TestCompare_MeasuresBothRevisions(t *testing.T) {
 		t.Skip("builds two programs")
 	}
 	server.start(t)
-	o := options{mode: modeOnce, rounds: 2, against: "HEAD", only: []string{"drain", "wake_submit"}, dir: defaultDataDir()}
+	o := options{mode: modeOnce, rounds: 2, against: "HEAD", only: []string{"drain", "wake_submit"}}
+	var err error
+	o.dir, err = os.MkdirTemp(defaultDataDir(), "cuelight-test-")
+	must(t, err)
+	defer os.Remove(o.dir)
+	must(t, os.Chmod(o.dir, 0o755)) // for the server's account
 	var text bytes.Buffer
 	must(t, compare(t.Context(), o, &text))
 	for _, want := range []string{
@@ -278,7 +287,7 @@ func TestCompare_MeasuresBothRevisions(t *testing.T) {
 			t.Errorf("%q is missing in:\n%s", want, text.String())
 		}
 	}
-	if left, err := filepath.Glob(filepath.Join(o.dir, "cuelight-bench-against-*")); err != nil || len(left) > 0 {
+	if left, err := os.ReadDir(o.dir); err != nil || len(left) > 0 {
 		t.Errorf("it left %v, %v", left, err)
 	}
 }

@@ -80,7 +80,7 @@ const othersSQL = `
 select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()`
 
 // awaitDisconnected waits until all other connections to the database have ended, and their processes with them:
-// the time of a process that is ending is nowhere.
+// /proc does not list the time of a process that is ending.
 func (t *Trial) awaitDisconnected(ctx context.Context) error {
 	return harness.WithConn(ctx, t.URL, func(conn *pgx.Conn) error {
 		for others := 1; others > 0; {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
 )
@@ -18,14 +19,24 @@ type checks struct {
 	running sync.WaitGroup
 }
 
-// check is one call of Accept. The result and the error are set before done is closed.
+// check is one call of Accept. The result and the error are set before done is closed. It is settled when its result
+// is recorded, or will not be.
 type check struct {
-	started  time.Time
-	shown    bool          // in the progress; by the lock of checks
-	recorded chan struct{} // closed when recordWhenChecked has ended, nil before it begins; by the lock of checks
-	done     chan struct{}
-	result   json.RawMessage
-	err      error
+	started     time.Time
+	shown       bool // in the progress; by the lock of checks
+	isRecording bool // recordWhenChecked was called; by the lock of checks
+	done        chan struct{}
+	result      json.RawMessage
+	err         error
+
+	settle  func() // closes settled, once
+	settled chan struct{}
+}
+
+func newCheck() *check {
+	c := &check{started: time.Now(), done: make(chan struct{}), settled: make(chan struct{})}
+	c.settle = sync.OnceFunc(func() { close(c.settled) })
+	return c
 }
 
 // errNotChecked says that the check of an attempt's files goes on.
@@ -46,7 +57,16 @@ func (c *checks) wait() { c.running.Wait() }
 func (c *checks) forget(token store.ID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if one := c.byToken[token]; one != nil {
+		one.settle()
+	}
 	delete(c.byToken, token)
+}
+
+func (c *checks) isKnown(token store.ID, one *check) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.byToken[token] == one
 }
 
 // show reports whether the files of a claim are being checked, and whether this call is the first to
@@ -111,7 +131,7 @@ func (c *Coordinator) startCheck(claim engine.Claim, result json.RawMessage) *ch
 	if c.checks.byToken == nil {
 		c.checks.byToken = make(map[store.ID]*check)
 	}
-	one := &check{started: time.Now(), done: make(chan struct{})}
+	one := newCheck()
 	c.checks.byToken[claim.Token] = one
 	c.checks.running.Go(func() {
 		defer close(one.done)
@@ -125,45 +145,64 @@ func (c *Coordinator) startCheck(claim engine.Claim, result json.RawMessage) *ch
 func (c *Coordinator) recordWhenChecked(w *worker, body reportBody) {
 	c.checks.mu.Lock()
 	one := c.checks.byToken[body.Token]
-	isFirst := one != nil && one.recorded == nil // nil: the check has failed meanwhile
+	isFirst := one != nil && !one.isRecording // nil: it has failed, or is recorded, or the claim was lost
 	if isFirst {
-		one.recorded = make(chan struct{})
+		one.isRecording = true
 	}
 	c.checks.mu.Unlock()
 	if !isFirst {
 		return
 	}
 	c.checks.running.Go(func() {
-		defer close(one.recorded)
-		if <-one.done; one.err != nil {
-			return
-		}
-		ctx, cancel := context.WithTimeout(c.context, requestTimeout)
-		defer cancel()
-		err := c.exchangeNow(ctx, w, exchangeRequest{Reports: []reportBody{body}}, nil, new(exchangeResponse))
-		if err != nil && c.context.Err() == nil {
-			c.o.OnError(err)
+		defer one.settle()
+		if <-one.done; one.err == nil {
+			c.recordChecked(w, body, one)
 		}
 	})
+}
+
+// maxRecordPause is the longest pause between tries to record a stage.
+const maxRecordPause = 500 * time.Millisecond
+
+// recordChecked records a completed stage. It tries again while another transaction has locked the task, as those do that
+// complete other parts of it.
+func (c *Coordinator) recordChecked(w *worker, body reportBody, one *check) {
+	ctx, cancel := context.WithTimeout(c.context, requestTimeout)
+	defer cancel()
+	pause := 2 * time.Millisecond
+	for c.checks.isKnown(body.Token, one) {
+		var out exchangeResponse
+		err := c.exchangeNow(ctx, w, exchangeRequest{Reports: []reportBody{body}}, nil, &out)
+		if err == nil && len(out.Retry) == 0 {
+			return
+		}
+		if ctxsleep.For(ctx, pause) != nil {
+			if err != nil && c.context.Err() == nil {
+				c.o.OnError(err)
+			}
+			return
+		}
+		pause = min(2*pause, maxRecordPause)
+	}
 }
 
 // maxExpiryDelay is how long the claims of a worker are kept after its end, to record a stage whose files are being checked.
 const maxExpiryDelay = 5 * time.Second
 
-// awaitRecording waits until the checks of files of some workers are recorded.
-func (c *Coordinator) awaitRecording(ctx context.Context, workers []store.ID) {
+// awaitChecks waits until the checks of files of some workers are settled.
+func (c *Coordinator) awaitChecks(ctx context.Context, workers []store.ID) {
 	ctx, cancel := context.WithTimeout(ctx, maxExpiryDelay)
 	defer cancel()
-	for _, recorded := range c.recordings(workers) {
+	for _, one := range c.checksOf(workers) {
 		select {
-		case <-recorded:
+		case <-one.settled:
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-func (c *Coordinator) recordings(workers []store.ID) (all []chan struct{}) {
+func (c *Coordinator) checksOf(workers []store.ID) (all []*check) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.checks.mu.Lock()
@@ -174,8 +213,8 @@ func (c *Coordinator) recordings(workers []store.ID) (all []chan struct{}) {
 			continue
 		}
 		for token := range w.claims {
-			if one := c.checks.byToken[token]; one != nil && one.recorded != nil {
-				all = append(all, one.recorded)
+			if one := c.checks.byToken[token]; one != nil {
+				all = append(all, one)
 			}
 		}
 	}

@@ -251,7 +251,18 @@ func TestCoordinator_RecordsCheckedFilesOfAWorkerThatIsGone(t *testing.T) {
 	if len(answer.Checking) != 1 {
 		t.Fatalf("the answer is %+v", answer)
 	}
+	locked, err := s.pool.Begin(t.Context()) // as another report of the task does
+	if err == nil {
+		_, err = locked.Exec(t.Context(), `select from `+s.Graph().TablePrefix()+`tasks for update`)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	close(release)
+	time.Sleep(300 * time.Millisecond) // the coordinator tries meanwhile
+	if err := locked.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	waittest.Equal(t, "the stage", store.StatusCompleted, func() store.Status { return s.status(task, "first") })
 	answer.Checking = nil
 	s.call("key-1", "/exchange", body, &answer) // it was not gone after all

@@ -139,7 +139,7 @@ func (c *Coordinator) expireWorkers(ctx context.Context, r request, in expireBod
 	ended := slices.DeleteFunc(in.Workers, func(id store.ID) bool {
 		return !slices.ContainsFunc(own, func(w store.Worker) bool { return w.ID == id })
 	})
-	c.awaitRecording(ctx, ended)
+	c.awaitChecks(ctx, ended)
 	expired, err := c.engine.ExpireWorkers(ctx, ended)
 	c.endWorkers(expired)
 	if err == nil && len(expired) > 0 {

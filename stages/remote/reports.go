@@ -101,6 +101,11 @@ func (c *Coordinator) reports(ctx context.Context, w *worker, bodies []reportBod
 		}
 		reports = append(reports, report)
 	}
+	if ctx.Err() != nil { // the worker is gone: this exchange records nothing
+		for _, body := range bodies {
+			c.recordWhenChecked(w, body)
+		}
+	}
 	return reports, nil
 }
 

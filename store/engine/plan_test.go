@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math/bits"
 	"strings"
 	"testing"
 
@@ -38,37 +39,56 @@ func TestPlans_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 		}
 	}
 	useExchangeSettings(t, conn, e)
+	for i, form := range e.forms {
+		plan := plantest.Explain(t, conn, e.sql.complete[i], plantest.Nulls(formArgs(form)))
+		indexes := []string{"tasks_pkey", "workers_pkey"}
+		for next, name := range e.stages {
+			if form.Next&(1<<next) != 0 {
+				indexes = append(indexes, "tasks_"+name+"_ready")
+			}
+		}
+		for _, index := range indexes {
+			if !strings.Contains(plan, index) || strings.Contains(plan, "Seq Scan on tasks") {
+				t.Errorf("complete %s does not use %s:\n%s", form.Name(), index, plan)
+			}
+		}
+	}
 	for name, c := range map[string]struct {
 		sql   string
 		args  int
 		index string
 	}{
-		"claim ingest":          {e.sql.claim[0], 3, "tasks_ingest_ready"},
-		"claim assemble":        {e.sql.claim[3], 3, "tasks_assemble_ready"},
-		"claim after":           {e.sql.claimAfter[0], 5, "tasks_ingest_ready"},
-		"claim aged":            {e.sql.claimAged[1], 3, "tasks_pkey"},
-		"claim continued":       {e.sql.claimContinued[1], 3, "tasks_transcode_ready"},
-		"aged":                  {e.sql.aged[1], 3, "tasks_transcode_ready"},
-		"find ready ingest":     {e.sql.ready[0], 2, "tasks_ingest_ready"},
-		"find placed":           {e.sql.ready[1], 2, "tasks_placed"},
-		"promote ingest":        {e.sql.promote[0], 0, "tasks_ingest_waiting"},
-		"complete one":          {e.sql.complete[3], 4, "tasks_pkey"},
-		"complete one, go on":   {e.sql.complete[3], 4, "tasks_transcode_ready"},
-		"complete ingest":       {e.sql.complete[2], 7, "tasks_transcode_ready"},
-		"complete any":          {e.sql.complete[1], 11, "tasks_pkey"},
-		"complete and continue": {e.sql.complete[1], 11, "tasks_transcode_ready"},
-		"complete, ranked":      {e.sql.complete[0], 14, "tasks_transcode_ready"},
-		"fail transcode":        {e.sql.fail[1], 7, "tasks_pkey"},
-		"expire transcode":      {e.sql.expireClaims[1], 1, "tasks_held"},
-		"sweep scan":            {e.sql.sweepScan, 2, "tasks_held"},
-		"find held claims":      {e.sql.findHeld, 2, "tasks_held"},
-		"find lost claims":      {e.sql.findLost, 3, "tasks_pkey"},
+		"claim ingest":      {e.sql.claim[0], 3, "tasks_ingest_ready"},
+		"claim assemble":    {e.sql.claim[3], 3, "tasks_assemble_ready"},
+		"claim after":       {e.sql.claimAfter[0], 5, "tasks_ingest_ready"},
+		"claim aged":        {e.sql.claimAged[1], 3, "tasks_pkey"},
+		"claim continued":   {e.sql.claimContinued[1], 3, "tasks_transcode_ready"},
+		"aged":              {e.sql.aged[1], 3, "tasks_transcode_ready"},
+		"find ready ingest": {e.sql.ready[0], 2, "tasks_ingest_ready"},
+		"find placed":       {e.sql.ready[1], 2, "tasks_placed"},
+		"promote ingest":    {e.sql.promote[0], 0, "tasks_ingest_waiting"},
+		"fail transcode":    {e.sql.fail[1], 7, "tasks_pkey"},
+		"expire transcode":  {e.sql.expireClaims[1], 1, "tasks_held"},
+		"sweep scan":        {e.sql.sweepScan, 2, "tasks_held"},
+		"find held claims":  {e.sql.findHeld, 2, "tasks_held"},
+		"find lost claims":  {e.sql.findLost, 3, "tasks_pkey"},
 	} {
 		plan := plantest.Explain(t, conn, c.sql, plantest.Nulls(c.args))
 		if !strings.Contains(plan, c.index) || strings.Contains(plan, "Seq Scan on tasks") || strings.Contains(plan, "workers_alive") {
 			t.Errorf("%s does not use %s:\n%s", name, c.index, plan)
 		}
 	}
+}
+
+// formArgs is how many parameters a form has.
+func formArgs(f completeForm) int {
+	switch {
+	case f.Ranked:
+		return f.Param(6)
+	case f.Single:
+		return f.Param(bits.OnesCount(uint(f.Reported)) - 1)
+	}
+	return f.Param(3)
 }
 
 // useExchangeSettings sets what an exchange does, for the session.

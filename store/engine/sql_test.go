@@ -23,7 +23,7 @@ func TestStatements_MatchVideoSQL(t *testing.T) {
 func TestStatements_AreComplete(t *testing.T) {
 	t.Parallel()
 	all := Statements(store.Video())
-	statements := reflect.ValueOf(newStatements(store.Video()))
+	statements := reflect.ValueOf(New(nil, store.Video()).sql)
 	for i := range statements.NumField() {
 		field, text := statements.Field(i), ""
 		if field.Kind() == reflect.Slice && field.Len() == 0 {

@@ -10,10 +10,10 @@ import (
 // Migrate creates the tables.
 func New(db store.DB, g store.Graph) *Engine {
 	forms, group := completeForms(g)
-	return &Engine{db: db, graph: g, stages: g.Stages(), sql: newStatements(g), forms: forms, group: group}
+	return &Engine{db: db, graph: g, stages: g.Stages(), sql: newStatements(g, forms), forms: forms, group: group}
 }
 
-func newStatements(g store.Graph) statements {
+func newStatements(g store.Graph, forms []completeForm) statements {
 	all := func(text string) string { return g.SQL(text, nil) }
 	each := func(text string, with any) (texts []string) {
 		for i := range g.Stages() {
@@ -32,7 +32,6 @@ func newStatements(g store.Graph) statements {
 	// byQueue are the statements of all queues: the first is about a stage, the second about parts.
 	byQueue := func(ofStage, ofParts string) []string { return append(each(ofStage, nil), parts(ofParts)...) }
 	var complete []string
-	forms, _ := completeForms(g)
 	for _, form := range forms {
 		complete = append(complete, g.SQL(completeSQL, form))
 	}
@@ -63,9 +62,10 @@ func newStatements(g store.Graph) statements {
 // Statements returns the SQL of all statements of a pipeline's Engine, for reading. The file
 // video.sql has those of the video pipeline; `make sql` writes it.
 func Statements(g store.Graph) string {
-	s := newStatements(g)
+	forms, _ := completeForms(g)
+	s := newStatements(g, forms)
 	texts := []string{
-		s.exchangeSettings, originSQL, s.complete[3], s.complete[2], s.complete[1], s.complete[0],
+		s.exchangeSettings, originSQL, s.complete[3], s.complete[2], s.complete[len(forms)-1], s.complete[1], s.complete[0],
 	}
 	for _, byStage := range [][]string{
 		s.promote, s.claimAged, s.claim, s.claimAfter, s.claimContinued, s.ready, s.fail,

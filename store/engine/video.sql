@@ -318,6 +318,86 @@ with me as materialized (
 )
 select updated.* from updated cross join notified;
 
+/* complete publish of one task */
+with me as materialized (
+  select exists (select from workers
+                    where id = $1 and coalesce(stopped_at, lost_at) is null) as alive
+), locked as materialized (
+  select ctid as row_ctid, id, priority, placement,
+         publish_status,
+         publish_attempts, publish_token, publish_locked_at, publish_locked_by
+    from tasks
+   where id = $2::uuid
+     for no key update skip locked
+), matched as (
+  select locked.*,
+         coalesce(publish_token = $3::uuid, false) as publish_done
+    from locked
+), unblocked as (
+  select matched.*
+    from me
+   cross join matched
+   where publish_done
+), ranked as (
+  select unblocked.*
+    from unblocked
+), step as materialized (
+  select row_ctid,
+         publish_done
+    from ranked
+), updated as (
+  update tasks t set
+         publish_status    = case when publish_done then 'completed' else publish_status end,
+         publish_token     = case when publish_done then null else publish_token end,
+         publish_locked_at = case when publish_done then null else publish_locked_at end,
+         publish_locked_by = case when publish_done then null else publish_locked_by end
+    from step
+   where t.ctid = step.row_ctid
+  returning t.id,
+         0
+           + publish_done::int * 16 as done,
+         0 as started,
+         0 as left_ready,
+         t.priority,
+         case when false
+              then t.source else '' end,
+         case when false
+              then t.params end,
+         coalesce(case when false
+                       then t.user_id end, ''),
+         coalesce(case when false
+                       then t.traceparent end, ''),
+         case when t.ingest_status = 'completed'
+               and t.transcode_status = 'completed'
+               and t.metadata_status = 'completed'
+               and t.assemble_status = 'completed'
+               and t.publish_status = 'completed' then 1 << 31 else 0 end as task_done,
+         array[t.ingest_attempts, t.transcode_attempts, t.metadata_attempts, t.assemble_attempts,
+           t.publish_attempts] as attempts,
+         0 as to_notify
+), recorded as (
+  insert into outbox (type, worker_id, tasks, completed, started, attempts)
+  select 'exchange', $1, array[id], array[done | task_done], array[started], array[attempts] from updated
+), history as (
+  insert into attempts (task_id, token, stage, attempt, worker_id, started_at, outcome, result)
+  select locked.id, r.token,
+         case r.stage
+              when 4 then 'publish' end,
+         case r.stage
+              when 4 then locked.publish_attempts end,
+         case r.stage
+              when 4 then locked.publish_locked_by end,
+         case r.stage
+              when 4 then locked.publish_locked_at end,
+         'completed', r.result::jsonb
+    from updated
+    join locked on locked.id = updated.id
+    join (values (4, $3::uuid, $4::text)) as r (stage, token, result)
+      on r.token = case r.stage
+                        when 4 then locked.publish_token end
+)
+select updated.* from updated;
+
 /* complete ingest, transcode, metadata, assemble, publish */
 with me as materialized (
   select exists (select from workers
@@ -1725,8 +1805,8 @@ select exists (select from tasks t where (t.ingest_status = 'inprogress'
                     or t.publish_status = 'inprogress'
                       and not exists (select from workers
                     where id = t.publish_locked_by and coalesce(stopped_at, lost_at) is null)))
-       or exists (select from parts p where p.status = 'inprogress' and not exists (select from workers
-                    where id = p.locked_by and coalesce(stopped_at, lost_at) is null)),
+       or exists (select from parts p where p.status = 'inprogress' and not exists (
+            select from workers where id = p.locked_by and stopped_at is null and lost_at is null)),
        (select true from tasks where ingest_status in ('pending', 'failed')
     and ingest_run_at is null
            and ($1::uuid[] is null or id = any($1))
