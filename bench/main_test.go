@@ -276,7 +276,7 @@ func TestCompare_MeasuresBothRevisions(t *testing.T) {
 	o.dir, err = os.MkdirTemp(defaultDataDir(), "cuelight-test-")
 	must(t, err)
 	defer os.Remove(o.dir)
-	must(t, os.Chmod(o.dir, 0o755)) // for the server's account
+	must(t, os.Chmod(o.dir, os.ModeSticky|0o777)) // for the server's account
 	var text bytes.Buffer
 	must(t, compare(t.Context(), o, &text))
 	for _, want := range []string{
