@@ -271,7 +271,10 @@ func TestCompare_MeasuresBothRevisions(t *testing.T) {
 		t.Skip("builds two programs")
 	}
 	server.start(t)
-	o := options{mode: modeOnce, rounds: 2, against: "HEAD", only: []string{"drain", "wake_submit"}}
+	if err := exec.Command("git", "rev-parse", "HEAD").Run(); err != nil {
+		t.Skip("this is no git checkout, or one of another user: ", err)
+	}
+	o := options{mode: modeOnce, rounds: 1, against: "HEAD", only: []string{"drain"}}
 	var err error
 	o.dir, err = os.MkdirTemp(defaultDataDir(), "cuelight-test-")
 	must(t, err)
@@ -281,7 +284,7 @@ func TestCompare_MeasuresBothRevisions(t *testing.T) {
 	must(t, compare(t.Context(), o, &text))
 	for _, want := range []string{
 		"| figure", "| HEAD", "now / HEAD",
-		"| one task through the five stages, idle, p50", "| waiting tasks drained, 200 tasks",
+		"| waiting tasks drained, 200 tasks",
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("%q is missing in:\n%s", want, text.String())
