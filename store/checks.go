@@ -17,7 +17,7 @@ type checkData struct {
 	columns []column
 }
 
-type column struct{ name, kind string }
+type column struct{ name, sqlType string }
 
 // maxParameters is PostgreSQL's limit for a function (FUNC_MAX_ARGS).
 const maxParameters = 100
@@ -66,22 +66,22 @@ func (d templateData) check(stages []stageData, number int) checkData {
 	return c
 }
 
-func (c *checkData) add(name, kind string) {
-	if one := (column{name, kind}); !slices.Contains(c.columns, one) {
+func (c *checkData) add(name, sqlType string) {
+	if one := (column{name, sqlType}); !slices.Contains(c.columns, one) {
 		c.columns = append(c.columns, one)
 	}
 }
 
 // Parameters are the columns with their types.
 func (c checkData) Parameters() string {
-	return c.list(func(col column) string { return col.name + " " + col.kind })
+	return c.inLines(func(col column) string { return col.name + " " + col.sqlType })
 }
 
 // Columns are the columns that the constraint passes.
-func (c checkData) Columns() string { return c.list(func(col column) string { return col.name }) }
+func (c checkData) Columns() string { return c.inLines(func(col column) string { return col.name }) }
 
-// list writes a few columns into each line.
-func (c checkData) list(text func(column) string) string {
+// inLines writes a few columns into each line.
+func (c checkData) inLines(text func(column) string) string {
 	var b strings.Builder
 	width := 0
 	for i, col := range c.columns {

@@ -307,8 +307,8 @@ func (d templateData) TransactionLimits(lockWait, worker string) string {
 		"               then set_config('transaction_timeout', '30s', true) end"
 }
 
-// Only returns the stages of a set, which is given as bits.
-func (d templateData) Only(set int) (stages []stageData) {
+// StagesIn returns the stages of a set, which is given as bits.
+func (d templateData) StagesIn(set int) (stages []stageData) {
 	for _, s := range d.Stages {
 		if s.Bit&set != 0 {
 			stages = append(stages, s)
@@ -321,7 +321,7 @@ func (d templateData) Only(set int) (stages []stageData) {
 // goes on to a stage of the set.
 func (d templateData) AnyContinues(set int) string {
 	var parts []string
-	for _, s := range d.Only(set) {
+	for _, s := range d.StagesIn(set) {
 		parts = append(parts, s.Name+"_continues")
 	}
 	return strings.Join(append(parts, "false"), "\n                or ")

@@ -237,20 +237,26 @@ func TestExchange_SaysWhichFilesAreBeingChecked(t *testing.T) {
 	waittest.Equal(t, "the number of reports that are checked", 0, func() int { return len(exchange().Checking) })
 }
 
+// reportToCheck reports a completed stage, whose check goes on until release is closed. It returns the body of the report.
+func (s *site) reportToCheck(release chan struct{}) (worker, task store.ID, body string) {
+	s.t.Helper()
+	s.coordinator = s.startCoordinator(func(o *remote.Options) { o.Files = judge{release} })
+	worker, task = s.register("key-1"), s.submit("a source")
+	body = fmt.Sprintf(`{"worker_id":%q,"reports":[{"token":%q,"task_id":%q,"outcome":"completed","result":"good"}]}`,
+		worker, s.claim("key-1", worker, "first").Token, task)
+	var answer struct{ Checking []any }
+	s.call("key-1", "/exchange", body, &answer)
+	if len(answer.Checking) != 1 {
+		s.t.Fatalf("the answer is %+v", answer)
+	}
+	return worker, task, body
+}
+
 func TestCoordinator_RecordsCheckedFilesOfAWorkerThatIsGone(t *testing.T) {
 	t.Parallel()
 	s := setup(t, stages.Stage{Name: "first", Work: echo})
 	release := make(chan struct{})
-	s.coordinator = s.startCoordinator(func(o *remote.Options) { o.Files = judge{release} })
-	worker := s.register("key-1")
-	task := s.submit("a source")
-	body := fmt.Sprintf(`{"worker_id":%q,"reports":[{"token":%q,"task_id":%q,"outcome":"completed","result":"good"}]}`,
-		worker, s.claim("key-1", worker, "first").Token, task)
-	var answer struct{ Checking, Stale, Retry []any }
-	s.call("key-1", "/exchange", body, &answer)
-	if len(answer.Checking) != 1 {
-		t.Fatalf("the answer is %+v", answer)
-	}
+	_, task, body := s.reportToCheck(release)
 	locked, err := s.pool.Begin(t.Context()) // as another report of the task does
 	if err == nil {
 		_, err = locked.Exec(t.Context(), `select from `+s.Graph().TablePrefix()+`tasks for update`)
@@ -264,7 +270,7 @@ func TestCoordinator_RecordsCheckedFilesOfAWorkerThatIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	waittest.Equal(t, "the stage", store.StatusCompleted, func() store.Status { return s.status(task, "first") })
-	answer.Checking = nil
+	var answer struct{ Checking, Stale, Retry []any }
 	s.call("key-1", "/exchange", body, &answer) // it was not gone after all
 	if len(answer.Checking)+len(answer.Stale)+len(answer.Retry) > 0 {
 		t.Errorf("the answer to the next report is %+v", answer)
@@ -275,15 +281,7 @@ func TestCoordinator_RecordsCheckedFilesBeforeASuccessorExpiresTheWorker(t *test
 	t.Parallel()
 	s := setup(t, stages.Stage{Name: "first", Work: echo})
 	release := make(chan struct{})
-	s.coordinator = s.startCoordinator(func(o *remote.Options) { o.Files = judge{release} })
-	worker := s.register("key-1")
-	task := s.submit("a source")
-	var answer struct{ Checking []any }
-	s.call("key-1", "/exchange", fmt.Sprintf(`{"worker_id":%q,"reports":[{"token":%q,"task_id":%q,"outcome":"completed","result":"good"}]}`,
-		worker, s.claim("key-1", worker, "first").Token, task), &answer)
-	if len(answer.Checking) != 1 {
-		t.Fatalf("the answer is %+v", answer)
-	}
+	worker, task, _ := s.reportToCheck(release)
 	s.register("key-1")
 	time.AfterFunc(time.Second, func() { close(release) })
 	s.call("key-1", "/workers/expire", fmt.Sprintf(`{"worker_ids":[%q]}`, worker), new(any))

@@ -22,7 +22,7 @@ import (
 // Rows that are locked, or changed since the statement's snapshot, are skipped and
 // reported again: no exchange waits for another transaction.
 const completeSQL = `
-{{- $form := .With}}{{$reported := .Only $form.Reported}}{{$next := .Only $form.Next}}{{$read := .Only $form.Read -}}
+{{- $form := .With}}{{$reported := .StagesIn $form.Reported}}{{$next := .StagesIn $form.Next}}{{$read := .StagesIn $form.Read -}}
 /* complete {{$form.Name}} */
 with me as materialized (
   select {{.Alive "$1"}} as alive
@@ -91,14 +91,14 @@ with me as materialized (
     from ranked
 ), updated as (
   update {{.Tasks}} t set
-         {{- range $i, $s := .Only $form.Written}}{{if $i}},{{end}}
-         {{.Name}}_status    = {{$form.Set .Name "status" "'completed'" "'inprogress'"}},
+         {{- range $i, $s := .StagesIn $form.Written}}{{if $i}},{{end}}
+         {{.Name}}_status    = {{$form.NewValue .Name "status" "'completed'" "'inprogress'"}},
          {{- if $form.Continues .Name}}
          {{.Name}}_attempts  = {{.Name}}_attempts + {{.Name}}_continues::int,
          {{- end}}
-         {{.Name}}_token     = {{$form.Set .Name "token" "null" "gen_random_uuid()"}},
-         {{.Name}}_locked_at = {{$form.Set .Name "locked_at" "null" "now()"}},
-         {{.Name}}_locked_by = {{$form.Set .Name "locked_by" "null" "$1"}}
+         {{.Name}}_token     = {{$form.NewValue .Name "token" "null" "gen_random_uuid()"}},
+         {{.Name}}_locked_at = {{$form.NewValue .Name "locked_at" "null" "now()"}},
+         {{.Name}}_locked_by = {{$form.NewValue .Name "locked_by" "null" "$1"}}
          {{- end}}
     from step
    where t.ctid = step.row_ctid

@@ -74,18 +74,21 @@ func newCompleteForm(g store.Graph, reported []int) completeForm {
 	return f
 }
 
+// The numbers of the forms that are not for one set of stages, and of the first of those.
+const rankedForm, allStagesForm, firstSetForm = 0, 1, 2
+
 // formFor returns the number of the form for a completion.
 func (e *Engine) formFor(c *completion, ranked bool) int {
 	group := e.group[c.stages[0]]
 	switch {
 	case ranked:
-		return 0
+		return rankedForm
 	case slices.ContainsFunc(c.stages, func(stage int32) bool { return e.group[stage] != group }):
-		return 1
+		return allStagesForm
 	case len(c.ids) == 1:
-		return 3 + 2*group
+		return firstSetForm + 2*group + 1
 	}
-	return 2 + 2*group
+	return firstSetForm + 2*group
 }
 
 // Name lists the reported stages.
@@ -119,8 +122,8 @@ func (f completeForm) has(set int, stage string) bool {
 	return set&(1<<slices.Index(f.stages, stage)) != 0
 }
 
-// Set is the new value of a column: one if the stage is completed, another if the task continues with it.
-func (f completeForm) Set(stage, column, completed, continued string) string {
+// NewValue is the new value of a column: one if the stage is completed, another if the task continues with it.
+func (f completeForm) NewValue(stage, column, completed, continued string) string {
 	var whens []string
 	if f.Reports(stage) {
 		whens = append(whens, fmt.Sprintf("when %s_done then %s", stage, completed))

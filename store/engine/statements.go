@@ -65,7 +65,8 @@ func Statements(g store.Graph) string {
 	forms, _ := completeForms(g)
 	s := newStatements(g, forms)
 	texts := []string{
-		s.exchangeSettings, originSQL, s.complete[3], s.complete[2], s.complete[len(forms)-1], s.complete[1], s.complete[0],
+		s.exchangeSettings, originSQL, s.complete[firstSetForm+1], s.complete[firstSetForm],
+		s.complete[len(forms)-1], s.complete[allStagesForm], s.complete[rankedForm],
 	}
 	for _, byStage := range [][]string{
 		s.promote, s.claimAged, s.claim, s.claimAfter, s.claimContinued, s.ready, s.fail,
