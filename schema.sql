@@ -124,7 +124,8 @@ begin
   if violated is not null then
     violated := 'tasks_' || violated;
     raise check_violation using constraint = violated, table = 'tasks',
-      message = format('new row for relation "tasks" violates check constraint "%s"', violated);
+      message = format('new row for relation "tasks" violates check constraint "%s"', violated),
+      detail = format('The task is %s.', id);
   end if;
   return true;
 end

@@ -132,7 +132,7 @@ func TestInsert_FromPsqlIsASubmission(t *testing.T) {
 func TestConstraints_RejectImpossibleStates(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.submit()
+	id := b.submit()
 	for change, constraint := range map[string]string{
 		"transcode_status = 'completed'":                     "tasks_transcode_needs",
 		"transcode_status = 'dead'":                          "tasks_transcode_needs",
@@ -147,9 +147,9 @@ func TestConstraints_RejectImpossibleStates(t *testing.T) {
 		`ingest_status = 'inprogress', ingest_token = gen_random_uuid(), ingest_locked_at = now()`:   "tasks_ingest_claim",
 	} {
 		_, err := b.pool.Exec(t.Context(), "update tasks set "+change)
-		var pg *pgconn.PgError
-		if !errors.As(err, &pg) || pg.ConstraintName != constraint {
-			t.Errorf("%s: error is %v, want constraint %s", change, err, constraint)
+		pg := &pgconn.PgError{}
+		if !errors.As(err, &pg) || pg.ConstraintName != constraint || pg.Detail != "The task is "+id.String()+"." {
+			t.Errorf("%s: error is %v with detail %q, want constraint %s", change, err, pg.Detail, constraint)
 		}
 	}
 }
