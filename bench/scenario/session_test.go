@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
 	"github.com/cuelight/cuelight/bench/cuelight"
@@ -126,6 +127,31 @@ func TestSession_MeasuresCuelightInEveryScenario(t *testing.T) {
 	f, _ := s.Result.Find(result.Key{Scenario: "commits5", System: "floor", Case: "commit_delay=2ms"})
 	if f.Percentile(0).Min < 10 {
 		t.Errorf("five commits with a delay of 2 ms took %v ms", f.Percentile(0).Min)
+	}
+}
+
+func TestStartServer_HasWALSegmentsForTheFirstTrials(t *testing.T) {
+	t.Parallel()
+	s := newSession(t)
+	db, err := s.CreateDatabase(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const aheadSQL = `
+select count(*) from pg_ls_waldir()
+ where name > pg_walfile_name(pg_current_wal_lsn()) and name ~ '^[0-9A-F]{24}$'`
+	err = harness.WithConn(t.Context(), db.URL, func(conn *pgx.Conn) error {
+		ahead := 0
+		if err := conn.QueryRow(t.Context(), aheadSQL).Scan(&ahead); err != nil {
+			return err
+		}
+		if ahead < 12 {
+			t.Errorf("%d segments are ready, want at least 12 of the 16", ahead)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

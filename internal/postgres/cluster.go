@@ -22,6 +22,7 @@ shared_buffers = 128MB
 jit = off
 max_parallel_workers_per_gather = 0
 wal_compression = on
+min_wal_size = 256MB # keeps used WAL segments: commits wait for a new one
 log_checkpoints = off
 log_line_prefix = '%m [%p] '
 `

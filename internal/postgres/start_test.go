@@ -19,7 +19,7 @@ func TestStart_CreatesADurablePrivateServer(t *testing.T) {
 	for setting, want := range map[string]string{
 		"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "data_checksums": "on",
 		"listen_addresses": "", "unix_socket_permissions": "0700", "server_encoding": "UTF8",
-		"jit": "off", "shared_buffers": "128MB", "max_connections": "100",
+		"jit": "off", "shared_buffers": "128MB", "max_connections": "100", "min_wal_size": "256MB",
 	} {
 		if got := query(t, s.URL(), "show "+setting); got != want {
 			t.Errorf("%s is %q, want %q", setting, got, want)
