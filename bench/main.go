@@ -3,6 +3,7 @@
 //
 //	cd bench && go run .            # everything: half an hour
 //	cd bench && go run . -quick     # three minutes
+//	cd bench && go run . -growth    # how costs grow: an hour
 //	cd bench && go run . -quick -only e2e,drain,floor -systems cuelight
 //	cd bench && go run . -quick -against HEAD~1 -only e2e,cpu,drain -rounds 5
 //	cd bench && go run . -report results/2026-11-20T1805Z-full.json
@@ -78,6 +79,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.SetOutput(stderr)
 	quick := flags.Bool("quick", false, "run for three minutes: fewer rounds, smaller sizes, the figures of the summary")
 	once := flags.Bool("once", false, "run everything once, in its smallest size, to check that it works")
+	growth := flags.Bool("growth", false, "measure how costs grow with the number of tasks, pipelines, processes, …: an hour, 25 GB")
 	o := options{mode: modeFull}
 	flags.IntVar(&o.rounds, "rounds", 0, "number of rounds; 0 for the mode's own")
 	only := flags.String("only", "", "scenarios to measure, such as e2e,drain,floor; empty for all")
@@ -100,8 +102,11 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	if *once {
 		o.mode = modeOnce
 	}
+	if *growth {
+		o.mode = modeGrowth
+	}
 	o.only, o.systems, o.settings = splitList(*only), splitList(*systems), splitList(*set)
-	if err := o.check(flags.NArg(), *quick && *once); err != nil {
+	if err := o.check(flags.NArg(), *quick && *once || *growth && (*quick || *once)); err != nil {
 		fmt.Fprintln(stderr, "bench:", err)
 		flags.Usage()
 		return o, err
@@ -109,12 +114,12 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	return o, nil
 }
 
-func (o options) check(args int, bothModes bool) error {
+func (o options) check(args int, severalModes bool) error {
 	switch {
 	case args > 0:
 		return errors.New("bench takes no arguments")
-	case bothModes:
-		return errors.New("-quick and -once exclude each other")
+	case severalModes:
+		return errors.New("-quick, -once and -growth exclude each other")
 	case o.against != "" && o.report != "":
 		return errors.New("-against and -report exclude each other")
 	case o.against != "" && (o.cuelight != "" || o.cpuProfile != "" || len(o.systems) > 0):

@@ -18,7 +18,7 @@ import (
 	"github.com/cuelight/cuelight/bench/scenario"
 )
 
-var modes = []string{modeFull, modeQuick, modeOnce}
+var modes = []string{modeFull, modeQuick, modeOnce, modeGrowth}
 
 func TestPlan_UsesEverySystem(t *testing.T) {
 	t.Parallel()
@@ -36,8 +36,8 @@ func TestPlan_UsesEverySystem(t *testing.T) {
 			}
 		}
 		for _, c := range allSystems() {
-			// -once uses only the faster of the two polling systems.
-			if mode == modeQuick || mode == modeOnce && c.Name == "polling_5s" {
+			// -once uses only the faster of the two polling systems; -growth has Cuelight alone.
+			if mode == modeQuick || mode == modeGrowth || mode == modeOnce && c.Name == "polling_5s" {
 				continue
 			}
 			if !used[c.Name] {

@@ -10,9 +10,10 @@ import (
 
 // The modes.
 const (
-	modeFull  = "full"
-	modeQuick = "quick"
-	modeOnce  = "once"
+	modeFull   = "full"
+	modeQuick  = "quick"
+	modeOnce   = "once"
+	modeGrowth = "growth"
 )
 
 const (
@@ -28,6 +29,8 @@ func plan(mode string) []scenario.Group {
 		return quickPlan()
 	case modeOnce:
 		return oncePlan()
+	case modeGrowth:
+		return growthPlan()
 	}
 	return fullPlan()
 }
@@ -180,7 +183,38 @@ func oncePlan() []scenario.Group {
 		cuelightRuns(scenario.WaitingWorkers(20, time.Second)),
 		cuelightRuns(scenario.Transcode(scenario.Clip{Size: "640x360", Rate: 25, Duration: time.Second})),
 		processes(200, 1, 2), grown(200, 0, 1_000), held(200),
+		growth("pending", 200, 0, 100, 1_000), growth("processes", 200, 0, 2),
+		growth("pipelines", 200, 2, 2), growth("stages", 200, 2, 3), growth("readers", 200, 2, 3),
+		growth("scheduled", 200, 2, 1_000), growth("history", 200, 2, 2_000), growth("finished", 200, 2, 1_000),
 	)}
+}
+
+// growthPlan takes an hour, most of it to fill tables. Each group is one kind.
+func growthPlan() []scenario.Group {
+	const tasks, idle = 20_000, 150
+	return []scenario.Group{
+		group(3, growth("pending", tasks, 0, 1_000, 10_000, 100_000, 1_000_000)),
+		group(3, growth("stages", tasks, idle, 1, 2, 5, 10, 20, 30)),
+		group(3, growth("processes", tasks, 0, 1, 2, 4, 8, 16, 32)),
+		group(3, growth("pipelines", tasks, idle, 1, 5, 20, 50)),
+		group(3, growth("readers", tasks, idle, 1, 10, 100, 500)),
+		group(3, growth("scheduled", tasks, idle, 0, 10_000, 100_000, 1_000_000)),
+		group(3, growth("history", tasks, idle, 10_000, 100_000, 1_000_000, 10_000_000)),
+		group(3, growth("finished", tasks, idle, 0, 100_000, 1_000_000)),
+		group(1, growth("finished", tasks, idle, 10_000_000)),
+	}
+}
+
+// growth measures several sizes. Of few pending tasks, all are drained.
+func growth(kind string, tasks, oneByOne int, sizes ...int) (all []scenario.Run) {
+	for _, size := range sizes {
+		o := scenario.GrowthOptions{Kind: kind, Size: size, Tasks: tasks, OneByOne: oneByOne}
+		if kind == "pending" {
+			o.Tasks = min(tasks, size)
+		}
+		all = append(all, cuelightRuns(scenario.Growth(o))...)
+	}
+	return all
 }
 
 // processes compares numbers of processes.
@@ -208,7 +242,7 @@ func held(tasks int) []scenario.Run {
 // scenarioNames returns the valid names for -only.
 func scenarioNames() map[string]bool {
 	names := make(map[string]bool)
-	for _, mode := range []string{modeFull, modeQuick, modeOnce} {
+	for _, mode := range []string{modeFull, modeQuick, modeOnce, modeGrowth} {
 		for _, g := range plan(mode) {
 			for _, r := range g.Runs {
 				for _, name := range r.Scenario.Names {

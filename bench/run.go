@@ -41,7 +41,11 @@ func run(ctx context.Context, o options, out io.Writer) error {
 
 // measure runs the groups of the plan.
 func measure(ctx context.Context, o options, r *result.Result, log *progresslog.Log) (err error) {
-	server, err := scenario.StartServer(ctx, o.dir, r.Machine.MemoryMiB, o.settings...)
+	settings := o.settings
+	if o.mode == modeGrowth {
+		settings = append([]string{"max_connections=800"}, settings...) // for readers
+	}
+	server, err := scenario.StartServer(ctx, o.dir, r.Machine.MemoryMiB, settings...)
 	if err != nil {
 		return err
 	}

@@ -37,12 +37,11 @@ func partTimes(ctx context.Context, url string, n, slots int) (map[string]time.D
 // drainUnits drains n tasks, or one task with that many parts. It returns how long their submission took, and how long
 // they took since the first claim. The tables are new.
 func drainUnits(ctx context.Context, url, pipeline string, n, parts, slots int) (submission, took time.Duration, err error) {
-	none := func(context.Context, *stages.Job) (any, error) { return nil, nil }
-	stage := stages.Stage{Name: "work", Slots: slots, Work: none}
+	stage := stages.Stage{Name: "work", Slots: slots, Work: nothing}
 	tasks := n
 	if parts > 0 {
 		tasks = 1
-		stage.Part = none
+		stage.Part = nothing
 		stage.Divide = func(context.Context, *stages.Job) ([]stages.Part, error) { return make([]stages.Part, parts), nil }
 	}
 	p, err := stages.New(pipeline, stage)

@@ -22,29 +22,39 @@ import (
 
 // System is Cuelight.
 var System = harness.System{
-	Name: "cuelight",
+	Name: systemName,
 	Settings: fmt.Sprintf("this commit, schema version %d; one Runner and one notify.Listener per process, "+
 		"all settings at their defaults, pgxpool's default of connections, a further pool of %d for submissions; "+
 		"bulk submissions by Store.SubmitAll", store.SchemaVersion, submitConnections),
-	Setup: setUp, Start: start, Preload: preload, Channels: channels(graph()),
+	Setup: builtIn.setUp, Start: builtIn.start, Preload: builtIn.preload, Channels: channels(builtIn.graph()),
 	AddFinishedTasks: addFinishedTasks, Sizes: sizes, TriggerTimes: triggerTimes,
-	PartTimes: partTimes,
+	PartTimes: partTimes, Grow: grow,
 }
+
+const systemName = "cuelight"
 
 // submitConnections is the number of submissions that can run at once.
 const submitConnections = 16
 
+// shape is a pipeline of the benchmark. Its tables have no prefix if it is called video.
+type shape struct {
+	name  string
+	chain int // how many stages, each of which needs the one before; 0 for those of the built-in pipeline
+}
+
+var builtIn = shape{name: "video"}
+
 // setUp creates the tables.
-func setUp(ctx context.Context, url string) error {
+func (s shape) setUp(ctx context.Context, url string) error {
 	return harness.WithPool(ctx, url, 0, func(pool *pgxpool.Pool) error {
-		_, err := store.New(pool, graph()).Migrate(ctx)
+		_, err := store.New(pool, s.graph()).Migrate(ctx)
 		return err
 	})
 }
 
 // preload submits tasks while no worker runs.
-func preload(ctx context.Context, url string, first int64, n int) error {
-	return harness.WithPool(ctx, url, 0, func(pool *pgxpool.Pool) error { return submitAll(ctx, pool, first, n) })
+func (s shape) preload(ctx context.Context, url string, first int64, n int) error {
+	return harness.WithPool(ctx, url, 0, func(pool *pgxpool.Pool) error { return s.submitAll(ctx, pool, first, n) })
 }
 
 // channels returns those on which workers are notified.
@@ -62,10 +72,10 @@ func submission(task int64) store.Submission {
 }
 
 // submitAll submits tasks in one transaction, many with one statement.
-func submitAll(ctx context.Context, pool *pgxpool.Pool, first int64, n int) error {
+func (sh shape) submitAll(ctx context.Context, pool *pgxpool.Pool, first int64, n int) error {
 	const batch = 10_000
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		s := store.New(pool, graph()).WithTx(tx)
+		s := store.New(pool, sh.graph()).WithTx(tx)
 		for ; n > 0; first, n = first+batch, n-batch {
 			subs := make([]store.Submission, min(n, batch))
 			for i := range subs {
@@ -79,31 +89,54 @@ func submitAll(ctx context.Context, pool *pgxpool.Pool, first int64, n int) erro
 	})
 }
 
-// graph has the shape of the built-in pipeline. No stage divides, because no other system does.
-func graph() store.Graph {
-	p, err := new(workers).pipeline()
+// graph returns its graph. No stage divides, because no other system does.
+func (s shape) graph() store.Graph {
+	p, err := (&workers{shape: s}).pipeline()
 	if err != nil {
 		panic(err) // the stages are constants
 	}
 	return p.Graph()
 }
 
-// pipeline returns the graph with stages that perform the work of the options.
+// pipeline returns the shape with stages that perform the work of the options.
 func (w *workers) pipeline() (*stages.Pipeline, error) {
-	all := make([]stages.Stage, harness.StageCount)
-	for i := range all {
-		s := harness.Stage(i)
-		all[i] = stages.Stage{Name: s.String(), Slots: w.slots(s), Work: w.work(s)}
-		for _, need := range s.Needs() {
-			all[i].Needs = append(all[i].Needs, need.String())
-		}
-	}
-	p, err := stages.New("video", all...)
-	if err != nil {
-		return nil, err
+	p, err := stages.New(w.shape.name, w.shape.stages(w)...)
+	if err != nil || w.shape.name != builtIn.name {
+		return p, err
 	}
 	return p.WithTablePrefix("")
 }
+
+// stages returns the stages of a process. Of a chain, the first and the last have the names of the built-in pipeline's.
+func (s shape) stages(w *workers) (all []stages.Stage) {
+	for i := range s.chain {
+		one := stages.Stage{Name: fmt.Sprintf("step%d", i+1), Slots: w.Slots, Work: nothing}
+		switch i {
+		case s.chain - 1:
+			one.Name, one.Work = harness.Publish.String(), w.work(harness.Publish)
+		case 0:
+			one.Name, one.Work = harness.Ingest.String(), w.work(harness.Ingest)
+		}
+		if i > 0 {
+			one.Needs = []string{all[i-1].Name}
+		}
+		all = append(all, one)
+	}
+	if s.chain > 0 {
+		return all
+	}
+	for i := range harness.StageCount {
+		stage := harness.Stage(i)
+		one := stages.Stage{Name: stage.String(), Slots: w.slots(stage), Work: w.work(stage)}
+		for _, need := range stage.Needs() {
+			one.Needs = append(one.Needs, need.String())
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+func nothing(context.Context, *stages.Job) (any, error) { return nil, nil }
 
 // slots returns the number of slots of a stage; -1 means that these workers do not run it.
 func (w *workers) slots(s harness.Stage) int {

@@ -65,6 +65,12 @@ func sample() *result.Result {
 	for i, n := range []int{0, 100_000, 1_000_000} {
 		s.value("grown", cuelightSystem, fmt.Sprintf("finished=%d", n), "tasks/s", []float64{21e3, 21.1e3, 20.6e3}[i])
 	}
+	for i, n := range []int{1000, 1_000_000} {
+		caseName := fmt.Sprintf("pending=%d", n)
+		s.value("growth", cuelightSystem, caseName, "tasks/s", []float64{10_000, 5_000}[i])
+		s.value("growth_cpu", cuelightSystem, caseName, "ms", 0.11)
+		s.value("growth_idle", cuelightSystem, caseName, "ms", 2.9)
+	}
 	s.value("held", cuelightSystem, "free", "tasks/s", 21_000)
 	s.value("held", cuelightSystem, "held", "tasks/s", 14_000)
 	s.value("work20ms", cuelightSystem, "slots=32", "share", 0.93)

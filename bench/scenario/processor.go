@@ -1,9 +1,9 @@
 package scenario
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"time"
 
@@ -21,59 +21,83 @@ import (
 // changes latencies.
 func ProcessorTime(oneByOne, drained int) Scenario {
 	return Scenario{Names: []string{"cpu"}, Measure: func(ctx context.Context, t *Trial) error {
-		if err := measureOneByOne(ctx, t, oneByOne); err != nil {
-			return err
-		}
-		err := t.awaitDisconnected(ctx)
+		used, err := measureOneByOne(ctx, t, t.System, oneByOne)
 		if err != nil {
 			return err
 		}
-		used, err := t.processorTime(ctx)
+		t.recordProcessorTime("one by one", oneByOne, used)
+		if err := t.awaitDisconnected(ctx); err != nil {
+			return err
+		}
+		before, err := t.processorTime(ctx)
 		if err == nil {
 			_, err = t.drain(ctx, drained, harness.Options{})
 		}
 		if err == nil {
 			err = t.awaitDisconnected(ctx)
 		}
+		if err == nil {
+			used, err = t.processorTime(ctx)
+		}
 		if err != nil {
 			return err
 		}
-		return t.recordProcessorTime(ctx, "drained", drained, used)
+		t.recordProcessorTime("drained", drained, used.since(before))
+		return nil
 	}}
 }
 
-func measureOneByOne(ctx context.Context, t *Trial, tasks int) (err error) {
-	run := newE2ERun(E2EOptions{Samples: tasks}, Warmup+tasks)
-	if run.workers, err = t.System.Start(ctx, t.URL, harness.Options{Slots: t.Slots, Observe: run.Observe}); err != nil {
-		return err
-	}
-	var used processorTime
-	done := 0
-	run.afterTask = func() (err error) {
-		if done++; done == Warmup {
-			used, err = t.processorTime(ctx)
+// measureOneByOne takes tasks through a system, each after a pause, and returns the processor time that they used.
+func measureOneByOne(ctx context.Context, t *Trial, system harness.System, tasks int) (used processorTime, err error) {
+	completed := make(chan struct{}, 1)
+	workers, err := system.Start(ctx, t.URL, harness.Options{Slots: t.Slots, Observe: func(o harness.Observation) {
+		if o.Stage == harness.Publish && o.Kind == harness.Completed {
+			completed <- struct{}{}
 		}
-		return err
+	}})
+	if err != nil {
+		return used, err
 	}
-	if _, err = run.submitInSequence(ctx); err == nil {
-		err = t.recordProcessorTime(ctx, "one by one", tasks, used)
+	defer func() { t.Stop(ctx, &err, workers) }()
+	var before processorTime
+	for i := range Warmup + tasks {
+		if i == Warmup {
+			if before, err = t.processorTime(ctx); err != nil {
+				return used, err
+			}
+		}
+		if err := IdlePause(ctx); err != nil {
+			return used, err
+		}
+		if err := workers.Submit(ctx, int64(i)); err != nil {
+			return used, err
+		}
+		select {
+		case <-completed:
+		case <-ctx.Done():
+			return used, context.Cause(ctx)
+		case <-time.After(2 * stuckTimeout):
+			return used, fmt.Errorf("task %d is stuck", i)
+		}
 	}
-	t.Stop(ctx, &err, run.workers)
-	return cmp.Or(err, run.Err())
+	used, err = t.processorTime(ctx)
+	return used.since(before), err
 }
 
-// processorTime is what was used until some time.
+// processorTime is what was used until some time, or since another.
 type processorTime struct{ database, program time.Duration }
 
-func (t *Trial) recordProcessorTime(ctx context.Context, caseName string, tasks int, before processorTime) error {
-	now, err := t.processorTime(ctx)
-	if err != nil {
-		return err
-	}
-	perTask := func(d time.Duration) result.Round { return result.FromValue(d.Seconds() * 1000 / float64(tasks)) }
-	t.Record("cpu", caseName+",database", "ms", perTask(now.database-before.database))
-	t.Record("cpu", caseName+",program", "ms", perTask(now.program-before.program))
-	return nil
+func (p processorTime) since(before processorTime) processorTime {
+	return processorTime{p.database - before.database, p.program - before.program}
+}
+
+func perTask(d time.Duration, tasks int) result.Round {
+	return result.FromValue(d.Seconds() * 1000 / float64(tasks))
+}
+
+func (t *Trial) recordProcessorTime(caseName string, tasks int, used processorTime) {
+	t.Record("cpu", caseName+",database", "ms", perTask(used.database, tasks))
+	t.Record("cpu", caseName+",program", "ms", perTask(used.program, tasks))
 }
 
 const othersSQL = `
