@@ -227,7 +227,11 @@ func writeGrowth(p *page, r *result.Result, figures []*result.Figure) {
 	for _, kind := range kinds {
 		steps := r.Steps("growth", cuelightSystem, kind)
 		for _, step := range steps {
-			row := []string{kind, formatCount(step.Value), formatSpread(step.Percentile(50)), formatNumber(step.Median() / steps[0].Median())}
+			share := ""
+			if smallest := steps[0].Median(); smallest > 0 {
+				share = formatNumber(step.Median() / smallest)
+			}
+			row := []string{kind, formatCount(step.Value), formatSpread(step.Percentile(50)), share}
 			for _, scenario := range []string{"growth_cpu", "growth_idle"} {
 				text := ""
 				if f, ok := find(r, scenario, cuelightSystem, step.Case); ok {
