@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/cuelight/cuelight/bench/harness"
 	"github.com/cuelight/cuelight/bench/result"
 )
@@ -64,12 +66,9 @@ func (o GrowthOptions) measure(ctx context.Context, t *Trial) (err error) {
 		}
 		t.Record("growth_idle", o.caseName(), "ms", perTask(idle.database, o.OneByOne))
 	}
-	for i, s := range systems {
-		if processes > 1 {
-			break // the tasks must wait until all have started
-		}
-		if err := s.Preload(ctx, t.URL, int64(i*preloaded/len(systems)), preloaded/len(systems)); err != nil {
-			return fmt.Errorf("submit %d tasks: %w", preloaded/len(systems), err)
+	if workers := max(processes, len(systems)); workers == 1 { // with several, the tasks wait until all have started
+		if err := systems[0].Preload(ctx, t.URL, 0, preloaded); err != nil {
+			return fmt.Errorf("submit %d tasks: %w", preloaded, err)
 		}
 	}
 	if err := t.Checkpoint(ctx); err != nil {
@@ -104,7 +103,11 @@ func (o GrowthOptions) drain(ctx context.Context, t *Trial, systems []harness.Sy
 		}
 		all = append(all, workers)
 	}
-	if err == nil && processes > 1 {
+	switch {
+	case err != nil:
+	case len(systems) > 1:
+		err = submitShares(ctx, all, o.Tasks/len(systems))
+	case processes > 1:
 		err = all[0].SubmitAll(ctx, 0, o.Tasks)
 	}
 	var used [2]processorTime
@@ -124,6 +127,15 @@ func (o GrowthOptions) drain(ctx context.Context, t *Trial, systems []harness.Sy
 	t.Record("growth", o.caseName(), "tasks/s", result.FromValue(float64(tasks)/end.at.Sub(begin.at).Seconds()))
 	t.Record("growth_cpu", o.caseName(), "ms", perTask(used[1].since(used[0]).database, tasks))
 	return nil
+}
+
+// submitShares submits n tasks to each pipeline.
+func submitShares(ctx context.Context, all []harness.Workers, n int) error {
+	var submitting errgroup.Group
+	for i, workers := range all {
+		submitting.Go(func() error { return workers.SubmitAll(ctx, int64(i*n), n) })
+	}
+	return submitting.Wait()
 }
 
 // milestone is the time when so many tasks were completed. The goroutines that observe own the counter together.
