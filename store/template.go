@@ -26,10 +26,10 @@ func (g Graph) SQL(text string, with any) string {
 }
 
 // StageSQL is [Graph.SQL] for a statement about one stage, which the template calls
-// {{.Stage}}; {{.Position}} is its number, counted from 1 as in an SQL array.
+// {{.Stage}}.
 func (g Graph) StageSQL(text string, stage int, with any) string {
 	d := g.templateData()
-	d.With, d.Stage, d.Position = with, d.Stages[stage], stage+1
+	d.With, d.Stage = with, d.Stages[stage]
 	return fill(text, d)
 }
 
@@ -59,7 +59,6 @@ type templateData struct {
 	Version                               int
 	Stages                                []stageData
 	Stage                                 stageData
-	Position                              int
 	With                                  any
 }
 

@@ -33,7 +33,7 @@ with claimed as (
           order by {{if not .With.Aged}}priority desc, {{end}}id
           limit {{if .With.Continued -}}
                 greatest($2 - coalesce(
-                  (nullif(current_setting('cuelight.continued', true), '')::int4[])[{{.Position}}], 0), 0)
+                  nullif(current_setting('cuelight.continued_{{.Stage.Name}}', true), '')::int4, 0), 0)
                 {{- else}}$2{{end}}
             for no key update skip locked))
   returning t.id, {{.Stage.Name}}_token as token, {{.Stage.Name}}_attempts as attempt,

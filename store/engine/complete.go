@@ -17,7 +17,7 @@ import (
 // more tasks than free slots, or because the exchange also claims in the stage. Three more
 // parameters say, per stage, how many slots are free and whether the exchange claims, and
 // which tasks it claims. A task may then continue behind ready tasks if those get a slot
-// as well; the setting cuelight.continued tells the claim how many slots are taken.
+// as well; the setting cuelight.continued_STAGE tells the claim how many slots are taken.
 //
 // Rows that are locked, or changed since the statement's snapshot, are skipped and
 // reported again: no exchange waits for another transaction.
@@ -171,9 +171,10 @@ with me as materialized (
 select updated.* from updated{{if $next}} cross join notified{{end}}
 {{- if $form.Ranked}}
  where not true = any(${{$form.Param 5}}::bool[])
-    or (select set_config('cuelight.continued', array[
-         {{- range $i, $s := .Stages}}{{if $i}},{{end}}
-         count(*) filter (where started & {{.Bit}} <> 0){{end}}]::text, true)
+    or (select concat(
+         {{- range $i, $s := $next}}{{if $i}},{{end}}
+         set_config('cuelight.continued_{{.Name}}', (count(*) filter (where started & {{.Bit}} <> 0))::text, true)
+         {{- end}})
           from updated) is not null
 {{- end}}`
 
@@ -225,13 +226,18 @@ func (x *exchange) queueReports() {
 		x.queueParts(stage, parts[stage])
 	}
 	free, claims, ranked := x.continuable(len(batches))
+	isSplit := len(batches) == 1 && x.apart
+	if isSplit {
+		batches = batches[0].bySet(x.group)
+	}
 	for _, c := range batches {
 		x.queueOrigin(originRecorded)
 		n := x.formFor(c, ranked)
 		form, args := x.forms[n], append([]any{x.request.Worker}, c.args(x.forms[n])...)
-		if ranked {
+		if form.Ranked {
 			args = append(args, free, claims, x.request.OnlyTasks)
-			// Tasks of further batches get their slots by the claims.
+		}
+		if !isSplit { // tasks of further batches get their slots by the claims
 			free, claims = make([]int32, len(free)), make([]bool, len(claims))
 		}
 		x.batch.Queue(x.sql.complete[n], args...).Query(func(rows pgx.Rows) error { return x.readCompleted(rows, c, form) })

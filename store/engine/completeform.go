@@ -32,10 +32,10 @@ type completeForm struct {
 	stages []string
 }
 
-// completeForms returns the ranked form, the form for reports of all stages, and then, for each set of
-// stages that the same stages need, one for several tasks and one for a single task. group is the
-// number of the set of each stage.
-func completeForms(g store.Graph) (forms []completeForm, group []int) {
+// completeForms returns the ranked form and the other one for reports of all stages; and then, for each set of
+// stages that the same stages need, one for several tasks, one for a single task and the ranked one. group is the
+// number of the set of each stage. apart says that no stage needs stages of several sets.
+func completeForms(g store.Graph) (forms []completeForm, group []int, apart bool) {
 	var all []int
 	var sets [][]int
 	for stage := range g.Stages() {
@@ -49,13 +49,17 @@ func completeForms(g store.Graph) (forms []completeForm, group []int) {
 	ranked := newCompleteForm(g, all)
 	ranked.Ranked = true
 	forms = []completeForm{ranked, newCompleteForm(g, all)}
+	seen := 0
+	apart = true
 	for _, set := range sets {
 		several := newCompleteForm(g, set)
-		single := several
-		single.Single = true
-		forms = append(forms, several, single)
+		single, ranked := several, several
+		single.Single, ranked.Ranked = true, several.Next != 0
+		forms = append(forms, several, single, ranked)
+		apart = apart && seen&several.Next == 0
+		seen |= several.Next
 	}
-	return forms, group
+	return forms, group, apart
 }
 
 func newCompleteForm(g store.Graph, reported []int) completeForm {
@@ -74,21 +78,27 @@ func newCompleteForm(g store.Graph, reported []int) completeForm {
 	return f
 }
 
-// The numbers of the forms that are not for one set of stages, and of the first of those.
+// The numbers of the forms that are for all stages, and of the first of those for a set; and the numbers
+// of a set's forms.
 const rankedForm, allStagesForm, firstSetForm = 0, 1, 2
+const severalForm, singleForm, rankedSetForm, setForms = 0, 1, 2, 3
 
 // formFor returns the number of the form for a completion.
 func (e *Engine) formFor(c *completion, ranked bool) int {
 	group := e.group[c.stages[0]]
+	several := slices.ContainsFunc(c.stages, func(stage int32) bool { return e.group[stage] != group })
+	first := firstSetForm + setForms*group
 	switch {
-	case ranked:
+	case several && ranked:
 		return rankedForm
-	case slices.ContainsFunc(c.stages, func(stage int32) bool { return e.group[stage] != group }):
+	case several:
 		return allStagesForm
+	case ranked:
+		return first + rankedSetForm
 	case len(c.ids) == 1:
-		return firstSetForm + 2*group + 1
+		return first + singleForm
 	}
-	return firstSetForm + 2*group
+	return first + severalForm
 }
 
 // Name lists the reported stages.

@@ -48,20 +48,52 @@ func newCompletion(stages, size int) *completion {
 	return c
 }
 
+// minSetReports is how many reports per set of stages make a statement for each set cheaper than one for all.
+// Preparing a statement costs about as much as what one for all stages computes in vain for 30 rows.
+const minSetReports = 32
+
+// bySet returns a completion for each set of stages that the same stages need, or this one if it has few reports. group is
+// the number of the set of each stage. A task may be in several of them.
+func (c *completion) bySet(group []int) (all completions) {
+	reports, sets := make([]int, len(group)), 0 // by set
+	for _, stage := range c.stages {
+		if reports[group[stage]]++; reports[group[stage]] == 1 {
+			sets++
+		}
+	}
+	if sets == 1 || len(c.stages) < minSetReports*sets {
+		return completions{c}
+	}
+	set := make([]*completion, len(group))
+	for i, stage := range c.stages {
+		n := group[stage]
+		if set[n] == nil {
+			set[n] = newCompletion(len(group), reports[n])
+			all = append(all, set[n])
+		}
+		set[n].addClaim(c.tasks[i], int(stage), c.claims[i], c.results[i])
+	}
+	return all
+}
+
 func (c *completion) add(r *Report) (row int) {
-	row, known := c.row[r.Task]
+	return c.addClaim(r.Task, r.Stage, r.Token, r.resultText())
+}
+
+func (c *completion) addClaim(task store.ID, stage int, token store.ID, result *string) (row int) {
+	row, known := c.row[task]
 	if !known {
 		row = len(c.ids)
-		c.row[r.Task] = row
-		c.ids = append(c.ids, r.Task)
+		c.row[task] = row
+		c.ids = append(c.ids, task)
 		c.unblocks = append(c.unblocks, 0)
 		for i := range c.tokens {
 			c.tokens[i] = append(c.tokens[i], store.ID{})
 		}
 	}
-	c.tokens[r.Stage][row] = r.Token
-	c.tasks, c.claims = append(c.tasks, r.Task), append(c.claims, r.Token)
-	c.stages, c.results = append(c.stages, int32(r.Stage)), append(c.results, r.resultText())
+	c.tokens[stage][row] = token
+	c.tasks, c.claims = append(c.tasks, task), append(c.claims, token)
+	c.stages, c.results = append(c.stages, int32(stage)), append(c.results, result)
 	return row
 }
 

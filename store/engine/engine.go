@@ -36,6 +36,7 @@ type Engine struct {
 	sql    statements
 	forms  []completeForm // of sql.complete
 	group  []int          // see completeForms
+	apart  bool           // see completeForms
 }
 
 // Graph returns the pipeline's graph.

@@ -9,8 +9,8 @@ import (
 // New returns the Engine of a pipeline. It does not use the database; [store.Store]'s
 // Migrate creates the tables.
 func New(db store.DB, g store.Graph) *Engine {
-	forms, group := completeForms(g)
-	return &Engine{db: db, graph: g, stages: g.Stages(), sql: newStatements(g, forms), forms: forms, group: group}
+	forms, group, apart := completeForms(g)
+	return &Engine{db: db, graph: g, stages: g.Stages(), sql: newStatements(g, forms), forms: forms, group: group, apart: apart}
 }
 
 func newStatements(g store.Graph, forms []completeForm) statements {
@@ -62,11 +62,12 @@ func newStatements(g store.Graph, forms []completeForm) statements {
 // Statements returns the SQL of all statements of a pipeline's Engine, for reading. The file
 // video.sql has those of the video pipeline; `make sql` writes it.
 func Statements(g store.Graph) string {
-	forms, _ := completeForms(g)
+	forms, _, _ := completeForms(g)
 	s := newStatements(g, forms)
 	texts := []string{
-		s.exchangeSettings, originSQL, s.complete[firstSetForm+1], s.complete[firstSetForm],
-		s.complete[len(forms)-1], s.complete[allStagesForm], s.complete[rankedForm],
+		s.exchangeSettings, originSQL, s.complete[firstSetForm+singleForm], s.complete[firstSetForm+severalForm],
+		s.complete[firstSetForm+rankedSetForm], s.complete[len(forms)-setForms+singleForm], s.complete[allStagesForm],
+		s.complete[rankedForm],
 	}
 	for _, byStage := range [][]string{
 		s.promote, s.claimAged, s.claim, s.claimAfter, s.claimContinued, s.ready, s.fail,

@@ -318,6 +318,194 @@ with me as materialized (
 )
 select updated.* from updated cross join notified;
 
+/* complete ingest, ranked */
+with me as materialized (
+  select exists (select from workers
+                    where id = $1 and coalesce(stopped_at, lost_at) is null) as alive
+), locked as materialized (
+  select ctid as row_ctid, id, priority, placement,
+         ingest_status,
+         transcode_status,
+         metadata_status,
+         transcode_run_at,
+         metadata_run_at,
+         ingest_attempts, ingest_token, ingest_locked_at, ingest_locked_by
+    from tasks
+   where id = any($2::uuid[])
+     for no key update skip locked
+), matched as (
+  select locked.*,
+         coalesce(ingest_token = ingest_reported, false) as ingest_done
+    from locked
+    join unnest($2::uuid[], $3::uuid[])
+         as r (task, ingest_reported)
+      on r.task = locked.id
+), unblocked as (
+  select matched.*,
+         alive and transcode_status in ('pending', 'failed') and transcode_run_at is null
+           and (ingest_done or ingest_status = 'completed')
+           and (ingest_done)
+           and (placement is null
+                 or coalesce(cuelight_video_placement_wait(id, placement, '', $1, now()) <= 0, false)) as transcode_ready,
+         alive and metadata_status in ('pending', 'failed') and metadata_run_at is null
+           and (ingest_done or ingest_status = 'completed')
+           and (ingest_done)
+           and (placement is null
+                 or coalesce(cuelight_video_placement_wait(id, placement, 'metadata', $1, now()) <= 0, false)) as metadata_ready
+    from me
+   cross join matched
+   where ingest_done
+), ranked as (
+  select unblocked.*,
+         count(*) filter (where transcode_ready) over by_priority as transcode_rank,
+         count(*) filter (where metadata_ready) over by_priority as metadata_rank
+    from unblocked
+  window by_priority as (order by priority desc, id rows unbounded preceding)
+), step as materialized (
+  select row_ctid,
+         ingest_done,
+         transcode_ready,
+         transcode_ready and transcode_rank <= case when
+           coalesce((-priority::int, id) < (
+             select -waiting.priority::int, waiting.id from tasks waiting
+             where waiting.transcode_status in ('pending', 'failed')
+    and waiting.ingest_status = 'completed'
+    and waiting.transcode_run_at is null
+               and (waiting.placement is null
+                 or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, '', $1, null) <= 0, false))
+               and ($10::uuid[] is null or waiting.id = any($10))
+             order by waiting.priority desc, waiting.id limit 1), true)
+           then ($8::int4[])[2]
+           when ($9::bool[])[2]
+           then ($8::int4[])[2]
+                - (select count(*) from (select from tasks waiting
+             where waiting.transcode_status in ('pending', 'failed')
+    and waiting.ingest_status = 'completed'
+    and waiting.transcode_run_at is null
+               and (waiting.placement is null
+                 or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, '', $1, null) <= 0, false))
+               and ($10::uuid[] is null or waiting.id = any($10))
+             order by waiting.priority desc, waiting.id limit ($8::int4[])[2]) as before)
+           else 0 end as transcode_continues,
+         metadata_ready,
+         metadata_ready and metadata_rank <= case when
+           coalesce((-priority::int, id) < (
+             select -waiting.priority::int, waiting.id from tasks waiting
+             where waiting.metadata_status in ('pending', 'failed')
+    and waiting.ingest_status = 'completed'
+    and waiting.metadata_run_at is null
+               and (waiting.placement is null
+                 or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, 'metadata', $1, null) <= 0, false))
+               and ($10::uuid[] is null or waiting.id = any($10))
+             order by waiting.priority desc, waiting.id limit 1), true)
+           then ($8::int4[])[3]
+           when ($9::bool[])[3]
+           then ($8::int4[])[3]
+                - (select count(*) from (select from tasks waiting
+             where waiting.metadata_status in ('pending', 'failed')
+    and waiting.ingest_status = 'completed'
+    and waiting.metadata_run_at is null
+               and (waiting.placement is null
+                 or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, 'metadata', $1, null) <= 0, false))
+               and ($10::uuid[] is null or waiting.id = any($10))
+             order by waiting.priority desc, waiting.id limit ($8::int4[])[3]) as before)
+           else 0 end as metadata_continues
+    from ranked
+), updated as (
+  update tasks t set
+         ingest_status    = case when ingest_done then 'completed' else ingest_status end,
+         ingest_token     = case when ingest_done then null else ingest_token end,
+         ingest_locked_at = case when ingest_done then null else ingest_locked_at end,
+         ingest_locked_by = case when ingest_done then null else ingest_locked_by end,
+         transcode_status    = case when transcode_continues then 'inprogress' else transcode_status end,
+         transcode_attempts  = transcode_attempts + transcode_continues::int,
+         transcode_token     = case when transcode_continues then gen_random_uuid() else transcode_token end,
+         transcode_locked_at = case when transcode_continues then now() else transcode_locked_at end,
+         transcode_locked_by = case when transcode_continues then $1 else transcode_locked_by end,
+         metadata_status    = case when metadata_continues then 'inprogress' else metadata_status end,
+         metadata_attempts  = metadata_attempts + metadata_continues::int,
+         metadata_token     = case when metadata_continues then gen_random_uuid() else metadata_token end,
+         metadata_locked_at = case when metadata_continues then now() else metadata_locked_at end,
+         metadata_locked_by = case when metadata_continues then $1 else metadata_locked_by end
+    from step
+   where t.ctid = step.row_ctid
+  returning t.id,
+         0
+           + ingest_done::int * 1 as done,
+         0
+           + transcode_continues::int * 2
+           + metadata_continues::int * 4 as started,
+         0
+           + (transcode_ready and not transcode_continues)::int * 2
+           + (metadata_ready and not metadata_continues)::int * 4 as left_ready,
+         t.priority,
+         case when transcode_continues
+                or metadata_continues
+                or false
+              then t.source else '' end,
+         case when transcode_continues
+                or metadata_continues
+                or false
+              then t.params end,
+         coalesce(case when transcode_continues
+                or metadata_continues
+                or false
+                       then t.user_id end, ''),
+         coalesce(case when transcode_continues
+                or metadata_continues
+                or false
+                       then t.traceparent end, ''),
+         0 as task_done,
+         array[t.ingest_attempts, t.transcode_attempts, t.metadata_attempts, t.assemble_attempts,
+           t.publish_attempts] as attempts,
+         0
+           + (t.transcode_status in ('pending', 'failed')
+    and t.ingest_status = 'completed'
+              and (ingest_done))::int * 2
+           + (t.metadata_status in ('pending', 'failed')
+    and t.ingest_status = 'completed'
+              and (ingest_done))::int * 4 as to_notify,
+         case when transcode_continues then t.transcode_token end,
+         case when metadata_continues then t.metadata_token end
+), recorded as (
+  insert into outbox (type, worker_id, tasks, completed, started, attempts)
+  select 'exchange', $1, array_agg(id), array_agg(done | task_done), array_agg(started), array_agg(attempts)
+    from updated having count(*) > 0
+), history as (
+  insert into attempts (task_id, token, stage, attempt, worker_id, started_at, outcome, result)
+  select locked.id, r.token,
+         case r.stage
+              when 0 then 'ingest' end,
+         case r.stage
+              when 0 then locked.ingest_attempts end,
+         case r.stage
+              when 0 then locked.ingest_locked_by end,
+         case r.stage
+              when 0 then locked.ingest_locked_at end,
+         'completed', r.result::jsonb
+    from updated
+    join locked on locked.id = updated.id
+    join unnest($4::uuid[], $5::int4[],
+                $6::uuid[], $7::text[])
+         as r (task, stage, token, result)
+      on r.task = locked.id
+     and r.token = case r.stage
+                        when 0 then locked.ingest_token end
+), notified as materialized (
+  select count(pg_notify(channel, ''))
+    from (select bit_or(to_notify) as to_notify from updated) as all_tasks
+    join (values ('cuelight_video_transcode', 2),
+                 ('cuelight_video_metadata', 4)) as stage (channel, bit)
+      on to_notify & bit <> 0
+   where pg_notification_queue_usage() < 0.9
+)
+select updated.* from updated cross join notified
+ where not true = any($9::bool[])
+    or (select concat(
+         set_config('cuelight.continued_transcode', (count(*) filter (where started & 2 <> 0))::text, true),
+         set_config('cuelight.continued_metadata', (count(*) filter (where started & 4 <> 0))::text, true))
+          from updated) is not null;
+
 /* complete publish of one task */
 with me as materialized (
   select exists (select from workers
@@ -1022,12 +1210,11 @@ with me as materialized (
 )
 select updated.* from updated cross join notified
  where not true = any($13::bool[])
-    or (select set_config('cuelight.continued', array[
-         count(*) filter (where started & 1 <> 0),
-         count(*) filter (where started & 2 <> 0),
-         count(*) filter (where started & 4 <> 0),
-         count(*) filter (where started & 8 <> 0),
-         count(*) filter (where started & 16 <> 0)]::text, true)
+    or (select concat(
+         set_config('cuelight.continued_transcode', (count(*) filter (where started & 2 <> 0))::text, true),
+         set_config('cuelight.continued_metadata', (count(*) filter (where started & 4 <> 0))::text, true),
+         set_config('cuelight.continued_assemble', (count(*) filter (where started & 8 <> 0))::text, true),
+         set_config('cuelight.continued_publish', (count(*) filter (where started & 16 <> 0))::text, true))
           from updated) is not null;
 
 /* promote due ingest */
@@ -1152,7 +1339,7 @@ with claimed as (
                  or coalesce(cuelight_video_placement_wait(id, placement, 'ingest', $1, null) <= 0, false))
           order by priority desc, id
           limit greatest($2 - coalesce(
-                  (nullif(current_setting('cuelight.continued', true), '')::int4[])[1], 0), 0)
+                  nullif(current_setting('cuelight.continued_ingest', true), '')::int4, 0), 0)
             for no key update skip locked))
   returning t.id, ingest_token as token, ingest_attempts as attempt,
             source, params, coalesce(user_id, ''), coalesce(traceparent, ''),
