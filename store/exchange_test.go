@@ -1,6 +1,8 @@
 package store_test
 
 import (
+	"bytes"
+	"slices"
 	"testing"
 	"time"
 
@@ -62,6 +64,56 @@ func TestExchange_StartsFanInOnce(t *testing.T) {
 	}
 	b.wantStatuses(id, done, done, done, inprogress, pending)
 }
+
+// With many reports per set of stages, an exchange has a statement for each set.
+func TestExchange_CompletesManyTasksInSeveralStages(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ slots, perStage int }{
+		"all continue":     {200, 40},
+		"slots are scarce": {30, 30},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const tasks = 40 // in each set of stages
+			b := setup(t)
+			w := b.worker()
+			var reports []engine.Report
+			for range 4 { // those that were submitted first get farthest
+				for range tasks {
+					b.submit()
+				}
+				claims := b.exchange(w, tasks, nil, ingest).Claims
+				claims = append(claims, b.exchange(w, 2*tasks, reports).Claims...)
+				reports = nil
+				for _, claim := range claims {
+					reports = append(reports, completed(claim))
+				}
+			}
+			out := b.exchange(w, c.slots, reports, transcode, assemble)
+			if len(reports) != 5*tasks || len(out.Stale)+len(out.Locked) > 0 {
+				t.Fatalf("%d reports, %d stale, %d locked; want 200, none, none", len(reports), len(out.Stale), len(out.Locked))
+			}
+			var started [5][]store.ID
+			for _, claim := range out.Claims {
+				started[claim.Stage] = append(started[claim.Stage], claim.Task)
+			}
+			for stage, ids := range started {
+				if want := c.perStage * min(stage, 1); len(ids) != want || !slices.IsSortedFunc(ids, compareIDs) {
+					t.Errorf("%s: %d tasks continue, want the first %d", b.Graph().Stages()[stage], len(ids), want)
+				}
+			}
+			rows := 0
+			if err := b.pool.QueryRow(t.Context(), "select count(*) from attempts where outcome = 'completed'").Scan(&rows); err != nil {
+				t.Fatal(err)
+			}
+			if want := tasks * (5 + 4 + 3 + 1); rows != want {
+				t.Errorf("the history has %d attempts, want %d", rows, want)
+			}
+		})
+	}
+}
+
+func compareIDs(a, b store.ID) int { return bytes.Compare(a[:], b[:]) }
 
 func TestExchange_ContinuesOnlyWhileSlotsAreFree(t *testing.T) {
 	t.Parallel()

@@ -33,3 +33,40 @@ func TestFormFor_ChoosesAFormOfTheReportedStages(t *testing.T) {
 		}
 	}
 }
+
+func TestBySet_MakesACompletionPerSetOfManyReports(t *testing.T) {
+	t.Parallel()
+	e := New(nil, store.Video())
+	for name, c := range map[string]struct {
+		reports map[int]int // by stage
+		want    int
+	}{
+		"few":         {map[int]int{0: 10, 3: 10}, 1},
+		"many":        {map[int]int{0: 40, 3: 40}, 2},
+		"one set":     {map[int]int{1: 80, 2: 80}, 1},
+		"all of them": {map[int]int{0: 30, 1: 40, 2: 40, 3: 40, 4: 50}, 4},
+	} {
+		all := newCompletion(len(e.stages), 200)
+		for stage, n := range c.reports {
+			for i := range n {
+				all.add(&Report{Task: store.ID{15: byte(i)}, Stage: stage, Token: store.ID{byte(stage + 1), 15: byte(i)}})
+			}
+		}
+		sets := all.bySet(e.group)
+		if len(sets) != c.want {
+			t.Errorf("%s: %d completions, want %d", name, len(sets), c.want)
+		}
+		rows := 0
+		for _, one := range sets {
+			rows += len(one.stages)
+			for i, stage := range one.stages {
+				if e.group[stage] != e.group[one.stages[0]] && c.want > 1 || one.tokens[stage][one.row[one.tasks[i]]] != one.claims[i] {
+					t.Errorf("%s: a report of stage %d is in the wrong place", name, stage)
+				}
+			}
+		}
+		if rows != len(all.stages) {
+			t.Errorf("%s: %d of %d reports are left", name, rows, len(all.stages))
+		}
+	}
+}
