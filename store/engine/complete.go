@@ -198,6 +198,7 @@ func (x *exchange) queueReports() {
 		batches completions
 		failed  = make([][]*Report, len(x.stages))
 		parts   = make([]partReports, len(x.stages))
+		perSet  = x.reportsPerSet()
 	)
 	for i := range x.request.Reports {
 		r := &x.request.Reports[i]
@@ -213,7 +214,8 @@ func (x *exchange) queueReports() {
 			failed[r.Stage] = append(failed[r.Stage], r)
 			continue
 		}
-		c, row := batches.add(r, len(x.stages), len(x.request.Reports))
+		set := x.setOf(r)
+		c, row := batches.add(r, set, len(x.stages), perSet[set])
 		for _, next := range x.graph.Feeds(r.Stage) {
 			if bit := int32(1) << next; c.unblocks[row]&bit == 0 {
 				c.unblocks[row] |= bit
@@ -225,34 +227,53 @@ func (x *exchange) queueReports() {
 		x.queueFailures(stage, reports)
 		x.queueParts(stage, parts[stage])
 	}
-	free, claims, ranked := x.continuable(len(batches))
-	isSplit := len(batches) == 1 && x.apart
-	if isSplit {
-		batches = batches[0].bySet(x.group)
+	onePerSet := batches.isOnePerSet()
+	free, claims, ranked := x.continuable(onePerSet)
+	if onePerSet {
+		batches = batches.merged(len(x.stages))
 	}
+	slotsGiven := make([]bool, len(x.stages)) // by set
 	for _, c := range batches {
 		x.queueOrigin(originRecorded)
 		n := x.formFor(c, ranked)
 		form, args := x.forms[n], append([]any{x.request.Worker}, c.args(x.forms[n])...)
-		if form.Ranked {
+		switch {
+		case form.Ranked && slotsGiven[c.set]: // tasks of further batches get their slots by the claims
+			args = append(args, make([]int32, len(free)), make([]bool, len(claims)), x.request.OnlyTasks)
+		case form.Ranked:
 			args = append(args, free, claims, x.request.OnlyTasks)
 		}
-		if !isSplit { // tasks of further batches get their slots by the claims
-			free, claims = make([]int32, len(free)), make([]bool, len(claims))
-		}
+		slotsGiven[c.set] = true
 		x.batch.Queue(x.sql.complete[n], args...).Query(func(rows pgx.Rows) error { return x.readCompleted(rows, c, form) })
 	}
+}
+
+// setOf returns the set of a report's stage, 0 for all where stages need stages of several sets: then a statement for one
+// set cannot know how many slots the others take.
+func (x *exchange) setOf(r *Report) int {
+	if !x.apart {
+		return 0
+	}
+	return x.group[r.Stage]
+}
+
+func (x *exchange) reportsPerSet() []int {
+	n := make([]int, len(x.stages))
+	for i := range x.request.Reports {
+		n[x.setOf(&x.request.Reports[i])]++
+	}
+	return n
 }
 
 // continuable returns, by stage, how many slots the reported tasks may continue in and
 // whether the exchange claims there as well; and whether tasks compete for slots, so that
 // the ranked form is needed.
-func (x *exchange) continuable(batches int) (free []int32, claims []bool, ranked bool) {
+func (x *exchange) continuable(onePerSet bool) (free []int32, claims []bool, ranked bool) {
 	free, claims = make([]int32, len(x.stages)), make([]bool, len(x.stages))
 	for i, n := range x.mayBecomeReady {
 		free[i] = int32(x.slots(i))
 		claims[i] = n > 0 && x.request.ClaimFrom[i] && free[i] > 0
-		ranked = ranked || n > 0 && (n > x.slots(i) || claims[i] || x.request.OnlyTasks != nil || batches > 1)
+		ranked = ranked || n > 0 && (n > x.slots(i) || claims[i] || x.request.OnlyTasks != nil || !onePerSet)
 	}
 	return free, claims, ranked
 }

@@ -34,39 +34,53 @@ func TestFormFor_ChoosesAFormOfTheReportedStages(t *testing.T) {
 	}
 }
 
-func TestBySet_MakesACompletionPerSetOfManyReports(t *testing.T) {
+func TestCompletions_AreOnePerSetOfStagesWithManyReports(t *testing.T) {
 	t.Parallel()
 	e := New(nil, store.Video())
 	for name, c := range map[string]struct {
 		reports map[int]int // by stage
 		want    int
+		several bool // of a set
 	}{
-		"few":         {map[int]int{0: 10, 3: 10}, 1},
-		"many":        {map[int]int{0: 40, 3: 40}, 2},
-		"one set":     {map[int]int{1: 80, 2: 80}, 1},
-		"all of them": {map[int]int{0: 30, 1: 40, 2: 40, 3: 40, 4: 50}, 4},
+		"few":         {map[int]int{0: 10, 3: 10}, 1, false},
+		"many":        {map[int]int{0: 40, 3: 40}, 2, false},
+		"one set":     {map[int]int{1: 80, 2: 80}, 1, false},
+		"all of them": {map[int]int{0: 30, 1: 40, 2: 40, 3: 40, 4: 50}, 4, false},
+		"very many":   {map[int]int{0: maxBatch, 3: maxBatch}, 2, false},
+		"too many":    {map[int]int{0: maxBatch + 1, 3: 10}, 3, true},
 	} {
-		all := newCompletion(len(e.stages), 200)
+		x := e.newExchange(ExchangeRequest{})
 		for stage, n := range c.reports {
 			for i := range n {
-				all.add(&Report{Task: store.ID{15: byte(i)}, Stage: stage, Token: store.ID{byte(stage + 1), 15: byte(i)}})
+				x.request.Reports = append(x.request.Reports, Report{Task: store.ID{14: byte(i >> 8), 15: byte(i)}, Stage: stage,
+					Token: store.ID{byte(stage + 1), 14: byte(i >> 8), 15: byte(i)}})
 			}
 		}
-		sets := all.bySet(e.group)
-		if len(sets) != c.want {
-			t.Errorf("%s: %d completions, want %d", name, len(sets), c.want)
+		var all completions
+		for i := range x.request.Reports {
+			r := &x.request.Reports[i]
+			all.add(r, x.setOf(r), len(x.stages), x.reportsPerSet()[x.setOf(r)])
 		}
-		rows := 0
-		for _, one := range sets {
-			rows += len(one.stages)
+		if all.isOnePerSet() == c.several {
+			t.Errorf("%s: one per set: %v", name, !c.several)
+		}
+		if !c.several {
+			all = all.merged(len(x.stages))
+		}
+		if len(all) != c.want {
+			t.Errorf("%s: %d completions, want %d", name, len(all), c.want)
+		}
+		reports := 0
+		for _, one := range all {
+			reports += len(one.stages)
 			for i, stage := range one.stages {
-				if e.group[stage] != e.group[one.stages[0]] && c.want > 1 || one.tokens[stage][one.row[one.tasks[i]]] != one.claims[i] {
+				if c.want > 1 && e.group[stage] != one.set || one.tokens[stage][one.row[one.tasks[i]]] != one.claims[i] {
 					t.Errorf("%s: a report of stage %d is in the wrong place", name, stage)
 				}
 			}
 		}
-		if rows != len(all.stages) {
-			t.Errorf("%s: %d of %d reports are left", name, rows, len(all.stages))
+		if reports != len(x.request.Reports) {
+			t.Errorf("%s: %d of %d reports are left", name, reports, len(x.request.Reports))
 		}
 	}
 }

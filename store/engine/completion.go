@@ -9,6 +9,7 @@ import (
 // completion is the arguments of one completing statement. An update changes a row only
 // once, so a task whose stages were completed together has one row here.
 type completion struct {
+	set      int // of stages, see completeForms; 0 where it is about all
 	row      map[store.ID]int
 	ids      []store.ID
 	unblocks []int32      // the stages that the task may be ready for, as bits
@@ -20,25 +21,60 @@ type completion struct {
 	results       []*string
 }
 
-// completions are several where there are more than maxBatch tasks, or where one stage of
+// completions are one for each set of stages, or several where there are more than maxBatch tasks, or where one stage of
 // a task is reported with two tokens, of which only one can be valid.
 type completions []*completion
 
 // add adds a report and returns its completion and row. It makes room for max reports.
-func (all *completions) add(r *Report, stages, max int) (*completion, int) {
+func (all *completions) add(r *Report, set, stages, max int) (*completion, int) {
 	for _, c := range *all {
-		if row, known := c.row[r.Task]; !known && len(c.ids) < maxBatch || known && c.tokens[r.Stage][row].IsZero() {
+		if row, known := c.row[r.Task]; c.set == set &&
+			(!known && len(c.ids) < maxBatch || known && c.tokens[r.Stage][row].IsZero()) {
 			return c, c.add(r)
 		}
 	}
-	c := newCompletion(stages, max)
+	c := newCompletion(set, stages, max)
 	*all = append(*all, c)
 	return c, c.add(r)
 }
 
-func newCompletion(stages, size int) *completion {
+// minSetReports is how many reports per set of stages make a statement for each set cheaper than one for all.
+// Preparing a statement costs about as much as one for all stages computes in vain for 30 rows.
+const minSetReports = 32
+
+// merged returns one completion where those of several sets have few reports.
+func (all completions) merged(stages int) completions {
+	reports := 0
+	for _, c := range all {
+		reports += len(c.stages)
+	}
+	if len(all) < 2 || reports >= minSetReports*len(all) {
+		return all
+	}
+	one := newCompletion(0, stages, reports)
+	for _, c := range all {
+		for i, stage := range c.stages {
+			one.addClaim(c.tasks[i], int(stage), c.claims[i], c.results[i])
+		}
+	}
+	return completions{one}
+}
+
+// isOnePerSet reports whether no set has several.
+func (all completions) isOnePerSet() bool {
+	seen := make(map[int]bool, len(all))
+	for _, c := range all {
+		if seen[c.set] {
+			return false
+		}
+		seen[c.set] = true
+	}
+	return true
+}
+
+func newCompletion(set, stages, size int) *completion {
 	c := &completion{
-		row: make(map[store.ID]int, size), ids: make([]store.ID, 0, size), unblocks: make([]int32, 0, size),
+		set: set, row: make(map[store.ID]int, size), ids: make([]store.ID, 0, size), unblocks: make([]int32, 0, size),
 		tokens: make([][]store.ID, stages), tasks: make([]store.ID, 0, size), claims: make([]store.ID, 0, size),
 		stages: make([]int32, 0, size), results: make([]*string, 0, size),
 	}
@@ -46,34 +82,6 @@ func newCompletion(stages, size int) *completion {
 		c.tokens[i] = make([]store.ID, 0, size)
 	}
 	return c
-}
-
-// minSetReports is how many reports per set of stages make a statement for each set cheaper than one for all.
-// Preparing a statement costs about as much as what one for all stages computes in vain for 30 rows.
-const minSetReports = 32
-
-// bySet returns a completion for each set of stages that the same stages need, or this one if it has few reports. group is
-// the number of the set of each stage. A task may be in several of them.
-func (c *completion) bySet(group []int) (all completions) {
-	reports, sets := make([]int, len(group)), 0 // by set
-	for _, stage := range c.stages {
-		if reports[group[stage]]++; reports[group[stage]] == 1 {
-			sets++
-		}
-	}
-	if sets == 1 || len(c.stages) < minSetReports*sets {
-		return completions{c}
-	}
-	set := make([]*completion, len(group))
-	for i, stage := range c.stages {
-		n := group[stage]
-		if set[n] == nil {
-			set[n] = newCompletion(len(group), reports[n])
-			all = append(all, set[n])
-		}
-		set[n].addClaim(c.tasks[i], int(stage), c.claims[i], c.results[i])
-	}
-	return all
 }
 
 func (c *completion) add(r *Report) (row int) {
