@@ -7,6 +7,7 @@
 //	cd bench && go run . -quick -only e2e,drain,floor -systems cuelight
 //	cd bench && go run . -quick -against HEAD~1 -only e2e,cpu,drain -rounds 5
 //	cd bench && go run . -report results/2026-11-20T1805Z-full.json
+//	cd bench && go run . -simulate results/2026-11-20T1805Z-full.json
 //
 // It prints figures while it runs, and the targets at the end. It writes a dated result with
 // all raw figures, and a report with plots, to bench/results. The last line of a quick run is
@@ -44,6 +45,7 @@ type options struct {
 	media      string // a directory with clips; "" generates them
 	cpuProfile string
 	report     string   // a result whose report to write again, without measuring
+	simulate   string   // a result whose costs to simulate with, without measuring
 	against    string   // a revision to compare with; "" for none
 	settings   []string // of the server, as "name=value"
 }
@@ -62,6 +64,8 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	if o.report != "" {
 		err = rewriteReport(o.report, os.Stdout)
+	} else if o.simulate != "" {
+		err = simulate(o.simulate, os.Stdout)
 	} else if o.against != "" {
 		err = compare(ctx, o, os.Stdout)
 	} else {
@@ -89,6 +93,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.cuelight, "cuelight", "", "the daemon's program; empty to build it from these sources")
 	flags.StringVar(&o.media, "media", defaultMediaDir(), "directory with shared clips; missing clips are generated")
 	flags.StringVar(&o.report, "report", "", "measure nothing; write the report of this JSON file again")
+	flags.StringVar(&o.simulate, "simulate", "",
+		"measure nothing; print what the costs in this JSON file predict, beside what it measured and for larger farms")
 	set := flags.String("set", "", "further settings of the PostgreSQL server, such as wal_init_zero=off,min_wal_size=2GB")
 	flags.StringVar(&o.against, "against", "",
 		"revision of Cuelight, such as HEAD~1, to measure in turns with this one; prints the ratios and writes no result")

@@ -14,6 +14,7 @@ import (
 	"github.com/cuelight/cuelight/bench/report"
 	"github.com/cuelight/cuelight/bench/result"
 	"github.com/cuelight/cuelight/bench/scenario"
+	"github.com/cuelight/cuelight/bench/simulation"
 	"github.com/cuelight/cuelight/bench/subprocess"
 	"github.com/cuelight/cuelight/internal/progresslog"
 )
@@ -105,6 +106,15 @@ func rewriteReport(file string, out io.Writer) error {
 	}
 	_, err = fmt.Fprintln(out, path)
 	return err
+}
+
+// simulate prints predictions.
+func simulate(file string, out io.Writer) error {
+	r, err := result.Read(file)
+	if err != nil {
+		return err
+	}
+	return simulation.Write(out, r)
 }
 
 // withCPUProfile calls a function and writes a profile of it if path is not empty.

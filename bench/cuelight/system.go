@@ -28,7 +28,7 @@ var System = harness.System{
 		"bulk submissions by Store.SubmitAll", store.SchemaVersion, submitConnections),
 	Setup: builtIn.setUp, Start: builtIn.start, Preload: builtIn.preload, Channels: channels(builtIn.graph()),
 	AddFinishedTasks: addFinishedTasks, Sizes: sizes, TriggerTimes: triggerTimes,
-	PartTimes: partTimes, Grow: grow,
+	PartTimes: partTimes, Grow: grow, Costs: measureCosts,
 }
 
 const systemName = "cuelight"

@@ -51,6 +51,9 @@ type System struct {
 	// of one task, "part", and that of the submission of each, "task submission" and "part submission".
 	PartTimes func(ctx context.Context, url string, n, slots int) (map[string]time.Duration, error)
 
+	// Costs returns what its single steps take, by name, for the simulation. The pause lets an idle system sleep.
+	Costs func(ctx context.Context, url string, pause func(context.Context) error) (map[string]time.Duration, error)
+
 	// Grow adds n of a kind to the database, such as "finished" tasks.
 	Grow func(ctx context.Context, url, kind string, n int) (Grown, error)
 }

@@ -27,9 +27,9 @@ type GrowthOptions struct {
 
 // Growth measures what a task costs when something is large: "growth" is the tasks drained per second,
 // "growth_cpu" the processor time of the database per drained task, and "growth_idle" per task in an idle system.
-// The case is KIND=SIZE. The first twentieth of the drain is not measured: statements are prepared in it.
+// The case is KIND=SIZE, and growth_KIND selects a kind. The first twentieth of the drain is not measured: statements are prepared in it.
 func Growth(o GrowthOptions) Scenario {
-	return Scenario{Names: []string{"growth", "growth_cpu", "growth_idle"}, Measure: o.measure}
+	return Scenario{Names: []string{"growth", "growth_cpu", "growth_idle", "growth_" + o.Kind}, Measure: o.measure}
 }
 
 func (o GrowthOptions) caseName() string { return fmt.Sprintf("%s=%d", o.Kind, o.Size) }

@@ -1,0 +1,95 @@
+package simulation
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cuelight/cuelight/bench/result"
+)
+
+// NewCosts takes the costs from a result of the benchmark that measured them: "cost" and "cpu".
+func NewCosts(r *result.Result) (c Costs, err error) {
+	of := func(scenario, name string) time.Duration {
+		f, ok := r.Find(result.Key{Scenario: scenario, System: "cuelight", Case: name})
+		if !ok {
+			err = fmt.Errorf("the result has no figure %s/cuelight/%s", scenario, name)
+			return 0
+		}
+		return time.Duration(f.Median() * float64(time.Millisecond))
+	}
+	few, many := of("cost", "exchange of 10"), of("cost", "exchange of 500")
+	c = Costs{
+		Exchange: of("cost", "exchange, idle"), Submit: of("cost", "submit"), Submitter: of("cost", "submitter"),
+		EmptyClaim: of("cost", "claim exchange, empty"), WokenClaim: of("cost", "claim exchange, idle"), Passed: of("cost", "locked task"),
+		Report: (many - few) / 490, MixedExchange: few - (many-few)/49,
+		ProcessExchange: of("cost", "process exchange"), Flush: of("cost", "flush"), Listener: of("cost", "listener"),
+		Heartbeat: of("cost", "heartbeat"),
+	}
+	c.Claim = (of("cost", "claim exchange of 100") - c.EmptyClaim) / 100
+	c.Background = max(of("growth_cpu", "processes=1")-stages*c.Report, 0)
+	c.AttemptBeside = of("cpu", "drained,program") / stages
+	if err == nil {
+		c.calibrate(of("growth", "processes=1").Seconds()*1000, r.Machine.Cores)
+	}
+	return c, err
+}
+
+// calibrate splits the processor time of attempts into that before the next exchange and that beside it, which cannot
+// be measured apart, so that one process drains tasks as fast as measured, in tasks/s.
+func (c *Costs) calibrate(measured float64, cores int) {
+	attempt := c.AttemptBeside
+	low, high := time.Duration(0), attempt
+	for range 12 {
+		c.Attempt = (low + high) / 2
+		c.AttemptBeside = attempt - c.Attempt
+		if c.drain(1, cores).Throughput > measured {
+			low = c.Attempt
+		} else {
+			high = c.Attempt
+		}
+	}
+}
+
+// drain predicts the benchmark's drain on shared cores.
+func (c *Costs) drain(processes, cores int) Prediction {
+	return Farm{
+		Costs: *c, Slots: SameSlots(benchSlots), DatabaseCores: cores, SharedCores: true, Processes: processes, Tasks: benchTasks,
+	}.Run()
+}
+
+// Point is a measured figure and its prediction.
+type Point struct {
+	Name                string
+	Unit                string
+	Measured, Predicted float64
+}
+
+// Ratio is predicted / measured.
+func (p Point) Ratio() float64 { return p.Predicted / p.Measured }
+
+// The workloads of the benchmark.
+const (
+	benchSlots     = 100
+	benchTasks     = 20_000
+	benchRateTasks = 5_000
+)
+
+// Points predicts what a result measured: the throughput of processes, and the median latency of the rates that were
+// sustained.
+func Points(r *result.Result, c Costs) (points []Point) {
+	farm := Farm{Costs: c, Slots: SameSlots(benchSlots), DatabaseCores: r.Machine.Cores, SharedCores: true}
+	for _, step := range r.Steps("growth", "cuelight", "processes") {
+		points = append(points, Point{step.Case, "tasks/s", step.Median(), c.drain(int(step.Value), r.Machine.Cores).Throughput})
+	}
+	for _, step := range r.Steps("rate", "cuelight", "rate") {
+		kept, ok := r.Find(result.Key{Scenario: "rate_kept", System: "cuelight", Case: step.Case})
+		if ok && kept.Median() < result.SustainedShare {
+			continue
+		}
+		f := farm
+		f.Processes, f.Tasks, f.Rate = 1, benchRateTasks, step.Value
+		p50 := Percentile(f.Run().Latencies, 50)
+		points = append(points, Point{step.Case, "ms", step.Percentile(50).Median, result.Milliseconds(p50)})
+	}
+	return points
+}
