@@ -94,7 +94,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.media, "media", defaultMediaDir(), "directory with shared clips; missing clips are generated")
 	flags.StringVar(&o.report, "report", "", "measure nothing; write the report of this JSON file again")
 	flags.StringVar(&o.simulate, "simulate", "",
-		"measure nothing; print what the costs in this JSON file predict, beside what it measured and for larger farms")
+		"measure nothing; print what the costs in this JSON file predict, next to what it measured and for larger farms")
 	set := flags.String("set", "", "further settings of the PostgreSQL server, such as wal_init_zero=off,min_wal_size=2GB")
 	flags.StringVar(&o.against, "against", "",
 		"revision of Cuelight, such as HEAD~1, to measure in turns with this one; prints the ratios and writes no result")

@@ -40,7 +40,9 @@ func measureCosts(ctx context.Context, url string, pause func(context.Context) e
 		if m.worker, err = m.engine.RegisterWorker(ctx, store.Worker{Host: "bench", PID: os.Getpid(), Lease: time.Hour}); err != nil {
 			return err
 		}
-		for _, measure := range []func(context.Context) error{m.measureIdle, m.measureEmpty, m.measureMixed, m.measureClaims, m.measureHeartbeats} {
+		for _, measure := range []func(context.Context) error{
+			m.measureIdle, m.measureEmpty, m.measureMixed, m.measureClaims, m.measureHeartbeats,
+		} {
 			if err := measure(ctx); err != nil {
 				return err
 			}

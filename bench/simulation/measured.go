@@ -27,21 +27,21 @@ func NewCosts(r *result.Result) (c Costs, err error) {
 	}
 	c.Claim = (of("cost", "claim exchange of 100") - c.EmptyClaim) / 100
 	c.Background = max(of("growth_cpu", "processes=1")-stages*c.Report, 0)
-	c.AttemptBeside = of("cpu", "drained,program") / stages
+	c.ParallelAttempt = of("cpu", "drained,program") / stages
 	if err == nil {
 		c.calibrate(of("growth", "processes=1").Seconds()*1000, r.Machine.Cores)
 	}
 	return c, err
 }
 
-// calibrate splits the processor time of attempts into that before the next exchange and that beside it, which cannot
+// calibrate splits the processor time of attempts into that before the next exchange and that parallel to it, which cannot
 // be measured apart, so that one process drains tasks as fast as measured, in tasks/s.
 func (c *Costs) calibrate(measured float64, cores int) {
-	attempt := c.AttemptBeside
+	attempt := c.ParallelAttempt
 	low, high := time.Duration(0), attempt
 	for range 12 {
 		c.Attempt = (low + high) / 2
-		c.AttemptBeside = attempt - c.Attempt
+		c.ParallelAttempt = attempt - c.Attempt
 		if c.drain(1, cores).Throughput > measured {
 			low = c.Attempt
 		} else {

@@ -140,7 +140,7 @@ func (s *simulation) complete(t *task) {
 // start begins the work on claims. Work that takes no time has ended before the next exchange.
 func (p *process) start(claims []report) {
 	s := p.s
-	s.workers.use(time.Duration(len(claims))*s.AttemptBeside, func() {})
+	s.workers.use(time.Duration(len(claims))*s.ParallelAttempt, func() {})
 	s.workers.use(time.Duration(len(claims))*s.Attempt, func() {
 		for _, r := range claims {
 			if r.stage == 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/cuelight/cuelight/bench/result"
 )
 
-// Write writes what a result measured beside its prediction, and predictions for larger farms.
+// Write writes what a result measured next to its prediction, and predictions for larger farms.
 func Write(out io.Writer, r *result.Result) error {
 	c, err := NewCosts(r)
 	if err != nil {

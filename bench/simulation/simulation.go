@@ -23,17 +23,17 @@ import (
 
 // Costs are processor times unless they say otherwise.
 type Costs struct {
-	// Of the database's backend: of an exchange with the stages of one task, and of one with those of several, besides its
+	// Of the database's backend: of an exchange with the stages of one task, and of one with those of several, without its
 	// Reports; of each stage that is completed and continues; of an exchange without reports, after a notification; of
-	// a claim beside reports that finds nothing; of each task that is claimed; of a submission.
+	// a claim in an exchange with reports that finds nothing; of each task that is claimed; of a submission.
 	Exchange, MixedExchange, Report, WokenClaim, EmptyClaim, Claim, Submit time.Duration
 
 	// Passed is the time for each index entry that a claim passes: of tasks that others claimed since the oldest transaction
 	// in progress began, whose entries cannot be removed yet.
 	Passed time.Duration
 
-	// Of the process: of each exchange; of each attempt, before the next exchange and beside it.
-	ProcessExchange, Attempt, AttemptBeside time.Duration
+	// Of the process: of each exchange; of each attempt, before the next exchange and parallel to it.
+	ProcessExchange, Attempt, ParallelAttempt time.Duration
 
 	// Of the submitting program.
 	Submitter time.Duration
