@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -8,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cuelight/cuelight/internal/console"
+	"github.com/cuelight/cuelight/internal/usererr"
 )
 
 // allCommands returns all commands of the program.
@@ -49,5 +51,26 @@ func TestHelp_HidesFlagsThatACommandDoesNotUse(t *testing.T) {
 		if len(isHidden) == 0 && !strings.Contains(usage, "--database-url string") {
 			t.Errorf("%s does not show --database-url", cmd.CommandPath())
 		}
+	}
+}
+
+func TestArguments_NameTheFlagForAStage(t *testing.T) {
+	t.Parallel()
+	hinted := 0
+	for _, cmd := range allCommands() {
+		if cmd.Args == nil || cmd.Flags().Lookup("stage") == nil {
+			continue
+		}
+		e, ok := errors.AsType[*usererr.Error](cmd.Args(cmd, []string{"transcode"}))
+		if !ok {
+			continue // it takes arguments
+		}
+		hinted++
+		if want := cmd.CommandPath() + " --stage transcode"; !strings.Contains(e.Hint, want) {
+			t.Errorf("the hint is %q, want %q in it", e.Hint, want)
+		}
+	}
+	if hinted < 2 {
+		t.Errorf("%d commands, want pause and resume at least", hinted)
 	}
 }

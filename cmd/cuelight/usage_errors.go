@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/cuelight/cuelight/internal/usererr"
+	"github.com/cuelight/cuelight/store"
 )
 
 // asUsageError translates cobra's error about the command line.
@@ -56,7 +58,11 @@ func arguments(least, most int, name string) cobra.PositionalArgs {
 			e.Hint = "usage: " + cmd.UseLine()
 			return e
 		case most == 0 && len(args) > 0:
-			return usererr.Usagef("%s takes no arguments, but was given %s", command, usererr.Printable(args[0]))
+			e := usererr.Usagef("%s takes no arguments, but was given %s", command, usererr.Printable(args[0]))
+			if cmd.Flags().Lookup("stage") != nil && slices.Contains(store.Video().Stages(), args[0]) {
+				e.Hint = "for a stage: " + command + " --stage " + args[0]
+			}
+			return e
 		case len(args) > most:
 			return usererr.Usagef("%s takes one %s, but was also given %s", command, name, usererr.Printable(args[most]))
 		}
