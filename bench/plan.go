@@ -91,7 +91,7 @@ func fullPlan() []scenario.Group {
 		group(3, cuelightRuns(scenario.ProcessorTime(300, 20_000))),
 		group(3, cuelightRuns(scenario.Costs())),
 		group(3, processes(50_000, 1, 2, 4, 8)),
-		group(3, growth("processes", 20_000, 0, 1, 2, 4, 8, 16, 32)),
+		group(3, growth("processes", 20_000, 150, 1, 2, 4, 8, 16, 32)),
 		group(3, cuelightRuns(scenario.Overtaking(600, 8))),
 		group(3, cuelightRuns(scenario.Utilization(8_000, 32, workTime))),
 		group(3, grown(20_000, 0, 100_000, 1_000_000)),
@@ -187,7 +187,7 @@ func oncePlan() []scenario.Group {
 		cuelightRuns(scenario.WaitingWorkers(20, time.Second)),
 		cuelightRuns(scenario.Transcode(scenario.Clip{Size: "640x360", Rate: 25, Duration: time.Second})),
 		processes(200, 1, 2), grown(200, 0, 1_000), held(200),
-		growth("pending", 200, 0, 100, 1_000), growth("processes", 200, 0, 2),
+		growth("pending", 200, 0, 100, 1_000), growth("processes", 200, 2, 2),
 		growth("pipelines", 200, 2, 2), growth("stages", 200, 2, 3), growth("readers", 200, 2, 3),
 		growth("scheduled", 200, 2, 1_000), growth("history", 200, 2, 2_000), growth("finished", 200, 2, 1_000),
 	)}
@@ -199,10 +199,10 @@ func growthPlan() []scenario.Group {
 	return []scenario.Group{
 		group(3, growth("pending", tasks, 0, 1_000, 10_000, 100_000, 1_000_000)),
 		group(3, growth("stages", tasks, idle, 1, 2, 5, 10, 20, 30)),
-		group(3, growth("processes", tasks, 0, 1, 2, 4, 8, 16, 32)),
+		group(3, growth("processes", tasks, idle, 1, 2, 4, 8, 16, 32)),
 		group(3, growth("pipelines", tasks, idle, 1, 5, 20, 50)),
-		group(3, growth("readers", tasks, idle, 1, 10, 100, 500)),
-		group(3, growth("scheduled", tasks, idle, 0, 10_000, 100_000, 1_000_000)),
+		group(3, growth("readers", 2_000, idle, 0, 1, 10, 100, 500)), // each reads all events
+		group(3, growth("scheduled", 100_000, idle, 0, 10_000, 100_000, 1_000_000)),
 		group(3, growth("history", tasks, idle, 10_000, 100_000, 1_000_000, 10_000_000)),
 		group(3, growth("finished", tasks, idle, 0, 100_000, 1_000_000)),
 		group(1, growth("finished", tasks, idle, 10_000_000)),

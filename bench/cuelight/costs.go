@@ -2,7 +2,6 @@ package cuelight
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -41,13 +40,13 @@ func measureCosts(ctx context.Context, url string, pause func(context.Context) e
 			return err
 		}
 		for _, measure := range []func(context.Context) error{
-			m.measureIdle, m.measureEmpty, m.measureMixed, m.measureClaims, m.measureHeartbeats,
+			m.measureBusy, m.measureIdle, m.measureEmpty, m.measureMixed, m.measureClaims, m.measureHeartbeats,
 		} {
 			if err := measure(ctx); err != nil {
 				return err
 			}
 		}
-		return harness.WithConn(ctx, url, func(other *pgx.Conn) error { return m.measureLocked(ctx, other) })
+		return nil
 	})
 	if err == nil {
 		costs["listener"], err = measureListeners(ctx, url, pause)
@@ -74,16 +73,24 @@ func (m *costMeter) measure(u *used, call func() error) error {
 	return err
 }
 
-// measureIdle takes tasks one by one through an idle system. The median of the floor's commits is not used: a flush
-// is the time that an exchange with a report waits longer than one without.
 func (m *costMeter) measureIdle(ctx context.Context) error {
+	return m.measureSingle(ctx, m.pause, "idle")
+}
+
+func (m *costMeter) measureBusy(ctx context.Context) error {
+	return m.measureSingle(ctx, func(context.Context) error { return nil }, "busy")
+}
+
+// measureSingle takes tasks one by one through the stages. A flush is the time that an exchange with a report waits
+// longer than one without.
+func (m *costMeter) measureSingle(ctx context.Context, pause func(context.Context) error, pace string) error {
 	const warmup, tasks = 30, 200
 	var submit, claim, report used
 	for i := range warmup + tasks {
 		if i == warmup {
 			submit, claim, report = used{}, used{}, used{}
 		}
-		if err := m.pause(ctx); err != nil {
+		if err := pause(ctx); err != nil {
 			return err
 		}
 		err := m.measure(&submit, func() error {
@@ -110,11 +117,11 @@ func (m *costMeter) measureIdle(ctx context.Context) error {
 			request.Reports = reportAll(out.Claims)
 		}
 	}
-	m.costs["claim exchange, idle"] = claim.backend / tasks
-	m.costs["exchange, idle"] = report.backend / (4 * tasks)
+	m.costs["claim exchange, "+pace] = claim.backend / tasks
+	m.costs["exchange, "+pace] = report.backend / (4 * tasks)
+	m.costs["submit, "+pace] = submit.backend / tasks
 	m.costs["process exchange"] = (claim.total - claim.backend) / tasks
 	m.costs["flush"] = (report.total-report.backend)/(4*tasks) - m.costs["process exchange"]
-	m.costs["submit"] = submit.backend / tasks
 	m.costs["submitter"] = (submit.total-submit.backend)/tasks - m.costs["flush"]
 	return nil
 }
@@ -224,45 +231,6 @@ func (m *costMeter) measureClaims(ctx context.Context) error {
 	}
 	m.costs["claim exchange of 100"] = spent.backend / n
 	return nil
-}
-
-const lockSQL = `
-select count(*)
-  from (select from tasks where ingest_status = 'pending' order by priority desc, id limit $1 for no key update) as locked`
-
-// measureLocked measures the time for each ready task that a claim passes because another transaction has locked it.
-func (m *costMeter) measureLocked(ctx context.Context, other *pgx.Conn) error {
-	const locked, n = 1000, 20
-	if err := m.submit(ctx, locked+2*n); err != nil {
-		return err
-	}
-	claim := func() (spent used, err error) {
-		for range n {
-			err = errors.Join(err, m.measure(&spent, func() error {
-				_, err := m.engine.Exchange(ctx, m.request(1, 0))
-				return err
-			}))
-		}
-		return spent, err
-	}
-	tx, err := other.Begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // the measurement is over
-	if _, err := tx.Exec(ctx, lockSQL, locked); err != nil {
-		return err
-	}
-	passing, err := claim()
-	if err == nil {
-		err = tx.Rollback(ctx)
-	}
-	if err != nil {
-		return err
-	}
-	without, err := claim()
-	m.costs["locked task"] = (passing.backend - without.backend) / (n * locked)
-	return err
 }
 
 func (m *costMeter) measureHeartbeats(ctx context.Context) error {

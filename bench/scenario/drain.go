@@ -123,20 +123,9 @@ func maxOvertaking(started []time.Time) (most int) {
 // Processes measures the throughput of several processes. They run before all tasks are
 // submitted at once, so that none starts earlier.
 func Processes(processes, tasks int) Scenario {
-	return Scenario{Names: []string{"processes"}, Measure: func(ctx context.Context, t *Trial) (err error) {
-		if t.StartSubprocess == nil {
-			return errNoSubprocesses
-		}
+	return Scenario{Names: []string{"processes"}, Measure: func(ctx context.Context, t *Trial) error {
 		recorder := harness.NewRecorder(tasks)
-		var all []harness.Workers
-		for range processes {
-			workers, startErr := t.StartSubprocess(ctx, t.System, t.URL,
-				harness.Options{Slots: t.Slots, Observe: recorder.Observe})
-			if err = startErr; err != nil {
-				break
-			}
-			all = append(all, workers)
-		}
+		all, err := t.startProcesses(processes)(ctx, harness.Options{Slots: t.Slots, Observe: recorder.Observe})
 		if err == nil {
 			err = all[0].SubmitAll(ctx, 0, tasks)
 		}

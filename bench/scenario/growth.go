@@ -60,7 +60,11 @@ func (o GrowthOptions) measure(ctx context.Context, t *Trial) (err error) {
 		return err
 	}
 	if o.OneByOne > 0 {
-		idle, err := measureOneByOne(ctx, t, systems[0], o.OneByOne)
+		start := t.startOne(systems[0])
+		if processes > 1 {
+			start = t.startProcesses(processes)
+		}
+		idle, err := measureOneByOne(ctx, t, start, o.OneByOne)
 		if err != nil {
 			return err
 		}
@@ -88,20 +92,16 @@ func (o GrowthOptions) drain(ctx context.Context, t *Trial, systems []harness.Sy
 		}
 	}}
 	var all []harness.Workers
-	for i := range max(processes, len(systems)) {
-		var workers harness.Workers
-		var startErr error
-		if processes == 1 {
-			workers, startErr = systems[i].Start(ctx, t.URL, options)
-		} else if t.StartSubprocess == nil {
-			startErr = errNoSubprocesses
-		} else {
-			workers, startErr = t.StartSubprocess(ctx, t.System, t.URL, options)
+	if processes > 1 {
+		all, err = t.startProcesses(processes)(ctx, options)
+	} else {
+		for _, system := range systems {
+			workers, startErr := system.Start(ctx, t.URL, options)
+			if err = startErr; err != nil {
+				break
+			}
+			all = append(all, workers)
 		}
-		if err = startErr; err != nil {
-			break
-		}
-		all = append(all, workers)
 	}
 	switch {
 	case err != nil:
@@ -127,6 +127,24 @@ func (o GrowthOptions) drain(ctx context.Context, t *Trial, systems []harness.Sy
 	t.Record("growth", o.caseName(), "tasks/s", result.FromValue(float64(tasks)/end.at.Sub(begin.at).Seconds()))
 	t.Record("growth_cpu", o.caseName(), "ms", perTask(used[1].since(used[0]).database, tasks))
 	return nil
+}
+
+// startProcesses starts processes of the system, and stops them again if one cannot be started.
+func (t *Trial) startProcesses(n int) starter {
+	return func(ctx context.Context, o harness.Options) (all []harness.Workers, err error) {
+		if t.StartSubprocess == nil {
+			return nil, errNoSubprocesses
+		}
+		for range n {
+			workers, startErr := t.StartSubprocess(ctx, t.System, t.URL, o)
+			if startErr != nil {
+				t.Stop(ctx, &startErr, all...)
+				return nil, startErr
+			}
+			all = append(all, workers)
+		}
+		return all, nil
+	}
 }
 
 // submitShares submits n tasks to each pipeline.

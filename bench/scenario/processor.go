@@ -21,7 +21,7 @@ import (
 // changes latencies.
 func ProcessorTime(oneByOne, drained int) Scenario {
 	return Scenario{Names: []string{"cpu"}, Measure: func(ctx context.Context, t *Trial) error {
-		used, err := measureOneByOne(ctx, t, t.System, oneByOne)
+		used, err := measureOneByOne(ctx, t, t.startOne(t.System), oneByOne)
 		if err != nil {
 			return err
 		}
@@ -47,10 +47,20 @@ func ProcessorTime(oneByOne, drained int) Scenario {
 	}}
 }
 
+// starter starts all workers of a measurement.
+type starter func(context.Context, harness.Options) ([]harness.Workers, error)
+
+func (t *Trial) startOne(system harness.System) starter {
+	return func(ctx context.Context, o harness.Options) ([]harness.Workers, error) {
+		workers, err := system.Start(ctx, t.URL, o)
+		return []harness.Workers{workers}, err
+	}
+}
+
 // measureOneByOne takes tasks through a system, each after a pause, and returns the processor time that they used.
-func measureOneByOne(ctx context.Context, t *Trial, system harness.System, tasks int) (used processorTime, err error) {
+func measureOneByOne(ctx context.Context, t *Trial, start starter, tasks int) (used processorTime, err error) {
 	completed := make(chan struct{}, 1)
-	workers, err := system.Start(ctx, t.URL, harness.Options{Slots: t.Slots, Observe: func(o harness.Observation) {
+	workers, err := start(ctx, harness.Options{Slots: t.Slots, Observe: func(o harness.Observation) {
 		if o.Stage == harness.Publish && o.Kind == harness.Completed {
 			completed <- struct{}{}
 		}
@@ -58,7 +68,7 @@ func measureOneByOne(ctx context.Context, t *Trial, system harness.System, tasks
 	if err != nil {
 		return used, err
 	}
-	defer func() { t.Stop(ctx, &err, workers) }()
+	defer func() { t.Stop(ctx, &err, workers...) }()
 	var before processorTime
 	for i := range Warmup + tasks {
 		if i == Warmup {
@@ -69,7 +79,7 @@ func measureOneByOne(ctx context.Context, t *Trial, system harness.System, tasks
 		if err := IdlePause(ctx); err != nil {
 			return used, err
 		}
-		if err := workers.Submit(ctx, int64(i)); err != nil {
+		if err := workers[0].Submit(ctx, int64(i)); err != nil {
 			return used, err
 		}
 		select {

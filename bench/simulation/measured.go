@@ -17,16 +17,21 @@ func NewCosts(r *result.Result) (c Costs, err error) {
 		}
 		return time.Duration(f.Median() * float64(time.Millisecond))
 	}
+	pace := func(name string) Pace { return Pace{of("cost", name+", busy"), of("cost", name+", idle")} }
 	few, many := of("cost", "exchange of 10"), of("cost", "exchange of 500")
 	c = Costs{
-		Exchange: of("cost", "exchange, idle"), Submit: of("cost", "submit"), Submitter: of("cost", "submitter"),
-		EmptyClaim: of("cost", "claim exchange, empty"), WokenClaim: of("cost", "claim exchange, idle"), Passed: of("cost", "locked task"),
+		Exchange: pace("exchange"), WokenClaim: pace("claim exchange"), Submit: pace("submit"),
+		Submitter: of("cost", "submitter"), EmptyClaim: of("cost", "claim exchange, empty"),
 		Report: (many - few) / 490, MixedExchange: few - (many-few)/49,
 		ProcessExchange: of("cost", "process exchange"), Flush: of("cost", "flush"), Listener: of("cost", "listener"),
 		Heartbeat: of("cost", "heartbeat"),
 	}
 	c.Claim = (of("cost", "claim exchange of 100") - c.EmptyClaim) / 100
 	c.Background = max(of("growth_cpu", "processes=1")-stages*c.Report, 0)
+	for _, step := range r.Steps("growth_cpu", "cuelight", "processes") {
+		each := time.Duration(step.Median() * float64(time.Millisecond))
+		c.Contention = append(c.Contention, Contention{step.Value / float64(r.Machine.Cores), max(each-of("growth_cpu", "processes=1"), 0)})
+	}
 	c.ParallelAttempt = of("cpu", "drained,program") / stages
 	if err == nil {
 		c.calibrate(of("growth", "processes=1").Seconds()*1000, r.Machine.Cores)
@@ -72,14 +77,22 @@ const (
 	benchSlots     = 100
 	benchTasks     = 20_000
 	benchRateTasks = 5_000
+	benchIdleTasks = 600
+	benchIdleRate  = 31.0 // a pause of 27.5 ms, and some 5 ms for the task
 )
 
-// Points predicts what a result measured: the throughput of processes, and the median latency of the rates that were
-// sustained.
+// Points predicts what a result measured: the throughput of processes, what a task costs the database when they are
+// idle, and the median latency of the rates that were sustained.
 func Points(r *result.Result, c Costs) (points []Point) {
 	farm := Farm{Costs: c, Slots: SameSlots(benchSlots), DatabaseCores: r.Machine.Cores, SharedCores: true}
 	for _, step := range r.Steps("growth", "cuelight", "processes") {
 		points = append(points, Point{step.Case, "tasks/s", step.Median(), c.drain(int(step.Value), r.Machine.Cores).Throughput})
+	}
+	for _, step := range r.Steps("growth_idle", "cuelight", "processes") {
+		f := farm
+		f.Processes, f.Tasks, f.Rate = int(step.Value), benchIdleTasks, benchIdleRate
+		each := f.Run().DatabaseCores / f.Rate * 1000
+		points = append(points, Point{step.Case + ", one task after the other", "ms of the database", step.Median(), each})
 	}
 	for _, step := range r.Steps("rate", "cuelight", "rate") {
 		kept, ok := r.Find(result.Key{Scenario: "rate_kept", System: "cuelight", Case: step.Case})

@@ -12,6 +12,7 @@ type process struct {
 	due        [stages]bool // tasks may be ready
 	reports    []report
 	exchanging bool
+	pacer      pacer
 }
 
 // report is a stage of a task whose work has ended.
@@ -28,22 +29,24 @@ func (p *process) wake(stage int) {
 
 // exchange begins the next exchange if one is needed and none is in progress.
 func (p *process) exchange() {
-	claims := [stages]bool{}
-	needed := len(p.reports) > 0
+	if p.exchanging {
+		return
+	}
+	for _, r := range p.reports {
+		p.free[r.stage]++
+	}
+	reports, claims := p.reports, [stages]bool{}
+	p.reports = nil
+	needed := len(reports) > 0
 	for i := range claims {
 		claims[i] = p.due[i] && p.free[i] > 0
 		needed = needed || claims[i]
 	}
-	if p.exchanging || !needed {
+	if !needed {
 		return
 	}
 	p.exchanging = true
 	p.s.exchanges++
-	reports := p.reports
-	p.reports = nil
-	for _, r := range reports {
-		p.free[r.stage]++
-	}
 	p.s.workers.use(p.s.ProcessExchange, func() {
 		p.s.after(p.s.Network, func() { p.inDatabase(reports, claims) })
 	})
@@ -55,22 +58,23 @@ func (p *process) inDatabase(reports []report, claims [stages]bool) {
 	cost := time.Duration(0)
 	switch {
 	case len(reports) > 0 && isOneTask(reports):
-		cost = s.Exchange
+		cost = p.pacer.cost(s.Exchange, s.now)
 	case len(reports) > 0:
 		cost = s.MixedExchange + time.Duration(len(reports))*s.Report
+		if len(s.ready[0]) > 0 {
+			cost += time.Duration(len(reports)) * s.contention() / stages
+		}
 	default:
-		cost = s.WokenClaim - s.EmptyClaim
+		cost = p.pacer.cost(s.WokenClaim, s.now) - s.EmptyClaim
 	}
-	s.begin(p)
 	var claimed [stages][]*task
 	for i, from := range claims {
 		if !from {
 			continue
 		}
 		n := min(len(s.ready[i]), p.free[i])
-		cost += s.EmptyClaim + time.Duration(n)*s.Claim + time.Duration(s.passed(i))*s.Passed
+		cost += s.EmptyClaim + time.Duration(n)*s.Claim
 		claimed[i], s.ready[i] = s.ready[i][:n], s.ready[i][n:]
-		s.claimed[i] += n
 		p.free[i] -= n
 	}
 	s.database.use(cost, func() {
@@ -82,7 +86,6 @@ func (p *process) inDatabase(reports []report, claims [stages]bool) {
 			p.due[i] = (p.due[i] && !claims[i]) || len(s.ready[i]) > 0
 		}
 		end := func() {
-			delete(s.transactions, p)
 			s.after(s.Network, func() { p.start(started) })
 		}
 		if len(reports) > 0 {

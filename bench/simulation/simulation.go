@@ -26,11 +26,11 @@ type Costs struct {
 	// Of the database's backend: of an exchange with the stages of one task, and of one with those of several, without its
 	// Reports; of each stage that is completed and continues; of an exchange without reports, after a notification; of
 	// a claim in an exchange with reports that finds nothing; of each task that is claimed; of a submission.
-	Exchange, MixedExchange, Report, WokenClaim, EmptyClaim, Claim, Submit time.Duration
+	Exchange, WokenClaim, Submit             Pace
+	MixedExchange, Report, EmptyClaim, Claim time.Duration
 
-	// Passed is the time for each index entry that a claim passes: of tasks that others claimed since the oldest transaction
-	// in progress began, whose entries cannot be removed yet.
-	Passed time.Duration
+	// Contention is what a drained task costs more when several processes drain together: by processes per core.
+	Contention []Contention
 
 	// Of the process: of each exchange; of each attempt, before the next exchange and parallel to it.
 	ProcessExchange, Attempt, ParallelAttempt time.Duration
@@ -44,6 +44,49 @@ type Costs struct {
 	Heartbeat  time.Duration // of the database; each process sends one every HeartbeatInterval
 	Background time.Duration // of the database, for each task: the WAL writer, the checkpointer, vacuum
 }
+
+// Contention is measured: exchanges that run at the same time read each other's row versions and index entries, the more
+// the longer they take.
+type Contention struct {
+	ProcessesPerCore float64
+	PerTask          time.Duration
+}
+
+// contention interpolates, and goes on with the last slope.
+func (f *Farm) contention() time.Duration {
+	at := float64(f.Processes) / float64(f.DatabaseCores)
+	last := Contention{}
+	for i, next := range f.Costs.Contention {
+		if at <= next.ProcessesPerCore || i == len(f.Costs.Contention)-1 {
+			share := (at - last.ProcessesPerCore) / (next.ProcessesPerCore - last.ProcessesPerCore)
+			return last.PerTask + time.Duration(share*float64(next.PerTask-last.PerTask))
+		}
+		last = next
+	}
+	return 0
+}
+
+// Pace is a cost that depends on how busy a process is: after pauses, the processor's caches are cold.
+type Pace struct{ Busy, Idle time.Duration }
+
+// pacer says which.
+type pacer struct {
+	last [8]time.Duration // the times of the latest uses
+	next int
+}
+
+// cost is Idle unless the latest uses were within coldAfter.
+func (p *pacer) cost(c Pace, now time.Duration) time.Duration {
+	oldest := p.last[p.next]
+	p.last[p.next] = now + 1
+	p.next = (p.next + 1) % len(p.last)
+	if oldest == 0 || now-oldest > coldAfter {
+		return c.Idle
+	}
+	return c.Busy
+}
+
+const coldAfter = 12 * time.Millisecond
 
 // HeartbeatInterval is that of a process.
 const HeartbeatInterval = 2 * time.Second
@@ -110,10 +153,9 @@ type simulation struct {
 
 	database, workers *processors // workers is the database's if they share cores
 	disk              disk
+	submissions       pacer
 	processes         []*process
 	ready             [stages][]*task
-	claimed           [stages]int              // ever
-	transactions      map[*process]transaction // in progress
 
 	tasks       []*task
 	completed   int
@@ -135,7 +177,7 @@ type task struct {
 
 // Run simulates until all tasks are completed.
 func (f Farm) Run() Prediction {
-	s := &simulation{Farm: f, transactions: make(map[*process]transaction), rng: rand.New(rand.NewPCG(f.Seed, 1))}
+	s := &simulation{Farm: f, rng: rand.New(rand.NewPCG(f.Seed, 1))}
 	s.database = &processors{s: s, cores: f.DatabaseCores}
 	s.workers = s.database
 	if !f.SharedCores {
@@ -185,7 +227,7 @@ func (s *simulation) arrive() {
 // submit commits a task, notifies, and wakes all processes.
 func (s *simulation) submit(t *task) {
 	s.workers.use(s.Submitter, func() {
-		s.database.use(s.Submit, func() {
+		s.database.use(s.submissions.cost(s.Submit, s.now), func() {
 			s.disk.flushWithNotification(func() {
 				s.makeReady(t, 0)
 				s.notify(0)
@@ -204,29 +246,6 @@ func (s *simulation) notify(stage int) {
 	for _, p := range s.processes {
 		s.database.use(s.Listener, func() { s.after(s.Network, func() { p.wake(stage) }) })
 	}
-}
-
-// transaction has how many tasks were claimed when it began, and when the oldest one in progress then had begun: row
-// versions since then are kept for it.
-type transaction struct{ began, kept [stages]int }
-
-func (s *simulation) begin(p *process) {
-	t := transaction{s.claimed, s.claimed}
-	for _, other := range s.transactions {
-		for i := range t.kept {
-			t.kept[i] = min(t.kept[i], other.began[i])
-		}
-	}
-	s.transactions[p] = t
-}
-
-// passed is how many index entries a claim passes.
-func (s *simulation) passed(stage int) int {
-	kept := s.claimed[stage]
-	for _, t := range s.transactions {
-		kept = min(kept, t.kept[stage])
-	}
-	return s.claimed[stage] - kept
 }
 
 func (s *simulation) heartbeat() {

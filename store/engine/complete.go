@@ -227,6 +227,12 @@ func (x *exchange) queueReports() {
 		x.queueFailures(stage, reports)
 		x.queueParts(stage, parts[stage])
 	}
+	x.queueCompletions(batches)
+}
+
+// queueCompletions queues a statement for each completion. Where a set of stages has several, the first one has the free
+// slots, and the tasks of the others get theirs by the claims.
+func (x *exchange) queueCompletions(batches completions) {
 	onePerSet := batches.isOnePerSet()
 	free, claims, ranked := x.continuable(onePerSet)
 	if onePerSet {
@@ -238,7 +244,7 @@ func (x *exchange) queueReports() {
 		n := x.formFor(c, ranked)
 		form, args := x.forms[n], append([]any{x.request.Worker}, c.args(x.forms[n])...)
 		switch {
-		case form.Ranked && slotsGiven[c.set]: // tasks of further batches get their slots by the claims
+		case form.Ranked && slotsGiven[c.set]:
 			args = append(args, make([]int32, len(free)), make([]bool, len(claims)), x.request.OnlyTasks)
 		case form.Ranked:
 			args = append(args, free, claims, x.request.OnlyTasks)

@@ -1,0 +1,119 @@
+package simulation
+
+import (
+	"math"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cuelight/cuelight/bench/result"
+)
+
+const microsecond, millisecond = time.Microsecond, time.Millisecond
+
+func TestRun_OneProcessIsAsFastAsItsSteps(t *testing.T) {
+	t.Parallel()
+	f := Farm{
+		Costs: Costs{
+			Exchange: Pace{millisecond, millisecond}, MixedExchange: millisecond, Report: 10 * microsecond, Attempt: 5 * microsecond,
+			Flush: millisecond,
+		},
+		Processes: 1, Slots: SameSlots(100), DatabaseCores: 4, Tasks: 20_000,
+	}
+	// 500 stages of a hundred tasks take 500 × 15 µs, an exchange and a flush: 9.5 ms.
+	if got := f.Run().Throughput; math.Abs(got/10_526-1) > 0.05 {
+		t.Errorf("%.0f tasks/s, want 10,526", got)
+	}
+	if a, b := f.Run(), f.Run(); a.Throughput != b.Throughput || !slices.Equal(a.Latencies, b.Latencies) {
+		t.Error("two runs differ")
+	}
+}
+
+func TestRun_SlotsLimitTheThroughput(t *testing.T) {
+	t.Parallel()
+	f := Farm{Processes: 3, Slots: SameSlots(2), DatabaseCores: 1, Tasks: 3000}
+	for i := range f.Work {
+		f.Work[i] = 10 * millisecond
+	}
+	if got := f.Run().Throughput; math.Abs(got/600-1) > 0.1 { // 6 slots of 10 ms
+		t.Errorf("%.0f tasks/s, want 600", got)
+	}
+}
+
+func TestRun_CommitsThatNotifyWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	f := Farm{
+		Costs:     Costs{Flush: millisecond},
+		Processes: 1, Slots: SameSlots(1000), DatabaseCores: 100, Tasks: 5000, Rate: 2000,
+	}
+	if got := f.Run().Throughput; got > 1001 || got < 900 {
+		t.Errorf("%.0f tasks/s with flushes of 1 ms, want 1,000 at most", got)
+	}
+}
+
+func TestRun_ANotificationWakesEveryProcess(t *testing.T) {
+	t.Parallel()
+	f := Farm{
+		Costs:     Costs{WokenClaim: Pace{microsecond, microsecond}, Listener: microsecond},
+		Processes: 20, Slots: SameSlots(1), DatabaseCores: 4, Tasks: 500, Rate: 10,
+	}
+	f.Work[0] = millisecond
+	if got := f.Run().Exchanges; got < 200 || got > 260 { // 10/s × (20 claims and some 4 reports)
+		t.Errorf("%.0f exchanges/s, want 240", got)
+	}
+}
+
+func TestRun_ProcessorsAreShared(t *testing.T) {
+	t.Parallel()
+	f := Farm{
+		Costs:     Costs{Report: 10 * microsecond, Attempt: 10 * microsecond},
+		Processes: 4, Slots: SameSlots(100), DatabaseCores: 2, SharedCores: true, Tasks: 20_000,
+	}
+	if got := f.Run().Throughput; math.Abs(got/20_000-1) > 0.05 { // two cores, 5 × 20 µs
+		t.Errorf("%.0f tasks/s, want 20,000", got)
+	}
+	f.SharedCores = false
+	if got := f.Run().Throughput; got < 30_000 {
+		t.Errorf("%.0f tasks/s where the processes have other cores, want up to 40,000", got)
+	}
+}
+
+func TestContention_InterpolatesAndGoesOn(t *testing.T) {
+	t.Parallel()
+	f := Farm{DatabaseCores: 2}
+	f.Costs.Contention = []Contention{{0.5, 0}, {1, 10}, {4, 40}}
+	for processes, want := range map[int]time.Duration{1: 0, 2: 10, 5: 25, 8: 40, 12: 60} {
+		f.Processes = processes
+		if got := f.contention(); got != want {
+			t.Errorf("%d processes: %d, want %d", processes, got, want)
+		}
+	}
+}
+
+// The points of the published results must be predicted within 20 %.
+func TestPoints_OfThePublishedResultArePredicted(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../results/*-full.json")
+	if err != nil || len(files) != 1 {
+		t.Fatalf("results: %v, %v", files, err)
+	}
+	r, err := result.Read(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	costs, err := NewCosts(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	points := Points(r, costs)
+	if len(points) < 10 {
+		t.Errorf("%d points", len(points))
+	}
+	for _, p := range points {
+		t.Logf("%s: measured %.4g %s, predicted %.4g: %.2f", p.Name, p.Measured, p.Unit, p.Predicted, p.Ratio())
+		if p.Ratio() < 0.8 || p.Ratio() > 1.25 {
+			t.Errorf("%s is predicted at %.2f of the measured value", p.Name, p.Ratio())
+		}
+	}
+}
