@@ -83,7 +83,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.SetOutput(stderr)
 	quick := flags.Bool("quick", false, "run for three minutes: fewer rounds, smaller sizes, the figures of the summary")
 	once := flags.Bool("once", false, "run everything once, in its smallest size, to check that it works")
-	growth := flags.Bool("growth", false, "measure how costs grow with the number of tasks, pipelines, processes, …: an hour, 25 GB")
+	growth := flags.Bool("growth", false, "measure how costs grow with the number of tasks, pipelines, processes, …: an hour, much disk space")
 	o := options{mode: modeFull}
 	flags.IntVar(&o.rounds, "rounds", 0, "number of rounds; 0 for the mode's own")
 	only := flags.String("only", "", "scenarios to measure, such as e2e,drain,floor; empty for all")

@@ -204,8 +204,8 @@ func growthPlan() []scenario.Group {
 		group(3, growth("readers", 2_000, idle, 0, 1, 10, 100, 500)), // each reads all events
 		group(3, growth("scheduled", 100_000, idle, 0, 10_000, 100_000, 1_000_000)),
 		group(3, growth("history", tasks, idle, 10_000, 100_000, 1_000_000, 10_000_000)),
-		group(3, growth("finished", tasks, idle, 0, 100_000, 1_000_000)),
-		group(1, growth("finished", tasks, idle, 10_000_000)),
+		group(3, growth("finished", 100_000, idle, 0, 100_000, 1_000_000)),
+		group(1, growth("finished", 100_000, idle, 10_000_000)),
 	}
 }
 

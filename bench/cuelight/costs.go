@@ -78,8 +78,10 @@ func (m *costMeter) measureIdle(ctx context.Context) error {
 }
 
 func (m *costMeter) measureBusy(ctx context.Context) error {
-	return m.measureSingle(ctx, func(context.Context) error { return nil }, "busy")
+	return m.measureSingle(ctx, noPause, "busy")
 }
+
+func noPause(context.Context) error { return nil }
 
 // measureSingle takes tasks one by one through the stages. A flush is the time that an exchange with a report waits
 // longer than one without.
@@ -148,18 +150,23 @@ func reportAll(claims []engine.Claim) (reports []engine.Report) {
 
 // measureEmpty measures claims of one stage that find nothing.
 func (m *costMeter) measureEmpty(ctx context.Context) error {
-	const n = 300
-	var empty used
-	for range n {
-		err := m.measure(&empty, func() error {
-			_, err := m.engine.Exchange(ctx, m.request(1, 0))
-			return err
-		})
-		if err != nil {
-			return err
+	const n = 100
+	for pace, pause := range map[string]func(context.Context) error{"busy": noPause, "idle": m.pause} {
+		var empty used
+		for range n {
+			if err := pause(ctx); err != nil {
+				return err
+			}
+			err := m.measure(&empty, func() error {
+				_, err := m.engine.Exchange(ctx, m.request(1, 0))
+				return err
+			})
+			if err != nil {
+				return err
+			}
 		}
+		m.costs["empty exchange, "+pace] = empty.backend / n
 	}
-	m.costs["claim exchange, empty"] = empty.backend / n
 	return nil
 }
 

@@ -21,7 +21,8 @@ func NewCosts(r *result.Result) (c Costs, err error) {
 	few, many := of("cost", "exchange of 10"), of("cost", "exchange of 500")
 	c = Costs{
 		Exchange: pace("exchange"), WokenClaim: pace("claim exchange"), Submit: pace("submit"),
-		Submitter: of("cost", "submitter"), EmptyClaim: of("cost", "claim exchange, empty"),
+		VainClaim: pace("empty exchange"),
+		Submitter: of("cost", "submitter"), EmptyClaim: of("cost", "empty exchange, busy"),
 		Report: (many - few) / 490, MixedExchange: few - (many-few)/49,
 		ProcessExchange: of("cost", "process exchange"), Flush: of("cost", "flush"), Listener: of("cost", "listener"),
 		Heartbeat: of("cost", "heartbeat"),

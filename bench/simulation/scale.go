@@ -50,7 +50,7 @@ func writeHosts(w io.Writer, c Costs) {
 			for _, coordinators := range []int{0, max(hosts/100, 1)} {
 				f := Farm{
 					Costs: c, Processes: hosts, Slots: hostSlots, DatabaseCores: 4, Network: 250 * time.Microsecond,
-					Work: work, Tasks: 2000, Rate: load * float64(hosts) / work[1].Seconds(),
+					Work: work, Tasks: min(2000, 500_000/hosts), Rate: load * float64(hosts) / work[1].Seconds(),
 				}
 				connected := "each to the database"
 				if coordinators > 0 {

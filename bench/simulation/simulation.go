@@ -24,9 +24,10 @@ import (
 // Costs are processor times unless they say otherwise.
 type Costs struct {
 	// Of the database's backend: of an exchange with the stages of one task, and of one with those of several, without its
-	// Reports; of each stage that is completed and continues; of an exchange without reports, after a notification; of
-	// a claim in an exchange with reports that finds nothing; of each task that is claimed; of a submission.
-	Exchange, WokenClaim, Submit             Pace
+	// Reports; of each stage that is completed and continues; of an exchange without reports, after a notification, that
+	// claims a task or finds none; of a claim in an exchange with reports that finds none; of each task that is
+	// claimed; of a submission.
+	Exchange, WokenClaim, VainClaim, Submit  Pace
 	MixedExchange, Report, EmptyClaim, Claim time.Duration
 
 	// Contention is what a drained task costs more when several processes drain together: by processes per core.
