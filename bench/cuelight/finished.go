@@ -37,14 +37,26 @@ select finished.id, gen_random_uuid(), stage, 1, worker.id,
   from finished cross join worker
  cross join unnest(array['ingest', 'transcode', 'metadata', 'assemble', 'publish']) with ordinality as s (stage, n)`
 
-// addFinishedTasks creates n finished tasks without triggers: nothing needs to be notified, done or
-// checked. Then it vacuums and analyzes, as autovacuum would have done by then.
+// withoutChecksSQL leaves out the checks of foreign keys, where the role may.
+const withoutChecksSQL = `
+select set_config('session_replication_role', 'replica', true)
+  from pg_roles
+ where rolname = current_user and rolsuper`
+
+// addFinishedTasks creates n finished tasks with the triggers off: nothing needs to be notified or
+// done. Then it vacuums and analyzes, as autovacuum would have done by then.
 func addFinishedTasks(ctx context.Context, url string, n int) error {
 	err := harness.WithConn(ctx, url, func(conn *pgx.Conn) error {
 		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, "set local session_replication_role = replica") // no triggers
+			_, err := tx.Exec(ctx, "alter table tasks disable trigger user")
+			if err == nil {
+				_, err = tx.Exec(ctx, withoutChecksSQL)
+			}
 			if err == nil {
 				_, err = tx.Exec(ctx, finishedSQL, n)
+			}
+			if err == nil {
+				_, err = tx.Exec(ctx, "alter table tasks enable trigger user")
 			}
 			return err
 		})

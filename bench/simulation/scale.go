@@ -21,7 +21,7 @@ func Write(out io.Writer, r *result.Result) error {
 		fmt.Fprintf(w, "| %s\t| %s\t| %.4g\t| %.4g\t| %.2f\t|\n", p.Name, p.Unit, p.Measured, p.Predicted, p.Ratio())
 	}
 	fmt.Fprintln(w)
-	writeHosts(w, c)
+	writeHosts(w, c, 500_000)
 	fmt.Fprintln(w)
 	writeCores(w, c)
 	return w.Flush()
@@ -36,8 +36,9 @@ var (
 	clip = [stages]time.Duration{5 * time.Second, 3 * time.Minute, time.Second, 2 * time.Second, 5 * time.Second}
 )
 
-// writeHosts predicts farms of hosts whose transcode slots are busy for 70 % of the time.
-func writeHosts(w io.Writer, c Costs) {
+// writeHosts predicts farms of hosts whose transcode slots are busy for 70 % of the time, with up to 2,000 tasks: as
+// many as wake so many processes in all.
+func writeHosts(w io.Writer, c Costs, wakes int) {
 	const load = 0.7
 	fmt.Fprintln(w, "| hosts\t| work\t| connected\t| tasks a year\t| exchanges/s\t| database, cores\t| wait, p50\t| wait, p99\t|\n"+
 		"|--:\t|---\t|---\t|--:\t|--:\t|--:\t|--:\t|--:\t|")
@@ -50,7 +51,7 @@ func writeHosts(w io.Writer, c Costs) {
 			for _, coordinators := range []int{0, max(hosts/100, 1)} {
 				f := Farm{
 					Costs: c, Processes: hosts, Slots: hostSlots, DatabaseCores: 4, Network: 250 * time.Microsecond,
-					Work: work, Tasks: min(2000, 500_000/hosts), Rate: load * float64(hosts) / work[1].Seconds(),
+					Work: work, Tasks: min(2000, wakes/hosts), Rate: load * float64(hosts) / work[1].Seconds(),
 				}
 				connected := "each to the database"
 				if coordinators > 0 {

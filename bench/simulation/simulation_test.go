@@ -125,20 +125,19 @@ func TestNewCosts_NamesTheFigureThatIsMissing(t *testing.T) {
 	}
 }
 
-func TestWrite_PredictsHostsAndCores(t *testing.T) {
+func TestWriteHosts_PredictsFarms(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("simulates farms of a thousand hosts")
-	}
 	r, err := result.Read("testdata/measured.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var text strings.Builder
-	if err := Write(&text, r); err != nil {
+	costs, err := NewCosts(r)
+	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"| processes=32 ", "| 1000  | clips | to 10 coordinators", "| 16                    |"} {
+	var text strings.Builder
+	writeHosts(&text, costs, 20_000)
+	for _, want := range []string{"| 10\t| films\t| each to the database", "| 1000\t| clips\t| to 10 coordinators"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, text.String())
 		}
