@@ -59,16 +59,8 @@ func (o GrowthOptions) measure(ctx context.Context, t *Trial) (err error) {
 	if err := t.Checkpoint(ctx); err != nil {
 		return err
 	}
-	if o.OneByOne > 0 {
-		start := t.startOne(systems[0])
-		if processes > 1 {
-			start = t.startProcesses(processes)
-		}
-		idle, err := measureOneByOne(ctx, t, start, o.OneByOne)
-		if err != nil {
-			return err
-		}
-		t.Record("growth_idle", o.caseName(), "ms", perTask(idle.database, o.OneByOne))
+	if err := o.measureIdle(ctx, t, systems[0], processes); err != nil {
+		return err
 	}
 	if workers := max(processes, len(systems)); workers == 1 { // with several, the tasks wait until all have started
 		if err := systems[0].Preload(ctx, t.URL, 0, preloaded); err != nil {
@@ -80,6 +72,22 @@ func (o GrowthOptions) measure(ctx context.Context, t *Trial) (err error) {
 	}
 	runtime.GC()
 	return o.drain(ctx, t, systems, processes)
+}
+
+// measureIdle takes tasks one by one through idle processes.
+func (o GrowthOptions) measureIdle(ctx context.Context, t *Trial, system harness.System, processes int) error {
+	if o.OneByOne == 0 {
+		return nil
+	}
+	start := t.startOne(system)
+	if processes > 1 {
+		start = t.startProcesses(processes)
+	}
+	idle, err := measureOneByOne(ctx, t, start, o.OneByOne)
+	if err == nil {
+		t.Record("growth_idle", o.caseName(), "ms", perTask(idle.database, o.OneByOne))
+	}
+	return err
 }
 
 // drain starts workers, and records what they do from the first twentieth of the tasks until the last one.

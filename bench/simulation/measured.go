@@ -7,7 +7,8 @@ import (
 	"github.com/cuelight/cuelight/bench/result"
 )
 
-// NewCosts takes the costs from a result of the benchmark that measured them: "cost" and "cpu".
+// NewCosts takes the costs from a result of the benchmark that measured them: "cost", "cpu", and "growth" and "growth_cpu"
+// of processes. It returns an error that names a figure which is missing.
 func NewCosts(r *result.Result) (c Costs, err error) {
 	of := func(scenario, name string) time.Duration {
 		f, ok := r.Find(result.Key{Scenario: scenario, System: "cuelight", Case: name})
@@ -20,9 +21,9 @@ func NewCosts(r *result.Result) (c Costs, err error) {
 	pace := func(name string) Pace { return Pace{of("cost", name+", busy"), of("cost", name+", idle")} }
 	few, many := of("cost", "exchange of 10"), of("cost", "exchange of 500")
 	c = Costs{
-		Exchange: pace("exchange"), WokenClaim: pace("claim exchange"), Submit: pace("submit"),
-		VainClaim: pace("empty exchange"),
-		Submitter: of("cost", "submitter"), EmptyClaim: of("cost", "empty exchange, busy"),
+		Exchange: pace("exchange"), ClaimExchange: pace("claim exchange"), Submit: pace("submit"),
+		EmptyExchange: pace("empty exchange"),
+		Submitter:     of("cost", "submitter"), EmptyClaim: of("cost", "empty exchange, busy"),
 		Report: (many - few) / 490, MixedExchange: few - (many-few)/49,
 		ProcessExchange: of("cost", "process exchange"), Flush: of("cost", "flush"), Listener: of("cost", "listener"),
 		Heartbeat: of("cost", "heartbeat"),

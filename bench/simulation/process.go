@@ -61,13 +61,13 @@ func (p *process) inDatabase(reports []report, claims [stages]bool) {
 		cost = p.pacer.cost(s.Exchange, s.now)
 	case len(reports) > 0:
 		cost = s.MixedExchange + time.Duration(len(reports))*s.Report
-		if s.Rate == 0 {
+		if s.Rate == 0 { // the contention was measured in drains
 			cost += time.Duration(len(reports)) * s.contention() / stages
 		}
 	case slices.ContainsFunc(s.ready[:], func(tasks []*task) bool { return len(tasks) > 0 }):
-		cost = p.pacer.cost(s.WokenClaim, s.now) - s.EmptyClaim
+		cost = p.pacer.cost(s.ClaimExchange, s.now) - s.EmptyClaim
 	default: // another process was faster
-		cost = p.pacer.cost(s.VainClaim, s.now) - s.EmptyClaim
+		cost = p.pacer.cost(s.EmptyExchange, s.now) - s.EmptyClaim
 	}
 	var claimed [stages][]*task
 	for i, from := range claims {

@@ -27,8 +27,8 @@ type Costs struct {
 	// Reports; of each stage that is completed and continues; of an exchange without reports, after a notification, that
 	// claims a task or finds none; of a claim in an exchange with reports that finds none; of each task that is
 	// claimed; of a submission.
-	Exchange, WokenClaim, VainClaim, Submit  Pace
-	MixedExchange, Report, EmptyClaim, Claim time.Duration
+	Exchange, ClaimExchange, EmptyExchange, Submit Pace
+	MixedExchange, Report, EmptyClaim, Claim       time.Duration
 
 	// Contention is what a drained task costs more when several processes drain together: by processes per core.
 	Contention []Contention
@@ -121,7 +121,7 @@ func SameSlots(n int) (all [stages]int) {
 type Prediction struct {
 	Throughput float64         // tasks/s, until the last completion
 	Latencies  []time.Duration // from the arrival of a task to its completion, without its work
-	// From ready to started of the first stage, which no exchange claims for a process that has completed something.
+	// From ready to started, of the first stage: other stages usually start in the exchange that makes them ready.
 	IngestWaits []time.Duration
 
 	DatabaseCores float64 // busy on average

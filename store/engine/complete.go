@@ -257,7 +257,7 @@ func (x *exchange) queueCompletions(batches completions) {
 // setOf returns the set of a report's stage, 0 for all where stages need stages of several sets: then a statement for one
 // set cannot know how many slots the others take.
 func (x *exchange) setOf(r *Report) int {
-	if !x.apart {
+	if !x.disjoint {
 		return 0
 	}
 	return x.group[r.Stage]

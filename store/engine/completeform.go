@@ -34,8 +34,8 @@ type completeForm struct {
 
 // completeForms returns the ranked form and the other one for reports of all stages; and then, for each set of
 // stages that the same stages need, one for several tasks, one for a single task and the ranked one. group is the
-// number of the set of each stage. apart says that no stage needs stages of several sets.
-func completeForms(g store.Graph) (forms []completeForm, group []int, apart bool) {
+// number of the set of each stage. disjoint says that no stage needs stages of several sets.
+func completeForms(g store.Graph) (forms []completeForm, group []int, disjoint bool) {
 	var all []int
 	var sets [][]int
 	for stage := range g.Stages() {
@@ -50,16 +50,16 @@ func completeForms(g store.Graph) (forms []completeForm, group []int, apart bool
 	ranked.Ranked = true
 	forms = []completeForm{ranked, newCompleteForm(g, all)}
 	seen := 0
-	apart = true
+	disjoint = true
 	for _, set := range sets {
 		several := newCompleteForm(g, set)
 		single, ranked := several, several
 		single.Single, ranked.Ranked = true, several.Next != 0
 		forms = append(forms, several, single, ranked)
-		apart = apart && seen&several.Next == 0
+		disjoint = disjoint && seen&several.Next == 0
 		seen |= several.Next
 	}
-	return forms, group, apart
+	return forms, group, disjoint
 }
 
 func newCompleteForm(g store.Graph, reported []int) completeForm {

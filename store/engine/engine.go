@@ -30,13 +30,13 @@ import (
 // Engine reads and writes the tables of one pipeline in one database for workers. It
 // has no state of its own; many goroutines may use it at once.
 type Engine struct {
-	db     store.DB
-	graph  store.Graph
-	stages []string
-	sql    statements
-	forms  []completeForm // of sql.complete
-	group  []int          // see completeForms
-	apart  bool           // see completeForms
+	db       store.DB
+	graph    store.Graph
+	stages   []string
+	sql      statements
+	forms    []completeForm // of sql.complete
+	group    []int          // see completeForms
+	disjoint bool           // see completeForms
 }
 
 // Graph returns the pipeline's graph.

@@ -9,8 +9,8 @@ import (
 // New returns the Engine of a pipeline. It does not use the database; [store.Store]'s
 // Migrate creates the tables.
 func New(db store.DB, g store.Graph) *Engine {
-	forms, group, apart := completeForms(g)
-	return &Engine{db: db, graph: g, stages: g.Stages(), sql: newStatements(g, forms), forms: forms, group: group, apart: apart}
+	forms, group, disjoint := completeForms(g)
+	return &Engine{db: db, graph: g, stages: g.Stages(), sql: newStatements(g, forms), forms: forms, group: group, disjoint: disjoint}
 }
 
 func newStatements(g store.Graph, forms []completeForm) statements {
