@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -13,7 +14,8 @@ func NewCosts(r *result.Result) (c Costs, err error) {
 	of := func(scenario, name string) time.Duration {
 		f, ok := r.Find(result.Key{Scenario: scenario, System: "cuelight", Case: name})
 		if !ok {
-			err = fmt.Errorf("the result has no figure %s/cuelight/%s", scenario, name)
+			const hint = "measure with -only cost,cpu,rate,growth_processes"
+			err = cmp.Or(err, fmt.Errorf("the result has no figure %s/cuelight/%s; %s", scenario, name, hint))
 			return 0
 		}
 		return time.Duration(f.Median() * float64(time.Millisecond))
