@@ -199,9 +199,11 @@ create table if not exists tasks (
      publish_locked_at, publish_locked_by, publish_run_at))
 ) with (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.02);
 
--- Fail where a table of one of these names belongs to another program.
+-- Fail where a table of one of these names belongs to another program, or tables are of another version.
 do $$
-declare theirs text;
+declare
+  theirs      text;
+  its_version integer;
 begin
   select name into theirs
     from (values ('tasks', 'ingest_token'), ('attempts', 'token'),
@@ -213,6 +215,14 @@ begin
   if theirs is not null then
     raise exception 'schema % contains a table % that is not Cuelight''s', current_schema(), theirs
       using hint = 'Create a schema for Cuelight (create schema cuelight) and connect with search_path=cuelight.';
+  end if;
+  if to_regclass(format('%I.cuelight_schema', current_schema())) is not null then
+    select coalesce((to_jsonb(s) ->> 'migrated_to')::integer, s.version) into its_version
+      from cuelight_schema s where s.pipeline = 'video';
+    if its_version <> 14 then
+      raise exception 'the tables have version %, this file has version 14', its_version
+        using hint = 'Upgrade them: cuelight migrate';
+    end if;
   end if;
 end
 $$;
@@ -393,13 +403,37 @@ create or replace view history as
     from attempts a
     left join workers w on w.id = a.worker_id;
 
+-- Deleted tasks, until they are purged. Nothing claims or lists them; cuelight_video_undelete makes them
+-- tasks again. A process that has their files removes those that are published, and later all of them.
+create table if not exists deleted_tasks (
+  id             uuid        primary key,
+  deleted_at     timestamptz not null default clock_timestamp(),
+  deleted_by     text        not null default '',    -- user or API key
+  keep_published boolean     not null default false, -- its published files stay until it is purged
+  unpublished_at timestamptz,                        -- its published files were removed
+  purge_at       timestamptz,                        -- null: after the retention of the processes
+  purging_at     timestamptz,                        -- its files are being removed; it cannot be undeleted any more
+  purged_at      timestamptz,                        -- only its request id is left, so that it is not submitted again
+  claimed_until  timestamptz,                        -- until then a process removes its files
+  task           jsonb       not null                -- its row of tasks
+);
+
+create index if not exists deleted_tasks_order on deleted_tasks (deleted_at)
+  where purged_at is null;
+create index if not exists deleted_tasks_published on deleted_tasks (deleted_at)
+  where purged_at is null and unpublished_at is null and not keep_published;
+create index if not exists deleted_tasks_purge on deleted_tasks (purge_at)
+  where purged_at is null and purge_at is not null;
+create index if not exists deleted_tasks_request on deleted_tasks ((task ->> 'request_id'));
+
 -- Schema version per pipeline, written at the end of triggers.sql.
 create table if not exists cuelight_schema (
-  pipeline   text        primary key,
-  version    integer     not null,
-  shape      text        not null,
-  applied_at timestamptz not null default now(),
-  pruned_to  bigint      not null default 0  -- events up to this id were deleted
+  pipeline    text        primary key,
+  version     integer     not null,             -- programs of this version and later can use the tables
+  shape       text        not null,
+  applied_at  timestamptz not null default now(),
+  pruned_to   bigint      not null default 0,   -- events up to this id were deleted
+  migrated_to integer     not null default 13   -- version of the tables: the number of the last migration
 );
 
 -- The server's identity, which a dump does not take along. Managed services may forbid

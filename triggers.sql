@@ -6,9 +6,11 @@
 
 begin;
 
--- Fail where a table of one of these names belongs to another program.
+-- Fail where a table of one of these names belongs to another program, or tables are of another version.
 do $$
-declare theirs text;
+declare
+  theirs      text;
+  its_version integer;
 begin
   select name into theirs
     from (values ('tasks', 'ingest_token'), ('attempts', 'token'),
@@ -20,6 +22,14 @@ begin
   if theirs is not null then
     raise exception 'schema % contains a table % that is not Cuelight''s', current_schema(), theirs
       using hint = 'Create a schema for Cuelight (create schema cuelight) and connect with search_path=cuelight.';
+  end if;
+  if to_regclass(format('%I.cuelight_schema', current_schema())) is not null then
+    select coalesce((to_jsonb(s) ->> 'migrated_to')::integer, s.version) into its_version
+      from cuelight_schema s where s.pipeline = 'video';
+    if its_version <> 14 then
+      raise exception 'the tables have version %, this file has version 14', its_version
+        using hint = 'Upgrade them: cuelight migrate';
+    end if;
   end if;
 end
 $$;
@@ -34,7 +44,9 @@ $$;
 -- needs is not: no trigger sees it ready.
 create or replace function cuelight_video_on_insert() returns trigger language plpgsql
 set search_path from current set jit = off as $$
-declare inserted record;
+declare
+  undeleted constant boolean := coalesce(current_setting('cuelight.origin', true), '') = 'undelete';
+  inserted  record;
 begin
   select array_agg(id order by id) as ids,
          bool_or(greatest(ingest_status, transcode_status, metadata_status, assemble_status, publish_status) > 'pending'
@@ -66,9 +78,10 @@ begin
     perform pg_notify('cuelight_video_publish', '') where pg_notification_queue_usage() < 0.9;
   end if;
   for n in 1..coalesce(cardinality(inserted.ids), 0) by 1024 loop
-    insert into outbox (type, tasks) values ('submitted', inserted.ids[n:n + 1023]);
+    insert into outbox (type, tasks)
+    values (case when undeleted then 'undeleted' else 'submitted' end, inserted.ids[n:n + 1023]);
   end loop;
-  if inserted.imported then -- tasks with a past: record their transitions as happening now
+  if inserted.imported and not undeleted then -- tasks with a past: record their transitions as happening now
     with pairs as materialized (
       select id, id as old_id, null::uuid as old_overridden_by, overridden_by, '' as origin,
              'pending'::cuelight_status as ingest_old_status, ingest_status,
@@ -564,13 +577,34 @@ create trigger tasks_on_update after update on tasks
   for each statement when (current_setting('cuelight.origin', true) is distinct from 'recorded')
   execute function cuelight_video_on_update();
 
--- Deleting a task deletes its history and its parts. Tasks it had overridden stay as they are until
--- somebody retries them; overridden_by becomes null.
+-- Deleting a task deletes its history and its parts; those of deleted_tasks keep their history. Tasks it
+-- had overridden stay as they are until somebody retries them; overridden_by becomes null.
 create or replace function cuelight_video_on_delete() returns trigger language plpgsql
 set search_path from current set jit = off as $$
-declare ids constant uuid[] := array(select id from old_rows order by id);
+declare ids uuid[];
 begin
-  delete from parts where task_id = any(ids);
+  delete from parts where task_id in (select id from old_rows);
+  -- Claims taken from their workers.
+  insert into attempts (task_id, token, stage, attempt, worker_id, started_at, outcome)
+  select o.id, held.token, held.stage, held.attempt, held.locked_by, held.locked_at, 'cancelled'
+    from old_rows o
+    join deleted_tasks d on d.id = o.id
+   cross join lateral (values
+         ('ingest', o.ingest_token, o.ingest_attempts, o.ingest_locked_by, o.ingest_locked_at),
+         ('transcode', o.transcode_token, o.transcode_attempts, o.transcode_locked_by, o.transcode_locked_at),
+         ('metadata', o.metadata_token, o.metadata_attempts, o.metadata_locked_by, o.metadata_locked_at),
+         ('assemble', o.assemble_token, o.assemble_attempts, o.assemble_locked_by, o.assemble_locked_at),
+         ('publish', o.publish_token, o.publish_attempts, o.publish_locked_by, o.publish_locked_at)
+         ) as held (stage, token, attempt, locked_by, locked_at)
+   where held.token is not null
+      on conflict do nothing;
+  insert into outbox (type, task_id, data)
+  select 'deleted', id, jsonb_strip_nulls(jsonb_build_object(
+           'keep_published', keep_published, 'purge_at', purge_at, 'deleted_by', nullif(deleted_by, '')))
+    from deleted_tasks where id in (select id from old_rows)
+   order by id;
+  ids := array(select id from old_rows o
+                where not exists (select from deleted_tasks d where d.id = o.id) order by id);
   delete from attempts where task_id = any(ids);
   for n in 1..cardinality(ids) by 1024 loop
     insert into outbox (type, tasks) values ('deleted', ids[n:n + 1023]);
@@ -589,7 +623,7 @@ create or replace function cuelight_video_on_truncate() returns trigger language
 set search_path from current as $$
 begin
   delete from parts;
-  delete from attempts;
+  delete from attempts where task_id not in (select id from deleted_tasks);
   insert into outbox (type, tasks)
   select 'deleted', array_agg(id order by id)
     from (select id, row_number() over (order by id) - 1 as n from tasks) as each
@@ -646,7 +680,8 @@ begin
   select task_id, token, stage, part, attempts, locked_by, locked_at, 'cancelled'
     from old_rows
    where token is not null
-     and exists (select from tasks where id = task_id) -- else the history is deleted with its task
+     and (exists (select from tasks where id = task_id) -- else the history is deleted with its task
+          or exists (select from deleted_tasks where id = task_id))
       on conflict do nothing;
   if found then
     perform pg_notify('cuelight_video', '') where pg_notification_queue_usage() < 0.9;
@@ -1019,6 +1054,98 @@ language sql set search_path from current as $$
   returning t.*
 $$;
 
+-- Delete a task and return it. It is kept in deleted_tasks, with its history, until it is purged: at
+-- purge_at, or after the retention of the processes. Workers stop working on it.
+--   select cuelight_video_delete('<task id>');
+create or replace function cuelight_video_delete(
+  task uuid, keep_published boolean default false, deleted_by text default '', purge_at timestamptz default null)
+  returns setof tasks language sql set search_path from current as $$
+  with gone as (
+    delete from tasks t where t.id = $1 returning t.*
+  ), kept as (
+    insert into deleted_tasks (id, keep_published, deleted_by, purge_at, task)
+    select gone.id, $2, $3, $4, to_jsonb(gone) from gone
+  )
+  select * from gone
+$$;
+
+-- Restore a deleted task and return it; nothing if there is none, or its files are being removed. A stage that was
+-- in progress starts again; with from_stage, that stage and all after it do as well, if they were completed.
+--   select cuelight_video_undelete('<task id>');
+create or replace function cuelight_video_undelete(task uuid, from_stage text default null) returns setof tasks
+language plpgsql set search_path from current as $$
+declare
+  origin constant text := coalesce(current_setting('cuelight.origin', true), '');
+  kept   deleted_tasks;
+  t      tasks;
+begin
+  if from_stage is not null and from_stage not in ('ingest', 'transcode', 'metadata', 'assemble', 'publish') then
+    raise exception 'unknown stage %', quote_literal(from_stage)
+      using errcode = 'invalid_parameter_value',
+            hint = 'The stages are ingest, transcode, metadata, assemble, publish.';
+  end if;
+  delete from deleted_tasks d
+   where d.id = $1 and d.purging_at is null and coalesce(d.claimed_until, '-infinity') < now()
+  returning * into kept;
+  if not found then
+    return;
+  end if;
+  t := jsonb_populate_record(null::tasks, kept.task);
+  t.overridden_by := (select other.id from tasks other where other.id = t.overridden_by);
+  if t.ingest_status in ('inprogress', 'divided')
+     or t.ingest_status = 'completed' and coalesce(from_stage in ('ingest'), false)
+  then
+    t.ingest_attempts := case t.ingest_status when 'inprogress' then t.ingest_attempts - 1 else 0 end;
+    t.ingest_status := 'pending';
+    t.ingest_token := null;
+    t.ingest_locked_at := null;
+    t.ingest_locked_by := null;
+  end if;
+  if t.transcode_status in ('inprogress', 'divided')
+     or t.transcode_status = 'completed' and coalesce(from_stage in ('ingest', 'transcode'), false)
+  then
+    t.transcode_attempts := case t.transcode_status when 'inprogress' then t.transcode_attempts - 1 else 0 end;
+    t.transcode_status := 'pending';
+    t.transcode_token := null;
+    t.transcode_locked_at := null;
+    t.transcode_locked_by := null;
+  end if;
+  t.transcode_open_parts := null; -- parts are deleted with their task
+  if t.metadata_status in ('inprogress', 'divided')
+     or t.metadata_status = 'completed' and coalesce(from_stage in ('ingest', 'metadata'), false)
+  then
+    t.metadata_attempts := case t.metadata_status when 'inprogress' then t.metadata_attempts - 1 else 0 end;
+    t.metadata_status := 'pending';
+    t.metadata_token := null;
+    t.metadata_locked_at := null;
+    t.metadata_locked_by := null;
+  end if;
+  if t.assemble_status in ('inprogress', 'divided')
+     or t.assemble_status = 'completed' and coalesce(from_stage in ('ingest', 'transcode', 'metadata', 'assemble'), false)
+  then
+    t.assemble_attempts := case t.assemble_status when 'inprogress' then t.assemble_attempts - 1 else 0 end;
+    t.assemble_status := 'pending';
+    t.assemble_token := null;
+    t.assemble_locked_at := null;
+    t.assemble_locked_by := null;
+  end if;
+  if t.publish_status in ('inprogress', 'divided')
+     or t.publish_status = 'completed' and coalesce(from_stage in ('ingest', 'transcode', 'metadata', 'assemble', 'publish'), false)
+  then
+    t.publish_attempts := case t.publish_status when 'inprogress' then t.publish_attempts - 1 else 0 end;
+    t.publish_status := 'pending';
+    t.publish_token := null;
+    t.publish_locked_at := null;
+    t.publish_locked_by := null;
+  end if;
+  t.ready_at := case when cuelight_video_status(t) <> 'scheduled' then now() end;
+  perform set_config('cuelight.origin', 'undelete', true);
+  insert into tasks select t.*;
+  perform set_config('cuelight.origin', origin, true);
+  return query select * from tasks where id = $1;
+end
+$$;
+
 -- Trigger functions write the history and the outbox as their owner (security definer), so
 -- a role that submits or changes tasks needs no rights on them. Each gets a fixed
 -- search_path, with the temporary schema last: any role may create temporary tables.
@@ -1046,8 +1173,8 @@ begin
 end
 $$;
 
-insert into cuelight_schema (pipeline, version, shape)
-values ('video', 13,
+insert into cuelight_schema (pipeline, version, migrated_to, shape)
+values ('video', 13, 14,
   'ingest; transcode in parts needs ingest; metadata needs ingest; assemble needs transcode, metadata; publish needs assemble')
 on conflict (pipeline) do nothing;
 

@@ -168,7 +168,9 @@ func (d *dispatcher) handleWakes(channels []string) {
 		for _, i := range d.byChannel[c] {
 			d.queues[i].wake(d.freeSlots(i) > 0)
 		}
-		signal(d.p.checkClaims, c == d.p.Pipeline.graph.ControlChannel())
+		isControl := c == d.p.Pipeline.graph.ControlChannel()
+		signal(d.p.checkClaims, isControl)
+		signal(d.p.deleted, isControl)
 	}
 }
 

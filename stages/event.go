@@ -50,10 +50,15 @@ const (
 	DatabaseUnavailable Kind = "database_unavailable"
 	DatabaseAvailable   Kind = "database_available"
 
+	// What was published of a deleted Task was removed; its files and rows were.
+	TaskUnpublished Kind = "unpublished"
+	TaskPurged      Kind = "purged"
+
 	// The database takes heartbeats but does not check claims; old events could not be
-	// deleted. Both because of Err, and reported once.
+	// deleted; deleted tasks could not be removed. All because of Err, and reported once.
 	ClaimsUnchecked Kind = "claims_unchecked"
 	PruneFailed     Kind = "prune_failed"
+	RemovalFailed   Kind = "removal_failed"
 )
 
 // Event is one thing that happened in a Runner. Fields that do not apply are zero.

@@ -92,7 +92,7 @@ func (d *dispatcher) registerWhenReachable(ctx context.Context) error {
 			return backoff.Permanent(err)
 		}
 		for _, permanent := range []error{
-			store.ErrNoSchema, store.ErrSchemaOlder, store.ErrSchemaNewer, store.ErrSchemaShape, store.ErrSchemaBroken,
+			store.ErrNoSchema, store.ErrSchemaOlder, store.ErrSchemaUnknown, store.ErrSchemaNewer, store.ErrSchemaShape, store.ErrSchemaBroken,
 			store.ErrInvalidWorker,
 		} {
 			if errors.Is(err, permanent) {

@@ -40,6 +40,7 @@ type signals struct {
 	refused       chan error    // heartbeat → dispatcher: the Backend refuses this worker for good
 	drainStarted  chan struct{} // dispatcher → drain recorder: a drain started while attempts were running
 	wrote         chan struct{} // all → event notifier: there are new events
+	deleted       chan struct{} // dispatcher → retention: tasks may have been deleted
 }
 
 // controls are what operators want of this process: read when it registers, and with
@@ -94,6 +95,7 @@ func newProcess(r Runner) *process {
 			ended: make(chan finished, slots), overdue: make(chan store.ID, 2*slots),
 			workerExpired: make(chan struct{}, 1), notListening: make(chan struct{}, 1), controls: make(chan controls, 1),
 			refused: make(chan error, 1), checkClaims: make(chan struct{}, 1), drainStarted: make(chan struct{}, 1), wrote: make(chan struct{}, 1),
+			deleted: make(chan struct{}, 1),
 		},
 	}
 }

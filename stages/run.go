@@ -40,7 +40,7 @@ func (r Runner) run(ctx context.Context) error {
 	base := context.WithoutCancel(ctx)
 	background, end := context.WithCancel(base)
 	var all sync.WaitGroup
-	for _, run := range []func(context.Context){p.runHeartbeat, p.notifyEvents, p.pruneEvents, p.recordDrain} {
+	for _, run := range []func(context.Context){p.runHeartbeat, p.notifyEvents, p.pruneEvents, p.recordDrain, p.removeDeleted} {
 		all.Go(func() { run(background) })
 	}
 	err := d.run(ctx, base)
@@ -107,6 +107,9 @@ func (r *Runner) prepare() error {
 	}
 	if r.KeepEvents == 0 {
 		r.KeepEvents = 7 * 24 * time.Hour
+	}
+	if err := r.prepareRetention(); err != nil {
+		return err
 	}
 	if r.OnAlive == nil {
 		r.OnAlive = func(string) {}

@@ -129,6 +129,10 @@ type Runner struct {
 	// Default 7 days; negative for ever.
 	KeepEvents time.Duration
 
+	// Retention says what this process does with deleted tasks. Default nil: nothing, because it
+	// may not have their files.
+	Retention *Retention
+
 	// OnlyTasks are the only tasks to work on. Default nil: all.
 	OnlyTasks []store.ID
 

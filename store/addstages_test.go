@@ -31,7 +31,7 @@ select pg_get_triggerdef(oid) || ' ' || tgenabled::text from pg_trigger where no
 union all
 select pg_get_functiondef(oid) from pg_proc where pronamespace = 'public'::regnamespace
 union all
-select 'shape ' || pipeline || ' ' || version || ' ' || shape from cuelight_schema
+select 'shape ' || pipeline || ' ' || version || ' ' || migrated_to || ' ' || shape from cuelight_schema
 order by 1`
 
 func catalog(t *testing.T, pool *pgxpool.Pool) string {

@@ -15,6 +15,10 @@ var (
 	ErrNotFound = errors.New("no such task")
 	// ErrNoStage: the pipeline has no stage of that name.
 	ErrNoStage = errors.New("no such stage")
+	// ErrPurging: the deleted task's files are being removed, so it cannot be restored.
+	ErrPurging = errors.New("task is being purged")
+	// ErrUnpublishing: what the deleted task has published is being removed. It can be restored afterwards.
+	ErrUnpublishing = errors.New("published files of the task are being removed")
 	// ErrOverridden: another task overrides this one, so it is never worked on again.
 	ErrOverridden = errors.New("task is overridden by another")
 	// ErrInvalid: a submission without a source, with parameters that are not a JSON
@@ -28,7 +32,10 @@ var (
 	// ErrSchemaOlder: an older version of this package created the tables; see
 	// [Store.Migrate].
 	ErrSchemaOlder = errors.New("tables are older than this program")
-	// ErrSchemaNewer: a newer version of this package created the tables.
+	// ErrSchemaUnknown: the tables are from before the first release, and cannot be upgraded.
+	ErrSchemaUnknown = errors.New("tables cannot be upgraded")
+	// ErrSchemaNewer: a newer version of this package created or upgraded the tables, and does not support
+	// programs of this version any more.
 	ErrSchemaNewer = errors.New("tables are newer than this program")
 	// ErrSchemaShape: the tables belong to another graph of the same name; see
 	// [Store.Migrate], which can add stages.

@@ -29,7 +29,9 @@ const (
 	TaskCancelled  EventType = "cancelled"       // Data: stages
 	TaskOverridden EventType = "overridden"      // Data: overridden_by
 	TaskCompleted  EventType = "completed"       // all stages are completed
-	TaskDeleted    EventType = "deleted"
+	TaskDeleted    EventType = "deleted"         // Data: keep_published, deleted_by, purge_at; none if its row was deleted
+	TaskUndeleted  EventType = "undeleted"
+	TaskPurged     EventType = "purged"         // the rest of a deleted task was removed
 	WorkerStarted  EventType = "worker_started" // Data: name, host, pid, version
 	WorkerStopped  EventType = "worker_stopped" // Data: name, host, pid
 	WorkerLost     EventType = "worker_lost"    // Data: name, host, pid
@@ -41,7 +43,7 @@ func EventTypes() []EventType {
 	return []EventType{
 		TaskSubmitted, StageStarted, StageProgress, StageDivided, PartCompleted, StageCompleted, AttemptFailed,
 		AttemptExpired, ClaimReleased, RetryScheduled,
-		StageDead, TaskCancelled, TaskOverridden, TaskCompleted, TaskDeleted, WorkerStarted, WorkerStopped,
+		StageDead, TaskCancelled, TaskOverridden, TaskCompleted, TaskDeleted, TaskUndeleted, TaskPurged, WorkerStarted, WorkerStopped,
 		WorkerLost, AlertRaised,
 	}
 }

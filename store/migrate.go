@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 )
 
 // Only the schema in which Migrate would create the tables is searched, not the
@@ -17,10 +20,11 @@ select to_regclass(format('%I.cuelight_schema', current_schema())) is not null`
 
 const versionSQL = `
 /* schema version */
-select version, shape from cuelight_schema where pipeline = $1`
+select s.version, coalesce((to_jsonb(s) ->> 'migrated_to')::integer, s.version), s.shape
+  from cuelight_schema s where s.pipeline = $1`
 
 // Check compares the tables with what this package needs, and changes
-// nothing. It returns [ErrNoSchema], [ErrSchemaOlder], [ErrSchemaNewer],
+// nothing. It returns [ErrNoSchema], [ErrSchemaOlder], [ErrSchemaUnknown], [ErrSchemaNewer],
 // [ErrSchemaShape] or [ErrSchemaBroken].
 func (s *Store) Check(ctx context.Context) error {
 	if _, err := s.version(ctx); err != nil {
@@ -29,7 +33,19 @@ func (s *Store) Check(ctx context.Context) error {
 	return nil
 }
 
-// version returns the version of the tables, or why this program cannot use them.
+// Version returns the version of the tables; 0 if there are none. It is the number of the last migration.
+func (s *Store) Version(ctx context.Context) (int, error) {
+	version, err := s.version(ctx)
+	for _, known := range []error{ErrNoSchema, ErrSchemaOlder, ErrSchemaUnknown, ErrSchemaNewer, ErrSchemaShape} {
+		if errors.Is(err, known) {
+			return version, nil
+		}
+	}
+	return version, err
+}
+
+// version returns the version of the tables, and why this program cannot use them. The column migrated_to is
+// missing in version 13.
 func (s *Store) version(ctx context.Context) (int, error) {
 	var there bool
 	if err := s.db.QueryRow(ctx, schemaSQL).Scan(&there); err != nil {
@@ -38,19 +54,22 @@ func (s *Store) version(ctx context.Context) (int, error) {
 	if !there {
 		return 0, ErrNoSchema
 	}
-	var version int
+	var oldest, version int // of programs, and of the tables
 	var shape string
-	err := s.db.QueryRow(ctx, versionSQL, s.graph.name).Scan(&version, &shape)
+	err := s.db.QueryRow(ctx, versionSQL, s.graph.name).Scan(&oldest, &version, &shape)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return 0, ErrNoSchema
 	case err != nil:
 		return 0, s.explain("read version", err)
-	case version > SchemaVersion:
-		return version, fmt.Errorf("%w: version %d, this program supports %d", ErrSchemaNewer, version, SchemaVersion)
-	case version < SchemaVersion:
+	case oldest > SchemaVersion:
+		return version, fmt.Errorf("%w: version %d, for programs from version %d on; this one has %d",
+			ErrSchemaNewer, version, oldest, SchemaVersion)
+	case version < oldestSchema:
 		return version, fmt.Errorf("%w: version %d is from before the first release; use a new schema or database",
-			ErrSchemaOlder, version)
+			ErrSchemaUnknown, version)
+	case version < SchemaVersion:
+		return version, fmt.Errorf("%w: version %d, this program needs %d", ErrSchemaOlder, version, SchemaVersion)
 	case shape != s.graph.String():
 		return version, fmt.Errorf("%w: the database has %q, the program %q", ErrSchemaShape, shape, s.graph.String())
 	}
@@ -67,10 +86,14 @@ type MigrateResult struct {
 	Added []string // stages added to existing tables
 }
 
-// Migrate creates the pipeline's tables, or adds to them the stages that the graph has
-// and they have not, in one transaction; any number of processes may call it at once.
-// Otherwise it changes nothing. It returns [ErrSchemaOlder], [ErrSchemaNewer] or
+// Migrate creates the pipeline's tables, upgrades those of an earlier version, or adds to them
+// the stages that the graph has and they have not, in one transaction; any number of processes may call it
+// at once. Otherwise it changes nothing. It returns [ErrSchemaUnknown], [ErrSchemaNewer] or
 // [ErrSchemaShape] where the tables are not those of this program.
+//
+// An upgrade by one version may run while programs of the version before work on the tables: it only adds to them.
+// It locks the tables for some milliseconds; where it would have to wait for longer than a second,
+// it tries again later, for up to a minute, and then returns [ErrLocked].
 //
 // A task that has completed all stages counts an added stage as completed, without a
 // result; so does one that has started a stage behind the added one. Other tasks run it,
@@ -87,7 +110,8 @@ type MigrateResult struct {
 func (s *Store) Migrate(ctx context.Context) (r MigrateResult, err error) {
 	for range migrateTries {
 		// A worker may lock the tables in another order, which ends in a deadlock.
-		if r, err = s.migrate(ctx); !IsRetryable(err) {
+		r, err = s.migrate(ctx)
+		if !IsRetryable(err) && !errors.Is(err, ErrLocked) || ctxsleep.For(ctx, migrateRetryDelay) != nil {
 			break
 		}
 	}
@@ -97,8 +121,37 @@ func (s *Store) Migrate(ctx context.Context) (r MigrateResult, err error) {
 	return r, nil
 }
 
-// migrateTries is how often Migrate tries in all.
-const migrateTries = 5
+const (
+	// migrateTries is how often Migrate tries in all.
+	migrateTries      = 60
+	migrateRetryDelay = time.Second / 2
+)
+
+// limitLocksSQL limits how long others wait for an upgrade that waits for a lock.
+const limitLocksSQL = `
+/* limit lock waits */
+set local lock_timeout = '1s'`
+
+const setVersionSQL = `
+/* set version */
+update cuelight_schema
+   set version = greatest(version, $2), migrated_to = $3, applied_at = now()
+ where pipeline = $1`
+
+// upgrade applies the migrations after a version of the tables.
+func (s *Store) upgrade(ctx context.Context, tx pgx.Tx, from int) error {
+	_, err := tx.Exec(ctx, limitLocksSQL)
+	if err == nil {
+		err = execAll(ctx, tx, s.graph.migrationSQL(from)...)
+	}
+	if err == nil {
+		_, err = tx.Exec(ctx, setVersionSQL, s.graph.name, oldestProgram, SchemaVersion)
+	}
+	if err == nil {
+		err = execAll(ctx, tx, s.graph.TriggersSQL())
+	}
+	return s.explain("upgrade", err)
+}
 
 func (s *Store) migrate(ctx context.Context) (r MigrateResult, err error) {
 	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
@@ -106,6 +159,12 @@ func (s *Store) migrate(ctx context.Context) (r MigrateResult, err error) {
 			return err
 		}
 		r.From, err = s.WithTx(tx).version(ctx)
+		if errors.Is(err, ErrSchemaOlder) {
+			if err := s.upgrade(ctx, tx, r.From); err != nil {
+				return err
+			}
+			_, err = s.WithTx(tx).version(ctx) // of the upgraded tables
+		}
 		switch {
 		case errors.Is(err, ErrNoSchema):
 			return execAll(ctx, tx, s.graph.SchemaSQL(), s.graph.TriggersSQL())

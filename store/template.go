@@ -56,7 +56,7 @@ type templateData struct {
 	Parts                                 string // the table, where stages divide
 	HasParts                              bool
 	Shape, ControlChannel, EventsChannel  string
-	Version                               int
+	Version, OldestProgram                int
 	Stages                                []stageData
 	Stage                                 stageData
 	With                                  any
@@ -82,6 +82,7 @@ func (g Graph) templateData() templateData {
 		Name: g.name, Prefix: g.prefix, Tasks: g.tasks(), Attempts: g.prefix + "attempts", Outbox: g.prefix + "outbox",
 		Parts: g.prefix + "parts", HasParts: g.HasParts(),
 		Shape: g.String(), ControlChannel: g.ControlChannel(), EventsChannel: g.EventsChannel(), Version: SchemaVersion,
+		OldestProgram: oldestProgram,
 	}
 	for i, n := range g.nodes {
 		s := stageData{Name: n.Name, Tasks: d.Tasks, Channel: g.Channel(n.Name), Needs: n.Needs, Number: i, Bit: 1 << i, Divides: n.Divides,

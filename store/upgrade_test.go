@@ -3,6 +3,9 @@ package store_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -11,18 +14,117 @@ import (
 
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 func TestMigrate_RejectsTablesFromBeforeTheFirstRelease(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.exec("update cuelight_schema set version = 5")
+	b.exec("update cuelight_schema set version = 5, migrated_to = 5")
 	r, err := b.Migrate(t.Context())
-	if r.From != 5 || !errors.Is(err, store.ErrSchemaOlder) {
+	if r.From != 5 || !errors.Is(err, store.ErrSchemaUnknown) {
 		t.Errorf("Migrate returned %+v, %v", r, err)
 	}
-	if err := b.Check(t.Context()); !errors.Is(err, store.ErrSchemaOlder) {
+	if err := b.Check(t.Context()); !errors.Is(err, store.ErrSchemaUnknown) {
 		t.Errorf("check returned %v", err)
+	}
+}
+
+// olderSchemas returns the schemas in testdata by their version: each with rows.
+func olderSchemas(t *testing.T) map[string]pgtest.Schema {
+	t.Helper()
+	files, err := filepath.Glob("testdata/schemas/???.sql")
+	must(t, err)
+	schemas := make(map[string]pgtest.Schema)
+	for _, file := range files {
+		tables, err := os.ReadFile(file)
+		must(t, err)
+		rows, err := os.ReadFile(strings.TrimSuffix(file, ".sql") + "_data.sql")
+		must(t, err)
+		schemas[strings.TrimSuffix(filepath.Base(file), ".sql")] = pgtest.SQL(string(tables), string(rows))
+	}
+	return schemas
+}
+
+// contentSQL describes the rows of the tables that a pipeline of version 13 has.
+const contentSQL = `
+select md5(string_agg(content, ',' order by content)) from (
+  select to_jsonb(t)::text from tasks t union all select to_jsonb(p)::text from parts p
+  union all select to_jsonb(a)::text from attempts a union all select to_jsonb(w)::text from workers w
+  union all select to_jsonb(o)::text from outbox o union all select to_jsonb(p)::text from cuelight_pauses p
+  union all select to_jsonb(k)::text from cuelight_keys k union all select to_jsonb(a)::text from cuelight_audit a
+  union all select to_jsonb(w)::text from cuelight_webhooks w) as rows (content)`
+
+func TestMigrate_UpgradesEveryOlderSchemaAndKeepsItsRows(t *testing.T) {
+	t.Parallel()
+	for version, schema := range olderSchemas(t) {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			ctx := t.Context()
+			pool := pgtest.New(t, schema)
+			var before, after string
+			must(t, pool.QueryRow(ctx, contentSQL).Scan(&before))
+			st := store.New(pool, store.Video())
+			if err := st.Check(ctx); !errors.Is(err, store.ErrSchemaOlder) {
+				t.Errorf("Check returned %v before the upgrade", err)
+			}
+			r, err := st.Migrate(ctx)
+			must(t, err)
+			if want := strings.TrimLeft(version, "0"); want != "13" || r.From != 13 {
+				t.Errorf("Migrate returned %+v for version %s", r, want)
+			}
+			must(t, st.Check(ctx))
+			wantCatalogOf(t, pool, store.Video())
+			must(t, pool.QueryRow(ctx, contentSQL).Scan(&after))
+			if before != after {
+				t.Error("rows were changed")
+			}
+		})
+	}
+}
+
+// programs of version 13 read these two columns.
+func TestMigrate_LetsProgramsOfTheVersionBeforeWorkOn(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	pool := pgtest.New(t, olderSchemas(t)["013"])
+	st := store.New(pool, store.Video())
+	_, err := st.Migrate(ctx)
+	must(t, err)
+	var version int
+	must(t, pool.QueryRow(ctx, "select version from cuelight_schema where pipeline = 'video'").Scan(&version))
+	if version != 13 {
+		t.Errorf("the tables are for programs from version %d on, want 13", version)
+	}
+}
+
+// A worker holds a lock on the table of tasks for as long as its transaction.
+func TestMigrate_TriesAgainWhereATableIsLocked(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	pool := pgtest.New(t, olderSchemas(t)["013"])
+	tx, err := pool.Begin(ctx)
+	must(t, err)
+	defer tx.Rollback(context.WithoutCancel(ctx))
+	_, err = tx.Exec(ctx, "select from tasks")
+	must(t, err)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := store.New(pool, store.Video()).Migrate(ctx)
+		ended <- err
+	}()
+	waitForLock(t, pool)
+	must(t, tx.Rollback(ctx))
+	must(t, <-ended)
+	must(t, engine.New(pool, store.Video()).NotifyEvents(ctx))
+}
+
+// waitForLock waits until a session waits for a lock on the table of tasks.
+func waitForLock(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	for waits := false; !waits; {
+		must(t, pool.QueryRow(t.Context(), `
+			select exists (select from pg_locks where relation = 'tasks'::regclass and not granted)`).Scan(&waits))
 	}
 }
 

@@ -36,6 +36,8 @@ var knownErrors = []struct {
 	{store.ErrWorkerUnknown, problem.NotFound},
 	{webhook.ErrNotFound, problem.NotFound},
 	{store.ErrOverridden, problem.Overridden},
+	{store.ErrPurging, problem.Purging},
+	{store.ErrUnpublishing, problem.Unpublishing},
 	{store.ErrRequestIDTaken, problem.RequestIDTaken},
 	{store.ErrNoStage, problem.Invalid},
 	{store.ErrInvalid, problem.Invalid},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/report"
+	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -20,12 +21,15 @@ func (c *cli) listCommand() *cobra.Command {
 that are running, dead, failed or next, and of a stage in parts how many of them are
 completed. With --json every line is a task, as in the HTTP API.
 
+With --deleted it lists deleted tasks that are not purged yet, the last deleted one first.
+
 On a terminal ids are shortened; commands accept the end of an id.`,
 		Args: noArguments,
 	}
 	filter := addFilterFlags(cmd)
 	limit := cmd.Flags().Int("limit", 100, "maximum number of tasks")
 	after := cmd.Flags().String("after", "", "only tasks before this one, by its id, for the next page")
+	deleted := cmd.Flags().Bool("deleted", false, "list deleted tasks instead; of the filters, with --user only")
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		f, err := filter.filter()
@@ -35,8 +39,14 @@ On a terminal ids are shortened; commands accept the end of an id.`,
 		if *limit < 1 {
 			return invalidFlag("limit", *limit, "at least 1")
 		}
+		if *deleted && *filter != (filterFlags{user: filter.user}) {
+			return usererr.Usagef("--deleted can be combined with --user only")
+		}
 		f.Limit = *limit
 		err = c.withExistingDatabase(cmd.Context(), func(db *dbconn.Database) error {
+			if *deleted {
+				return c.listDeleted(cmd.Context(), db, f, *after)
+			}
 			return c.list(cmd.Context(), db, f, *after)
 		})
 		return c.ignoreNotCreated(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,9 +18,13 @@ func (c *cli) migrateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Create or upgrade the database's tables",
-		Long: `Migrate creates the tables of the video pipeline, or adds stages that this program has
-and the tables have not, in one transaction. It can run on several hosts at once. Before
-it adds stages, stop all workers. Finished tasks count an added stage as completed; to
+		Long: `Migrate creates the tables of the video pipeline, upgrades those of an earlier version, or
+adds stages that this program has and the tables have not, in one transaction. It can run
+on several hosts at once.
+
+Daemons of the version before work on during an upgrade and after it: first migrate, then
+replace the program on one host after the other. A daemon of this version waits until the
+tables are upgraded. Before it adds stages, stop all workers. Finished tasks count an added stage as completed; to
 run it for them, too: cuelight retry --all --status completed --from STAGE.
 
 Migrate does not change tables that are newer than this program, or that have a stage
@@ -28,7 +33,8 @@ which this program lacks (exit code 13).
 Every command upgrades the tables of a private database.
 
 With --print it writes the SQL that creates the tables, to be loaded in another way.
-With --check it changes nothing, and exits with 13 if there is something to do.`,
+With --check it changes nothing, says what it would do and which workers have another
+version, and exits with 13 if there is something to do.`,
 		Args: noArguments,
 	}
 	check := cmd.Flags().Bool("check", false, "check only")
@@ -59,8 +65,8 @@ func (c *cli) migrate(ctx context.Context, check bool) error {
 	return c.withConnection(ctx, func(db *dbconn.Database) error {
 		done := "are up to date"
 		if check {
-			if err := db.Store.Check(ctx); err != nil {
-				return db.WithName(err)
+			if err := c.checkTables(ctx, db); err != nil {
+				return err
 			}
 		} else {
 			r, err := db.Store.Migrate(ctx)
@@ -69,6 +75,8 @@ func (c *cli) migrate(ctx context.Context, check bool) error {
 				return db.WithName(err)
 			case r.From == 0:
 				done = "were created"
+			case r.From < store.SchemaVersion:
+				done = "were upgraded from version " + strconv.Itoa(r.From)
 			case len(r.Added) > 0:
 				done = "now have the stages " + strings.Join(r.Added, ", ")
 			}
@@ -76,4 +84,31 @@ func (c *cli) migrate(ctx context.Context, check bool) error {
 		fmt.Fprintf(c.err, "cuelight: the tables in %s %s (version %d)\n", db.Name, done, store.SchemaVersion)
 		return nil
 	})
+}
+
+// checkTables says what migrate would do, and which workers have another version of the program.
+func (c *cli) checkTables(ctx context.Context, db *dbconn.Database) error {
+	err := db.Store.Check(ctx)
+	if err != nil && !errors.Is(err, store.ErrSchemaOlder) {
+		return db.WithName(err)
+	}
+	workers, workersErr := db.Store.Workers(ctx, false)
+	if workersErr != nil {
+		return db.WithName(workersErr)
+	}
+	for _, w := range workers {
+		if w.Version != programVersion() {
+			fmt.Fprintf(c.err, "cuelight: worker %s (process %d on host %s) has version %s, this program %s\n",
+				usererr.Printable(w.Name), w.PID, usererr.Printable(w.Host), usererr.Printable(w.Version), programVersion())
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	e := dbconn.ExplainSchema(err)
+	from, versionErr := db.Store.Version(ctx)
+	if versionErr == nil {
+		e.Text += "; cuelight migrate would apply " + strings.Join(store.Migrations(from), ", ")
+	}
+	return e
 }

@@ -85,7 +85,7 @@ func (c *cli) rootCommand() *cobra.Command {
 	hideFlags(root, conformance, "database-url", "local-dir", "data-dir")
 	add(groupWork, c.runCommand(), c.serveCommand(), work)
 	add(groupTasks, c.submitCommand(), c.listCommand(), c.showCommand(), c.watchCommand(),
-		c.retryCommand(), c.cancelCommand(), c.profilesCommand())
+		c.retryCommand(), c.cancelCommand(), c.deleteCommand(), c.undeleteCommand(), c.profilesCommand())
 	add(groupWorkers, c.workersCommand(), c.pauseCommand(), c.resumeCommand(), c.drainCommand(),
 		c.keysCommand(), c.webhooksCommand())
 	add(groupMachine, c.migrateCommand(), c.databaseCommand(), c.doctorCommand(), c.moveCommand(), conformance, version)

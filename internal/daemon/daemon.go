@@ -31,6 +31,7 @@ import (
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/stages/video"
+	"github.com/cuelight/cuelight/store"
 )
 
 // Options say what a daemon does.
@@ -229,6 +230,9 @@ func (d *Daemon) work(ctx context.Context) error {
 func (d *Daemon) waitForDatabase(ctx context.Context) error {
 	away := false
 	isFinal := func(err error) bool {
+		if errors.Is(err, store.ErrSchemaOlder) {
+			return false // daemons of the version before may be working
+		}
 		_, isStorage := errors.AsType[*storage.ServiceError](err)
 		return isStorage || dbconn.IsLoginError(err) || dbconn.Explain(err).Kind != usererr.Unreachable
 	}
@@ -253,7 +257,11 @@ func (d *Daemon) waitForDatabase(ctx context.Context) error {
 		}
 		if !away {
 			away = true
-			d.Log.Warn("database unavailable", zap.String("error", dbconn.Reason(err)))
+			if errors.Is(err, store.ErrSchemaOlder) {
+				d.Log.Warn("waiting until cuelight migrate has upgraded the tables", zap.Error(err))
+			} else {
+				d.Log.Warn("database unavailable", zap.String("error", dbconn.Reason(err)))
+			}
 			d.notifyReady("waiting for the database")
 		}
 		if ctxsleep.For(ctx, delay) != nil {

@@ -23,7 +23,8 @@ type Engine struct {
 	Lease      time.Duration // 0 for the Runner's default
 	AgeAfter   time.Duration // 0 for never
 	KeepEvents time.Duration // 0 for the Runner's default, negative for ever
-	Name       string        // of the worker; empty for the host's
+	Retention  *stages.Retention
+	Name       string // of the worker; empty for the host's
 	Version    string
 	Abort      <-chan struct{} // closed to stop at once
 	Observe    func(stages.Event)
@@ -86,7 +87,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		// For the Runner, 0 is the default and a negative grace is none.
 		Grace: cmp.Or(e.Grace, -1), Abort: e.Abort, Lease: e.Lease, AgeAfter: e.AgeAfter,
 		OnAlive: e.watchdog.recordIteration,
-		Name:    e.Name, Version: e.Version, Observe: e.Observe, KeepEvents: e.KeepEvents,
+		Name:    e.Name, Version: e.Version, Observe: e.Observe, KeepEvents: e.KeepEvents, Retention: e.Retention,
 	}
 	defer e.watchdog.reset()
 	return runner.Run(ctx)

@@ -47,6 +47,14 @@ func failureLogger(log *zap.Logger, fails, works string) func(error) {
 
 // logEvent logs an event of the Runner.
 func logEvent(log *zap.Logger, tracer *trace.Tracer, e stages.Event) {
+	switch e.Kind {
+	case stages.TaskUnpublished:
+		log.Info("deleted task unpublished", zap.Stringer("task_id", e.Task))
+		return
+	case stages.TaskPurged:
+		log.Info("deleted task purged", zap.Stringer("task_id", e.Task))
+		return
+	}
 	if e.Task.IsZero() {
 		logWorkerEvent(log, e)
 		return
@@ -131,6 +139,8 @@ func logWorkerEvent(log *zap.Logger, e stages.Event) {
 		log.Info("paused", zap.String("stage", e.Stage))
 	case stages.StageResumed:
 		log.Info("resumed", zap.String("stage", e.Stage))
+	case stages.RemovalFailed:
+		log.Warn("deleted tasks cannot be removed", zap.Error(e.Err))
 	case stages.PruneFailed:
 		log.Warn("old events cannot be pruned", zap.Error(e.Err))
 	case stages.ClaimsUnchecked:

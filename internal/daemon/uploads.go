@@ -235,6 +235,9 @@ func uploadSourceState(st *store.Store, bucket *video.Bucket) func(context.Conte
 		t, err := st.Get(ctx, id)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
+			if _, err := st.GetDeleted(ctx, id); !errors.Is(err, store.ErrNotFound) {
+				return upload.SourceNeeded, err // it can be restored
+			}
 			return upload.TaskEnded, nil
 		case err != nil:
 			return upload.SourceNeeded, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"slices"
 	"unicode/utf8"
 
 	"go.uber.org/zap"
@@ -62,6 +63,10 @@ func (w watchedFiles) submit(ctx context.Context, files []inbox.File) error {
 }
 
 func (w watchedFiles) submitAll(ctx context.Context, files []inbox.File) error {
+	files, err := w.withoutDeleted(ctx, files)
+	if err != nil || len(files) == 0 {
+		return err
+	}
 	subs := make([]store.Submission, len(files))
 	for i, f := range files {
 		subs[i] = store.Submission{Source: SourceOfPath(f.Path), RequestID: f.RequestID()}
@@ -86,6 +91,21 @@ func (w watchedFiles) submitAll(ctx context.Context, files []inbox.File) error {
 		}
 	}
 	return nil
+}
+
+// withoutDeleted returns the files whose videos were not deleted: a file that stays must not be published again.
+func (w watchedFiles) withoutDeleted(ctx context.Context, files []inbox.File) ([]inbox.File, error) {
+	ids := make([]string, len(files))
+	for i, f := range files {
+		ids[i] = f.RequestID()
+	}
+	deleted, err := w.store.DeletedRequests(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(files), func(f inbox.File) bool {
+		return slices.Contains(deleted, f.RequestID())
+	}), nil
 }
 
 // logFailure logs that a directory, or the database if dir is empty, fails or works again, or that a

@@ -44,6 +44,10 @@ func Explain(err error) *usererr.Error {
 		}
 	case errors.Is(err, store.ErrInvalid), errors.Is(err, store.ErrNoStage), errors.Is(err, store.ErrRequestIDTaken):
 		return &usererr.Error{Kind: usererr.Usage, Text: text}
+	case errors.Is(err, store.ErrPurging):
+		return &usererr.Error{Text: "the video is being removed for good and cannot be restored"}
+	case errors.Is(err, store.ErrUnpublishing):
+		return &usererr.Error{Text: "a daemon is removing the published files", Hint: "try again in some minutes"}
 	case errors.Is(err, store.ErrOverridden):
 		return &usererr.Error{Text: "the task was replaced by another and cannot run again"}
 	case errors.As(err, &connect), errors.As(err, &pg) && isUnavailable(pg.Code), isNetworkError(err):
@@ -70,11 +74,14 @@ func explainStorage(e *storage.ServiceError) *usererr.Error {
 
 // ExplainSchema translates an error about the tables; it returns nil for any other.
 func ExplainSchema(err error) *usererr.Error {
-	e := &usererr.Error{Kind: usererr.Schema}
+	e := &usererr.Error{Kind: usererr.Schema, Err: err}
 	switch {
 	case errors.Is(err, store.ErrNoSchema):
 		e.Text, e.Hint = "the database has no Cuelight tables", "create them: cuelight migrate"
 	case errors.Is(err, store.ErrSchemaOlder):
+		e.Text = "the database's " + firstCause(err, store.ErrSchemaOlder)
+		e.Hint = "upgrade them: cuelight migrate; daemons of the version before work on meanwhile"
+	case errors.Is(err, store.ErrSchemaUnknown):
 		e.Text = "the database's tables are from before the first release and cannot be upgraded; nothing was changed"
 		e.Hint = "use another database, or another schema (search_path in its address); for a private database, " +
 			"another --data-dir"
@@ -82,8 +89,7 @@ func ExplainSchema(err error) *usererr.Error {
 		e.Text = "the database's tables are newer than this program; nothing was changed"
 		e.Hint = "use the version of cuelight that created them, or a later one"
 	case errors.Is(err, store.ErrSchemaShape):
-		_, detail, _ := strings.Cut(err.Error(), store.ErrSchemaShape.Error())
-		e.Text = "the database's " + store.ErrSchemaShape.Error() + detail + "; nothing was changed"
+		e.Text = "the database's " + firstCause(err, store.ErrSchemaShape) + "; nothing was changed"
 		e.Hint = "if stages were added to the program, stop all workers and run: cuelight migrate; otherwise use another " +
 			"database, or another schema (search_path in its address)"
 	case errors.Is(err, store.ErrSchemaBroken):
@@ -93,6 +99,12 @@ func ExplainSchema(err error) *usererr.Error {
 		return nil
 	}
 	return e
+}
+
+// firstCause returns the text of an error from its cause on.
+func firstCause(err, cause error) string {
+	_, detail, _ := strings.Cut(err.Error(), cause.Error())
+	return cause.Error() + detail
 }
 
 // explainPrivateServer translates an error of the private server; it returns nil for

@@ -54,10 +54,13 @@ type File struct {
 	ModTime time.Time
 }
 
+// RequestPrefix begins every RequestID.
+const RequestPrefix = "inbox:"
+
 // RequestID returns an id that is the same for the same version of the same file.
 func (f File) RequestID() string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%d", f.Path, f.Size, f.ModTime.UnixNano()))
-	return "inbox:" + hex.EncodeToString(sum[:16])
+	return RequestPrefix + hex.EncodeToString(sum[:16])
 }
 
 const maxBatch = 500 // files per Submit

@@ -187,6 +187,39 @@ func (a Actions) Cancel(ctx context.Context, task store.ID) error {
 	})
 }
 
+// Delete deletes a task. By is the operator.
+func (a Actions) Delete(ctx context.Context, task store.ID, o store.DeleteOptions) error {
+	d := details{}
+	if o.KeepPublished {
+		d["keep_published"] = true
+	}
+	if !o.PurgeAt.IsZero() {
+		d["purge_at"] = o.PurgeAt
+	}
+	return a.perform(ctx, access.Admin, "delete", func(in *store.Store, actor string) (string, details, error) {
+		o.By = actor
+		return task.String(), d, in.Delete(ctx, task, o)
+	})
+}
+
+// Undelete restores a deleted task. A video whose published files were removed is published again.
+func (a Actions) Undelete(ctx context.Context, task store.ID) error {
+	return a.perform(ctx, access.Admin, "undelete", func(in *store.Store, _ string) (string, details, error) {
+		deleted, err := in.GetDeleted(ctx, task)
+		if err != nil {
+			return "", nil, err
+		}
+		from := ""
+		if !deleted.KeepPublished {
+			from = publishStage
+		}
+		return task.String(), nil, in.Undelete(ctx, task, from)
+	})
+}
+
+// publishStage is the stage of the video pipeline that Undelete repeats.
+const publishStage = "publish"
+
 // Pause stops workers from claiming a stage, on a host, or anything.
 func (a Actions) Pause(ctx context.Context, p store.Pause) error {
 	return a.perform(ctx, access.Admin, "pause", func(in *store.Store, actor string) (string, details, error) {

@@ -34,6 +34,8 @@ const (
 	MethodNotAllowed     Kind = "method-not-allowed"
 	RequestIDTaken       Kind = "request-id-taken"
 	Overridden           Kind = "overridden"
+	Purging              Kind = "purging"
+	Unpublishing         Kind = "unpublishing"
 	EventsGone           Kind = "events-gone"
 	UploadStalled        Kind = "upload-stalled"
 	UploadOffset         Kind = "upload-offset"
@@ -75,6 +77,8 @@ var kinds = map[Kind]struct {
 	MethodNotAllowed:     {http.StatusMethodNotAllowed, "Method not allowed"},
 	RequestIDTaken:       {http.StatusConflict, "The request id belongs to a task with another source"},
 	Overridden:           {http.StatusConflict, "The task is overridden by another task"},
+	Purging:              {http.StatusConflict, "The deleted task is being purged"},
+	Unpublishing:         {http.StatusConflict, "The published files of the deleted task are being removed"},
 	EventsGone:           {http.StatusGone, "The events after this id are deleted"},
 	UploadStalled:        {http.StatusRequestTimeout, "No data arrived for too long"},
 	UploadOffset:         {http.StatusConflict, "The offset is not the end of the upload"},

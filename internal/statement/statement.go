@@ -29,6 +29,8 @@ var (
 const (
 	// CheckViolation is the SQLSTATE of a row that a check constraint rejects.
 	CheckViolation = "23514"
+	// UniqueViolation is the SQLSTATE of a row that a unique index rejects.
+	UniqueViolation = "23505"
 
 	undefinedTable    = "42P01"
 	undefinedColumn   = "42703"

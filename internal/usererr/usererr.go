@@ -41,9 +41,12 @@ type Error struct {
 	Kind Kind
 	Text string // one line: lower case, without a full stop
 	Hint string // what to do about it; may be empty or have several lines
+	Err  error  // the cause, for errors.Is; may be nil
 }
 
 func (e *Error) Error() string { return e.Text }
+
+func (e *Error) Unwrap() error { return e.Err }
 
 // Usagef returns an Error of kind Usage.
 func Usagef(format string, args ...any) *Error {

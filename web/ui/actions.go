@@ -35,6 +35,9 @@ type confirmation struct {
 	Renditions  []int    // heights to choose from, if any
 	SourceLabel string   // of the input for a source, if any
 	Choice      []string // of profiles, if any
+	Check       field    // a checkbox with its label, if any
+	LeavesPage  bool     // afterwards the page that the viewer came from does not exist, or is another
+	Next        string   // the page to show afterwards. Default: Back
 	Command     string   // the same action in a shell
 	Back        string   // Default: the page that the viewer came from
 }

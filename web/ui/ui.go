@@ -28,6 +28,8 @@ type Reader interface {
 	Stats(ctx context.Context) (report.Stats, error)
 	Workers(ctx context.Context, all bool) ([]store.Worker, error)
 	StoppedWorkers(ctx context.Context, before store.ID, limit int) ([]store.Worker, error)
+	GetDeleted(ctx context.Context, id store.ID) (store.DeletedTask, error)
+	ListDeleted(ctx context.Context, q store.DeletedQuery) ([]store.DeletedTask, error)
 	Pauses(ctx context.Context) ([]store.Pause, error)
 	Keys(ctx context.Context) ([]report.Key, error)
 	DeadGroups(ctx context.Context, f report.DeadFilter, limit int) (report.DeadGroups, error)
@@ -53,6 +55,8 @@ type Actions interface {
 	Retry(ctx context.Context, id store.ID, o ops.RetryOptions) error
 	RetryDead(ctx context.Context, f report.DeadFilter, o store.RetryAllOptions) (store.RetryAllResult, error)
 	Cancel(ctx context.Context, id store.ID) error
+	Delete(ctx context.Context, id store.ID, o store.DeleteOptions) error
+	Undelete(ctx context.Context, id store.ID) error
 	Pause(ctx context.Context, p store.Pause) error
 	Resume(ctx context.Context, p store.Pause) error
 	DrainWorker(ctx context.Context, worker store.ID) error
@@ -198,6 +202,7 @@ func (u *UI) registerRoutes() {
 	m.HandleFunc("GET /workers", u.serveWorkers)
 	m.HandleFunc("GET /dead", u.serveDead)
 	m.HandleFunc("GET /latency", u.serveLatency)
+	m.HandleFunc("GET /deleted", u.serveDeleted)
 	if u.o.Profiles != nil {
 		m.HandleFunc("GET /profiles", u.serveProfiles)
 	}
@@ -209,6 +214,8 @@ func (u *UI) registerRoutes() {
 		"/videos/{id}/retry":    {mayOperate, confirmRetry, doRetry},
 		"/videos/{id}/override": {mayOperate, confirmOverride, doOverride},
 		"/videos/{id}/cancel":   {mayOperate, confirmCancel, doCancel},
+		"/videos/{id}/delete":   {mayOperate, confirmDelete, doDelete},
+		"/videos/{id}/undelete": {mayOperate, confirmUndelete, doUndelete},
 		"/dead/retry":           {mayOperate, confirmRetryDead, doRetryDead},
 		"/pause":                {mayOperate, confirmPause, doPause},
 		"/resume":               {mayOperate, confirmResume, doResume},

@@ -26,6 +26,7 @@ type videoHead struct {
 	Replaces   []store.ID
 	CanRestart bool // from any stage
 	CanCancel  bool
+	CanDelete  bool
 	Commands   []string
 }
 
@@ -180,6 +181,7 @@ func (u *UI) videoHead(
 	if err := u.readReplacements(ctx, t, &h); err != nil {
 		return h, err
 	}
+	h.CanDelete = canOperate
 	if h.IsReplaced {
 		return h, nil
 	}

@@ -1,0 +1,155 @@
+package stages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/ctxsleep"
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
+)
+
+// Retention says what a Runner does with deleted tasks. Several processes may do so at once. The functions must be
+// repeatable: after an error, a crash, or engine.RemovalTime they are called again for the same task.
+type Retention struct {
+	// KeepDeleted is how long a deleted task can be restored, unless it was deleted with another time; see
+	// [store.DeleteOptions]. With several processes the shortest counts. Default 30 days; negative for ever.
+	KeepDeleted time.Duration
+
+	// Unpublish removes all that the stages have published of a task. It is called soon after the
+	// task was deleted, unless that is to stay until it is purged. Default: nothing is published.
+	Unpublish func(ctx context.Context, task store.DeletedTask) error
+
+	// RemoveFiles removes all that the stages have made of a task, published or not, before its rows are
+	// deleted. Default: there is nothing.
+	RemoveFiles func(ctx context.Context, task store.DeletedTask) error
+
+	// RememberPrefix is the prefix of request ids that stay known after a purge, to [store.Store.DeletedRequests].
+	// Default: none.
+	RememberPrefix string
+}
+
+// defaultKeepDeleted is the default of Retention.KeepDeleted.
+const defaultKeepDeleted = 30 * 24 * time.Hour
+
+// remover is the part of a Backend that removes deleted tasks. Only that of a Runner with a Pool has it.
+type remover interface {
+	ClaimToUnpublish(ctx context.Context) ([]store.DeletedTask, error)
+	RecordUnpublished(ctx context.Context, task store.ID) error
+	ClaimToPurge(ctx context.Context, keep time.Duration) ([]store.DeletedTask, error)
+	Purge(ctx context.Context, task store.ID, remember string) error
+}
+
+var _ remover = (*engine.Engine)(nil)
+
+// retention removes deleted tasks. Its goroutine owns all fields.
+type retention struct {
+	*process
+	Retention
+	remover
+	failed bool // the last run
+}
+
+func (r *Runner) prepareRetention() error {
+	if r.Retention == nil {
+		return nil
+	}
+	if _, ok := r.Backend.(remover); !ok {
+		return errors.New("a Retention needs a Pool")
+	}
+	o := *r.Retention
+	if o.KeepDeleted == 0 {
+		o.KeepDeleted = defaultKeepDeleted
+	}
+	nothing := func(context.Context, store.DeletedTask) error { return nil }
+	if o.Unpublish == nil {
+		o.Unpublish = nothing
+	}
+	if o.RemoveFiles == nil {
+		o.RemoveFiles = nothing
+	}
+	r.Retention = &o
+	return nil
+}
+
+// removeDeleted removes deleted tasks when it is notified, and at intervals.
+func (p *process) removeDeleted(ctx context.Context) {
+	if p.Retention == nil {
+		return
+	}
+	r := &retention{process: p, Retention: *p.Retention, remover: p.Backend.(remover)}
+	for {
+		err := r.run(ctx)
+		if err != nil && !r.failed && ctx.Err() == nil {
+			p.observe(Event{Kind: RemovalFailed, Err: err})
+		}
+		r.failed = err != nil
+		waiting, cancel := context.WithTimeout(ctx, jitter(pruneInterval))
+		select {
+		case <-p.deleted:
+		case <-waiting.Done():
+		}
+		cancel()
+		// A failed task is claimed until the next run, which must not follow at once.
+		if ctx.Err() != nil || r.failed && ctxsleep.For(ctx, time.Second) != nil {
+			return
+		}
+	}
+}
+
+// run removes all that is due. An error about one task does not keep it from others.
+func (r *retention) run(ctx context.Context) error {
+	unpublished := r.forEach(ctx, r.ClaimToUnpublish, r.unpublish)
+	purged := r.forEach(ctx, func(ctx context.Context) ([]store.DeletedTask, error) {
+		return r.ClaimToPurge(ctx, r.KeepDeleted)
+	}, r.purge)
+	return errors.Join(unpublished, purged)
+}
+
+// forEach calls do for each task that claim returns, until it returns none.
+func (r *retention) forEach(
+	ctx context.Context, claim func(context.Context) ([]store.DeletedTask, error),
+	do func(context.Context, store.DeletedTask) error,
+) error {
+	var first error
+	for {
+		claiming, cancel := context.WithTimeout(ctx, exchangeTimeout)
+		tasks, err := claim(claiming)
+		cancel()
+		if err != nil || len(tasks) == 0 {
+			return errors.Join(first, err)
+		}
+		within, cancel := context.WithTimeout(ctx, engine.RemovalTime*9/10) // another process may follow
+		for _, t := range tasks {
+			if err := do(within, t); err != nil && first == nil {
+				first = fmt.Errorf("task %s: %w", t.ID, err)
+			}
+		}
+		cancel()
+	}
+}
+
+func (r *retention) unpublish(ctx context.Context, t store.DeletedTask) error {
+	err := r.Unpublish(ctx, t)
+	if err == nil {
+		err = r.RecordUnpublished(ctx, t.ID)
+	}
+	if err == nil {
+		r.observe(Event{Kind: TaskUnpublished, Task: t.ID})
+	}
+	return err
+}
+
+func (r *retention) purge(ctx context.Context, t store.DeletedTask) error {
+	err := r.RemoveFiles(ctx, t)
+	if err == nil {
+		err = r.remover.Purge(ctx, t.ID, r.RememberPrefix)
+	}
+	if err == nil {
+		signal(r.wrote, true)
+		r.observe(Event{Kind: TaskPurged, Task: t.ID})
+	}
+	return err
+}

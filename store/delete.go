@@ -1,0 +1,190 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/internal/statement"
+)
+
+// DeleteOptions are options of [Store.Delete]. The zero value deletes what is published, too.
+type DeleteOptions struct {
+	// KeepPublished leaves what is published until the task is purged.
+	KeepPublished bool
+	// By is the user or API key that deletes, for the list of deleted tasks.
+	By string
+	// PurgeAt is when the task is purged, by the database's clock. Default: after the retention of
+	// the processes, see stages.Retention.
+	PurgeAt time.Time
+}
+
+// DeletedTask is a deleted task that is not purged yet.
+type DeletedTask struct {
+	ID            ID         `json:"task_id"`
+	Source        string     `json:"source"`
+	UserID        string     `json:"user_id,omitempty"`
+	CreatedAt     time.Time  `json:"created_at"`
+	DeletedAt     time.Time  `json:"deleted_at"`
+	DeletedBy     string     `json:"deleted_by,omitempty"`
+	KeepPublished bool       `json:"keep_published"`
+	UnpublishedAt *time.Time `json:"unpublished_at,omitempty"` // nil: what was published is not removed yet, or stays
+	PurgeAt       *time.Time `json:"purge_at,omitempty"`       // nil: after the retention of the processes
+	PurgingAt     *time.Time `json:"purging_at,omitempty"`     // since when it is purged; it cannot be restored then
+
+	Params      json.RawMessage `json:"-"`
+	SubmittedBy string          `json:"-"`
+}
+
+const deleteSQL = `
+/* delete task */
+select id from {{.Function "delete"}}($1, $2, $3, $4)`
+
+// Delete deletes a task. It is in no list any more, nothing claims it, and workers stop working on it.
+// Until it is purged it can be restored by [Store.Undelete], and its history stays. A process with
+// stages.Retention removes what is published at once, and purges the task later. Without such a process
+// nothing is removed.
+//
+// A task that it had overridden can be retried. Delete returns [ErrNotFound], also for a task that was deleted before.
+func (s *Store) Delete(ctx context.Context, task ID, o DeleteOptions) error {
+	var purgeAt *time.Time
+	if !o.PurgeAt.IsZero() {
+		purgeAt = &o.PurgeAt
+	}
+	return s.updateOne(ctx, "delete", s.graph.SQL(deleteSQL, nil), task, o.KeepPublished, statement.CleanText(o.By), purgeAt)
+}
+
+const undeleteSQL = `
+/* undelete task */
+select id from {{.Function "undelete"}}($1, $2)`
+
+// Undelete restores a deleted task. Stages that were in progress begin again, and so do, with from, that stage
+// and all after it that were completed: give the first stage whose results were removed since. Results of parts of a divided
+// stage are lost. It returns [ErrNotFound], [ErrNoStage], [ErrPurging], [ErrUnpublishing], or [ErrRequestIDTaken] if another
+// task was submitted with the same request id.
+func (s *Store) Undelete(ctx context.Context, task ID, from string) error {
+	var stage *string
+	if from != "" {
+		if _, ok := s.graph.Stage(from); !ok {
+			return fmt.Errorf("undelete: %w: %q", ErrNoStage, from)
+		}
+		stage = &from
+	}
+	err := s.updateOne(ctx, "undelete", s.graph.SQL(undeleteSQL, nil), task, stage)
+	if state, constraint := statement.State(err); state == statement.UniqueViolation && constraint == s.graph.tasks()+"_request" {
+		return fmt.Errorf("undelete: %w: another task has it now", ErrRequestIDTaken)
+	}
+	if !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	switch d, getErr := s.GetDeleted(ctx, task); {
+	case getErr != nil:
+		return err
+	case d.PurgingAt != nil:
+		return fmt.Errorf("undelete: %w", ErrPurging)
+	}
+	return fmt.Errorf("undelete: %w", ErrUnpublishing)
+}
+
+// DeletedColumns are those of a [DeletedTask], for [ScanDeleted].
+const DeletedColumns = `
+d.id, d.task->>'source', coalesce(d.task->>'user_id', ''), (d.task->>'created_at')::timestamptz,
+       d.deleted_at, d.deleted_by, d.keep_published, d.unpublished_at, d.purge_at, d.purging_at,
+       d.task->'params', coalesce(d.task->>'submitted_by', '')`
+
+// ScanDeleted reads a row of [DeletedColumns].
+func ScanDeleted(row pgx.CollectableRow) (d DeletedTask, err error) {
+	err = row.Scan(&d.ID, &d.Source, &d.UserID, &d.CreatedAt, &d.DeletedAt, &d.DeletedBy, &d.KeepPublished, &d.UnpublishedAt,
+		&d.PurgeAt, &d.PurgingAt, &d.Params, &d.SubmittedBy)
+	return d, err
+}
+
+const getDeletedSQL = `
+/* get deleted task */
+select ` + DeletedColumns + `
+  from {{.Prefix}}deleted_tasks d where d.id = $1 and d.purged_at is null`
+
+// GetDeleted reads a deleted task. It returns [ErrNotFound].
+func (s *Store) GetDeleted(ctx context.Context, id ID) (DeletedTask, error) {
+	rows, err := s.db.Query(ctx, s.graph.SQL(getDeletedSQL, nil), id)
+	if err != nil {
+		return DeletedTask{}, s.explain("get deleted task", err)
+	}
+	d, err := pgx.CollectExactlyOneRow(rows, ScanDeleted)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = ErrNotFound
+	}
+	return d, s.explain("get deleted task", err)
+}
+
+// DeletedQuery selects deleted tasks. Its zero value selects those that were deleted last.
+type DeletedQuery struct {
+	UserID string
+	After  ID  // only tasks that were deleted before this one
+	Limit  int // default 100
+}
+
+const listDeletedSQL = `
+/* list deleted tasks */
+select ` + DeletedColumns + `
+  from {{.Prefix}}deleted_tasks d
+ where d.purged_at is null and ($1 = '' or d.task->>'user_id' = $1)
+   and ($2::uuid is null
+        or (d.deleted_at, d.id) < (select a.deleted_at, a.id from {{.Prefix}}deleted_tasks a where a.id = $2))
+ order by d.deleted_at desc, d.id desc
+ limit $3`
+
+// ListDeleted lists deleted tasks, the last deleted one first.
+func (s *Store) ListDeleted(ctx context.Context, q DeletedQuery) ([]DeletedTask, error) {
+	rows, err := s.db.Query(ctx, s.graph.SQL(listDeletedSQL, nil), q.UserID, q.After, cmp.Or(max(q.Limit, 0), 100))
+	if err != nil {
+		return nil, s.explain("list deleted tasks", err)
+	}
+	all, err := pgx.CollectRows(rows, ScanDeleted)
+	return all, s.explain("list deleted tasks", err)
+}
+
+const findDeletedSQL = `
+/* find deleted task by the end of its id */
+select array(select id from {{.Prefix}}deleted_tasks
+              where purged_at is null and replace(id::text, '-', '') like '%' || replace($1, '-', '') limit 2)`
+
+// FindDeleted is [Store.Find] among the deleted tasks.
+func (s *Store) FindDeleted(ctx context.Context, text string) (ID, error) {
+	if id, err := ParseID(text); err == nil {
+		return id, nil
+	}
+	if !idSuffix.MatchString(text) {
+		return ID{}, fmt.Errorf("%w: %q is neither an id nor the end of one", ErrNotFound, text)
+	}
+	var found []ID
+	if err := s.db.QueryRow(ctx, s.graph.SQL(findDeletedSQL, nil), text).Scan(&found); err != nil {
+		return ID{}, s.explain("find deleted task", err)
+	}
+	switch len(found) {
+	case 0:
+		return ID{}, fmt.Errorf("%w: no deleted one ends in %s", ErrNotFound, text)
+	case 1:
+		return found[0], nil
+	}
+	return ID{}, fmt.Errorf("%w: several deleted ones end in %s", ErrNotFound, text)
+}
+
+const deletedRequestsSQL = `
+/* find request ids of deleted tasks */
+select distinct d.task->>'request_id' from {{.Prefix}}deleted_tasks d where d.task->>'request_id' = any($1)`
+
+// DeletedRequests returns those of the request ids whose tasks were deleted. That of a purged task is known if
+// stages.Retention says so.
+func (s *Store) DeletedRequests(ctx context.Context, requestIDs []string) (found []string, err error) {
+	err = s.read(ctx, s.graph.SQL(deletedRequestsSQL, nil), []any{requestIDs}, func(rows pgx.Rows) (err error) {
+		found, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return err
+	})
+	return found, s.explain("find request ids of deleted tasks", err)
+}

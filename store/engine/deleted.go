@@ -1,0 +1,111 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+const (
+	// removalBatch is how many deleted tasks one call claims.
+	removalBatch = 20
+	// RemovalTime is for how long a deleted task is claimed. Afterwards another process may claim it, too: what
+	// they do must be repeatable.
+	RemovalTime = 5 * time.Minute
+)
+
+const claimUnpublishedSQL = `
+/* claim deleted tasks with published files */
+update {{.Prefix}}deleted_tasks d set claimed_until = now() + make_interval(secs => $1)
+ where d.id in (
+       select id from {{.Prefix}}deleted_tasks
+        where purged_at is null and unpublished_at is null and not keep_published and purging_at is null
+          and coalesce(claimed_until, '-infinity') < now()
+        order by deleted_at limit $2 for update skip locked)
+returning ` + store.DeletedColumns
+
+// ClaimToUnpublish claims deleted tasks whose published files are to be removed, for [RemovalTime]. Each must be
+// followed by [Engine.RecordUnpublished].
+func (e *Engine) ClaimToUnpublish(ctx context.Context) ([]store.DeletedTask, error) {
+	return e.claimDeleted(ctx, "claim deleted tasks to unpublish", e.graph.SQL(claimUnpublishedSQL, nil),
+		RemovalTime.Seconds(), removalBatch)
+}
+
+const recordUnpublishedSQL = `
+/* record that published files were removed */
+update {{.Prefix}}deleted_tasks set unpublished_at = now(), claimed_until = null where id = $1`
+
+// RecordUnpublished records that nothing of a deleted task is published any more.
+func (e *Engine) RecordUnpublished(ctx context.Context, task store.ID) error {
+	_, err := e.db.Exec(ctx, e.graph.SQL(recordUnpublishedSQL, nil), task)
+	return e.explain("record unpublished task", err)
+}
+
+// claimToPurgeSQL makes sure that the tasks are not restored. $3 is null where they are kept for ever.
+const claimToPurgeSQL = `
+/* claim deleted tasks to purge */
+with at_its_time as (
+  select id from {{.Prefix}}deleted_tasks
+   where purged_at is null and purge_at <= now() and coalesce(claimed_until, '-infinity') < now()
+   order by purge_at limit $2 for update skip locked
+), after_retention as (
+  select id from {{.Prefix}}deleted_tasks
+   where purged_at is null and purge_at is null and deleted_at < now() - make_interval(secs => $3)
+     and coalesce(claimed_until, '-infinity') < now()
+   order by deleted_at limit $2 for update skip locked
+)
+update {{.Prefix}}deleted_tasks d
+   set claimed_until = now() + make_interval(secs => $1), purging_at = coalesce(d.purging_at, now())
+ where d.id in (select id from at_its_time union all select id from after_retention)
+returning ` + store.DeletedColumns
+
+// ClaimToPurge claims, for [RemovalTime], deleted tasks that are to be purged now: at their PurgeAt, or keep after their
+// deletion; a negative keep is for ever. They cannot be restored any more. Each must be followed by [Engine.Purge].
+func (e *Engine) ClaimToPurge(ctx context.Context, keep time.Duration) ([]store.DeletedTask, error) {
+	var seconds *float64
+	if keep >= 0 {
+		s := keep.Seconds()
+		seconds = &s
+	}
+	return e.claimDeleted(ctx, "claim deleted tasks to purge", e.graph.SQL(claimToPurgeSQL, nil),
+		RemovalTime.Seconds(), removalBatch, seconds)
+}
+
+func (e *Engine) claimDeleted(ctx context.Context, act, sql string, args ...any) ([]store.DeletedTask, error) {
+	rows, err := e.db.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, e.explain(act, err)
+	}
+	claimed, err := pgx.CollectRows(rows, store.ScanDeleted)
+	return claimed, e.explain(act, err)
+}
+
+const purgeSQL = `
+/* purge deleted tasks */
+with remembered as (
+  update {{.Prefix}}deleted_tasks
+     set purged_at = now(), claimed_until = null, task = jsonb_build_object('request_id', task -> 'request_id')
+   where id = $1 and purging_at is not null and purged_at is null
+     and $2 <> '' and starts_with(task ->> 'request_id', $2)
+  returning id
+), removed as (
+  delete from {{.Prefix}}deleted_tasks
+   where id = $1 and purging_at is not null and purged_at is null
+     and ($2 = '' or not coalesce(starts_with(task ->> 'request_id', $2), false))
+  returning id
+), purged as (
+  select id from remembered union all select id from removed
+), history as (
+  delete from {{.Attempts}} a using purged where a.task_id = purged.id
+)
+insert into {{.Outbox}} (type, task_id) select 'purged', id from purged`
+
+// Purge deletes the rows of a deleted task that [Engine.ClaimToPurge] returned, with its history. A request id
+// with the prefix, if that is not empty, stays known to [store.Store.DeletedRequests].
+func (e *Engine) Purge(ctx context.Context, task store.ID, remember string) error {
+	_, err := e.db.Exec(ctx, e.graph.SQL(purgeSQL, nil), task, remember)
+	return e.explain("purge deleted task", err)
+}
