@@ -14,7 +14,7 @@ import (
 // Retention says what a Runner does with deleted tasks. Several processes may do so at once. The functions must be
 // repeatable: after an error, a crash, or engine.RemovalTime they are called again for the same task.
 type Retention struct {
-	// KeepDeleted is how long a deleted task can be restored, unless it was deleted with another time; see
+	// KeepDeleted is how long a deleted task can be restored, unless it is purged at once; see
 	// [store.DeleteOptions]. With several processes the shortest counts. Default 30 days; negative for ever.
 	KeepDeleted time.Duration
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
@@ -27,7 +26,7 @@ func TestRetention_UnpublishesAtOnceAndPurgesLater(t *testing.T) {
 	if got := <-done; got != "unpublish a" {
 		t.Errorf("after the deletion: %s", got)
 	}
-	must(t, b.Delete(t.Context(), second, store.DeleteOptions{KeepPublished: true, PurgeAt: time.Now().Add(-time.Second)}))
+	must(t, b.Delete(t.Context(), second, store.DeleteOptions{KeepPublished: true, Purge: true}))
 	if got := <-done; got != "remove a" {
 		t.Errorf("after a deletion for good: %s", got)
 	}
@@ -69,7 +68,7 @@ func TestRunner_WithoutRetentionKeepsDeletedTasks(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stages.Stage{Name: "only", Work: func(context.Context, *stages.Job) (any, error) { return nil, nil }})
 	id := b.submit()
-	must(t, b.Delete(t.Context(), id, store.DeleteOptions{PurgeAt: time.Now().Add(-time.Hour)}))
+	must(t, b.Delete(t.Context(), id, store.DeleteOptions{Purge: true}))
 	r := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
 	b.submit()
 	r.wait(t, stages.StageCompleted)

@@ -19,9 +19,8 @@ type DeleteOptions struct {
 	KeepPublished bool
 	// By is the user or API key that deletes, for the list of deleted tasks.
 	By string
-	// PurgeAt is when the task is purged, by the database's clock. Default: after the retention of
-	// the processes, see stages.Retention.
-	PurgeAt time.Time
+	// Purge makes a process purge the task at once. Default: after its stages.Retention.
+	Purge bool
 }
 
 // DeletedTask is a deleted task that is not purged yet.
@@ -43,7 +42,7 @@ type DeletedTask struct {
 
 const deleteSQL = `
 /* delete task */
-select id from {{.Function "delete"}}($1, $2, $3, $4)`
+select id from {{.Function "delete"}}($1, $2, $3, case when $4 then now() end)`
 
 // Delete deletes a task. It is in no list any more, nothing claims it, and workers stop working on it.
 // Until it is purged it can be restored by [Store.Undelete], and its history stays. A process with
@@ -52,11 +51,7 @@ select id from {{.Function "delete"}}($1, $2, $3, $4)`
 //
 // A task that it had overridden can be retried. Delete returns [ErrNotFound], also for a task that was deleted before.
 func (s *Store) Delete(ctx context.Context, task ID, o DeleteOptions) error {
-	var purgeAt *time.Time
-	if !o.PurgeAt.IsZero() {
-		purgeAt = &o.PurgeAt
-	}
-	return s.updateOne(ctx, "delete", s.graph.SQL(deleteSQL, nil), task, o.KeepPublished, statement.CleanText(o.By), purgeAt)
+	return s.updateOne(ctx, "delete", s.graph.SQL(deleteSQL, nil), task, o.KeepPublished, statement.CleanText(o.By), o.Purge)
 }
 
 const undeleteSQL = `

@@ -153,7 +153,7 @@ func TestDelete_IsRecordedAsEvents(t *testing.T) {
 	must(t, err)
 	must(t, b.Delete(ctx, id, store.DeleteOptions{By: "anna"}))
 	must(t, b.Undelete(ctx, id, ""))
-	must(t, b.Delete(ctx, id, store.DeleteOptions{PurgeAt: time.Now().Add(-time.Minute)}))
+	must(t, b.Delete(ctx, id, store.DeleteOptions{Purge: true}))
 	claimed, err := b.ClaimToPurge(ctx, -1)
 	must(t, err)
 	if len(claimed) != 1 || claimed[0].ID != id {
@@ -238,7 +238,7 @@ func TestPurge_RemembersRequestIDsWithAPrefix(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx := t.Context()
-	past := store.DeleteOptions{PurgeAt: time.Now().Add(-time.Minute)}
+	past := store.DeleteOptions{Purge: true}
 	for _, request := range []string{"inbox:1", "other", ""} {
 		id := b.submitTask(store.Submission{Source: "a", RequestID: request})
 		must(t, b.Delete(ctx, id, past))

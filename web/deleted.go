@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"net/http"
-	"time"
 
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/redact"
@@ -13,10 +12,7 @@ import (
 // deleteTask deletes a task, which can be restored unless it is purged at once.
 func (s *Server) deleteTask(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {
 	p := parsedQuery(r)
-	o := store.DeleteOptions{KeepPublished: p.flag("keep_published")}
-	if p.flag("purge") {
-		o.PurgeAt = time.Now()
-	}
+	o := store.DeleteOptions{KeepPublished: p.flag("keep_published"), Purge: p.flag("purge")}
 	if p.err != nil {
 		return jsonResponse{}, p.err
 	}

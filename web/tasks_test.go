@@ -333,6 +333,45 @@ func TestTasks_AreRetriedCancelledAndOverridden(t *testing.T) {
 	}
 }
 
+func TestTasks_AreDeletedListedAndRestored(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	first, second := b.submit("https://u:p@example.com/a"), b.submit("/b")
+	at := func(id store.ID) string { return api + "/tasks/" + id.String() }
+	var deleted store.DeletedTask
+	b.do(call{method: "DELETE", path: at(first) + "?keep_published=true", as: readText}).wantProblem(403, "forbidden")
+	b.do(call{method: "DELETE", path: at(first) + "?keep_published=true"}).wantStatus(200, &deleted)
+	if deleted.ID != first || !deleted.KeepPublished || deleted.DeletedBy != "admin" || deleted.PurgeAt != nil {
+		t.Errorf("deleted task is %+v", deleted)
+	}
+	b.do(call{method: "DELETE", path: at(second) + "?purge=true"}).wantStatus(200, &deleted)
+	if deleted.PurgeAt == nil {
+		t.Errorf("task to be purged is %+v", deleted)
+	}
+	b.do(call{method: "DELETE", path: at(first)}).wantProblem(404, "not-found")
+	b.get(at(first)).wantProblem(404, "not-found")
+	var page struct {
+		Tasks []store.DeletedTask
+		Next  string
+	}
+	b.do(call{method: "GET", path: api + "/deleted-tasks?limit=1", as: readText}).wantStatus(200, &page)
+	if len(page.Tasks) != 1 || page.Tasks[0].ID != second || page.Next == "" {
+		t.Errorf("the first page is %+v", page)
+	}
+	b.do(call{method: "GET", path: page.Next, as: readText}).wantStatus(200, &page)
+	if len(page.Tasks) != 1 || page.Tasks[0].ID != first || strings.Contains(page.Tasks[0].Source, "u:p") {
+		t.Errorf("the second page is %+v", page)
+	}
+	b.post(at(first)+"/undelete", nil).wantStatus(200, nil)
+	if got := b.status(first); got != "pending" {
+		t.Errorf("the restored task is %s", got)
+	}
+	b.post(at(first)+"/undelete", nil).wantProblem(404, "not-found")
+	if got, want := b.auditActions(), []string{"undelete by admin", "delete by admin", "delete by admin"}; !slices.Equal(got, want) {
+		t.Errorf("audit is %v", got)
+	}
+}
+
 func TestRetryTasks_CountsAndRetriesMatches(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

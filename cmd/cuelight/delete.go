@@ -35,18 +35,17 @@ videos.`,
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.KeepPublished, "keep-published", false, "keep the published files until the video is purged")
-	purge := f.Bool("purge", false, "remove all files and the history at once; nothing can be restored")
+	f.BoolVar(&o.Purge, "purge", false, "remove all files and the history at once; nothing can be restored")
 	yes := f.BoolP("yes", "y", false, "do not ask for confirmation")
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if *purge {
+		if o.Purge {
 			if o.KeepPublished {
 				return usererr.Usagef("--purge cannot be combined with --keep-published")
 			}
 			if !*yes && c.isInteractive() && !c.confirm(fmt.Sprintf("Remove %d videos for good?", len(args))) {
 				return &usererr.Error{Text: "nothing was changed"}
 			}
-			o.PurgeAt = time.Now()
 		}
 		ctx := cmd.Context()
 		return c.withExistingDatabase(ctx, func(db *dbconn.Database) error {
@@ -62,7 +61,7 @@ func (c *cli) deleteOne(ctx context.Context, db *dbconn.Database, id store.ID, o
 	if err := c.actions(db).Delete(ctx, id, o); err != nil {
 		return err
 	}
-	if !o.PurgeAt.IsZero() {
+	if o.Purge {
 		return c.printResult(id, "deleted for good")
 	}
 	return c.printResult(id, "deleted")
@@ -98,6 +97,13 @@ const undeleteTimeout = 10 * time.Second
 
 func (c *cli) undeleteOne(ctx context.Context, db *dbconn.Database, word string) error {
 	id, err := db.Store.FindDeleted(ctx, strings.ToLower(word))
+	if err == nil {
+		_, err = db.Store.GetDeleted(ctx, id)
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		text := usererr.FirstLine(strings.Replace(err.Error(), "no such task", "no such deleted task", 1))
+		return &usererr.Error{Kind: usererr.NotFound, Text: text, Hint: "cuelight list --deleted shows deleted tasks"}
+	}
 	if err != nil {
 		return err
 	}

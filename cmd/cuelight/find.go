@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -26,8 +27,28 @@ func (c *cli) eachTask(ctx context.Context, st *store.Store, words []string, do 
 		if err == nil {
 			err = do(id)
 		}
-		return err
+		return explainDeleted(ctx, st, word, err)
 	})
+}
+
+// explainDeleted returns the error about a task that does not exist, or that it was deleted.
+func explainDeleted(ctx context.Context, st *store.Store, word string, err error) error {
+	if !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	id, findErr := st.FindDeleted(ctx, strings.ToLower(word))
+	if findErr != nil {
+		return err
+	}
+	d, findErr := st.GetDeleted(ctx, id)
+	if findErr != nil {
+		return err
+	}
+	e := &usererr.Error{Kind: usererr.NotFound, Text: "the task was deleted " + age(d.DeletedAt) + " ago"}
+	if d.PurgingAt == nil {
+		e.Hint = "restore it: cuelight undelete " + shortID(id)
+	}
+	return e
 }
 
 // each calls do for every word, and continues after an error about a word.

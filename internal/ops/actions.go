@@ -193,8 +193,8 @@ func (a Actions) Delete(ctx context.Context, task store.ID, o store.DeleteOption
 	if o.KeepPublished {
 		d["keep_published"] = true
 	}
-	if !o.PurgeAt.IsZero() {
-		d["purge_at"] = o.PurgeAt
+	if o.Purge {
+		d["purge"] = true
 	}
 	return a.perform(ctx, access.Admin, "delete", func(in *store.Store, actor string) (string, details, error) {
 		o.By = actor

@@ -36,7 +36,7 @@ func TestActions_RedirectToAPageWithTheResult(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)
 	waiting := s.seeded.Waiting
-	page := "/videos/" + waiting.String()
+	page, published := "/videos/"+waiting.String(), "/videos/"+s.seeded.Published.String()
 	for _, c := range []struct {
 		path string
 		form url.Values
@@ -57,6 +57,8 @@ func TestActions_RedirectToAPageWithTheResult(t *testing.T) {
 		{"/keys/" + s.seeded.Keys[1].ID.String() + "/enable", url.Values{"back": {"/workers"}}, "Enabled: south."},
 		{"/dead/retry", url.Values{"task": {s.seeded.Dead.String()}, "back": {"/dead"}}, "Retrying 1 video."},
 		{"/dead/retry", url.Values{"all": {"1"}, "stage": {"transcode"}, "back": {"/dead"}}, "Retrying 2 videos."},
+		{published + "/delete", url.Values{"keep_published": {"1"}, "back": {"/"}}, "Deleted “"},
+		{published + "/undelete", url.Values{"back": {published}}, "The video is restored."},
 	} {
 		status, body := s.post(c.path, c.form)
 		if status != http.StatusOK || !strings.Contains(body, c.want) {

@@ -92,7 +92,8 @@ func (s *testSite) pages() []string {
 		"/workers?stopped", "/login", "/login?failed=wrong&next=%2Fdead", "/login?failed=limited&wait=30",
 		video + "/retry", video + "/cancel", video + "/override", "/dead/retry", "/dead/retry?selected=1", "/pause",
 		"/pause?stage=ingest", "/resume?host=a",
-		"/workers/" + s.seeded.Workers[0].String() + "/drain", "/add", "/nowhere", "/profiles",
+		"/workers/" + s.seeded.Workers[0].String() + "/drain", "/add", "/nowhere", "/profiles", "/deleted", video + "/delete",
+		"/videos/" + s.seeded.Deleted.String() + "/undelete",
 		"/keys/create", "/keys/" + s.seeded.Keys[0].ID.String() + "/disable", "/keys/" + s.seeded.Keys[2].ID.String() + "/enable",
 	}
 }
@@ -270,7 +271,10 @@ func TestConfirmations_WorkWithoutJavaScript(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []string{"/add", "/pause", "/dead/retry", "/videos/" + s.seeded.Running.String() + "/cancel"} {
+	for _, want := range []string{
+		"/add", "/pause", "/dead/retry", "/videos/" + s.seeded.Running.String() + "/cancel",
+		"/videos/" + s.seeded.Deleted.String() + "/undelete",
+	} {
 		if !asked[want] {
 			t.Errorf("no page links to %s", want)
 		}
@@ -279,7 +283,7 @@ func TestConfirmations_WorkWithoutJavaScript(t *testing.T) {
 		status, body, _ := s.get(path)
 		forms := 0
 		for _, n := range elements(parse(t, body), atom.Form) {
-			if attr(n, "method") == "post" && has(n, "data-post") {
+			if attr(n, "method") == "post" && (has(n, "data-post") || attr(n, "action") == path) {
 				forms++
 			}
 		}

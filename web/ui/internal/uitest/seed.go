@@ -16,6 +16,7 @@ import (
 
 // Seeded has the ids of the seeded tasks and workers. Each field is one task in that state.
 type Seeded struct {
+	Deleted                                                                       store.ID
 	Published, Running, Retrying, Dead, Waiting, Replaced, Replacement, Cancelled store.ID
 	Workers                                                                       []store.ID   // a local and a remote one
 	Keys                                                                          []access.Key // busy, offline, disabled

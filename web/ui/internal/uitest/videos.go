@@ -97,6 +97,10 @@ func Seed(t testing.TB, pool *pgxpool.Pool) Seeded {
 	s.exec(`alter table tasks disable trigger user`)
 	s.videos(&out)
 	s.exec(`alter table tasks enable trigger user`)
+	out.Deleted = s.add(video{source: "/srv/films/Old trailer.mov", age: 90 * time.Minute, stages: completedStages("Old trailer.mov", 30)})
+	if err := store.New(pool, store.Video()).Delete(context.Background(), out.Deleted, store.DeleteOptions{By: "anna@media-1"}); err != nil {
+		t.Fatal(err)
+	}
 	for worker, running := range s.running {
 		_, err := e.Heartbeat(context.Background(), engine.HeartbeatRequest{Worker: worker, Running: running})
 		if err != nil {
