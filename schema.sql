@@ -199,15 +199,14 @@ create table if not exists tasks (
      publish_locked_at, publish_locked_by, publish_run_at))
 ) with (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.02);
 
--- Fail where a table of one of these names belongs to another program, or tables are of another version.
+-- Fail where a table of one of these names belongs to another program.
 do $$
-declare
-  theirs      text;
-  its_version integer;
+declare theirs text;
 begin
   select name into theirs
     from (values ('tasks', 'ingest_token'), ('attempts', 'token'),
-                 ('history', 'token'), ('workers', 'heartbeat_at')) as ours (name, its_column)
+                 ('history', 'token'), ('deleted_tasks', 'purging_at'),
+                 ('workers', 'heartbeat_at')) as ours (name, its_column)
    where to_regclass(format('%I.%I', current_schema(), name)) is not null
      and not exists (select from pg_attribute
                       where attrelid = to_regclass(format('%I.%I', current_schema(), name))
@@ -216,6 +215,13 @@ begin
     raise exception 'schema % contains a table % that is not Cuelight''s', current_schema(), theirs
       using hint = 'Create a schema for Cuelight (create schema cuelight) and connect with search_path=cuelight.';
   end if;
+end
+$$;
+
+-- Fail where the tables are of another version.
+do $$
+declare its_version integer;
+begin
   if to_regclass(format('%I.cuelight_schema', current_schema())) is not null then
     select coalesce((to_jsonb(s) ->> 'migrated_to')::integer, s.version) into its_version
       from cuelight_schema s where s.pipeline = 'video';
@@ -410,6 +416,7 @@ create table if not exists deleted_tasks (
   deleted_at     timestamptz not null default clock_timestamp(),
   deleted_by     text        not null default '',    -- user or API key
   keep_published boolean     not null default false, -- its published files stay until it is purged
+  unpublish_at   timestamptz,                        -- when its published files are to be removed, or once more
   unpublished_at timestamptz,                        -- its published files were removed
   purge_at       timestamptz,                        -- null: after the retention of the processes
   purging_at     timestamptz,                        -- its files are being removed; it cannot be undeleted any more
@@ -420,8 +427,8 @@ create table if not exists deleted_tasks (
 
 create index if not exists deleted_tasks_order on deleted_tasks (deleted_at)
   where purged_at is null;
-create index if not exists deleted_tasks_published on deleted_tasks (deleted_at)
-  where purged_at is null and unpublished_at is null and not keep_published;
+create index if not exists deleted_tasks_unpublish on deleted_tasks (unpublish_at)
+  where unpublish_at is not null;
 create index if not exists deleted_tasks_purge on deleted_tasks (purge_at)
   where purged_at is null and purge_at is not null;
 create index if not exists deleted_tasks_request on deleted_tasks ((task ->> 'request_id'));
@@ -435,6 +442,7 @@ create table if not exists cuelight_schema (
   pruned_to   bigint      not null default 0,   -- events up to this id were deleted
   migrated_to integer     not null default 13   -- version of the tables: the number of the last migration
 );
+alter table cuelight_schema add column if not exists migrated_to integer not null default 13; -- of version 13
 
 -- The server's identity, which a dump does not take along. Managed services may forbid
 -- pg_control_system; there the start time stands in for it, so that every restart counts

@@ -6,15 +6,14 @@
 
 begin;
 
--- Fail where a table of one of these names belongs to another program, or tables are of another version.
+-- Fail where a table of one of these names belongs to another program.
 do $$
-declare
-  theirs      text;
-  its_version integer;
+declare theirs text;
 begin
   select name into theirs
     from (values ('tasks', 'ingest_token'), ('attempts', 'token'),
-                 ('history', 'token'), ('workers', 'heartbeat_at')) as ours (name, its_column)
+                 ('history', 'token'), ('deleted_tasks', 'purging_at'),
+                 ('workers', 'heartbeat_at')) as ours (name, its_column)
    where to_regclass(format('%I.%I', current_schema(), name)) is not null
      and not exists (select from pg_attribute
                       where attrelid = to_regclass(format('%I.%I', current_schema(), name))
@@ -23,6 +22,13 @@ begin
     raise exception 'schema % contains a table % that is not Cuelight''s', current_schema(), theirs
       using hint = 'Create a schema for Cuelight (create schema cuelight) and connect with search_path=cuelight.';
   end if;
+end
+$$;
+
+-- Fail where the tables are of another version.
+do $$
+declare its_version integer;
+begin
   if to_regclass(format('%I.cuelight_schema', current_schema())) is not null then
     select coalesce((to_jsonb(s) ->> 'migrated_to')::integer, s.version) into its_version
       from cuelight_schema s where s.pipeline = 'video';
@@ -1054,8 +1060,8 @@ language sql set search_path from current as $$
   returning t.*
 $$;
 
--- Delete a task and return it. It is kept in deleted_tasks, with its history, until it is purged: at
--- purge_at, or after the retention of the processes. Workers stop working on it.
+-- Delete a task and return it. It is kept in deleted_tasks, with its history, until it
+-- is purged: at purge_at, or after the retention of the processes. Workers stop working on it.
 --   select cuelight_video_delete('<task id>');
 create or replace function cuelight_video_delete(
   task uuid, keep_published boolean default false, deleted_by text default '', purge_at timestamptz default null)
@@ -1063,14 +1069,15 @@ create or replace function cuelight_video_delete(
   with gone as (
     delete from tasks t where t.id = $1 returning t.*
   ), kept as (
-    insert into deleted_tasks (id, keep_published, deleted_by, purge_at, task)
-    select gone.id, $2, $3, $4, to_jsonb(gone) from gone
+    insert into deleted_tasks (id, keep_published, unpublish_at, deleted_by, purge_at, task)
+    select gone.id, $2, case when not $2 then now() end, $3, $4, to_jsonb(gone) from gone
   )
   select * from gone
 $$;
 
 -- Restore a deleted task and return it; nothing if there is none, or its files are being removed. A stage that was
--- in progress starts again; with from_stage, that stage and all after it do as well, if they were completed.
+-- in progress starts again; with from_stage, that stage and all after it do as well, if it was completed. Stages of
+-- a task that another overrides are cancelled instead.
 --   select cuelight_video_undelete('<task id>');
 create or replace function cuelight_video_undelete(task uuid, from_stage text default null) returns setof tasks
 language plpgsql set search_path from current as $$
@@ -1078,6 +1085,8 @@ declare
   origin constant text := coalesce(current_setting('cuelight.origin', true), '');
   kept   deleted_tasks;
   t      tasks;
+  again  boolean; -- from_stage was completed
+  open   cuelight_status := 'pending';
 begin
   if from_stage is not null and from_stage not in ('ingest', 'transcode', 'metadata', 'assemble', 'publish') then
     raise exception 'unknown stage %', quote_literal(from_stage)
@@ -1085,55 +1094,75 @@ begin
             hint = 'The stages are ingest, transcode, metadata, assemble, publish.';
   end if;
   delete from deleted_tasks d
-   where d.id = $1 and d.purging_at is null and coalesce(d.claimed_until, '-infinity') < now()
+   where d.id = $1 and d.purging_at is null and coalesce(d.purge_at, 'infinity') > now()
+     and coalesce(d.claimed_until, '-infinity') < now()
   returning * into kept;
   if not found then
     return;
   end if;
   t := jsonb_populate_record(null::tasks, kept.task);
-  t.overridden_by := (select other.id from tasks other where other.id = t.overridden_by);
+  t.overridden_by := (select other.id from tasks other where other.id = t.overridden_by for key share);
+  if t.overridden_by is not null then
+    open := 'cancelled';
+  end if;
+  again := coalesce(case from_stage
+    when 'ingest' then t.ingest_status = 'completed'
+    when 'transcode' then t.transcode_status = 'completed'
+    when 'metadata' then t.metadata_status = 'completed'
+    when 'assemble' then t.assemble_status = 'completed'
+    when 'publish' then t.publish_status = 'completed' end, false);
   if t.ingest_status in ('inprogress', 'divided')
-     or t.ingest_status = 'completed' and coalesce(from_stage in ('ingest'), false)
+     or again and from_stage in ('ingest')
+        and t.ingest_status not in ('pending', 'cancelled')
   then
-    t.ingest_attempts := case t.ingest_status when 'inprogress' then t.ingest_attempts - 1 else 0 end;
-    t.ingest_status := 'pending';
+    t.ingest_attempts := case t.ingest_status when 'inprogress' then greatest(t.ingest_attempts - 1, 0) else 0 end;
+    t.ingest_status := open;
+    t.ingest_run_at := null;
     t.ingest_token := null;
     t.ingest_locked_at := null;
     t.ingest_locked_by := null;
   end if;
   if t.transcode_status in ('inprogress', 'divided')
-     or t.transcode_status = 'completed' and coalesce(from_stage in ('ingest', 'transcode'), false)
+     or again and from_stage in ('ingest', 'transcode')
+        and t.transcode_status not in ('pending', 'cancelled')
   then
-    t.transcode_attempts := case t.transcode_status when 'inprogress' then t.transcode_attempts - 1 else 0 end;
-    t.transcode_status := 'pending';
+    t.transcode_attempts := case t.transcode_status when 'inprogress' then greatest(t.transcode_attempts - 1, 0) else 0 end;
+    t.transcode_status := open;
+    t.transcode_run_at := null;
     t.transcode_token := null;
     t.transcode_locked_at := null;
     t.transcode_locked_by := null;
   end if;
   t.transcode_open_parts := null; -- parts are deleted with their task
   if t.metadata_status in ('inprogress', 'divided')
-     or t.metadata_status = 'completed' and coalesce(from_stage in ('ingest', 'metadata'), false)
+     or again and from_stage in ('ingest', 'metadata')
+        and t.metadata_status not in ('pending', 'cancelled')
   then
-    t.metadata_attempts := case t.metadata_status when 'inprogress' then t.metadata_attempts - 1 else 0 end;
-    t.metadata_status := 'pending';
+    t.metadata_attempts := case t.metadata_status when 'inprogress' then greatest(t.metadata_attempts - 1, 0) else 0 end;
+    t.metadata_status := open;
+    t.metadata_run_at := null;
     t.metadata_token := null;
     t.metadata_locked_at := null;
     t.metadata_locked_by := null;
   end if;
   if t.assemble_status in ('inprogress', 'divided')
-     or t.assemble_status = 'completed' and coalesce(from_stage in ('ingest', 'transcode', 'metadata', 'assemble'), false)
+     or again and from_stage in ('ingest', 'transcode', 'metadata', 'assemble')
+        and t.assemble_status not in ('pending', 'cancelled')
   then
-    t.assemble_attempts := case t.assemble_status when 'inprogress' then t.assemble_attempts - 1 else 0 end;
-    t.assemble_status := 'pending';
+    t.assemble_attempts := case t.assemble_status when 'inprogress' then greatest(t.assemble_attempts - 1, 0) else 0 end;
+    t.assemble_status := open;
+    t.assemble_run_at := null;
     t.assemble_token := null;
     t.assemble_locked_at := null;
     t.assemble_locked_by := null;
   end if;
   if t.publish_status in ('inprogress', 'divided')
-     or t.publish_status = 'completed' and coalesce(from_stage in ('ingest', 'transcode', 'metadata', 'assemble', 'publish'), false)
+     or again and from_stage in ('ingest', 'transcode', 'metadata', 'assemble', 'publish')
+        and t.publish_status not in ('pending', 'cancelled')
   then
-    t.publish_attempts := case t.publish_status when 'inprogress' then t.publish_attempts - 1 else 0 end;
-    t.publish_status := 'pending';
+    t.publish_attempts := case t.publish_status when 'inprogress' then greatest(t.publish_attempts - 1, 0) else 0 end;
+    t.publish_status := open;
+    t.publish_run_at := null;
     t.publish_token := null;
     t.publish_locked_at := null;
     t.publish_locked_by := null;

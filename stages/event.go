@@ -50,7 +50,7 @@ const (
 	DatabaseUnavailable Kind = "database_unavailable"
 	DatabaseAvailable   Kind = "database_available"
 
-	// What was published of a deleted Task was removed; its files and rows were.
+	// The published files of a deleted Task were removed; all its files and its rows were removed.
 	TaskUnpublished Kind = "unpublished"
 	TaskPurged      Kind = "purged"
 

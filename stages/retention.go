@@ -19,7 +19,7 @@ type Retention struct {
 	KeepDeleted time.Duration
 
 	// Unpublish removes all that the stages have published of a task. It is called soon after the
-	// task was deleted, unless that is to stay until it is purged. Default: nothing is published.
+	// task was deleted, and again a minute later, unless that is to stay until the task is purged. Default: nothing is published.
 	Unpublish func(ctx context.Context, task store.DeletedTask) error
 
 	// RemoveFiles removes all that the stages have made of a task, published or not, before its rows are
@@ -37,7 +37,8 @@ const defaultKeepDeleted = 30 * 24 * time.Hour
 // remover is the part of a Backend that removes deleted tasks. Only that of a Runner with a Pool has it.
 type remover interface {
 	ClaimToUnpublish(ctx context.Context) ([]store.DeletedTask, error)
-	RecordUnpublished(ctx context.Context, task store.ID) error
+	RecordUnpublished(ctx context.Context, task store.DeletedTask) error
+	PostponeUnpublish(ctx context.Context, task store.DeletedTask) error
 	ClaimToPurge(ctx context.Context, keep time.Duration) ([]store.DeletedTask, error)
 	Purge(ctx context.Context, task store.ID, remember string) error
 }
@@ -92,14 +93,14 @@ func (p *process) removeDeleted(ctx context.Context) {
 		case <-waiting.Done():
 		}
 		cancel()
-		// A failed task is claimed until the next run, which must not follow at once.
+		// Notifications must not make a failing run follow the other at once.
 		if ctx.Err() != nil || r.failed && ctxsleep.For(ctx, time.Second) != nil {
 			return
 		}
 	}
 }
 
-// run removes all that is due. An error about one task does not keep it from others.
+// run removes all that is due, or as much as it can before an error.
 func (r *retention) run(ctx context.Context) error {
 	unpublished := r.forEach(ctx, r.ClaimToUnpublish, r.unpublish)
 	purged := r.forEach(ctx, func(ctx context.Context) ([]store.DeletedTask, error) {
@@ -108,35 +109,41 @@ func (r *retention) run(ctx context.Context) error {
 	return errors.Join(unpublished, purged)
 }
 
-// forEach calls do for each task that claim returns, until it returns none.
+// forEach calls do for each task that claim returns, until it returns none, or one of them fails. A failed task is
+// claimed later than others.
 func (r *retention) forEach(
 	ctx context.Context, claim func(context.Context) ([]store.DeletedTask, error),
 	do func(context.Context, store.DeletedTask) error,
 ) error {
-	var first error
 	for {
 		claiming, cancel := context.WithTimeout(ctx, exchangeTimeout)
 		tasks, err := claim(claiming)
 		cancel()
 		if err != nil || len(tasks) == 0 {
-			return errors.Join(first, err)
+			return err
 		}
-		within, cancel := context.WithTimeout(ctx, engine.RemovalTime*9/10) // another process may follow
+		within, cancel := context.WithTimeout(ctx, engine.RemovalTime*9/10) // then another process may continue
 		for _, t := range tasks {
-			if err := do(within, t); err != nil && first == nil {
-				first = fmt.Errorf("task %s: %w", t.ID, err)
+			if failed := do(within, t); failed != nil && err == nil {
+				err = fmt.Errorf("task %s: %w", t.ID, failed)
 			}
 		}
 		cancel()
+		if err != nil {
+			return err
+		}
 	}
 }
 
 func (r *retention) unpublish(ctx context.Context, t store.DeletedTask) error {
 	err := r.Unpublish(ctx, t)
-	if err == nil {
-		err = r.RecordUnpublished(ctx, t.ID)
+	if err != nil {
+		postponing, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+		defer cancel()
+		return errors.Join(err, r.PostponeUnpublish(postponing, t))
 	}
-	if err == nil {
+	err = r.RecordUnpublished(ctx, t)
+	if err == nil && t.UnpublishedAt == nil {
 		r.observe(Event{Kind: TaskUnpublished, Task: t.ID})
 	}
 	return err

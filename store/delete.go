@@ -36,8 +36,11 @@ type DeletedTask struct {
 	PurgeAt       *time.Time `json:"purge_at,omitempty"`       // nil: after the retention of the processes
 	PurgingAt     *time.Time `json:"purging_at,omitempty"`     // since when it is purged; it cannot be restored then
 
-	Params      json.RawMessage `json:"-"`
-	SubmittedBy string          `json:"-"`
+	Params json.RawMessage `json:"-"`
+	// SourceInUse says that another task with the same request id has the same source.
+	SourceInUse bool `json:"-"`
+	// ClaimedUntil identifies a claim of the package engine.
+	ClaimedUntil *time.Time `json:"-"`
 }
 
 const deleteSQL = `
@@ -49,8 +52,21 @@ select id from {{.Function "delete"}}($1, $2, $3, case when $4 then now() end)`
 // stages.Retention removes what is published at once, and purges the task later. Without such a process
 // nothing is removed.
 //
-// A task that it had overridden can be retried. Delete returns [ErrNotFound], also for a task that was deleted before.
+// A task that it had overridden can be retried. Delete returns [ErrNotFound], also for a task that was deleted before;
+// but with Purge that one is purged at once.
 func (s *Store) Delete(ctx context.Context, task ID, o DeleteOptions) error {
+	err := s.deleteTask(ctx, task, o)
+	if o.Purge && errors.Is(err, ErrNotFound) {
+		return s.updateOne(ctx, "purge", s.graph.SQL(purgeNowSQL, nil), task)
+	}
+	return err
+}
+
+const purgeNowSQL = `
+/* purge a deleted task at once */
+update {{.Prefix}}deleted_tasks set purge_at = now() where id = $1 and purged_at is null returning id`
+
+func (s *Store) deleteTask(ctx context.Context, task ID, o DeleteOptions) error {
 	return s.updateOne(ctx, "delete", s.graph.SQL(deleteSQL, nil), task, o.KeepPublished, statement.CleanText(o.By), o.Purge)
 }
 
@@ -80,7 +96,7 @@ func (s *Store) Undelete(ctx context.Context, task ID, from string) error {
 	switch d, getErr := s.GetDeleted(ctx, task); {
 	case getErr != nil:
 		return err
-	case d.PurgingAt != nil:
+	case d.PurgingAt != nil || d.PurgeAt != nil:
 		return fmt.Errorf("undelete: %w", ErrPurging)
 	}
 	return fmt.Errorf("undelete: %w", ErrUnpublishing)
@@ -90,12 +106,14 @@ func (s *Store) Undelete(ctx context.Context, task ID, from string) error {
 const DeletedColumns = `
 d.id, d.task->>'source', coalesce(d.task->>'user_id', ''), (d.task->>'created_at')::timestamptz,
        d.deleted_at, d.deleted_by, d.keep_published, d.unpublished_at, d.purge_at, d.purging_at,
-       d.task->'params', coalesce(d.task->>'submitted_by', '')`
+       d.task->'params', d.claimed_until,
+       exists (select from {{.Tasks}} other
+                where other.request_id = d.task->>'request_id' and other.source = d.task->>'source')`
 
 // ScanDeleted reads a row of [DeletedColumns].
 func ScanDeleted(row pgx.CollectableRow) (d DeletedTask, err error) {
 	err = row.Scan(&d.ID, &d.Source, &d.UserID, &d.CreatedAt, &d.DeletedAt, &d.DeletedBy, &d.KeepPublished, &d.UnpublishedAt,
-		&d.PurgeAt, &d.PurgingAt, &d.Params, &d.SubmittedBy)
+		&d.PurgeAt, &d.PurgingAt, &d.Params, &d.ClaimedUntil, &d.SourceInUse)
 	return d, err
 }
 

@@ -227,11 +227,88 @@ func TestClaimToUnpublish_KeepsUndeleteOutUntilItIsRecorded(t *testing.T) {
 	if err := b.Undelete(ctx, id, ""); !errors.Is(err, store.ErrUnpublishing) {
 		t.Errorf("undelete meanwhile: %v", err)
 	}
-	must(t, b.RecordUnpublished(ctx, id))
+	must(t, b.PostponeUnpublish(ctx, claimed[0]))
+	for pass := 1; pass <= 2; pass++ { // once more, in case an attempt published meanwhile
+		if early, err := b.ClaimToUnpublish(ctx); err != nil || len(early) > 0 {
+			t.Errorf("before pass %d claimed %+v, %v", pass, early, err)
+		}
+		b.exec("update deleted_tasks set unpublish_at = now() where unpublish_at is not null")
+		again, err := b.ClaimToUnpublish(ctx)
+		if err != nil || len(again) != 1 {
+			t.Fatalf("pass %d claimed %+v, %v", pass, again, err)
+		}
+		must(t, b.RecordUnpublished(ctx, claimed[0])) // an earlier claim
+		if err := b.Undelete(ctx, id, ""); !errors.Is(err, store.ErrUnpublishing) {
+			t.Errorf("after the record of an earlier claim: %v", err)
+		}
+		must(t, b.RecordUnpublished(ctx, again[0]))
+	}
+	b.exec("update deleted_tasks set unpublish_at = now() where unpublish_at is not null")
 	if again, err := b.ClaimToUnpublish(ctx); err != nil || len(again) > 0 {
-		t.Errorf("claimed again: %+v, %v", again, err)
+		t.Errorf("after both passes claimed %+v, %v", again, err)
 	}
 	must(t, b.Undelete(ctx, id, ""))
+}
+
+func TestUndelete_RepeatsLaterStagesWhateverTheirStatus(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	for _, status := range []string{"dead", "failed"} {
+		id := b.submit()
+		b.exec(`update tasks set ingest_status = 'completed', transcode_status = 'completed', metadata_status = 'completed',
+		                         assemble_status = 'completed', publish_status = $2::cuelight_status, publish_attempts = 3,
+		                         publish_run_at = case when $2 = 'failed' then now() + interval '1 hour' end where id = $1`, id, status)
+		must(t, b.Delete(ctx, id, store.DeleteOptions{}))
+		must(t, b.Undelete(ctx, id, "transcode"))
+		b.wantStatuses(id, done, pending, done, pending, pending)
+	}
+}
+
+func TestUndelete_LeavesOverriddenTasksCancelled(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	id, w := b.submit(), b.worker()
+	b.completeAll(w, b.claim(w, ingest))
+	_, err := b.Override(ctx, []store.ID{id}, store.Submission{Source: "better"})
+	must(t, err)
+	must(t, b.Delete(ctx, id, store.DeleteOptions{}))
+	must(t, b.Undelete(ctx, id, "publish"))
+	b.wantStatuses(id, done, done, done, done, cancelled)
+}
+
+func TestDelete_PurgesATaskThatWasDeletedBefore(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	id := b.submit()
+	must(t, b.Delete(ctx, id, store.DeleteOptions{}))
+	must(t, b.Delete(ctx, id, store.DeleteOptions{Purge: true}))
+	if err := b.Undelete(ctx, id, ""); !errors.Is(err, store.ErrPurging) {
+		t.Errorf("undelete returned %v", err)
+	}
+	if claimed, err := b.ClaimToPurge(ctx, -1); err != nil || len(claimed) != 1 {
+		t.Errorf("claimed %+v, %v", claimed, err)
+	}
+}
+
+func TestClaimToPurge_SaysWhetherAnotherTaskHasTheSource(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	for _, source := range []string{"s3://media/sources/request-1/a", "other"} {
+		id := b.submitTask(store.Submission{Source: "s3://media/sources/request-1/a", RequestID: "r"})
+		must(t, b.Delete(ctx, id, store.DeleteOptions{Purge: true}))
+		other := b.submitTask(store.Submission{Source: source, RequestID: "r"})
+		claimed, err := b.ClaimToPurge(ctx, -1)
+		must(t, err)
+		if want := source != "other"; len(claimed) != 1 || claimed[0].SourceInUse != want {
+			t.Errorf("with a task of %s claimed %+v", source, claimed)
+		}
+		must(t, b.Purge(ctx, id, ""))
+		b.exec("delete from tasks where id = $1", other)
+	}
 }
 
 func TestPurge_RemembersRequestIDsWithAPrefix(t *testing.T) {

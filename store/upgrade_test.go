@@ -98,6 +98,18 @@ func TestMigrate_LetsProgramsOfTheVersionBeforeWorkOn(t *testing.T) {
 	}
 }
 
+func TestMigrate_CreatesAPipelineNextToOneOfTheVersionBefore(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t, olderSchemas(t)["013"])
+	st := store.New(pool, mustGraph(t, "audio", store.Node{Name: "only"}))
+	_, err := st.Migrate(t.Context())
+	must(t, err)
+	must(t, st.Check(t.Context()))
+	if err := store.New(pool, store.Video()).Check(t.Context()); !errors.Is(err, store.ErrSchemaOlder) {
+		t.Errorf("the other pipeline: %v", err)
+	}
+}
+
 // A worker holds a lock on the table of tasks for as long as its transaction.
 func TestMigrate_TriesAgainWhereATableIsLocked(t *testing.T) {
 	t.Parallel()

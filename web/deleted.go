@@ -16,11 +16,7 @@ func (s *Server) deleteTask(_ http.ResponseWriter, r *http.Request) (jsonRespons
 	if p.err != nil {
 		return jsonResponse{}, p.err
 	}
-	id := pathID(r)
-	if err := s.actions().Delete(r.Context(), id, o); err != nil {
-		return jsonResponse{}, err
-	}
-	d, err := s.opts.Store.GetDeleted(r.Context(), id)
+	d, err := s.actions().Delete(r.Context(), pathID(r), o)
 	return okResponse(visibleDeleted(r.Context(), d), err)
 }
 

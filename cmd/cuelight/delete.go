@@ -43,26 +43,35 @@ videos.`,
 			if o.KeepPublished {
 				return usererr.Usagef("--purge cannot be combined with --keep-published")
 			}
-			if !*yes && c.isInteractive() && !c.confirm(fmt.Sprintf("Remove %d videos for good?", len(args))) {
+			if !*yes && c.isInteractive() && !c.confirm(fmt.Sprintf("Purge %d videos? They cannot be restored.", len(args))) {
 				return &usererr.Error{Text: "nothing was changed"}
 			}
 		}
 		ctx := cmd.Context()
 		return c.withExistingDatabase(ctx, func(db *dbconn.Database) error {
-			err := c.eachTask(ctx, db.Store, args, func(id store.ID) error { return c.deleteOne(ctx, db, id, o) })
-			c.noteMissingDaemon(ctx, db.Store)
+			err := c.each(ctx, args, func(word string) error { return c.deleteOne(ctx, db, word, o) })
+			if err == nil && !o.KeepPublished {
+				c.noteMissingDaemon(ctx, db.Store)
+			}
 			return err
 		})
 	}
 	return cmd
 }
 
-func (c *cli) deleteOne(ctx context.Context, db *dbconn.Database, id store.ID, o store.DeleteOptions) error {
-	if err := c.actions(db).Delete(ctx, id, o); err != nil {
-		return err
+func (c *cli) deleteOne(ctx context.Context, db *dbconn.Database, word string, o store.DeleteOptions) error {
+	id, err := db.Store.Find(ctx, strings.ToLower(word))
+	if errors.Is(err, store.ErrNotFound) && o.Purge { // a task that was deleted before can be purged
+		id, err = db.Store.FindDeleted(ctx, strings.ToLower(word))
+	}
+	if err != nil {
+		return explainDeleted(ctx, db.Store, word, err)
+	}
+	if _, err := c.actions(db).Delete(ctx, id, o); err != nil {
+		return explainDeleted(ctx, db.Store, word, err)
 	}
 	if o.Purge {
-		return c.printResult(id, "deleted for good")
+		return c.printResult(id, "deleted, to be purged at once")
 	}
 	return c.printResult(id, "deleted")
 }
@@ -78,7 +87,7 @@ func (c *cli) undeleteCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "undelete ID...",
 		Short: "Restore deleted videos",
-		Long: `Undelete restores deleted videos that are not purged yet. What was published of them is
+		Long: `Undelete restores deleted videos that are not purged yet. Their published files are
 published again, and stages that were running begin again.`,
 		Args: atLeastOne("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -45,9 +45,9 @@ func Explain(err error) *usererr.Error {
 	case errors.Is(err, store.ErrInvalid), errors.Is(err, store.ErrNoStage), errors.Is(err, store.ErrRequestIDTaken):
 		return &usererr.Error{Kind: usererr.Usage, Text: text}
 	case errors.Is(err, store.ErrPurging):
-		return &usererr.Error{Text: "the video is being removed for good and cannot be restored"}
+		return &usererr.Error{Text: "the video is being purged and cannot be restored"}
 	case errors.Is(err, store.ErrUnpublishing):
-		return &usererr.Error{Text: "a daemon is removing the published files", Hint: "try again in some minutes"}
+		return &usererr.Error{Text: "a daemon is removing the published files", Hint: "try again in a minute"}
 	case errors.Is(err, store.ErrOverridden):
 		return &usererr.Error{Text: "the task was replaced by another and cannot run again"}
 	case errors.As(err, &connect), errors.As(err, &pg) && isUnavailable(pg.Code), isNetworkError(err):

@@ -187,8 +187,8 @@ func (a Actions) Cancel(ctx context.Context, task store.ID) error {
 	})
 }
 
-// Delete deletes a task. By is the operator.
-func (a Actions) Delete(ctx context.Context, task store.ID, o store.DeleteOptions) error {
+// Delete deletes a task, and returns it. By is the operator.
+func (a Actions) Delete(ctx context.Context, task store.ID, o store.DeleteOptions) (deleted store.DeletedTask, err error) {
 	d := details{}
 	if o.KeepPublished {
 		d["keep_published"] = true
@@ -196,10 +196,15 @@ func (a Actions) Delete(ctx context.Context, task store.ID, o store.DeleteOption
 	if o.Purge {
 		d["purge"] = true
 	}
-	return a.perform(ctx, access.Admin, "delete", func(in *store.Store, actor string) (string, details, error) {
+	err = a.perform(ctx, access.Admin, "delete", func(in *store.Store, actor string) (string, details, error) {
 		o.By = actor
-		return task.String(), d, in.Delete(ctx, task, o)
+		err := in.Delete(ctx, task, o)
+		if err == nil {
+			deleted, err = in.GetDeleted(ctx, task)
+		}
+		return task.String(), d, err
 	})
+	return deleted, err
 }
 
 // Undelete restores a deleted task. A video whose published files were removed is published again.

@@ -66,6 +66,9 @@ func (c Config) removeFiles(ctx context.Context, t store.DeletedTask) error {
 	if err := os.RemoveAll(c.TaskDir(t.ID)); err != nil { // copies of what was in the bucket
 		return fmt.Errorf("remove copies: %w", err)
 	}
+	if t.SourceInUse {
+		return nil
+	}
 	if err := c.Bucket.DeleteSource(ctx, t.Source); err != nil {
 		return fmt.Errorf("remove stored source: %w", err)
 	}

@@ -22,13 +22,13 @@ const claimUnpublishedSQL = `
 update {{.Prefix}}deleted_tasks d set claimed_until = now() + make_interval(secs => $1)
  where d.id in (
        select id from {{.Prefix}}deleted_tasks
-        where purged_at is null and unpublished_at is null and not keep_published and purging_at is null
-          and coalesce(claimed_until, '-infinity') < now()
-        order by deleted_at limit $2 for update skip locked)
+        where unpublish_at <= now() and purging_at is null and coalesce(claimed_until, '-infinity') < now()
+        order by unpublish_at limit $2 for update skip locked)
 returning ` + store.DeletedColumns
 
-// ClaimToUnpublish claims deleted tasks whose published files are to be removed, for [RemovalTime]. Each must be
-// followed by [Engine.RecordUnpublished].
+// ClaimToUnpublish claims deleted tasks whose published files are to be removed, for [RemovalTime]: soon after the
+// deletion, and once more a minute later, because an attempt may have published meanwhile. Each must be followed by
+// [Engine.RecordUnpublished] or [Engine.PostponeUnpublish].
 func (e *Engine) ClaimToUnpublish(ctx context.Context) ([]store.DeletedTask, error) {
 	return e.claimDeleted(ctx, "claim deleted tasks to unpublish", e.graph.SQL(claimUnpublishedSQL, nil),
 		RemovalTime.Seconds(), removalBatch)
@@ -36,12 +36,26 @@ func (e *Engine) ClaimToUnpublish(ctx context.Context) ([]store.DeletedTask, err
 
 const recordUnpublishedSQL = `
 /* record that published files were removed */
-update {{.Prefix}}deleted_tasks set unpublished_at = now(), claimed_until = null where id = $1`
+update {{.Prefix}}deleted_tasks
+   set unpublished_at = coalesce(unpublished_at, now()), claimed_until = null,
+       unpublish_at = case when unpublished_at is null then now() + interval '1 min' end
+ where id = $1 and claimed_until = $2`
 
-// RecordUnpublished records that nothing of a deleted task is published any more.
-func (e *Engine) RecordUnpublished(ctx context.Context, task store.ID) error {
-	_, err := e.db.Exec(ctx, e.graph.SQL(recordUnpublishedSQL, nil), task)
+// RecordUnpublished records that nothing of a claimed task is published any more.
+func (e *Engine) RecordUnpublished(ctx context.Context, task store.DeletedTask) error {
+	_, err := e.db.Exec(ctx, e.graph.SQL(recordUnpublishedSQL, nil), task.ID, task.ClaimedUntil)
 	return e.explain("record unpublished task", err)
+}
+
+const postponeUnpublishSQL = `
+/* postpone the removal of published files */
+update {{.Prefix}}deleted_tasks set claimed_until = null, unpublish_at = now() + interval '1 min'
+ where id = $1 and claimed_until = $2`
+
+// PostponeUnpublish ends the claim of a task whose published files could not be removed.
+func (e *Engine) PostponeUnpublish(ctx context.Context, task store.DeletedTask) error {
+	_, err := e.db.Exec(ctx, e.graph.SQL(postponeUnpublishSQL, nil), task.ID, task.ClaimedUntil)
+	return e.explain("postpone unpublishing", err)
 }
 
 // claimToPurgeSQL makes sure that the tasks are not restored. $3 is null where they are kept for ever.
@@ -87,7 +101,7 @@ const purgeSQL = `
 /* purge deleted tasks */
 with remembered as (
   update {{.Prefix}}deleted_tasks
-     set purged_at = now(), claimed_until = null, task = jsonb_build_object('request_id', task -> 'request_id')
+     set purged_at = now(), claimed_until = null, unpublish_at = null, task = jsonb_build_object('request_id', task -> 'request_id')
    where id = $1 and purging_at is not null and purged_at is null
      and $2 <> '' and starts_with(task ->> 'request_id', $2)
   returning id

@@ -43,7 +43,7 @@ func (u *UI) serveDeleted(w http.ResponseWriter, r *http.Request) {
 func fateOf(t store.DeletedTask) string {
 	switch {
 	case t.PurgingAt != nil:
-		return "Being removed for good"
+		return "Being purged"
 	case t.KeepPublished:
 		return "Published files are kept"
 	case t.UnpublishedAt == nil:
@@ -55,9 +55,9 @@ func fateOf(t store.DeletedTask) string {
 func confirmDelete(u *UI, r *http.Request) (confirmation, error) {
 	c, t, err := u.confirmVideo(r, "delete", confirmation{
 		Title: "Delete", Button: "Delete this video", IsDanger: true, LeavesPage: true,
-		Check: field{"keep_published", "Keep the published files until the video is removed for good"},
+		Check: field{"keep_published", "Keep the published files until the video is purged"},
 		Text: "%s is taken out of all lists, running attempts are stopped, and its published files are removed. " +
-			"You can restore it from the page of deleted videos until it is removed for good. The source file stays.",
+			"You can restore it from the page of deleted videos until it is purged. The source file stays.",
 	})
 	c.Next = u.o.BasePath + "/"
 	c.Command = shellCommand("delete", t.ID.String())
@@ -69,7 +69,7 @@ func doDelete(u *UI, ctx context.Context, r *http.Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	err = u.o.Actions.Delete(ctx, t.ID, store.DeleteOptions{KeepPublished: r.PostForm.Has("keep_published")})
+	_, err = u.o.Actions.Delete(ctx, t.ID, store.DeleteOptions{KeepPublished: r.PostForm.Has("keep_published")})
 	return "Deleted “" + videoTitle(t) + "”.", err
 }
 

@@ -58,7 +58,8 @@ func (u *UI) parseTemplates() (map[string]*template.Template, error) {
 		return nil, fmt.Errorf("dashboard: %w", err)
 	}
 	pages := map[string]*template.Template{"": common}
-	for _, name := range []string{"board", "video", "workers", "dead", "latency", "login", "confirm", "key", "profiles", "deleted", "problem"} {
+	for _, name := range []string{"board", "video", "workers", "dead", "latency", "login", "confirm", "key", "profiles", "deleted",
+		"problem"} {
 		t, err := template.Must(common.Clone()).ParseFS(files, "templates/"+name+".html")
 		if err != nil {
 			return nil, fmt.Errorf("dashboard: %w", err)
@@ -196,9 +197,9 @@ func errorResponse(err error) (status int, text string) {
 	case errors.Is(err, store.ErrOverridden):
 		return http.StatusConflict, "This video was replaced by another one and is not processed again."
 	case errors.Is(err, store.ErrPurging):
-		return http.StatusConflict, "This video is being removed for good and cannot be restored."
+		return http.StatusConflict, "This video is being purged and cannot be restored."
 	case errors.Is(err, store.ErrUnpublishing):
-		return http.StatusConflict, "The published files of this video are being removed. Try again in some seconds."
+		return http.StatusConflict, "The published files of this video are being removed. Try again in a minute."
 	case errors.Is(err, store.ErrRequestIDTaken):
 		return http.StatusConflict, "Another video was submitted with the same request id meanwhile. Delete that one first."
 	case errors.Is(err, store.ErrNoStage), errors.Is(err, store.ErrInvalid), errors.Is(err, errIncomplete):

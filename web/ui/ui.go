@@ -55,7 +55,7 @@ type Actions interface {
 	Retry(ctx context.Context, id store.ID, o ops.RetryOptions) error
 	RetryDead(ctx context.Context, f report.DeadFilter, o store.RetryAllOptions) (store.RetryAllResult, error)
 	Cancel(ctx context.Context, id store.ID) error
-	Delete(ctx context.Context, id store.ID, o store.DeleteOptions) error
+	Delete(ctx context.Context, id store.ID, o store.DeleteOptions) (store.DeletedTask, error)
 	Undelete(ctx context.Context, id store.ID) error
 	Pause(ctx context.Context, p store.Pause) error
 	Resume(ctx context.Context, p store.Pause) error
