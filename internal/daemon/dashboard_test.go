@@ -119,6 +119,12 @@ func TestDashboardActions_AreAudited(t *testing.T) {
 			_, err := o.RetryDead(ctx, report.DeadFilter{Stage: "ingest", Source: "token=sesame"}, store.RetryAllOptions{})
 			return err
 		}, func() entry { return entry{action: "retry_dead", detail: "…"} }},
+		{"Delete", func(ctx context.Context) error {
+			_, err := o.Delete(ctx, other, store.DeleteOptions{KeepPublished: true})
+			return err
+		}, func() entry { return entry{"delete", other.String(), `{"keep_published": true}`} }},
+		{"Undelete", func(ctx context.Context) error { return o.Undelete(ctx, other) },
+			func() entry { return entry{"undelete", other.String(), `{}`} }},
 		{"Pause", func(ctx context.Context) error { return o.Pause(ctx, pause) },
 			func() entry { return entry{"pause", "stage transcode on host h", `{}`} }},
 		{"Resume", func(ctx context.Context) error { return o.Resume(ctx, pause) },
