@@ -24,8 +24,10 @@ on several hosts at once.
 
 Daemons of the version before work on during an upgrade and after it: first migrate, then
 replace the program on one host after the other. A daemon of this version waits until the
-tables are upgraded. Before it adds stages, stop all workers. Finished tasks count an added stage as completed; to
-run it for them, too: cuelight retry --all --status completed --from STAGE.
+tables are upgraded.
+
+Before it adds stages, stop all workers. Finished tasks count an added stage as completed;
+to run it for them, too: cuelight retry --all --status completed --from STAGE.
 
 Migrate does not change tables that are newer than this program, or that have a stage
 which this program lacks (exit code 13).
