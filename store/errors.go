@@ -29,6 +29,8 @@ var (
 	ErrRequestIDTaken = errors.New("request id was used for another source")
 	// ErrNoSchema: the pipeline's tables do not exist; see [Store.Migrate].
 	ErrNoSchema = statement.ErrNoSchema
+	// ErrNoSearchPath: no schema of the connection's search_path exists. It is an ErrNoSchema, too.
+	ErrNoSearchPath = fmt.Errorf("%w: no schema of the search_path exists", ErrNoSchema)
 	// ErrSchemaOlder: an older version of this package created the tables; see
 	// [Store.Migrate].
 	ErrSchemaOlder = errors.New("tables are older than this program")

@@ -16,7 +16,7 @@ import (
 // rest of the search_path.
 const schemaSQL = `
 /* find schema table */
-select to_regclass(format('%I.cuelight_schema', current_schema())) is not null`
+select to_regclass(quote_ident(current_schema()) || '.cuelight_schema') is not null, current_schema() is not null`
 
 const versionSQL = `
 /* schema version */
@@ -24,7 +24,7 @@ select s.version, coalesce((to_jsonb(s) ->> 'migrated_to')::integer, s.version),
   from cuelight_schema s where s.pipeline = $1`
 
 // Check compares the tables with what this package needs, and changes
-// nothing. It returns [ErrNoSchema], [ErrSchemaOlder], [ErrSchemaUnknown], [ErrSchemaNewer],
+// nothing. It returns [ErrNoSchema], [ErrNoSearchPath], [ErrSchemaOlder], [ErrSchemaUnknown], [ErrSchemaNewer],
 // [ErrSchemaShape] or [ErrSchemaBroken].
 func (s *Store) Check(ctx context.Context) error {
 	if _, err := s.version(ctx); err != nil {
@@ -47,11 +47,14 @@ func (s *Store) Version(ctx context.Context) (int, error) {
 // version returns the version of the tables, and why this program cannot use them. The column migrated_to is
 // missing in version 13.
 func (s *Store) version(ctx context.Context) (int, error) {
-	var there bool
-	if err := s.db.QueryRow(ctx, schemaSQL).Scan(&there); err != nil {
+	var there, hasSchema bool
+	if err := s.db.QueryRow(ctx, schemaSQL).Scan(&there, &hasSchema); err != nil {
 		return 0, err
 	}
-	if !there {
+	switch {
+	case !hasSchema:
+		return 0, ErrNoSearchPath
+	case !there:
 		return 0, ErrNoSchema
 	}
 	var oldest, version int // of programs, and of the tables
@@ -108,10 +111,11 @@ type MigrateResult struct {
 // ErrSchemaShape. While it adds stages, it holds the table of tasks locked and reads it
 // once or twice, some seconds for a million tasks.
 func (s *Store) Migrate(ctx context.Context) (r MigrateResult, err error) {
-	for range migrateTries {
+	for end := time.Now().Add(migrateTimeout); ; {
 		// A worker may lock the tables in another order, which ends in a deadlock.
 		r, err = s.migrate(ctx)
-		if !IsRetryable(err) && !errors.Is(err, ErrLocked) || ctxsleep.For(ctx, migrateRetryDelay) != nil {
+		if !IsRetryable(err) && !errors.Is(err, ErrLocked) || time.Now().After(end) ||
+			ctxsleep.For(ctx, migrateRetryDelay) != nil {
 			break
 		}
 	}
@@ -122,8 +126,8 @@ func (s *Store) Migrate(ctx context.Context) (r MigrateResult, err error) {
 }
 
 const (
-	// migrateTries is how often Migrate tries in all.
-	migrateTries      = 60
+	// migrateTimeout is how long Migrate tries again.
+	migrateTimeout    = time.Minute
 	migrateRetryDelay = time.Second / 2
 )
 
@@ -166,6 +170,7 @@ func (s *Store) migrate(ctx context.Context) (r MigrateResult, err error) {
 			_, err = s.WithTx(tx).version(ctx) // of the upgraded tables
 		}
 		switch {
+		case errors.Is(err, ErrNoSearchPath):
 		case errors.Is(err, ErrNoSchema):
 			return execAll(ctx, tx, s.graph.SchemaSQL(), s.graph.TriggersSQL())
 		case errors.Is(err, ErrSchemaShape):

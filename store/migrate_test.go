@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -43,6 +44,23 @@ func TestMigrate_CreatesTheTablesOnce(t *testing.T) {
 	}
 	if err := s.Check(ctx); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestMigrate_NeedsASchema(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t, pgtest.Schema{})
+	conn, err := pool.Acquire(t.Context())
+	must(t, err)
+	defer conn.Release()
+	_, err = conn.Exec(t.Context(), "set search_path = nowhere")
+	must(t, err)
+	st := store.New(conn.Conn(), store.Video())
+	if err := st.Check(t.Context()); !errors.Is(err, store.ErrNoSearchPath) || !errors.Is(err, store.ErrNoSchema) {
+		t.Errorf("Check returned %v", err)
+	}
+	if _, err := st.Migrate(t.Context()); !errors.Is(err, store.ErrNoSearchPath) {
+		t.Errorf("Migrate returned %v", err)
 	}
 }
 
