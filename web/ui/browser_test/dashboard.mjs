@@ -5,7 +5,7 @@ import { checkAccessibility, checkWidth, connected, control, done, drop, given, 
 const screens = {
   board: "/", video: `/videos/${given.published}`, retrying: `/videos/${given.retrying}`, running: `/videos/${given.running}`,
   divided: `/videos/${given.divided}`, deadPart: `/videos/${given.deadPart}`, retryForm: `/videos/${given.divided}/retry`,
-  workers: "/workers", dead: "/dead", latency: "/latency", profiles: "/profiles", login: "/login", ask: `/videos/${given.waiting}/cancel`, key: "/keys/create",
+  workers: "/workers", dead: "/dead", latency: "/latency", profiles: "/profiles", deleted: "/deleted", login: "/login", ask: `/videos/${given.waiting}/cancel`, key: "/keys/create",
 };
 
 for (const colorScheme of ["light", "dark"]) {
@@ -13,7 +13,7 @@ for (const colorScheme of ["light", "dark"]) {
     await test(`all pages, ${colorScheme}, ${width} px`, async (page) => {
       for (const [name, path] of Object.entries(screens)) {
         await page.goto(given.url + path);
-        if (!["profiles", "login", "ask", "key", "retryForm"].includes(name)) await connected(page);
+        if (!["profiles", "deleted", "login", "ask", "key", "retryForm"].includes(name)) await connected(page);
         await page.evaluate(() => document.fonts.ready);
         if (name === "retrying") await page.evaluate(() => document.querySelectorAll("main details").forEach((d) => { d.open = true; }));
         await checkWidth(page, name);
