@@ -34,7 +34,7 @@ var sections = []section{
 	{title: "Growth", scenarios: []string{"grown", "held", "size", "bulk"},
 		about: "The same in a table that has grown, and how much it grows."},
 	{title: "Cost by size", scenarios: []string{"growth", "growth_cpu", "growth_idle"}, write: writeGrowth,
-		about: "What a task costs when there is much of one thing: tasks drained per second, and the processor time of the database " +
+		about: "The cost of a task when there is much of one thing: tasks drained per second, and the processor time of the database " +
 			"per task, drained and on an idle system; medians, with the drained rate as a share of that with the smallest size."},
 	{title: "Idle cost, and notifications", scenarios: []string{"idle_daemon", "notifies"}},
 	{title: "Remote workers", scenarios: []string{"start", "start_beyond", "http", "remote_drain", "waiting_workers"},

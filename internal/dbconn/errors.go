@@ -81,7 +81,7 @@ func ExplainSchema(err error) *usererr.Error {
 	case errors.Is(err, store.ErrNoSchema):
 		e.Text, e.Hint = "the database has no Cuelight tables", "create them: cuelight migrate"
 	case errors.Is(err, store.ErrSchemaOlder):
-		e.Text = "the database's " + firstCause(err, store.ErrSchemaOlder)
+		e.Text = "the database's " + textFromCause(err, store.ErrSchemaOlder)
 		e.Hint = "upgrade them: cuelight migrate; daemons of the version before work on meanwhile"
 	case errors.Is(err, store.ErrSchemaUnknown):
 		e.Text = "the database's tables are from before the first release and cannot be upgraded; nothing was changed"
@@ -91,7 +91,7 @@ func ExplainSchema(err error) *usererr.Error {
 		e.Text = "the database's tables are newer than this program; nothing was changed"
 		e.Hint = "use the version of cuelight that created them, or a later one"
 	case errors.Is(err, store.ErrSchemaShape):
-		e.Text = "the database's " + firstCause(err, store.ErrSchemaShape) + "; nothing was changed"
+		e.Text = "the database's " + textFromCause(err, store.ErrSchemaShape) + "; nothing was changed"
 		e.Hint = "if stages were added to the program, stop all workers and run: cuelight migrate; otherwise use another " +
 			"database, or another schema (search_path in its address)"
 	case errors.Is(err, store.ErrSchemaBroken):
@@ -103,8 +103,8 @@ func ExplainSchema(err error) *usererr.Error {
 	return e
 }
 
-// firstCause returns the text of an error from its cause on.
-func firstCause(err, cause error) string {
+// textFromCause returns the text of an error from its cause on.
+func textFromCause(err, cause error) string {
 	_, detail, _ := strings.Cut(err.Error(), cause.Error())
 	return cause.Error() + detail
 }

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 
 	"github.com/cuelight/cuelight/internal/flock"
 	"github.com/cuelight/cuelight/internal/media"
@@ -40,7 +39,7 @@ func (c Config) unpublish(ctx context.Context, t store.DeletedTask) error {
 		}
 		defer flock.Unlock(lock) // an attempt that has not noticed the deletion may be publishing
 	}
-	err := l.removeAll(ctx, removal{
+	err := l.removeTaskFiles(ctx, removal{
 		dir: t.ID.String(), files: []string{media.MasterName, media.ManifestName}, stages: []string{generationPrefix},
 	})
 	if err != nil {
@@ -57,7 +56,7 @@ func (c Config) removeFiles(ctx context.Context, t store.DeletedTask) error {
 	if err := c.checkRoot("data", c.DataDir); err != nil {
 		return fmt.Errorf("remove files: %w", err)
 	}
-	if err := c.DataLocation().removeAll(ctx, removal{dir: path.Join(tasksName, t.ID.String()), stages: resultStages()}); err != nil {
+	if err := c.DataLocation().removeTaskFiles(ctx, removal{dir: path.Join(tasksName, t.ID.String()), stages: resultStages()}); err != nil {
 		return fmt.Errorf("remove files: %w", err)
 	}
 	if c.Bucket == nil {
@@ -75,17 +74,12 @@ func (c Config) removeFiles(ctx context.Context, t store.DeletedTask) error {
 	return nil
 }
 
-// removeAll removes all of a task's files in the location that stages have made. Files with other names stay.
-func (p Location) removeAll(ctx context.Context, what removal) error {
+// removeTaskFiles removes all of a task's files in the location that stages have made. Files with other names stay.
+func (p Location) removeTaskFiles(ctx context.Context, what removal) error {
 	what.isThere = func(dirName) bool { return true }
 	remove, _, err := p.divide(ctx, what)
 	if err == nil {
 		err = p.removeNames(ctx, what, remove)
-	}
-	if errors.Is(err, fs.ErrNotExist) && p.Bucket == nil {
-		if _, statErr := os.Stat(filepath.Join(p.Dir, filepath.FromSlash(what.dir))); errors.Is(statErr, fs.ErrNotExist) {
-			return nil
-		}
 	}
 	return err
 }

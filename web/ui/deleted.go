@@ -12,8 +12,8 @@ const deletedRows = 100
 // deletedVideo is a row of the page of deleted videos.
 type deletedVideo struct {
 	store.DeletedTask
-	Title, Fate string
-	CanRestore  bool
+	Title, Files string // Files: what has become of its files
+	CanRestore   bool
 }
 
 // serveDeleted lists deleted videos, the last deleted one first.
@@ -28,7 +28,7 @@ func (u *UI) serveDeleted(w http.ResponseWriter, r *http.Request) {
 	rows := make([]deletedVideo, len(tasks))
 	for i, t := range tasks {
 		title := videoTitle(store.Task{Source: t.Source, Params: t.Params})
-		rows[i] = deletedVideo{t, title, fateOf(t), canOperate && t.PurgingAt == nil}
+		rows[i] = deletedVideo{t, title, filesState(t), canOperate && t.PurgingAt == nil}
 	}
 	next := ""
 	if len(tasks) == deletedRows {
@@ -39,8 +39,8 @@ func (u *UI) serveDeleted(w http.ResponseWriter, r *http.Request) {
 	u.render(w, http.StatusOK, "deleted", d)
 }
 
-// fateOf says what has become of a deleted video's files.
-func fateOf(t store.DeletedTask) string {
+// filesState says what has become of a deleted video's files.
+func filesState(t store.DeletedTask) string {
 	switch {
 	case t.PurgingAt != nil:
 		return "Being purged"
