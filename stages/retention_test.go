@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 )
@@ -30,10 +31,10 @@ func TestRetention_UnpublishesAtOnceAndPurgesLater(t *testing.T) {
 	if got := <-done; got != "remove a" {
 		t.Errorf("after a deletion for good: %s", got)
 	}
-	for gone := false; !gone; {
+	waittest.Until(t, "the task is purged", func() bool {
 		_, err := b.GetDeleted(t.Context(), second)
-		gone = errors.Is(err, store.ErrNotFound)
-	}
+		return errors.Is(err, store.ErrNotFound)
+	})
 	if _, err := b.GetDeleted(t.Context(), first); err != nil {
 		t.Errorf("the first task is kept: %v", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
 )
@@ -134,10 +135,11 @@ func TestMigrate_TriesAgainWhereATableIsLocked(t *testing.T) {
 // waitForLock waits until a session waits for a lock on the table of tasks.
 func waitForLock(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
-	for waits := false; !waits; {
+	waittest.Until(t, "a session waits for a lock", func() (waits bool) {
 		must(t, pool.QueryRow(t.Context(), `
 			select exists (select from pg_locks where relation = 'tasks'::regclass and not granted)`).Scan(&waits))
-	}
+		return waits
+	})
 }
 
 // deadlockingPool is a database whose first transactions end in a deadlock.

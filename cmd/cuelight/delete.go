@@ -160,7 +160,7 @@ func (c *cli) listDeleted(ctx context.Context, db *dbconn.Database, f store.Filt
 // deletedState says what has become of a deleted task's files.
 func deletedState(t store.DeletedTask) string {
 	switch {
-	case t.PurgingAt != nil:
+	case t.PurgingAt != nil || t.PurgeAt != nil:
 		return "being purged"
 	case t.KeepPublished:
 		return "published files kept"

@@ -45,7 +45,7 @@ func explainDeleted(ctx context.Context, st *store.Store, word string, err error
 		return err
 	}
 	e := &usererr.Error{Kind: usererr.NotFound, Text: "the task was deleted " + age(d.DeletedAt) + " ago"}
-	if d.PurgingAt == nil {
+	if d.PurgingAt == nil && d.PurgeAt == nil {
 		e.Hint = "restore it: cuelight undelete " + shortID(id)
 	}
 	return e

@@ -28,7 +28,7 @@ func (u *UI) serveDeleted(w http.ResponseWriter, r *http.Request) {
 	rows := make([]deletedVideo, len(tasks))
 	for i, t := range tasks {
 		title := videoTitle(store.Task{Source: t.Source, Params: t.Params})
-		rows[i] = deletedVideo{t, title, filesState(t), canOperate && t.PurgingAt == nil}
+		rows[i] = deletedVideo{t, title, filesState(t), canOperate && t.PurgingAt == nil && t.PurgeAt == nil}
 	}
 	next := ""
 	if len(tasks) == deletedRows {
@@ -42,7 +42,7 @@ func (u *UI) serveDeleted(w http.ResponseWriter, r *http.Request) {
 // filesState says what has become of a deleted video's files.
 func filesState(t store.DeletedTask) string {
 	switch {
-	case t.PurgingAt != nil:
+	case t.PurgingAt != nil || t.PurgeAt != nil:
 		return "Being purged"
 	case t.KeepPublished:
 		return "Published files are kept"
