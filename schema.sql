@@ -225,8 +225,8 @@ begin
   if to_regclass(format('%I.cuelight_schema', current_schema())) is not null then
     select coalesce((to_jsonb(s) ->> 'migrated_to')::integer, s.version) into its_version
       from cuelight_schema s where s.pipeline = 'video';
-    if its_version <> 14 then
-      raise exception 'the tables have version %, this file has version 14', its_version
+    if its_version <> 15 then
+      raise exception 'the tables have version %, this file has version 15', its_version
         using hint = 'Upgrade them: cuelight migrate';
     end if;
   end if;
@@ -422,7 +422,8 @@ create table if not exists deleted_tasks (
   purging_at     timestamptz,                        -- its files are being removed; it cannot be undeleted any more
   purged_at      timestamptz,                        -- only its request id is left, so that it is not submitted again
   claimed_until  timestamptz,                        -- until then a process removes its files
-  task           jsonb       not null                -- its row of tasks
+  task           jsonb       not null,               -- its row of tasks
+  expired        boolean     not null default false  -- deleted by retention: its published files are never removed
 );
 
 create index if not exists deleted_tasks_order on deleted_tasks (deleted_at)

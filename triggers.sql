@@ -32,8 +32,8 @@ begin
   if to_regclass(format('%I.cuelight_schema', current_schema())) is not null then
     select coalesce((to_jsonb(s) ->> 'migrated_to')::integer, s.version) into its_version
       from cuelight_schema s where s.pipeline = 'video';
-    if its_version <> 14 then
-      raise exception 'the tables have version %, this file has version 14', its_version
+    if its_version <> 15 then
+      raise exception 'the tables have version %, this file has version 15', its_version
         using hint = 'Upgrade them: cuelight migrate';
     end if;
   end if;
@@ -1203,7 +1203,7 @@ end
 $$;
 
 insert into cuelight_schema (pipeline, version, migrated_to, shape)
-values ('video', 13, 14,
+values ('video', 13, 15,
   'ingest; transcode in parts needs ingest; metadata needs ingest; assemble needs transcode, metadata; publish needs assemble')
 on conflict (pipeline) do nothing;
 

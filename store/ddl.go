@@ -13,7 +13,7 @@ import (
 const (
 	// SchemaVersion is the version of the tables this package works with: the number of the last file
 	// in ddl/migrations.
-	SchemaVersion = 14
+	SchemaVersion = 15
 	// oldestProgram is the oldest SchemaVersion of programs that can use these tables, too. A migration
 	// only adds to the tables, so that programs of the version before work on; it may remove what
 	// only older programs need.

@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -71,8 +72,8 @@ func TestMigrate_UpgradesEveryOlderSchemaAndKeepsItsRows(t *testing.T) {
 			}
 			r, err := st.Migrate(ctx)
 			must(t, err)
-			if want := strings.TrimLeft(version, "0"); want != "13" || r.From != 13 {
-				t.Errorf("Migrate returned %+v for version %s", r, want)
+			if fmt.Sprintf("%03d", r.From) != version {
+				t.Errorf("Migrate returned %+v for version %s", r, version)
 			}
 			must(t, st.Check(ctx))
 			wantCatalogOf(t, pool, store.Video())
