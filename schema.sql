@@ -156,7 +156,7 @@ create table if not exists tasks (
   user_id       text,
   submitted_by  text,                              -- API key; null: by database or admin secret
   traceparent   text,                              -- W3C Trace Context of the submission
-  ready_at      timestamptz,                       -- since when it is ready; null: created_at, or scheduled
+  ready_at      timestamptz,                       -- since when it is ready, or cancelled; null: created_at, or scheduled
   scheduled_at  timestamptz,                       -- start time of a task cancelled before it, kept by a retry
   overridden_by uuid        references tasks (id) on delete set null deferrable,
   placement     jsonb,                             -- by stage: what its worker needs; see cuelight_video_placement_wait

@@ -1054,6 +1054,7 @@ language sql set search_path from current as $$
     publish_locked_at = null,
     publish_locked_by = null,
     publish_run_at    = null,
+    ready_at = now(),
     scheduled_at = coalesce(greatest(case when ingest_status = 'pending' and ingest_attempts = 0 and ready_at is null
          then ingest_run_at end), scheduled_at)
   where t.id = task

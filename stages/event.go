@@ -54,7 +54,11 @@ const (
 	TaskUnpublished Kind = "unpublished"
 	TaskPurged      Kind = "purged"
 
-	// The database takes heartbeats but does not check claims; old events could not be
+	// Old rows were deleted: those in Pruned, or Count rows of the outbox.
+	RowsPruned   Kind = "rows_pruned"
+	EventsPruned Kind = "events_pruned"
+
+	// The database takes heartbeats but does not check claims; old rows could not be
 	// deleted; deleted tasks could not be removed. All because of Err, and reported once.
 	ClaimsUnchecked Kind = "claims_unchecked"
 	PruneFailed     Kind = "prune_failed"
@@ -85,5 +89,6 @@ type Event struct {
 	Progress    Progress
 	Count       int
 	Kept        int
+	Pruned      store.PruneResult
 	Err         error
 }

@@ -63,11 +63,12 @@ func (f *fakeBackend) NotifyEvents(context.Context) error {
 	return nil
 }
 
-func (f *fakeBackend) PruneEvents(_ context.Context, keep time.Duration) (bool, error) {
+func (f *fakeBackend) PruneEvents(_ context.Context, keep time.Duration) (int, bool, error) {
 	if f.pruneEvents != nil {
-		return f.pruneEvents(keep)
+		more, err := f.pruneEvents(keep)
+		return 0, more, err
 	}
-	return false, nil
+	return 0, false, nil
 }
 
 func (f *fakeBackend) PausedStages(context.Context, string) ([]bool, error) {

@@ -26,27 +26,3 @@ func (p *process) notifyEvents(ctx context.Context) {
 		}
 	}
 }
-
-// pruneInterval is the time between two runs of pruneEvents.
-const pruneInterval = time.Minute
-
-// pruneEvents deletes events older than KeepEvents.
-func (p *process) pruneEvents(ctx context.Context) {
-	if p.KeepEvents < 0 {
-		return
-	}
-	failed := false
-	for next := jitter(pruneInterval); ctxsleep.For(ctx, next) == nil; {
-		pruning, cancel := context.WithTimeout(ctx, exchangeTimeout)
-		more, err := p.Backend.PruneEvents(pruning, p.KeepEvents)
-		cancel()
-		if err != nil && !failed && ctx.Err() == nil {
-			p.observe(Event{Kind: PruneFailed, Err: err})
-		}
-		failed = err != nil
-		next = jitter(pruneInterval)
-		if more {
-			next = time.Second
-		}
-	}
-}

@@ -1,6 +1,7 @@
 package stages
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,11 +12,23 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-// Retention says what a Runner does with deleted tasks. Several processes may do so at once. The functions must be
-// repeatable: after an error, a crash, or engine.RemovalTime they are called again for the same task.
+// Retention says what a Runner deletes, and what it does with deleted tasks. Several processes may do so at once; for each
+// setting the shortest counts. The functions must be repeatable: after an error, a crash, or engine.RemovalTime they are
+// called again for the same task.
 type Retention struct {
+	// KeepFinished and KeepDead are how long completed and cancelled tasks, and dead tasks, are kept after they ended; see
+	// [store.PruneOptions]. Default 0: for ever. With RemoveFiles they become deleted tasks that are purged at once, except
+	// for what is published, which stays.
+	KeepFinished, KeepDead time.Duration
+
+	// KeepWorkers is how long stopped and lost workers are kept. Default 90 days; negative for ever.
+	KeepWorkers time.Duration
+
+	// KeepAudit is how long entries of the audit log are kept. Default two years; negative for ever.
+	KeepAudit time.Duration
+
 	// KeepDeleted is how long a deleted task can be restored, unless it is purged at once; see
-	// [store.DeleteOptions]. With several processes the shortest counts. Default 30 days; negative for ever.
+	// [store.DeleteOptions]. Default 30 days; negative for ever.
 	KeepDeleted time.Duration
 
 	// Unpublish removes all that the stages have published of a task. It is called soon after the
@@ -23,19 +36,27 @@ type Retention struct {
 	Unpublish func(ctx context.Context, task store.DeletedTask) error
 
 	// RemoveFiles removes all that the stages have made of a task, published or not, before its rows are
-	// deleted. Default: there is nothing.
+	// deleted. Of a task that is Expired, it leaves what is published. Default: there is nothing.
 	RemoveFiles func(ctx context.Context, task store.DeletedTask) error
 
 	// RememberPrefix is the prefix of request ids that stay known after a purge, to [store.Store.DeletedRequests].
 	// Default: none.
 	RememberPrefix string
+
+	prune store.PruneOptions
 }
 
-// defaultKeepDeleted is the default of Retention.KeepDeleted.
-const defaultKeepDeleted = 30 * 24 * time.Hour
+// The defaults of Retention.
+const (
+	defaultKeepDeleted = 30 * 24 * time.Hour
+	defaultKeepWorkers = 90 * 24 * time.Hour
+	defaultKeepAudit   = 2 * 365 * 24 * time.Hour
+)
 
-// remover is the part of a Backend that removes deleted tasks. Only that of a Runner with a Pool has it.
+// remover is the part of a Backend that deletes old rows, and removes deleted tasks. Only that of a Runner with a Pool
+// has it.
 type remover interface {
+	Prune(ctx context.Context, o store.PruneOptions) (store.PruneResult, error)
 	ClaimToUnpublish(ctx context.Context) ([]store.DeletedTask, error)
 	RecordUnpublished(ctx context.Context, task store.DeletedTask) error
 	PostponeUnpublish(ctx context.Context, task store.DeletedTask) error
@@ -43,7 +64,7 @@ type remover interface {
 	Purge(ctx context.Context, task store.ID, remember string) error
 }
 
-var _ remover = (*engine.Engine)(nil)
+var _ remover = database{}
 
 // retention removes deleted tasks. Its goroutine owns all fields.
 type retention struct {
@@ -61,8 +82,11 @@ func (r *Runner) prepareRetention() error {
 		return errors.New("a Retention needs a Pool")
 	}
 	o := *r.Retention
-	if o.KeepDeleted == 0 {
-		o.KeepDeleted = defaultKeepDeleted
+	o.KeepDeleted = cmp.Or(o.KeepDeleted, defaultKeepDeleted)
+	o.prune = store.PruneOptions{
+		Finished: o.KeepFinished, Dead: o.KeepDead,
+		Workers: cmp.Or(o.KeepWorkers, defaultKeepWorkers), Audit: cmp.Or(o.KeepAudit, defaultKeepAudit),
+		HasFiles: o.RemoveFiles != nil || o.RememberPrefix != "",
 	}
 	nothing := func(context.Context, store.DeletedTask) error { return nil }
 	if o.Unpublish == nil {

@@ -40,7 +40,9 @@ func (r Runner) run(ctx context.Context) error {
 	base := context.WithoutCancel(ctx)
 	background, end := context.WithCancel(base)
 	var all sync.WaitGroup
-	for _, run := range []func(context.Context){p.runHeartbeat, p.notifyEvents, p.pruneEvents, p.recordDrain, p.removeDeleted} {
+	for _, run := range []func(context.Context){
+		p.runHeartbeat, p.notifyEvents, p.pruneEvents, p.pruneRows, p.recordDrain, p.removeDeleted,
+	} {
 		all.Go(func() { run(background) })
 	}
 	err := d.run(ctx, base)

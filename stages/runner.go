@@ -30,7 +30,7 @@ type Backend interface {
 	Result(ctx context.Context, task store.ID, stage string) (json.RawMessage, error)
 	PartResults(ctx context.Context, task store.ID, stage string) ([]json.RawMessage, error)
 	NotifyEvents(ctx context.Context) error
-	PruneEvents(ctx context.Context, keep time.Duration) (more bool, err error)
+	PruneEvents(ctx context.Context, keep time.Duration) (deleted int, more bool, err error)
 }
 
 // database is the Backend of a Runner with a Pool.
@@ -62,6 +62,10 @@ func (b *storeBackend) Result(ctx context.Context, task store.ID, stage string) 
 
 func (b *storeBackend) PartResults(ctx context.Context, task store.ID, stage string) ([]json.RawMessage, error) {
 	return b.store.PartResults(ctx, task, stage)
+}
+
+func (b *storeBackend) Prune(ctx context.Context, o store.PruneOptions) (store.PruneResult, error) {
+	return b.store.Prune(ctx, o)
 }
 
 // WakeSource reports which stages may have ready tasks. A *notify.Listener is one.
@@ -129,7 +133,7 @@ type Runner struct {
 	// Default 7 days; negative for ever.
 	KeepEvents time.Duration
 
-	// Retention says what this process does with deleted tasks. Default nil: nothing, because it
+	// Retention says what this process deletes, and what it does with deleted tasks. Default nil: nothing, because it
 	// may not have their files.
 	Retention *Retention
 

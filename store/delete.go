@@ -37,6 +37,8 @@ type DeletedTask struct {
 	PurgingAt     *time.Time `json:"purging_at,omitempty"`     // since when it is purged; it cannot be restored then
 
 	Params json.RawMessage `json:"-"`
+	// Expired says that retention deleted it: what it has published stays for ever.
+	Expired bool `json:"-"`
 	// SourceInUse says that another task with the same request id has the same source.
 	SourceInUse bool `json:"-"`
 	// ClaimedUntil identifies a claim of the package engine.
@@ -106,14 +108,14 @@ func (s *Store) Undelete(ctx context.Context, task ID, from string) error {
 const DeletedColumns = `
 d.id, d.task->>'source', coalesce(d.task->>'user_id', ''), (d.task->>'created_at')::timestamptz,
        d.deleted_at, d.deleted_by, d.keep_published, d.unpublished_at, d.purge_at, d.purging_at,
-       d.task->'params', d.claimed_until,
+       d.task->'params', d.claimed_until, d.expired,
        exists (select from {{.Tasks}} other
                 where other.request_id = d.task->>'request_id' and other.source = d.task->>'source')`
 
 // ScanDeleted reads a row of [DeletedColumns].
 func ScanDeleted(row pgx.CollectableRow) (d DeletedTask, err error) {
 	err = row.Scan(&d.ID, &d.Source, &d.UserID, &d.CreatedAt, &d.DeletedAt, &d.DeletedBy, &d.KeepPublished, &d.UnpublishedAt,
-		&d.PurgeAt, &d.PurgingAt, &d.Params, &d.ClaimedUntil, &d.SourceInUse)
+		&d.PurgeAt, &d.PurgingAt, &d.Params, &d.ClaimedUntil, &d.Expired, &d.SourceInUse)
 	return d, err
 }
 

@@ -174,7 +174,7 @@ func TestPruneEvents_ReportsGapsToReaders(t *testing.T) {
 	}
 	b.exec(`update outbox set at = now() - interval '1 hour' where id <= 2`)
 	seen := b.events(0)[0].ID
-	more, err := b.PruneEvents(ctx, 30*time.Minute)
+	_, more, err := b.PruneEvents(ctx, 30*time.Minute)
 	if err != nil || more {
 		t.Fatalf("PruneEvents returned %v, %v", more, err)
 	}
@@ -187,7 +187,7 @@ func TestPruneEvents_ReportsGapsToReaders(t *testing.T) {
 	}
 	watermark, err := b.EventWatermark(ctx)
 	must(t, err)
-	_, err = b.PruneEvents(ctx, 0)
+	_, _, err = b.PruneEvents(ctx, 0)
 	must(t, err)
 	b.submit()
 	if events := b.events(watermark); len(events) != 1 {
@@ -218,7 +218,7 @@ func TestPruneEvents_DuringAReadIsReported(t *testing.T) {
 		return b.queryInt(`select count(*) from pg_locks where relation = 'outbox'::regclass and not granted
 			and database = (select oid from pg_database where datname = current_database())`) > 0
 	})
-	_, err = engine.New(tx, b.Graph()).PruneEvents(ctx, 0)
+	_, _, err = engine.New(tx, b.Graph()).PruneEvents(ctx, 0)
 	must(t, err)
 	must(t, tx.Commit(ctx))
 	if err := <-read; !errors.Is(err, store.ErrEventsGone) {
@@ -233,7 +233,7 @@ func TestPruneEvents_ReaderAtTheEndContinues(t *testing.T) {
 	_, err := b.SubmitAll(t.Context(), []store.Submission{{Source: "a"}, {Source: "b"}})
 	must(t, err)
 	events := b.events(0)
-	_, err = b.PruneEvents(t.Context(), 0)
+	_, _, err = b.PruneEvents(t.Context(), 0)
 	must(t, err)
 	if _, err := b.Events(t.Context(), store.EventQuery{After: events[0].ID}); !errors.Is(err, store.ErrEventsGone) {
 		t.Errorf("for a reader that missed an event the error is %v", err)

@@ -215,7 +215,7 @@ func TestEventStream_SendsResyncForPrunedEvents(t *testing.T) {
 	old := b.openStream("/events/stream", "").wantEvents("open")
 	b.submit("/b")
 	b.exec("update outbox set at = now() - interval '1 day'")
-	if _, err := engine.New(b.pool, b.Graph()).PruneEvents(t.Context(), time.Hour); err != nil {
+	if _, _, err := engine.New(b.pool, b.Graph()).PruneEvents(t.Context(), time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	l := b.openStream("/events/stream", old.id)

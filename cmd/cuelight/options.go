@@ -40,14 +40,16 @@ type workOptions struct {
 	downloadTimeout time.Duration
 	reserve         byteSize
 	scratchLimit    byteSize
-	keepOld         time.Duration
-	chunk           chunkLength
-	minDivided      time.Duration
-	linkSources     bool
-	grace           time.Duration
-	lease           time.Duration
-	name            string // of the worker; empty for the host's
-	labels          labels
+	keepOld         retention
+	// keepSourceCopies is a flag of serve, whose cleanup removes them.
+	keepSourceCopies retention
+	chunk            chunkLength
+	minDivided       time.Duration
+	linkSources      bool
+	grace            time.Duration
+	lease            time.Duration
+	name             string // of the worker; empty for the host's
+	labels           labels
 }
 
 // The limits of the flags.
@@ -62,7 +64,7 @@ const (
 
 // newWorkOptions returns options with the defaults that their flags do not set.
 func newWorkOptions() *workOptions {
-	return &workOptions{maxDownload: 100 << 30, reserve: 1 << 30, chunk: chunkLength(media.DefaultChunkLength)}
+	return &workOptions{keepOld: retention(day), maxDownload: 100 << 30, reserve: 1 << 30, chunk: chunkLength(media.DefaultChunkLength)}
 }
 
 func (c *cli) workFlags(cmd *cobra.Command) *workOptions {
@@ -79,8 +81,7 @@ func (c *cli) workFlags(cmd *cobra.Command) *workOptions {
 		"network that is not public and may be downloaded from, such as 10.0.0.0/8; repeatable")
 	f.Var(&o.maxDownload, "max-download", "largest download")
 	f.DurationVar(&o.downloadTimeout, "download-timeout", 12*time.Hour, "timeout of a download in one attempt")
-	f.DurationVar(&o.keepOld, "keep-old", 24*time.Hour,
-		"how long a replaced version is kept for viewers who are playing it")
+	f.Var(&o.keepOld, "keep-old", "how long a replaced version is kept for viewers who are playing it; 0 for ever")
 	f.Var(&o.chunk, "chunk",
 		"how much of a video each part of its transcode makes, 6s to 1h, or never to transcode every video whole")
 	f.DurationVar(&o.minDivided, "min-divided", 0, "shortest video that is divided (default two chunks)")
@@ -161,7 +162,8 @@ func (o *workOptions) config(data, published string) (video.Config, error) {
 		ChunkLength: time.Duration(o.chunk), MinDivided: o.minDivided,
 		// For the stages, 0 is the default.
 		ScratchLimit: int64(o.scratchLimit),
-		Reserve:      cmp.Or(int64(o.reserve), -1), KeepOld: cmp.Or(max(o.keepOld, 0), -1),
+		Reserve:      cmp.Or(int64(o.reserve), -1), KeepOld: cmp.Or(time.Duration(o.keepOld), forEver),
+		KeepSourceCopies: time.Duration(o.keepSourceCopies),
 	}
 	if err := o.check(); err != nil {
 		return config, err

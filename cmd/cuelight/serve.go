@@ -13,7 +13,6 @@ import (
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/inbox"
 	"github.com/cuelight/cuelight/internal/usererr"
-	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/stages/video"
 )
 
@@ -42,17 +41,22 @@ With --listen it serves a dashboard, an HTTP API (described at /openapi.json), a
 event stream and Prometheus metrics at that address. Access is controlled by two
 secrets, in files that the first start creates, and by API keys (cuelight keys).
 
+Published videos stay until they are deleted (cuelight delete). With --keep-finished
+or --keep-dead, older videos leave the lists with their history, and all of their
+files except published ones are removed. With --keep-source-copies only files are
+removed: the copy of the source, which may be the only one, as that of an upload,
+and results of stages. See cuelight du for what each would free.
+
 Logs go to standard error: JSON, or plain lines on a terminal. systemd units can
 use Type=notify and WatchdogSec.`
 
 type serveOptions struct {
 	*workOptions
-	watch       []string
-	settle      time.Duration
-	ageAfter    time.Duration
-	keepEvents  time.Duration
-	keepDeleted time.Duration
-	http        *httpFlags
+	watch    []string
+	settle   time.Duration
+	ageAfter time.Duration
+	keep     *retentions
+	http     *httpFlags
 }
 
 func (c *cli) serveCommand() *cobra.Command {
@@ -69,8 +73,9 @@ func (c *cli) serveCommand() *cobra.Command {
 	f.DurationVar(&o.settle, "settle", 10*time.Second, "how long a file must not change before it is submitted")
 	f.DurationVar(&o.ageAfter, "age-after", 0,
 		"how long a task waits for a stage before it precedes tasks of higher priority; 0 for ever")
-	f.DurationVar(&o.keepEvents, "keep-events", 7*24*time.Hour, "how long events are kept; negative for ever")
-	f.DurationVar(&o.keepDeleted, "keep-deleted", 30*24*time.Hour, "how long deleted videos can be restored; 0 for ever")
+	o.keep = addRetentionFlags(f)
+	f.Var(&o.keepSourceCopies, "keep-source-copies",
+		"how long a published video can be retried without its source; 0 for ever")
 	o.labelFlag(f)
 	o.http = addHTTPFlags(f)
 	bindEnvironment(f)
@@ -95,9 +100,11 @@ func (c *cli) runDaemon(
 ) error {
 	d, err := daemon.New(ctx, daemon.Options{
 		DB: db, Config: config, Labels: o.labels, HTTP: o.http.HTTPOptions, Inbox: watched, Log: daemon.NewLog(c.err), Env: c.Env,
+		KeepDeliveries: o.keep.deliveries.orForEver(), KeepDeadDeliveries: o.keep.deadDeliveries.orForEver(),
 		Engine: &daemon.Engine{
-			Grace: o.grace, Lease: o.lease, AgeAfter: o.ageAfter, KeepEvents: o.keepEvents, Retention: o.retention(config),
-			Name: o.name, Version: programVersion(), Abort: c.sig.Abort,
+			Grace: o.grace, Lease: o.lease, AgeAfter: o.ageAfter, KeepEvents: o.keep.events.orForEver(),
+			Retention: o.keep.options(config),
+			Name:      o.name, Version: programVersion(), Abort: c.sig.Abort,
 		},
 	})
 	if err != nil {
@@ -114,24 +121,12 @@ func (c *cli) runDaemon(
 	return err
 }
 
-// retention returns what the daemon does with deleted videos.
-func (o *serveOptions) retention(config video.Config) *stages.Retention {
-	r := config.Retention()
-	r.KeepDeleted, r.RememberPrefix = o.keepDeleted, inbox.RequestPrefix
-	if o.keepDeleted == 0 {
-		r.KeepDeleted = -1 // for ever; for the Runner, 0 is the default
-	}
-	return r
-}
-
 // check checks the flags and returns the directories to watch.
 func (o *serveOptions) check() (inbox.Options, error) {
 	watched := inbox.Options{UnchangedFor: o.settle}
 	if err := checkFlags(
 		flagCheck{o.settle > 0, "settle", o.settle, "positive"},
 		flagCheck{o.ageAfter >= 0, "age-after", o.ageAfter, "positive, or 0 for no ageing"},
-		flagCheck{o.keepDeleted >= 0, "keep-deleted", o.keepDeleted, "positive, or 0 to keep deleted videos for ever"},
-		flagCheck{o.keepEvents != 0, "keep-events", o.keepEvents, "positive, or -1s to keep events for ever"},
 	); err != nil {
 		return watched, err
 	}

@@ -44,6 +44,9 @@ type Options struct {
 	Inbox  inbox.Options // the watched directories; New sets Skip
 	Log    *zap.Logger
 	Env    dbconn.Environment // has the service manager's socket
+
+	// For how long deliveries of webhooks are kept, and dead ones; 0 for the default, negative for ever.
+	KeepDeliveries, KeepDeadDeliveries time.Duration
 }
 
 // Daemon is a running `cuelight serve`.
@@ -83,7 +86,9 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	}
 	d := &Daemon{
 		Options: o, events: NewEventQueue(), systemd: newSystemd(o.Env),
-		cleanup:      newCleanup(video.Cleaner{Config: o.Config, Results: o.DB.Reads.Store.Result}, o.Log),
+		cleanup: newCleanup(video.Cleaner{
+			Config: o.Config, Results: o.DB.Reads.Store.Result, Completed: o.DB.Store.Completed,
+		}, o.Log),
 		watchedFiles: watchedFiles{store: o.DB.Store, bucket: o.Config.Bucket, log: o.Log},
 	}
 	d.tracer, d.flush = StartTracing(ctx, o.Engine.Version, o.Engine.Abort,

@@ -141,8 +141,11 @@ func logWorkerEvent(log *zap.Logger, e stages.Event) {
 		log.Info("resumed", zap.String("stage", e.Stage))
 	case stages.RemovalFailed:
 		log.Warn("deleted tasks cannot be removed", zap.Error(e.Err))
+	case stages.RowsPruned:
+		log.Info("old rows pruned", zap.Int("finished_tasks", e.Pruned.Finished), zap.Int("dead_tasks", e.Pruned.Dead),
+			zap.Int("workers", e.Pruned.Workers), zap.Int("audit_entries", e.Pruned.Audit))
 	case stages.PruneFailed:
-		log.Warn("old events cannot be pruned", zap.Error(e.Err))
+		log.Warn("old rows cannot be pruned", zap.Error(e.Err))
 	case stages.ClaimsUnchecked:
 		log.Warn("the heartbeat works, but cancelled tasks and pauses cannot be read", zap.Error(e.Err))
 	case stages.TransactionLeftOpen:

@@ -60,6 +60,7 @@ type Metrics struct {
 	listener   *listener
 	deliveries deliveries
 	requests   requests
+	deleted    deleted
 }
 
 // New returns the Metrics of a process.
@@ -82,6 +83,7 @@ func New(o Options) *Metrics {
 		"Expired claims of lost workers, found by this process.").WithLabelValues()
 	m.lost = m.counter("workers_lost_total",
 		"Lost workers, found by this process.").WithLabelValues()
+	m.deleted = m.newDeleted()
 	m.listener = m.newListener()
 	m.deliveries = m.newDeliveries(o.WebhookTypes)
 	m.requests = m.newRequests()
@@ -129,6 +131,9 @@ func (m *Metrics) Observe(e stages.Event) {
 		return
 	case stages.WorkerLost:
 		m.lost.Inc()
+		return
+	case stages.RowsPruned, stages.EventsPruned, stages.TaskUnpublished, stages.TaskPurged:
+		m.deleted.observe(e)
 		return
 	}
 	s := m.stages[e.Stage]

@@ -173,6 +173,27 @@ func TestObserve_CountsSweepClaimsAndExpiredAttempts(t *testing.T) {
 	want(t, m, 1, "workers_lost_total")
 }
 
+func TestObserve_CountsDeletions(t *testing.T) {
+	t.Parallel()
+	m := newMetrics()
+	for range 2 {
+		m.Observe(stages.Event{Kind: stages.RowsPruned, Pruned: store.PruneResult{Finished: 1, Dead: 2, Workers: 3, Audit: 4}})
+		m.Observe(stages.Event{Kind: stages.EventsPruned, Count: 5})
+		m.Observe(stages.Event{Kind: stages.TaskPurged})
+		m.ObserveDeletedDeliveries(6)
+	}
+	m.Observe(stages.Event{Kind: stages.TaskUnpublished})
+	const rows = "rows_pruned_total"
+	want(t, m, 2, rows, "kind", "finished_task")
+	want(t, m, 4, rows, "kind", "dead_task")
+	want(t, m, 6, rows, "kind", "worker")
+	want(t, m, 8, rows, "kind", "audit_entry")
+	want(t, m, 10, rows, "kind", "event")
+	want(t, m, 12, rows, "kind", "delivery")
+	want(t, m, 2, "tasks_purged_total")
+	want(t, m, 1, "tasks_unpublished_total")
+}
+
 func TestObserve_MeasuresQueueWaitAndWakeLatency(t *testing.T) {
 	t.Parallel()
 	m := newMetrics()

@@ -42,10 +42,16 @@ func (d *deliverer) deleteExpired(ctx context.Context) error {
 		status    string
 		retention time.Duration
 	}{{"delivered", o.Retention}, {"suppressed", o.Retention}, {"dead", o.DeadRetention}} {
+		if finished.retention < 0 {
+			continue
+		}
 		sql := fmt.Sprintf(deleteFinishedSQL, finished.status)
 		tag, err := d.webhooks.db.Exec(ctx, sql, o.Pipeline, finished.retention.Seconds(), maxDeletedRows)
 		if err != nil {
 			return fmt.Errorf("delete finished deliveries: %w", err)
+		}
+		if n := int(tag.RowsAffected()); n > 0 {
+			o.OnDeleted(n)
 		}
 		more = more || tag.RowsAffected() == maxDeletedRows
 	}

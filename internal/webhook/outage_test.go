@@ -183,7 +183,7 @@ func TestRun_ReportsMissedEvents(t *testing.T) {
 	b.add(rc.URL)
 	b.submit()
 	b.exec("update outbox set at = now() - interval '1 year'")
-	_, err := engine.New(b.store.DB(), b.store.Graph()).PruneEvents(t.Context(), time.Hour)
+	_, _, err := engine.New(b.store.DB(), b.store.Graph()).PruneEvents(t.Context(), time.Hour)
 	must(t, err)
 	kept := b.submit()
 	b.run()

@@ -50,13 +50,15 @@ type Options struct {
 	// Abort ends the grace when it is closed.
 	Abort <-chan struct{}
 	// Retention is how long delivered and suppressed deliveries are kept; default
-	// 7 days. DeadRetention is how long dead ones are; default 30 days.
+	// 7 days. DeadRetention is how long dead ones are; default 30 days. Negative for ever.
 	Retention, DeadRetention time.Duration
 
 	// Wake signals that new events may exist. The outbox is also polled every second.
 	Wake <-chan struct{}
 	// OnDelivery is called with the result of each attempt. It must not block.
 	OnDelivery func(DeliveryResult)
+	// OnDeleted is called with the number of deliveries whose retention was over. It must not block.
+	OnDeleted func(deliveries int)
 	// OnError is called once when Run is blocked or partly blocked by an error, for
 	// example of the database, and with nil when that is over. It must not block.
 	OnError func(error)
@@ -131,6 +133,9 @@ func New(o Options) *Webhooks {
 	}
 	if o.OnDelivery == nil {
 		o.OnDelivery = func(DeliveryResult) {}
+	}
+	if o.OnDeleted == nil {
+		o.OnDeleted = func(int) {}
 	}
 	if o.OnError == nil {
 		o.OnError = func(error) {}

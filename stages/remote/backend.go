@@ -259,6 +259,6 @@ func (b clientBackend) tokenOf(task store.ID) (store.ID, error) {
 func (b clientBackend) NotifyEvents(context.Context) error { return nil }
 
 // PruneEvents does nothing: workers with the database delete old events.
-func (b clientBackend) PruneEvents(context.Context, time.Duration) (more bool, err error) {
-	return false, nil
+func (b clientBackend) PruneEvents(context.Context, time.Duration) (deleted int, more bool, err error) {
+	return 0, false, nil
 }

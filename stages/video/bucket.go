@@ -100,7 +100,7 @@ func (b *bucketStages) work(stage string, build func(Config) stages.Work, needs 
 			return nil, inner.error
 		}
 		if err != nil {
-			return nil, classify(ctx, err, job.Attempt)
+			return nil, b.config.classify(ctx, err, job.Attempt)
 		}
 		return result, nil
 	}

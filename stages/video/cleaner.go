@@ -40,10 +40,12 @@ const (
 //   - unfinished downloads that were not continued for a day;
 //   - generations in PublishDir older than Config.KeepOld, and generations that
 //     were finished but never served;
-//   - directories of tasks that contained only these.
+//   - directories of tasks that contained only these;
+//   - what stages made of tasks that were completed Config.KeepSourceCopies ago,
+//     if that is set. The database says which.
 //
-// It never removes published videos, finished results, unknown names, or anything
-// through a symbolic link. It decides from the directories alone, without the
+// It never removes published videos, other finished results, unknown names, or anything
+// through a symbolic link. It decides the rest from the directories alone, without the
 // database. It adds an hour to all times, because clocks may be wrong.
 //
 // In buckets, by the service's clock, it removes artifacts without a manifest, with
@@ -65,6 +67,11 @@ type Cleaner struct {
 	// results in a bucket stay if the attempt that should have deleted them could not.
 	Results func(ctx context.Context, task store.ID, stage string) (json.RawMessage, error)
 
+	// Completed returns those of some tasks that were completed at least so long ago, as store.Store.Completed does.
+	// Without it, Config.KeepSourceCopies has no effect.
+	Completed func(ctx context.Context, tasks []store.ID, ago time.Duration) ([]store.ID, error)
+
+	sourceCopiesRemoved     time.Time  // the last time
 	lastTask, lastPublished string     // where the last call ended
 	inData, inPublished     bucketPass // where it ended in the buckets
 }
@@ -79,7 +86,7 @@ type CleanResult struct {
 
 // Clean inspects up to 20,000 tasks in each of the two directories, the newest
 // first, and continues there on the next call; in each bucket 200, and all of them
-// at most every 6 hours. It stops early when ctx ends. An
+// at most every 6 hours. At most every hour it searches for old copies of sources. It stops early when ctx ends. An
 // error with one task does not stop it; it returns the first such error.
 func (t *Cleaner) Clean(ctx context.Context) (CleanResult, error) {
 	var done CleanResult
@@ -90,7 +97,8 @@ func (t *Cleaner) Clean(ctx context.Context) (CleanResult, error) {
 	}
 	err3 := t.cleanBucket(ctx, t.Config.DataLocation(), tasksName, &t.inData, t.cleanResults, &done)
 	err4 := t.cleanBucket(ctx, t.Config.PublishLocation(), "", &t.inPublished, t.cleanGenerations, &done)
-	return done, errors.Join(err1, err2, err3, err4)
+	err5 := t.removeSourceCopies(ctx, &done)
+	return done, errors.Join(err1, err2, err3, err4, err5)
 }
 
 // cleanDir cleans the tasks in one directory.

@@ -48,10 +48,12 @@ func (c Config) unpublish(ctx context.Context, t store.DeletedTask) error {
 	return nil
 }
 
-// removeFiles removes everything of a deleted task.
+// removeFiles removes everything of a deleted task, except for a published video whose task retention has deleted.
 func (c Config) removeFiles(ctx context.Context, t store.DeletedTask) error {
-	if err := c.unpublish(ctx, t); err != nil {
-		return err
+	if !t.Expired {
+		if err := c.unpublish(ctx, t); err != nil {
+			return err
+		}
 	}
 	if err := c.checkRoot("data", c.DataDir); err != nil {
 		return fmt.Errorf("remove files: %w", err)

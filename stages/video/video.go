@@ -86,6 +86,11 @@ type Config struct {
 	// task, removes it. Default 24 h; negative: not at all.
 	KeepOld time.Duration
 
+	// KeepSourceCopies is how long a task's copy of its source, and all else in DataDir or Bucket, stays after the
+	// task was completed. A Cleaner with Completed removes them; the video stays published. Afterwards the task can
+	// only be retried from ingest, if the source still exists: of an upload there is only this copy. Default 0: for ever.
+	KeepSourceCopies time.Duration
+
 	// Marker names a file that exists in DataDir and PublishDir while their
 	// disks are mounted. If it is missing, nothing is written; otherwise the
 	// directory below a mount point could be mistaken for the disk. Default "":
@@ -200,7 +205,7 @@ func work[T any](c Config, do func(ctx context.Context, job *stages.Job) (T, err
 		case errors.Is(context.Cause(ctx), stages.ErrStalled):
 			return nil, fmt.Errorf("the last reported step is %q; check the disks and the network of this host", lastNote())
 		}
-		return nil, classify(ctx, c.preferMissingRoot(err, dirs), job.Attempt)
+		return nil, c.classify(ctx, c.preferMissingRoot(err, dirs), job.Attempt)
 	}
 }
 

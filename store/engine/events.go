@@ -36,10 +36,9 @@ select count(*) from pruned`
 // pruneBatch is how many rows of the outbox one transaction deletes.
 const pruneBatch = 5000
 
-// PruneEvents deletes events older than keep, in one batch. It returns whether there may be
-// more, so that it should be called again.
-func (e *Engine) PruneEvents(ctx context.Context, keep time.Duration) (more bool, err error) {
-	var n int
-	err = e.db.QueryRow(ctx, e.sql.pruneEvents, keep.Seconds(), pruneBatch, e.graph.Name()).Scan(&n)
-	return n == pruneBatch, e.explain("prune events", err)
+// PruneEvents deletes rows of the outbox older than keep, in one batch. It returns their number, and whether there may
+// be more, so that it should be called again.
+func (e *Engine) PruneEvents(ctx context.Context, keep time.Duration) (deleted int, more bool, err error) {
+	err = e.db.QueryRow(ctx, e.sql.pruneEvents, keep.Seconds(), pruneBatch, e.graph.Name()).Scan(&deleted)
+	return deleted, deleted == pruneBatch, e.explain("prune events", err)
 }

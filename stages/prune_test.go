@@ -1,0 +1,162 @@
+package stages_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
+)
+
+func TestPruneEvents_RunsPeriodically(t *testing.T) {
+	week := 7 * 24 * time.Hour
+	for name, c := range map[string]struct {
+		keep, want time.Duration
+	}{"by default": {0, week}, "for an hour": {time.Hour, time.Hour}, "without a limit": {-1, 0}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var at []time.Time
+				f := &fakeBackend{pruneEvents: func(keep time.Duration) (bool, error) {
+					if keep != c.want {
+						t.Errorf("events are kept for %s, want %s", keep, c.want)
+					}
+					at = append(at, time.Now())
+					return len(at) == 2, nil // the second call leaves more events
+				}}
+				_, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.KeepEvents = c.keep })
+				time.Sleep(10 * time.Minute)
+				stop()
+				switch n := len(at); {
+				case c.want == 0 && n != 0:
+					t.Errorf("PruneEvents was called %d times, want none", n)
+				case c.want != 0 && (n < 8 || n > 14):
+					t.Errorf("PruneEvents was called %d times in ten minutes", n)
+				case c.want != 0 && at[2].Sub(at[1]) > 2*time.Second:
+					t.Errorf("the call after one that left more events came after %s", at[2].Sub(at[1]))
+				}
+			})
+		})
+	}
+}
+
+func TestPruneEvents_ReportsARepeatedErrorOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		unreachable, calls := errors.New("connection refused"), 0
+		f := &fakeBackend{pruneEvents: func(time.Duration) (bool, error) {
+			if calls++; calls == 4 || calls > 7 {
+				return false, nil
+			}
+			return false, unreachable
+		}}
+		var reported []error
+		_, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) {
+			r.Observe = func(e stages.Event) {
+				if e.Kind == stages.PruneFailed {
+					reported = append(reported, e.Err)
+				}
+			}
+		})
+		time.Sleep(20 * time.Minute)
+		stop()
+		if !slices.Equal(reported, []error{unreachable, unreachable}) || calls < 10 {
+			t.Errorf("after %d calls, reported %v; want one error for each of two outages", calls, reported)
+		}
+	})
+}
+
+// pruningBackend is a Backend of a Runner with Retention. Nothing is deleted but by prune.
+type pruningBackend struct {
+	*fakeBackend
+	prune func(ctx context.Context, o store.PruneOptions) (store.PruneResult, error)
+}
+
+func (p pruningBackend) Prune(ctx context.Context, o store.PruneOptions) (store.PruneResult, error) {
+	return p.prune(ctx, o)
+}
+
+func (p pruningBackend) ClaimToUnpublish(context.Context) ([]store.DeletedTask, error) {
+	return nil, nil
+}
+func (p pruningBackend) RecordUnpublished(context.Context, store.DeletedTask) error { return nil }
+func (p pruningBackend) PostponeUnpublish(context.Context, store.DeletedTask) error { return nil }
+func (p pruningBackend) Purge(context.Context, store.ID, string) error              { return nil }
+func (p pruningBackend) ClaimToPurge(context.Context, time.Duration) ([]store.DeletedTask, error) {
+	return nil, nil
+}
+
+func TestPrune_RunsPeriodicallyAndIsReported(t *testing.T) {
+	const day = 24 * time.Hour
+	defaults := store.PruneOptions{Workers: 90 * day, Audit: 730 * day}
+	all := store.PruneOptions{Finished: day, Dead: 2 * day, Workers: 3 * day, Audit: -1, HasFiles: true}
+	for name, c := range map[string]struct {
+		given stages.Retention
+		want  store.PruneOptions
+	}{
+		"by default": {stages.Retention{}, defaults},
+		"as given": {stages.Retention{
+			KeepFinished: day, KeepDead: 2 * day, KeepWorkers: 3 * day, KeepAudit: -1,
+			RemoveFiles: func(context.Context, store.DeletedTask) error { return nil },
+		}, all},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				calls := 0
+				pruned := store.PruneResult{Finished: 7}
+				f := &fakeBackend{}
+				var reported []store.PruneResult
+				_, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) {
+					r.Backend = pruningBackend{f, func(_ context.Context, o store.PruneOptions) (store.PruneResult, error) {
+						if o != c.want {
+							t.Errorf("pruned with %+v, want %+v", o, c.want)
+						}
+						if calls++; calls > 1 {
+							return store.PruneResult{}, nil
+						}
+						return pruned, nil
+					}}
+					r.Retention = &c.given
+					r.Observe = func(e stages.Event) {
+						if e.Kind == stages.RowsPruned {
+							reported = append(reported, e.Pruned)
+						}
+					}
+				})
+				time.Sleep(10 * time.Minute)
+				stop()
+				if calls < 8 || calls > 14 || !slices.Equal(reported, []store.PruneResult{pruned}) {
+					t.Errorf("in ten minutes %d calls, reported %+v", calls, reported)
+				}
+			})
+		})
+	}
+}
+
+// Ten million rows take longer than one deletion may.
+func TestPrune_GoesOnSoonAfterItsTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var at []time.Time
+		f := &fakeBackend{}
+		_, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) {
+			r.Backend = pruningBackend{f, func(ctx context.Context, _ store.PruneOptions) (store.PruneResult, error) {
+				at = append(at, time.Now())
+				<-ctx.Done()
+				return store.PruneResult{Finished: 1}, ctx.Err()
+			}}
+			r.Retention = &stages.Retention{}
+			r.Observe = func(e stages.Event) {
+				if e.Kind == stages.PruneFailed {
+					t.Errorf("it is reported as a failure: %v", e.Err)
+				}
+			}
+		})
+		time.Sleep(20 * time.Minute)
+		stop()
+		if len(at) < 2 || at[1].Sub(at[0]) > 10*time.Minute+2*time.Second {
+			t.Errorf("deletions began at %v", at)
+		}
+	})
+}

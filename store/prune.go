@@ -1,0 +1,166 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/internal/ctxsleep"
+)
+
+// PruneOptions says for how long rows are kept that [Store.Prune] deletes. Zero is for ever.
+type PruneOptions struct {
+	// Finished is for completed and cancelled tasks with their history, since they ended. A dead task that another
+	// overrides is one of them.
+	Finished time.Duration
+	// Dead is for dead tasks with their history, since the last attempt ended.
+	Dead time.Duration
+	// Workers is for stopped and lost workers. The history of tasks does not name deleted ones.
+	Workers time.Duration
+	// Audit is for entries of the audit log.
+	Audit time.Duration
+
+	// HasFiles makes Prune delete only the rows of tasks that are not needed any more to find files. A process with
+	// stages.Retention then removes the files, except for published ones, and the rest of the rows.
+	HasFiles bool
+}
+
+// PruneResult counts deleted rows: tasks, workers, and entries of the audit log.
+type PruneResult struct{ Finished, Dead, Workers, Audit int }
+
+const (
+	// pruneBatch is how many rows one transaction of Prune deletes.
+	pruneBatch = 500
+	// prunePause is how long Prune waits after a transaction, as a multiple of its time.
+	prunePause = 1
+)
+
+// Prune deletes rows that are older than the options say, in batches with pauses between them, until none is left or
+// ctx ends. It returns what it has deleted also with an error. Where another process prunes these tables at the same
+// time, it leaves the tasks to that one. A task that overrides others is kept until these are deleted.
+func (s *Store) Prune(ctx context.Context, o PruneOptions) (r PruneResult, err error) {
+	for _, of := range []struct {
+		keep    time.Duration
+		deleted *int
+		prune   func(context.Context, time.Duration, *int) error
+	}{
+		{o.Finished, &r.Finished, s.taskPruner(StatusCancelled, false, o.HasFiles)},
+		{o.Finished, &r.Finished, s.taskPruner(StatusDead, true, o.HasFiles)},
+		{o.Finished, &r.Finished, s.taskPruner(StatusCompleted, false, o.HasFiles)},
+		{o.Dead, &r.Dead, s.taskPruner(StatusDead, false, o.HasFiles)},
+		{o.Workers, &r.Workers, s.rowPruner(pruneWorkersSQL)},
+		{o.Audit, &r.Audit, s.rowPruner(pruneAuditSQL)},
+	} {
+		if of.keep <= 0 {
+			continue
+		}
+		if err := of.prune(ctx, of.keep, of.deleted); err != nil {
+			return r, fmt.Errorf("prune: %w", err)
+		}
+	}
+	return r, nil
+}
+
+// pruneTasksSQL deletes those of the tasks $1 that have the status and ended long enough ago. It
+// returns whether no other process prunes, how many it has deleted, and whether later tasks are all too new.
+const pruneTasksSQL = `
+/* prune tasks */
+with turn as materialized (
+  select pg_try_advisory_xact_lock(hashtext('cuelight prune'), '{{.Tasks}}'::regclass::oid::integer) as mine
+), ended as materialized (
+  select t.id from {{.Tasks}} t
+   where (select mine from turn) and t.id = any($1) and {{.StatusOf "t."}} = $2
+     and (t.overridden_by is not null or not $3)
+     and ` + endedAt + ` < now() - make_interval(secs => $4)
+     and not exists (select from {{.Tasks}} old where old.overridden_by = t.id)
+   order by t.id for update of t skip locked
+), gone as (
+  delete from {{.Tasks}} t using ended where t.id = ended.id returning t.*
+), kept as (
+  insert into {{.Prefix}}deleted_tasks (id, keep_published, deleted_by, purge_at, expired, task)
+  select gone.id, true, 'retention', now(), true, to_jsonb(gone) from gone where $5
+)
+select (select mine from turn), (select count(*) from gone),
+       exists (select from {{.Tasks}} t where t.id = any($1) and t.created_at > now() - make_interval(secs => $4))`
+
+// endedAt is when a task t ended that is completed, dead or cancelled.
+const endedAt = `greatest(t.created_at, t.ready_at, (select max(finished_at) from {{.Attempts}} a where a.task_id = t.id))`
+
+const completedSQL = `
+/* completed tasks */
+select t.id from {{.Tasks}} t
+ where t.id = any($1) and {{.StatusOf "t."}} = 'completed' and ` + endedAt + ` < now() - make_interval(secs => $2)`
+
+// Completed returns those of some tasks that were completed at least so long ago.
+func (s *Store) Completed(ctx context.Context, tasks []ID, ago time.Duration) ([]ID, error) {
+	rows, err := s.db.Query(ctx, s.graph.SQL(completedSQL, nil), tasks, ago.Seconds())
+	if err != nil {
+		return nil, s.explain("find completed tasks", err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowTo[ID])
+	return found, s.explain("find completed tasks", err)
+}
+
+// taskPruner returns a function that prunes tasks with a status: all, or only overridden ones.
+func (s *Store) taskPruner(status Status, overridden, hasFiles bool) func(context.Context, time.Duration, *int) error {
+	sql := s.graph.SQL(pruneTasksSQL, nil)
+	return func(ctx context.Context, keep time.Duration, deleted *int) error {
+		q := ListQuery{Filter: Filter{Status: status, Limit: pruneBatch}, OldestFirst: true}
+		return inBatches(ctx, func() (more bool, err error) {
+			page, err := s.Page(ctx, q)
+			if err != nil || len(page.Tasks) == 0 {
+				return false, err
+			}
+			ids := make([]ID, len(page.Tasks))
+			for i, t := range page.Tasks {
+				ids[i] = t.ID
+			}
+			var mine, tooNew bool
+			var n int
+			err = s.db.QueryRow(ctx, sql, ids, status, overridden, keep.Seconds(), hasFiles).Scan(&mine, &n, &tooNew)
+			*deleted += n
+			q.After = page.Next
+			return mine && !tooNew && !page.Next.IsZero(), s.explain("prune "+string(status)+" tasks", err)
+		})
+	}
+}
+
+// pruneWorkersSQL reads along the primary key, the oldest first.
+const pruneWorkersSQL = `
+/* prune workers */
+delete from workers where id in (
+  select id from workers
+   where pipeline = $1 and coalesce(stopped_at, lost_at) < now() - make_interval(secs => $2)
+   order by id limit $3)`
+
+const pruneAuditSQL = `
+/* prune audit log */
+delete from cuelight_audit where id in (
+  select id from cuelight_audit where pipeline = $1 and at < now() - make_interval(secs => $2) order by id limit $3)`
+
+// rowPruner returns a function that prunes rows by a statement.
+func (s *Store) rowPruner(sql string) func(context.Context, time.Duration, *int) error {
+	return func(ctx context.Context, keep time.Duration, deleted *int) error {
+		return inBatches(ctx, func() (more bool, err error) {
+			tag, err := s.db.Exec(ctx, sql, s.graph.name, keep.Seconds(), pruneBatch)
+			*deleted += int(tag.RowsAffected())
+			return tag.RowsAffected() == pruneBatch, err
+		})
+	}
+}
+
+// inBatches calls prune until it returns that there is no more, with pauses.
+func inBatches(ctx context.Context, prune func() (more bool, err error)) error {
+	for {
+		began := time.Now()
+		more, err := prune()
+		if err != nil || !more {
+			return err
+		}
+		if err := ctxsleep.For(ctx, prunePause*time.Since(began)); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package store_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+const month = 30 * 24 * time.Hour
+
+// age makes tasks older, with their history.
+func (b bundle) age(by time.Duration, tasks ...store.ID) {
+	b.t.Helper()
+	b.exec("update tasks set created_at = created_at - $1::interval, ready_at = ready_at - $1::interval where id = any($2)", by, tasks)
+	b.exec(`update attempts set started_at = started_at - $1::interval, finished_at = finished_at - $1::interval
+	         where task_id = any($2)`, by, tasks)
+}
+
+func (b bundle) wantPruned(o store.PruneOptions, want store.PruneResult) {
+	b.t.Helper()
+	if got, err := b.Prune(b.t.Context(), o); err != nil || got != want {
+		b.t.Errorf("Prune(%+v) returned %+v, %v; want %+v", o, got, err, want)
+	}
+}
+
+func (b bundle) wantTasks(want ...store.ID) {
+	b.t.Helper()
+	tasks, err := b.List(b.t.Context(), store.ListQuery{OldestFirst: true})
+	must(b.t, err)
+	var got []store.ID
+	for _, t := range tasks {
+		got = append(got, t.ID)
+	}
+	if !slices.Equal(got, want) {
+		b.t.Errorf("the tasks are %v, want %v", got, want)
+	}
+}
+
+func (b bundle) makeDead(id store.ID) {
+	b.exec("update tasks set ingest_status = 'dead', ingest_attempts = 1 where id = $1", id)
+}
+
+func TestPrune_DeletesTasksThatEndedLongAgo(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	w := b.worker()
+	completed, dead, cancelled, late, open := b.submit(), b.submit(), b.submit(), b.submit(), b.submit()
+	b.completeAll(w, b.claim(w, ingest))
+	b.makeDead(dead)
+	must(t, b.Cancel(ctx, cancelled))
+	b.exec("update tasks set priority = 1 where id = $1", late)
+	b.age(2*month, completed, dead, cancelled, late, open)
+	b.completeAll(w, b.claim(w, ingest)) // late has ended now
+	b.wantStatuses(late, done, done, done, done, done)
+
+	b.wantPruned(store.PruneOptions{}, store.PruneResult{})
+	b.wantPruned(store.PruneOptions{Finished: 3 * month, Dead: 3 * month}, store.PruneResult{})
+	b.wantPruned(store.PruneOptions{Finished: month}, store.PruneResult{Finished: 2})
+	b.wantTasks(dead, late, open)
+	if h := b.history(completed); len(h) != 0 {
+		t.Errorf("history of the deleted task: %+v", h)
+	}
+	b.wantPruned(store.PruneOptions{Dead: month}, store.PruneResult{Dead: 1})
+	b.wantTasks(late, open)
+}
+
+// It may have been submitted long before.
+func TestPrune_CountsFromTheCancellation(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, overridden := b.submit(), b.submit()
+	b.age(2*month, id, overridden)
+	must(t, b.Cancel(t.Context(), id))
+	_, err := b.Override(t.Context(), []store.ID{overridden}, store.Submission{Source: "b.mp4"})
+	must(t, err)
+	b.wantPruned(store.PruneOptions{Finished: month}, store.PruneResult{})
+	b.age(2*month, id)
+	b.wantPruned(store.PruneOptions{Finished: month}, store.PruneResult{Finished: 1})
+}
+
+// Otherwise the overridden task could be retried.
+func TestPrune_KeepsATaskThatOverridesOthers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	old := b.submit()
+	b.makeDead(old)
+	r, err := b.Override(t.Context(), []store.ID{old}, store.Submission{Source: "b.mp4"})
+	must(t, err)
+	w := b.worker()
+	b.completeAll(w, b.claim(w, ingest))
+	b.age(2*month, r.ID)
+	b.wantPruned(store.PruneOptions{Finished: month}, store.PruneResult{})
+	b.age(2*month, old)
+	b.wantPruned(store.PruneOptions{Finished: month}, store.PruneResult{Finished: 2})
+}
+
+func TestPrune_DeletesManyBatches(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.exec(`insert into tasks (source, created_at, ingest_status, transcode_status, metadata_status, assemble_status, publish_status)
+	        select 'a.mp4', now() - n * interval '1 day', 'completed', 'completed', 'completed', 'completed', 'completed'
+	          from generate_series(1, 1700) as n order by n desc`)
+	b.wantPruned(store.PruneOptions{Finished: 10*24*time.Hour + time.Hour}, store.PruneResult{Finished: 1690})
+}
+
+func TestPrune_LeavesTheRestToProcessesWithFiles(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	w, id := b.worker(), b.submit()
+	b.completeAll(w, b.claim(w, ingest))
+	b.age(2*month, id)
+	b.wantPruned(store.PruneOptions{Finished: month, HasFiles: true}, store.PruneResult{Finished: 1})
+	b.wantTasks()
+	if err := b.Undelete(ctx, id, ""); !errors.Is(err, store.ErrPurging) {
+		t.Errorf("undelete returned %v", err)
+	}
+	if claimed, err := b.ClaimToUnpublish(ctx); err != nil || len(claimed) != 0 {
+		t.Errorf("claimed to unpublish %+v, %v", claimed, err)
+	}
+	claimed, err := b.ClaimToPurge(ctx, -1)
+	if err != nil || len(claimed) != 1 || claimed[0].ID != id || !claimed[0].Expired || !claimed[0].KeepPublished {
+		t.Fatalf("claimed to purge %+v, %v", claimed, err)
+	}
+	must(t, b.Purge(ctx, id, ""))
+	if h := b.history(id); len(h) != 0 {
+		t.Errorf("history of the purged task: %+v", h)
+	}
+}
+
+func TestPrune_WhileAnotherProcessPrunesDoesNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	id := b.submit()
+	must(t, b.Cancel(ctx, id))
+	b.age(2*month, id)
+	tx, err := b.pool.Begin(ctx)
+	must(t, err)
+	_, err = tx.Exec(ctx, "select pg_advisory_xact_lock(hashtext('cuelight prune'), 'tasks'::regclass::oid::integer)")
+	must(t, err)
+	b.wantPruned(store.PruneOptions{Finished: month}, store.PruneResult{})
+	must(t, tx.Rollback(ctx))
+	b.wantPruned(store.PruneOptions{Finished: month}, store.PruneResult{Finished: 1})
+}
+
+func TestPrune_DeletesOldWorkersAndAuditEntries(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	stopped, live := b.worker(), b.worker()
+	must(t, b.DeregisterWorker(ctx, stopped))
+	for range 2 {
+		must(t, b.WithAudit(ctx, func(*store.Store) (store.AuditEntry, error) {
+			return store.AuditEntry{Actor: "anna", Action: "pause"}, nil
+		}))
+	}
+	b.wantPruned(store.PruneOptions{Workers: month, Audit: month}, store.PruneResult{})
+	b.exec("update workers set started_at = now() - interval '80 days', stopped_at = stopped_at - interval '60 days'")
+	b.exec("update cuelight_audit set at = at - interval '60 days' where id = (select min(id) from cuelight_audit)")
+	b.wantPruned(store.PruneOptions{Workers: month, Audit: month}, store.PruneResult{Workers: 1, Audit: 1})
+	workers, err := b.Workers(ctx, true)
+	if err != nil || len(workers) != 1 || workers[0].ID != live {
+		t.Errorf("the workers are %+v, %v", workers, err)
+	}
+}
