@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// pruneInterval is the time between two deletions of old rows.
+	// pruneDelay is the time from the start to the first deletion of old rows, and pruneInterval that between two.
+	pruneDelay    = 10 * time.Second
 	pruneInterval = time.Minute
 	// pruneTimeout limits one deletion, which has many statements, of other rows than events.
 	pruneTimeout = 10 * time.Minute
@@ -54,7 +55,7 @@ func (p *process) pruneAtIntervals(
 	ctx context.Context, timeout time.Duration, prune func(context.Context) (more bool, err error),
 ) {
 	failed := false
-	for next := jitter(pruneInterval); ctxsleep.For(ctx, next) == nil; {
+	for next := jitter(pruneDelay); ctxsleep.For(ctx, next) == nil; {
 		pruning, cancel := context.WithTimeout(ctx, timeout)
 		more, err := prune(pruning)
 		cancel()
