@@ -419,3 +419,44 @@ func TestRequires_LeavesAStageToWorkersThatOfferIt(t *testing.T) {
 		}
 	}
 }
+
+func TestUsers_ASingleTaskStartsSoonBehindManyOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	step := make(chan struct{})
+	b := setup(t, stages.Stage{Name: "one", Work: func(context.Context, *stages.Job) (any, error) {
+		<-step
+		return nil, nil
+	}})
+	defer close(step)
+	submit := func(user string) store.ID {
+		receipt, err := b.Submit(t.Context(), store.Submission{Source: "a", UserID: user})
+		must(t, err)
+		return receipt.ID
+	}
+	for range 30 {
+		submit("max")
+	}
+	listener := reportingListener{taken: make(chan struct{}, 1)}
+	r := b.start(func(r *stages.Runner) {
+		listener.runningListener = b.listening()
+		r.Wakes = listener
+	})
+	r.wait(t, stages.StageStarted)
+	for range 6 { // until it continues from a position
+		step <- struct{}{}
+		r.wait(t, stages.StageStarted)
+	}
+	select {
+	case <-listener.taken: // the first notifications
+	default:
+	}
+	single := submit("anna")
+	<-listener.taken
+	for range 4 { // at most two claims are prefetched for work this quick
+		step <- struct{}{}
+		if r.wait(t, stages.StageStarted).Task == single {
+			return
+		}
+	}
+	t.Error("the task was not among the next four")
+}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/internal/ctxsleep"
 )
@@ -96,7 +98,9 @@ type MigrateResult struct {
 //
 // An upgrade by one version may run while programs of the version before work on the tables: it only adds to them.
 // It locks the tables for some milliseconds; where it would have to wait for longer than a second,
-// it tries again later, for up to a minute, and then returns [ErrLocked].
+// it tries again later, for up to a minute, and then returns [ErrLocked]. Before, it builds new indexes without locking
+// others out, which takes as long as reading the tables a few times, and as the transactions that are open then; but in a
+// transaction of the caller it locks the tables meanwhile.
 //
 // A task that has completed all stages counts an added stage as completed, without a
 // result; so does one that has started a stage behind the added one. Other tasks run it,
@@ -111,6 +115,10 @@ type MigrateResult struct {
 // ErrSchemaShape. While it adds stages, it holds the table of tasks locked and reads it
 // once or twice, some seconds for a million tasks.
 func (s *Store) Migrate(ctx context.Context) (r MigrateResult, err error) {
+	if from, err := s.version(ctx); errors.Is(err, ErrSchemaOlder) {
+		// The migrations build the indexes where this fails, as with a statement_timeout.
+		_ = s.buildIndexes(ctx, from)
+	}
 	for end := time.Now().Add(migrateTimeout); ; {
 		// A worker may lock the tables in another order, which ends in a deadlock.
 		r, err = s.migrate(ctx)
@@ -142,9 +150,65 @@ update cuelight_schema
    set version = greatest(version, $2), migrated_to = $3, applied_at = now()
  where pipeline = $1`
 
+// indexPattern is a statement of a migration that creates an index.
+var indexPattern = regexp.MustCompile(`(?ms)^create index if not exists .*?;$`)
+
+// buildIndexes builds the indexes of the migrations before they are applied, without locking out others: on a large table
+// that takes minutes. It does nothing in a transaction of the caller, where the migrations build them.
+func (s *Store) buildIndexes(ctx context.Context, from int) error {
+	conn, release, err := session(ctx, s.db)
+	if conn == nil {
+		return err
+	}
+	defer release()
+	for _, sql := range s.graph.migrationSQL(from) {
+		for _, index := range indexPattern.FindAllString(sql, -1) {
+			sql := strings.Replace(index, "create index", "create index concurrently", 1)
+			if _, err := conn.Exec(ctx, sql); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// session returns a connection of the database that is in no transaction, with a function to call afterwards; nil if there
+// is none.
+func session(ctx context.Context, db DB) (conn *pgx.Conn, release func(), err error) {
+	if pool, ok := db.(interface {
+		Acquire(ctx context.Context) (*pgxpool.Conn, error)
+	}); ok {
+		c, err := pool.Acquire(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		return c.Conn(), c.Release, nil
+	}
+	conn, _ = db.(*pgx.Conn)
+	return conn, func() {}, nil
+}
+
+// dropInvalidSQL drops indexes whose building was interrupted. One that is being built makes it fail at its lock.
+const dropInvalidSQL = `
+/* drop invalid indexes */
+do $$
+declare invalid regclass;
+begin
+  for invalid in
+    select indexrelid from pg_index
+     where indrelid = to_regclass(format('%I.%I', current_schema(), '{{.Tasks}}')) and not indisvalid
+  loop
+    execute format('drop index %s', invalid);
+  end loop;
+end
+$$`
+
 // upgrade applies the migrations after a version of the tables.
 func (s *Store) upgrade(ctx context.Context, tx pgx.Tx, from int) error {
 	_, err := tx.Exec(ctx, limitLocksSQL)
+	if err == nil {
+		_, err = tx.Exec(ctx, s.graph.SQL(dropInvalidSQL, nil))
+	}
 	if err == nil {
 		err = execAll(ctx, tx, s.graph.migrationSQL(from)...)
 	}

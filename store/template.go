@@ -399,6 +399,18 @@ func (s stageData) PartPlacementWait(row, worker string) string {
 	return fmt.Sprintf("%[1]s(%[2]stask_id, %[2]splacement, '%[3]s', %[4]s, %[2]sready_at)", s.placementWait, row, s.Name, worker)
 }
 
+// NextUser is an expression for the user after another one whose tasks of the priority in top are ready: the first one
+// after the last.
+func (s stageData) NextUser(after string) string {
+	next := func(condition string) string {
+		return fmt.Sprintf(`(select t.user_id from %s t
+               where %s
+                 and t.user_id is not null and t.priority = (select priority from top)%s
+               order by t.user_id, t.id limit 1)`, s.Tasks, strings.ReplaceAll(s.Ready("t."), "\n", "\n             "), condition)
+	}
+	return "coalesce(\n             " + next("\n                 and t.user_id > "+after) + ",\n             " + next("") + ")"
+}
+
 // MayClaim is the condition that a worker may claim the ready stage of a row: it has what the
 // task requires, and the time has passed for which it leaves the task to workers that are
 // preferred. Most tasks have no placement, and cost nothing more. since is an expression for

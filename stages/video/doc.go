@@ -71,7 +71,8 @@
 // The directory with a stage's result stays. Later stages remove the directories
 // of earlier successful attempts after they have used the result, and assemble those
 // of joined chunks. The results
-// also stay when a task ends, is dead or is cancelled. Only an operator may
+// also stay when a task ends, is dead or is cancelled, unless Config.KeepSourceCopies
+// is set, the task is deleted, or a Runner's Retention deletes it. Otherwise only an operator may
 // remove:
 //
 //   - DataDir/tasks/<task>, completely, after all stages are completed, or after

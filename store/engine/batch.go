@@ -16,6 +16,7 @@ type exchange struct {
 	mayBecomeReady []int  // how many of the reported tasks may be ready afterwards
 	retried        []bool // a reported task is to be retried at once
 	agedSlots      []int  // slots reserved for aged tasks
+	turns          []turn // when the exchange began
 	continued      []int  // reported tasks that continued
 	batch          pgx.Batch
 	origin         string            // as last set in the transaction
@@ -27,7 +28,7 @@ func (e *Engine) newExchange(in ExchangeRequest) *exchange {
 	n, queues := len(e.stages), e.graph.Queues()
 	in.FreeSlots, in.ClaimFrom, in.PromoteDue = padded(in.FreeSlots, queues), padded(in.ClaimFrom, queues), padded(in.PromoteDue, queues)
 	return &exchange{
-		Engine: e, request: in,
+		Engine: e, request: in, turns: e.fairness.turns(),
 		mayBecomeReady: make([]int, n), retried: make([]bool, n), agedSlots: make([]int, queues), continued: make([]int, n),
 		result: ExchangeResult{
 			Requested: make([]int, queues), Granted: make([]int, queues), LastPosition: make([]Position, queues),

@@ -10,11 +10,15 @@ import (
 // skips rows that other workers are claiming. A lost worker claims nothing. Slots that
 // the completing statement used for continued tasks are not free any more.
 //
+// Fair claims take turns between users; see fairness. First come, for each of the users after
+// $4, the oldest tasks of the highest priority, as many as there are slots; then other tasks in their usual order. Rows
+// locked beyond the slots stay ready.
+//
 // Aged tasks are found by id. The coalesce keeps PostgreSQL from reading the ready
 // index for them, where a million other tasks may come first.
 const claimSQL = `
 /* claim {{.Stage.Name}} */
-with claimed as (
+with {{if .With.Fair}}recursive ` + usersSQL + `, {{end}}claimed as (
   update {{.Tasks}} t set
          {{.Stage.Name}}_status    = 'inprogress',
          {{.Stage.Name}}_attempts  = {{.Stage.Name}}_attempts + 1,
@@ -22,6 +26,8 @@ with claimed as (
          {{.Stage.Name}}_locked_at = now(),
          {{.Stage.Name}}_locked_by = $1
    where ctid = any (array(
+         {{- if .With.Fair}}
+         select row_ctid from first union all select ctid from ({{end}}
          select ctid from {{.Tasks}}
           where {{if .With.Aged}}id = any($3::uuid[]) and coalesce({{.Stage.Ready ""}}, false)
             {{- else}}{{.Stage.Ready ""}} and ($3::uuid[] is null or id = any($3)){{end}}
@@ -30,12 +36,14 @@ with claimed as (
             {{- if .With.After}}
             and priority = $4 and id > $5
             {{- end}}
+            {{- if .With.Fair}}
+            and ctid <> all (array(select row_ctid from first))
+            {{- end}}
           order by {{if not .With.Aged}}priority desc, {{end}}id
-          limit {{if .With.Continued -}}
-                greatest($2 - coalesce(
-                  nullif(current_setting('cuelight.continued_{{.Stage.Name}}', true), '')::int4, 0), 0)
+          limit {{if .With.Fair}}(select slots from free) - (select count(*) from first)
+                {{- else if .With.Continued}}` + slotsSQL + `
                 {{- else}}$2{{end}}
-            for no key update skip locked))
+            for no key update skip locked{{if .With.Fair}}) as others{{end}}))
   returning t.id, {{.Stage.Name}}_token as token, {{.Stage.Name}}_attempts as attempt,
             source, params, coalesce(user_id, ''), coalesce(traceparent, ''),
             extract(epoch from {{.Stage.Waited .Attempts}})::float8 as waited, priority
@@ -47,7 +55,7 @@ with claimed as (
   select 'started', $1, '{{.Stage.Name}}', array_agg(id), array_agg(attempt)
     from claimed having count(*) > 0
 )
-select * from claimed`
+select *{{if .With.Fair}}, (select user_id from users order by number desc limit 1) as last_user{{end}} from claimed`
 
 // claimPartsSQL claims parts of a stage, or one part of each aged task.
 const claimPartsSQL = `
@@ -100,11 +108,12 @@ update {{.Tasks}} set {{.Stage.Name}}_run_at = null,
                limit 1000
                  for no key update skip locked)`
 
-// readySQL says, without locking, whether a stage has a task that the worker may claim, and when
-// the next one is due or need not be left to other workers any more.
+// readySQL says, without locking, whether a stage has a task that the worker may claim; when
+// the next one is due or need not be left to other workers any more; and whether tasks of several users are ready.
 const readySQL = `
 /* find ready {{.Stage.Name}} */
-select {{with .Stage}}` + readyColumnsSQL + `{{end}}`
+select {{with .Stage}}` + readyColumnsSQL + `,
+       coalesce(` + firstUserSQL + ` <> ` + lastUserSQL + `, false){{end}}`
 
 // The order by is there for the plan: for a plain exists, PostgreSQL reads a table of
 // which much is ready from its start, past all finished tasks.
@@ -128,7 +137,7 @@ const readyColumnsSQL = `
 // and to search all ready parts for them costs more than a claim.
 const readyPartsSQL = `
 /* find ready parts of {{.Stage.Name}} */
-select {{with .Stage}}` + readyPartsColumnsSQL + `{{end}}`
+select {{with .Stage}}` + readyPartsColumnsSQL + `{{end}}, false`
 
 const readyPartsColumnsSQL = `
        (select true from {{$.Parts}} where {{.PartReady ""}}
@@ -168,7 +177,7 @@ func (x *exchange) queueClaims(queue int) {
 	case parts:
 		x.queueClaimParts(queue, stage)
 	default:
-		if x.request.After != nil && x.mayBecomeReady[stage] == 0 && !x.retried[stage] {
+		if x.request.After != nil && x.mayBecomeReady[stage] == 0 && !x.retried[stage] && !x.turns[stage].several {
 			after = x.request.After[stage]
 		}
 		x.queueClaimsAfter(stage, after)
@@ -178,10 +187,14 @@ func (x *exchange) queueClaims(queue int) {
 	}
 	x.batch.Queue(x.sql.ready[queue], x.request.OnlyTasks, x.request.Worker).QueryRow(func(row pgx.Row) error {
 		var next *float64
-		if err := row.Scan(&x.result.MoreReady[queue], &next); err != nil {
+		var several bool
+		if err := row.Scan(&x.result.MoreReady[queue], &next, &several); err != nil {
 			return err
 		}
 		x.result.NextDue[queue] = secondsToDuration(next)
+		if !parts {
+			x.fairness.setSeveral(stage, several)
+		}
 		return nil
 	})
 }
@@ -209,21 +222,38 @@ func (x *exchange) queueClaimsAfter(stage int, after Position) {
 	}
 	x.queueOrigin(originRecorded)
 	sql, args := x.sql.claim[stage], []any{x.request.Worker, n, x.request.OnlyTasks}
+	turn := x.turns[stage]
+	isFair := turn.isFair(after.Task.IsZero()) && x.request.OnlyTasks == nil
 	switch {
+	case isFair:
+		sql, args = x.sql.claimFair[stage], append(args, turn.after)
 	case x.mayBecomeReady[stage] > 0:
 		sql = x.sql.claimContinued[stage]
 	case !after.Task.IsZero():
 		sql, args = x.sql.claimAfter[stage], append(args, after.Priority, after.Task)
+	}
+	var lastUser *string
+	var more []any
+	if isFair {
+		more = []any{&lastUser}
 	}
 	x.batch.Queue(sql, args...).Query(func(rows pgx.Rows) error {
 		x.result.Requested[stage] = n - x.continued[stage]
 		return x.readClaims(rows, stage, func(c Claim) {
 			x.result.Claims = append(x.result.Claims, c)
 			x.result.Granted[stage]++
+			if lastUser == nil {
+				x.fairness.setAfter(stage, c.UserID)
+			} else {
+				x.fairness.setAfter(stage, *lastUser)
+			}
+			if turn.several {
+				return // tasks of others before this one are ready
+			}
 			if last := &x.result.LastPosition[stage]; last.Task.IsZero() || last.compare(c.position()) < 0 {
 				*last = c.position()
 			}
-		})
+		}, more...)
 	})
 }
 
@@ -248,7 +278,7 @@ func (x *exchange) queueAgedClaims(queue int) {
 	})
 }
 
-func (x *exchange) readClaims(rows pgx.Rows, stage int, add func(Claim)) error {
+func (x *exchange) readClaims(rows pgx.Rows, stage int, add func(Claim), more ...any) error {
 	for rows.Next() {
 		c := Claim{Stage: stage}
 		var waited float64
@@ -256,7 +286,7 @@ func (x *exchange) readClaims(rows pgx.Rows, stage int, add func(Claim)) error {
 		if x.graph.Divides(stage) {
 			dest = append(dest, &c.Parts, &c.Part, &c.Spec, &c.turn)
 		}
-		if err := rows.Scan(dest...); err != nil {
+		if err := rows.Scan(append(dest, more...)...); err != nil {
 			return err
 		}
 		c.Waited = secondsToDuration(&waited)
@@ -275,4 +305,4 @@ func secondsToDuration(seconds *float64) time.Duration {
 }
 
 // claimVariant selects one of the forms of claimSQL.
-type claimVariant struct{ After, Continued, Aged bool }
+type claimVariant struct{ After, Continued, Aged, Fair bool }

@@ -10,7 +10,7 @@ import (
 // without a matching token are not changed. The outbox gets one row for all.
 //
 // In the same update a task continues with the next stages: those that are ready now and
-// come before all tasks that are ready there already. For the others the stage's workers
+// come before all tasks that are ready there already, unless tasks of another user are. For the others the stage's workers
 // are notified.
 //
 // The ranked form is for exchanges in which tasks compete for slots: because there are
@@ -26,8 +26,10 @@ const completeSQL = `
 /* complete {{$form.Name}} */
 with me as materialized (
   select {{.Alive "$1"}} as alive
+         {{- range $next}},
+         ` + firstUserSQL + ` as {{.Name}}_first_user{{end}}
 ), locked as materialized (
-  select ctid as row_ctid, id, priority, placement
+  select ctid as row_ctid, id, priority, placement{{if $next}}, user_id{{end}}
          {{- range $read}},
          {{.Name}}_status{{end}}
          {{- range $next}},
@@ -50,6 +52,7 @@ with me as materialized (
 ), unblocked as (
   select matched.*
          {{- range $next}},
+         {{.Name}}_first_user,
          alive and {{.Name}}_status in ('pending', 'failed') and {{.Name}}_run_at is null
            {{- range .Needs}}
            and {{if $form.Reports .}}({{.}}_done or {{.}}_status = 'completed'){{else}}{{.}}_status = 'completed'{{end}}
@@ -75,7 +78,9 @@ with me as materialized (
          {{.Name}}_done{{end}}
          {{- range $s := $next}},
          {{.Name}}_ready,
-         {{.Name}}_ready and
+         {{.Name}}_ready
+           and case when {{.Name}}_first_user is null then true
+                    else {{.Name}}_first_user = coalesce(user_id, '') and ` + lastUserSQL + ` = user_id end and
            {{- if $form.Ranked}} {{.Name}}_rank <= case when{{end}}
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from ` + waitingSQL + ` limit 1), true)

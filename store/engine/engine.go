@@ -27,8 +27,8 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// Engine reads and writes the tables of one pipeline in one database for workers. It
-// has no state of its own; many goroutines may use it at once.
+// Engine reads and writes the tables of one pipeline in one database for workers. It remembers whose turn it is where tasks of
+// several users are ready, and nothing else; many goroutines may use it at once.
 type Engine struct {
 	db       store.DB
 	graph    store.Graph
@@ -37,6 +37,7 @@ type Engine struct {
 	forms    []completeForm // of sql.complete
 	group    []int          // see completeForms
 	disjoint bool           // see completeForms
+	fairness *fairness
 }
 
 // Graph returns the pipeline's graph.
@@ -47,6 +48,7 @@ func (e *Engine) Graph() store.Graph { return e.graph }
 type statements struct {
 	complete                                      []string // by form
 	claim, claimAfter, claimContinued, claimAged  []string
+	claimFair                                     []string
 	aged, promote, ready, fail, expireClaims      []string
 	claimParts, divide, completeParts             []string // by stage that divides
 	findLostParts                                 string

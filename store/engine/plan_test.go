@@ -27,9 +27,9 @@ func TestPlans_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 	defer conn.Release()
 	for _, sql := range []string{
 		`alter table tasks disable trigger user`,
-		`insert into tasks (source, ingest_status, transcode_status, metadata_status, assemble_status, publish_status)
-		 select n::text, 'completed', 'completed', 'completed', 'completed', 'completed' from generate_series(1, 100000) as n`,
-		`insert into tasks (source) select n::text from generate_series(1, 500) as n`,
+		`insert into tasks (source, user_id, ingest_status, transcode_status, metadata_status, assemble_status, publish_status)
+		 select n::text, 'u' || n % 3, 'completed', 'completed', 'completed', 'completed', 'completed' from generate_series(1, 100000) as n`,
+		`insert into tasks (source, user_id) select n::text, 'u' || n % 3 from generate_series(1, 500) as n`,
 		`insert into tasks (source, ingest_run_at) select n::text, now() + interval '1 day' from generate_series(1, 5000)
 		 as n`,
 		`analyze`,
@@ -44,7 +44,7 @@ func TestPlans_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 		indexes := []string{"tasks_pkey", "workers_pkey"}
 		for next, name := range e.stages {
 			if form.Next&(1<<next) != 0 {
-				indexes = append(indexes, "tasks_"+name+"_ready")
+				indexes = append(indexes, "tasks_"+name+"_ready", "tasks_"+name+"_users")
 			}
 		}
 		for _, index := range indexes {
@@ -62,6 +62,7 @@ func TestPlans_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 		"claim assemble":    {e.sql.claim[3], 3, "tasks_assemble_ready"},
 		"claim after":       {e.sql.claimAfter[0], 5, "tasks_ingest_ready"},
 		"claim aged":        {e.sql.claimAged[1], 3, "tasks_pkey"},
+		"claim fair":        {e.sql.claimFair[0], 4, "tasks_ingest_users"},
 		"claim continued":   {e.sql.claimContinued[1], 3, "tasks_transcode_ready"},
 		"aged":              {e.sql.aged[1], 3, "tasks_transcode_ready"},
 		"find ready ingest": {e.sql.ready[0], 2, "tasks_ingest_ready"},
@@ -76,6 +77,9 @@ func TestPlans_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 		plan := plantest.Explain(t, conn, c.sql, plantest.Nulls(c.args))
 		if !strings.Contains(plan, c.index) || strings.Contains(plan, "Seq Scan on tasks") || strings.Contains(plan, "workers_alive") {
 			t.Errorf("%s does not use %s:\n%s", name, c.index, plan)
+		}
+		if strings.Contains(plan, "tasks_user ") {
+			t.Errorf("%s reads finished tasks of users:\n%s", name, plan)
 		}
 	}
 }

@@ -10,7 +10,8 @@ import (
 // Migrate creates the tables.
 func New(db store.DB, g store.Graph) *Engine {
 	forms, group, disjoint := completeForms(g)
-	return &Engine{db: db, graph: g, stages: g.Stages(), sql: newStatements(g, forms), forms: forms, group: group, disjoint: disjoint}
+	return &Engine{db: db, graph: g, stages: g.Stages(), sql: newStatements(g, forms), forms: forms, group: group, disjoint: disjoint,
+		fairness: newFairness(len(g.Stages()))}
 }
 
 func newStatements(g store.Graph, forms []completeForm) statements {
@@ -44,6 +45,7 @@ func newStatements(g store.Graph, forms []completeForm) statements {
 		claim:          each(claimSQL, claimVariant{}),
 		claimAfter:     each(claimSQL, claimVariant{After: true}),
 		claimContinued: each(claimSQL, claimVariant{Continued: true}),
+		claimFair:      each(claimSQL, claimVariant{Fair: true}),
 		claimAged:      append(each(claimSQL, claimVariant{Aged: true}), partsWith(claimPartsSQL, claimVariant{Aged: true})...),
 		aged:           byQueue(agedSQL, agedPartsSQL),
 		promote:        byQueue(promoteSQL, promotePartsSQL),
@@ -70,7 +72,7 @@ func Statements(g store.Graph) string {
 		s.complete[rankedForm],
 	}
 	for _, byStage := range [][]string{
-		s.promote, s.claimAged, s.claim, s.claimAfter, s.claimContinued, s.ready, s.fail,
+		s.promote, s.claimAged, s.claim, s.claimAfter, s.claimContinued, s.claimFair, s.ready, s.fail,
 	} {
 		texts = append(texts, byStage[0])
 	}

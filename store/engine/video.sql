@@ -20,9 +20,19 @@ select set_config('cuelight.origin', $1, true);
 /* complete ingest of one task */
 with me as materialized (
   select exists (select from workers
-                    where id = $1 and coalesce(stopped_at, lost_at) is null) as alive
+                    where id = $1 and coalesce(stopped_at, lost_at) is null) as alive,
+         (select ready.user_id from tasks ready
+                 where ready.transcode_status in ('pending', 'failed')
+    and ready.ingest_status = 'completed'
+    and ready.transcode_run_at is null and ready.user_id is not null
+                 order by ready.priority desc, ready.user_id, ready.id limit 1) as transcode_first_user,
+         (select ready.user_id from tasks ready
+                 where ready.metadata_status in ('pending', 'failed')
+    and ready.ingest_status = 'completed'
+    and ready.metadata_run_at is null and ready.user_id is not null
+                 order by ready.priority desc, ready.user_id, ready.id limit 1) as metadata_first_user
 ), locked as materialized (
-  select ctid as row_ctid, id, priority, placement,
+  select ctid as row_ctid, id, priority, placement, user_id,
          ingest_status,
          transcode_status,
          metadata_status,
@@ -38,11 +48,13 @@ with me as materialized (
     from locked
 ), unblocked as (
   select matched.*,
+         transcode_first_user,
          alive and transcode_status in ('pending', 'failed') and transcode_run_at is null
            and (ingest_done or ingest_status = 'completed')
            and (ingest_done)
            and (placement is null
                  or coalesce(cuelight_video_placement_wait(id, placement, '', $1, now()) <= 0, false)) as transcode_ready,
+         metadata_first_user,
          alive and metadata_status in ('pending', 'failed') and metadata_run_at is null
            and (ingest_done or ingest_status = 'completed')
            and (ingest_done)
@@ -58,7 +70,13 @@ with me as materialized (
   select row_ctid,
          ingest_done,
          transcode_ready,
-         transcode_ready and
+         transcode_ready
+           and case when transcode_first_user is null then true
+                    else transcode_first_user = coalesce(user_id, '') and (select ready.user_id from tasks ready
+                 where ready.transcode_status in ('pending', 'failed')
+    and ready.ingest_status = 'completed'
+    and ready.transcode_run_at is null and ready.user_id is not null
+                 order by ready.priority, ready.user_id desc, ready.id desc limit 1) = user_id end and
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
              where waiting.transcode_status in ('pending', 'failed')
@@ -68,7 +86,13 @@ with me as materialized (
                  or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, '', $1, null) <= 0, false))
              order by waiting.priority desc, waiting.id limit 1), true) as transcode_continues,
          metadata_ready,
-         metadata_ready and
+         metadata_ready
+           and case when metadata_first_user is null then true
+                    else metadata_first_user = coalesce(user_id, '') and (select ready.user_id from tasks ready
+                 where ready.metadata_status in ('pending', 'failed')
+    and ready.ingest_status = 'completed'
+    and ready.metadata_run_at is null and ready.user_id is not null
+                 order by ready.priority, ready.user_id desc, ready.id desc limit 1) = user_id end and
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
              where waiting.metadata_status in ('pending', 'failed')
@@ -167,9 +191,19 @@ select updated.* from updated cross join notified;
 /* complete ingest */
 with me as materialized (
   select exists (select from workers
-                    where id = $1 and coalesce(stopped_at, lost_at) is null) as alive
+                    where id = $1 and coalesce(stopped_at, lost_at) is null) as alive,
+         (select ready.user_id from tasks ready
+                 where ready.transcode_status in ('pending', 'failed')
+    and ready.ingest_status = 'completed'
+    and ready.transcode_run_at is null and ready.user_id is not null
+                 order by ready.priority desc, ready.user_id, ready.id limit 1) as transcode_first_user,
+         (select ready.user_id from tasks ready
+                 where ready.metadata_status in ('pending', 'failed')
+    and ready.ingest_status = 'completed'
+    and ready.metadata_run_at is null and ready.user_id is not null
+                 order by ready.priority desc, ready.user_id, ready.id limit 1) as metadata_first_user
 ), locked as materialized (
-  select ctid as row_ctid, id, priority, placement,
+  select ctid as row_ctid, id, priority, placement, user_id,
          ingest_status,
          transcode_status,
          metadata_status,
@@ -188,11 +222,13 @@ with me as materialized (
       on r.task = locked.id
 ), unblocked as (
   select matched.*,
+         transcode_first_user,
          alive and transcode_status in ('pending', 'failed') and transcode_run_at is null
            and (ingest_done or ingest_status = 'completed')
            and (ingest_done)
            and (placement is null
                  or coalesce(cuelight_video_placement_wait(id, placement, '', $1, now()) <= 0, false)) as transcode_ready,
+         metadata_first_user,
          alive and metadata_status in ('pending', 'failed') and metadata_run_at is null
            and (ingest_done or ingest_status = 'completed')
            and (ingest_done)
@@ -208,7 +244,13 @@ with me as materialized (
   select row_ctid,
          ingest_done,
          transcode_ready,
-         transcode_ready and
+         transcode_ready
+           and case when transcode_first_user is null then true
+                    else transcode_first_user = coalesce(user_id, '') and (select ready.user_id from tasks ready
+                 where ready.transcode_status in ('pending', 'failed')
+    and ready.ingest_status = 'completed'
+    and ready.transcode_run_at is null and ready.user_id is not null
+                 order by ready.priority, ready.user_id desc, ready.id desc limit 1) = user_id end and
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
              where waiting.transcode_status in ('pending', 'failed')
@@ -218,7 +260,13 @@ with me as materialized (
                  or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, '', $1, null) <= 0, false))
              order by waiting.priority desc, waiting.id limit 1), true) as transcode_continues,
          metadata_ready,
-         metadata_ready and
+         metadata_ready
+           and case when metadata_first_user is null then true
+                    else metadata_first_user = coalesce(user_id, '') and (select ready.user_id from tasks ready
+                 where ready.metadata_status in ('pending', 'failed')
+    and ready.ingest_status = 'completed'
+    and ready.metadata_run_at is null and ready.user_id is not null
+                 order by ready.priority, ready.user_id desc, ready.id desc limit 1) = user_id end and
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
              where waiting.metadata_status in ('pending', 'failed')
@@ -321,9 +369,19 @@ select updated.* from updated cross join notified;
 /* complete ingest, ranked */
 with me as materialized (
   select exists (select from workers
-                    where id = $1 and coalesce(stopped_at, lost_at) is null) as alive
+                    where id = $1 and coalesce(stopped_at, lost_at) is null) as alive,
+         (select ready.user_id from tasks ready
+                 where ready.transcode_status in ('pending', 'failed')
+    and ready.ingest_status = 'completed'
+    and ready.transcode_run_at is null and ready.user_id is not null
+                 order by ready.priority desc, ready.user_id, ready.id limit 1) as transcode_first_user,
+         (select ready.user_id from tasks ready
+                 where ready.metadata_status in ('pending', 'failed')
+    and ready.ingest_status = 'completed'
+    and ready.metadata_run_at is null and ready.user_id is not null
+                 order by ready.priority desc, ready.user_id, ready.id limit 1) as metadata_first_user
 ), locked as materialized (
-  select ctid as row_ctid, id, priority, placement,
+  select ctid as row_ctid, id, priority, placement, user_id,
          ingest_status,
          transcode_status,
          metadata_status,
@@ -342,11 +400,13 @@ with me as materialized (
       on r.task = locked.id
 ), unblocked as (
   select matched.*,
+         transcode_first_user,
          alive and transcode_status in ('pending', 'failed') and transcode_run_at is null
            and (ingest_done or ingest_status = 'completed')
            and (ingest_done)
            and (placement is null
                  or coalesce(cuelight_video_placement_wait(id, placement, '', $1, now()) <= 0, false)) as transcode_ready,
+         metadata_first_user,
          alive and metadata_status in ('pending', 'failed') and metadata_run_at is null
            and (ingest_done or ingest_status = 'completed')
            and (ingest_done)
@@ -365,7 +425,13 @@ with me as materialized (
   select row_ctid,
          ingest_done,
          transcode_ready,
-         transcode_ready and transcode_rank <= case when
+         transcode_ready
+           and case when transcode_first_user is null then true
+                    else transcode_first_user = coalesce(user_id, '') and (select ready.user_id from tasks ready
+                 where ready.transcode_status in ('pending', 'failed')
+    and ready.ingest_status = 'completed'
+    and ready.transcode_run_at is null and ready.user_id is not null
+                 order by ready.priority, ready.user_id desc, ready.id desc limit 1) = user_id end and transcode_rank <= case when
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
              where waiting.transcode_status in ('pending', 'failed')
@@ -388,7 +454,13 @@ with me as materialized (
              order by waiting.priority desc, waiting.id limit ($8::int4[])[2]) as before)
            else 0 end as transcode_continues,
          metadata_ready,
-         metadata_ready and metadata_rank <= case when
+         metadata_ready
+           and case when metadata_first_user is null then true
+                    else metadata_first_user = coalesce(user_id, '') and (select ready.user_id from tasks ready
+                 where ready.metadata_status in ('pending', 'failed')
+    and ready.ingest_status = 'completed'
+    and ready.metadata_run_at is null and ready.user_id is not null
+                 order by ready.priority, ready.user_id desc, ready.id desc limit 1) = user_id end and metadata_rank <= case when
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
              where waiting.metadata_status in ('pending', 'failed')
@@ -589,9 +661,30 @@ select updated.* from updated;
 /* complete ingest, transcode, metadata, assemble, publish */
 with me as materialized (
   select exists (select from workers
-                    where id = $1 and coalesce(stopped_at, lost_at) is null) as alive
+                    where id = $1 and coalesce(stopped_at, lost_at) is null) as alive,
+         (select ready.user_id from tasks ready
+                 where ready.transcode_status in ('pending', 'failed')
+    and ready.ingest_status = 'completed'
+    and ready.transcode_run_at is null and ready.user_id is not null
+                 order by ready.priority desc, ready.user_id, ready.id limit 1) as transcode_first_user,
+         (select ready.user_id from tasks ready
+                 where ready.metadata_status in ('pending', 'failed')
+    and ready.ingest_status = 'completed'
+    and ready.metadata_run_at is null and ready.user_id is not null
+                 order by ready.priority desc, ready.user_id, ready.id limit 1) as metadata_first_user,
+         (select ready.user_id from tasks ready
+                 where ready.assemble_status in ('pending', 'failed')
+    and ready.transcode_status = 'completed'
+    and ready.metadata_status = 'completed'
+    and ready.assemble_run_at is null and ready.user_id is not null
+                 order by ready.priority desc, ready.user_id, ready.id limit 1) as assemble_first_user,
+         (select ready.user_id from tasks ready
+                 where ready.publish_status in ('pending', 'failed')
+    and ready.assemble_status = 'completed'
+    and ready.publish_run_at is null and ready.user_id is not null
+                 order by ready.priority desc, ready.user_id, ready.id limit 1) as publish_first_user
 ), locked as materialized (
-  select ctid as row_ctid, id, priority, placement,
+  select ctid as row_ctid, id, priority, placement, user_id,
          ingest_status,
          transcode_status,
          metadata_status,
@@ -622,22 +715,26 @@ with me as materialized (
       on r.task = locked.id
 ), unblocked as (
   select matched.*,
+         transcode_first_user,
          alive and transcode_status in ('pending', 'failed') and transcode_run_at is null
            and (ingest_done or ingest_status = 'completed')
            and (ingest_done)
            and (placement is null
                  or coalesce(cuelight_video_placement_wait(id, placement, '', $1, now()) <= 0, false)) as transcode_ready,
+         metadata_first_user,
          alive and metadata_status in ('pending', 'failed') and metadata_run_at is null
            and (ingest_done or ingest_status = 'completed')
            and (ingest_done)
            and (placement is null
                  or coalesce(cuelight_video_placement_wait(id, placement, 'metadata', $1, now()) <= 0, false)) as metadata_ready,
+         assemble_first_user,
          alive and assemble_status in ('pending', 'failed') and assemble_run_at is null
            and (transcode_done or transcode_status = 'completed')
            and (metadata_done or metadata_status = 'completed')
            and (transcode_done or metadata_done)
            and (placement is null
                  or coalesce(cuelight_video_placement_wait(id, placement, 'assemble', $1, now()) <= 0, false)) as assemble_ready,
+         publish_first_user,
          alive and publish_status in ('pending', 'failed') and publish_run_at is null
            and (assemble_done or assemble_status = 'completed')
            and (assemble_done)
@@ -661,7 +758,13 @@ with me as materialized (
          assemble_done,
          publish_done,
          transcode_ready,
-         transcode_ready and
+         transcode_ready
+           and case when transcode_first_user is null then true
+                    else transcode_first_user = coalesce(user_id, '') and (select ready.user_id from tasks ready
+                 where ready.transcode_status in ('pending', 'failed')
+    and ready.ingest_status = 'completed'
+    and ready.transcode_run_at is null and ready.user_id is not null
+                 order by ready.priority, ready.user_id desc, ready.id desc limit 1) = user_id end and
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
              where waiting.transcode_status in ('pending', 'failed')
@@ -671,7 +774,13 @@ with me as materialized (
                  or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, '', $1, null) <= 0, false))
              order by waiting.priority desc, waiting.id limit 1), true) as transcode_continues,
          metadata_ready,
-         metadata_ready and
+         metadata_ready
+           and case when metadata_first_user is null then true
+                    else metadata_first_user = coalesce(user_id, '') and (select ready.user_id from tasks ready
+                 where ready.metadata_status in ('pending', 'failed')
+    and ready.ingest_status = 'completed'
+    and ready.metadata_run_at is null and ready.user_id is not null
+                 order by ready.priority, ready.user_id desc, ready.id desc limit 1) = user_id end and
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
              where waiting.metadata_status in ('pending', 'failed')
@@ -681,7 +790,14 @@ with me as materialized (
                  or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, 'metadata', $1, null) <= 0, false))
              order by waiting.priority desc, waiting.id limit 1), true) as metadata_continues,
          assemble_ready,
-         assemble_ready and
+         assemble_ready
+           and case when assemble_first_user is null then true
+                    else assemble_first_user = coalesce(user_id, '') and (select ready.user_id from tasks ready
+                 where ready.assemble_status in ('pending', 'failed')
+    and ready.transcode_status = 'completed'
+    and ready.metadata_status = 'completed'
+    and ready.assemble_run_at is null and ready.user_id is not null
+                 order by ready.priority, ready.user_id desc, ready.id desc limit 1) = user_id end and
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
              where waiting.assemble_status in ('pending', 'failed')
@@ -692,7 +808,13 @@ with me as materialized (
                  or coalesce(cuelight_video_placement_wait(waiting.id, waiting.placement, 'assemble', $1, null) <= 0, false))
              order by waiting.priority desc, waiting.id limit 1), true) as assemble_continues,
          publish_ready,
-         publish_ready and
+         publish_ready
+           and case when publish_first_user is null then true
+                    else publish_first_user = coalesce(user_id, '') and (select ready.user_id from tasks ready
+                 where ready.publish_status in ('pending', 'failed')
+    and ready.assemble_status = 'completed'
+    and ready.publish_run_at is null and ready.user_id is not null
+                 order by ready.priority, ready.user_id desc, ready.id desc limit 1) = user_id end and
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
              where waiting.publish_status in ('pending', 'failed')
@@ -872,9 +994,30 @@ select updated.* from updated cross join notified;
 /* complete ingest, transcode, metadata, assemble, publish, ranked */
 with me as materialized (
   select exists (select from workers
-                    where id = $1 and coalesce(stopped_at, lost_at) is null) as alive
+                    where id = $1 and coalesce(stopped_at, lost_at) is null) as alive,
+         (select ready.user_id from tasks ready
+                 where ready.transcode_status in ('pending', 'failed')
+    and ready.ingest_status = 'completed'
+    and ready.transcode_run_at is null and ready.user_id is not null
+                 order by ready.priority desc, ready.user_id, ready.id limit 1) as transcode_first_user,
+         (select ready.user_id from tasks ready
+                 where ready.metadata_status in ('pending', 'failed')
+    and ready.ingest_status = 'completed'
+    and ready.metadata_run_at is null and ready.user_id is not null
+                 order by ready.priority desc, ready.user_id, ready.id limit 1) as metadata_first_user,
+         (select ready.user_id from tasks ready
+                 where ready.assemble_status in ('pending', 'failed')
+    and ready.transcode_status = 'completed'
+    and ready.metadata_status = 'completed'
+    and ready.assemble_run_at is null and ready.user_id is not null
+                 order by ready.priority desc, ready.user_id, ready.id limit 1) as assemble_first_user,
+         (select ready.user_id from tasks ready
+                 where ready.publish_status in ('pending', 'failed')
+    and ready.assemble_status = 'completed'
+    and ready.publish_run_at is null and ready.user_id is not null
+                 order by ready.priority desc, ready.user_id, ready.id limit 1) as publish_first_user
 ), locked as materialized (
-  select ctid as row_ctid, id, priority, placement,
+  select ctid as row_ctid, id, priority, placement, user_id,
          ingest_status,
          transcode_status,
          metadata_status,
@@ -905,22 +1048,26 @@ with me as materialized (
       on r.task = locked.id
 ), unblocked as (
   select matched.*,
+         transcode_first_user,
          alive and transcode_status in ('pending', 'failed') and transcode_run_at is null
            and (ingest_done or ingest_status = 'completed')
            and (ingest_done)
            and (placement is null
                  or coalesce(cuelight_video_placement_wait(id, placement, '', $1, now()) <= 0, false)) as transcode_ready,
+         metadata_first_user,
          alive and metadata_status in ('pending', 'failed') and metadata_run_at is null
            and (ingest_done or ingest_status = 'completed')
            and (ingest_done)
            and (placement is null
                  or coalesce(cuelight_video_placement_wait(id, placement, 'metadata', $1, now()) <= 0, false)) as metadata_ready,
+         assemble_first_user,
          alive and assemble_status in ('pending', 'failed') and assemble_run_at is null
            and (transcode_done or transcode_status = 'completed')
            and (metadata_done or metadata_status = 'completed')
            and (transcode_done or metadata_done)
            and (placement is null
                  or coalesce(cuelight_video_placement_wait(id, placement, 'assemble', $1, now()) <= 0, false)) as assemble_ready,
+         publish_first_user,
          alive and publish_status in ('pending', 'failed') and publish_run_at is null
            and (assemble_done or assemble_status = 'completed')
            and (assemble_done)
@@ -949,7 +1096,13 @@ with me as materialized (
          assemble_done,
          publish_done,
          transcode_ready,
-         transcode_ready and transcode_rank <= case when
+         transcode_ready
+           and case when transcode_first_user is null then true
+                    else transcode_first_user = coalesce(user_id, '') and (select ready.user_id from tasks ready
+                 where ready.transcode_status in ('pending', 'failed')
+    and ready.ingest_status = 'completed'
+    and ready.transcode_run_at is null and ready.user_id is not null
+                 order by ready.priority, ready.user_id desc, ready.id desc limit 1) = user_id end and transcode_rank <= case when
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
              where waiting.transcode_status in ('pending', 'failed')
@@ -972,7 +1125,13 @@ with me as materialized (
              order by waiting.priority desc, waiting.id limit ($12::int4[])[2]) as before)
            else 0 end as transcode_continues,
          metadata_ready,
-         metadata_ready and metadata_rank <= case when
+         metadata_ready
+           and case when metadata_first_user is null then true
+                    else metadata_first_user = coalesce(user_id, '') and (select ready.user_id from tasks ready
+                 where ready.metadata_status in ('pending', 'failed')
+    and ready.ingest_status = 'completed'
+    and ready.metadata_run_at is null and ready.user_id is not null
+                 order by ready.priority, ready.user_id desc, ready.id desc limit 1) = user_id end and metadata_rank <= case when
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
              where waiting.metadata_status in ('pending', 'failed')
@@ -995,7 +1154,14 @@ with me as materialized (
              order by waiting.priority desc, waiting.id limit ($12::int4[])[3]) as before)
            else 0 end as metadata_continues,
          assemble_ready,
-         assemble_ready and assemble_rank <= case when
+         assemble_ready
+           and case when assemble_first_user is null then true
+                    else assemble_first_user = coalesce(user_id, '') and (select ready.user_id from tasks ready
+                 where ready.assemble_status in ('pending', 'failed')
+    and ready.transcode_status = 'completed'
+    and ready.metadata_status = 'completed'
+    and ready.assemble_run_at is null and ready.user_id is not null
+                 order by ready.priority, ready.user_id desc, ready.id desc limit 1) = user_id end and assemble_rank <= case when
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
              where waiting.assemble_status in ('pending', 'failed')
@@ -1020,7 +1186,13 @@ with me as materialized (
              order by waiting.priority desc, waiting.id limit ($12::int4[])[4]) as before)
            else 0 end as assemble_continues,
          publish_ready,
-         publish_ready and publish_rank <= case when
+         publish_ready
+           and case when publish_first_user is null then true
+                    else publish_first_user = coalesce(user_id, '') and (select ready.user_id from tasks ready
+                 where ready.publish_status in ('pending', 'failed')
+    and ready.assemble_status = 'completed'
+    and ready.publish_run_at is null and ready.user_id is not null
+                 order by ready.priority, ready.user_id desc, ready.id desc limit 1) = user_id end and publish_rank <= case when
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
              where waiting.publish_status in ('pending', 'failed')
@@ -1353,6 +1525,94 @@ with claimed as (
 )
 select * from claimed;
 
+/* claim ingest */
+with recursive free as materialized (
+  select greatest($2 - coalesce(
+                  nullif(current_setting('cuelight.continued_ingest', true), '')::int4, 0), 0) as slots
+), top as materialized (
+  select priority from tasks where ingest_status in ('pending', 'failed')
+    and ingest_run_at is null order by priority desc, id limit 1
+), users as (
+  select next.user_id, next.user_id as first_user, 1 as number
+    from (select coalesce(
+             (select t.user_id from tasks t
+               where t.ingest_status in ('pending', 'failed')
+                 and t.ingest_run_at is null
+                 and t.user_id is not null and t.priority = (select priority from top)
+                 and t.user_id > $4::text
+               order by t.user_id, t.id limit 1),
+             (select t.user_id from tasks t
+               where t.ingest_status in ('pending', 'failed')
+                 and t.ingest_run_at is null
+                 and t.user_id is not null and t.priority = (select priority from top)
+               order by t.user_id, t.id limit 1)) as user_id) as next
+   where next.user_id is not null
+  union all
+  select next.user_id, users.first_user, users.number + 1
+    from users
+   cross join lateral (select coalesce(
+             (select t.user_id from tasks t
+               where t.ingest_status in ('pending', 'failed')
+                 and t.ingest_run_at is null
+                 and t.user_id is not null and t.priority = (select priority from top)
+                 and t.user_id > users.user_id
+               order by t.user_id, t.id limit 1),
+             (select t.user_id from tasks t
+               where t.ingest_status in ('pending', 'failed')
+                 and t.ingest_run_at is null
+                 and t.user_id is not null and t.priority = (select priority from top)
+               order by t.user_id, t.id limit 1)) as user_id) as next
+   where users.number < (select slots from free) and next.user_id <> users.first_user
+), first as materialized (
+  select oldest.row_ctid
+    from users
+   cross join lateral (
+         select row_ctid, row_number() over () as round
+           from (select ctid as row_ctid from tasks t
+                  where t.ingest_status in ('pending', 'failed')
+    and t.ingest_run_at is null
+                    and t.user_id = users.user_id and t.priority = (select priority from top)
+                    and exists (select from workers
+                    where id = $1 and coalesce(stopped_at, lost_at) is null)
+                    and (t.placement is null
+                 or coalesce(cuelight_video_placement_wait(t.id, t.placement, 'ingest', $1, null) <= 0, false))
+                  order by t.id
+                  limit (select ceil((select slots from free)::float8 / count(*))::int from users)
+                    for no key update skip locked) as locked) as oldest
+   order by oldest.round, users.number
+   limit (select slots from free)
+), claimed as (
+  update tasks t set
+         ingest_status    = 'inprogress',
+         ingest_attempts  = ingest_attempts + 1,
+         ingest_token     = gen_random_uuid(),
+         ingest_locked_at = now(),
+         ingest_locked_by = $1
+   where ctid = any (array(
+         select row_ctid from first union all select ctid from (
+         select ctid from tasks
+          where ingest_status in ('pending', 'failed')
+    and ingest_run_at is null and ($3::uuid[] is null or id = any($3))
+            and exists (select from workers
+                    where id = $1 and coalesce(stopped_at, lost_at) is null)
+            and (placement is null
+                 or coalesce(cuelight_video_placement_wait(id, placement, 'ingest', $1, null) <= 0, false))
+            and ctid <> all (array(select row_ctid from first))
+          order by priority desc, id
+          limit (select slots from free) - (select count(*) from first)
+            for no key update skip locked) as others))
+  returning t.id, ingest_token as token, ingest_attempts as attempt,
+            source, params, coalesce(user_id, ''), coalesce(traceparent, ''),
+            extract(epoch from now() - greatest(t.created_at, t.ready_at,
+              (select max(coalesce(retry_at, finished_at)) from attempts a
+                where a.task_id = t.id and a.stage in ('ingest'))))::float8 as waited, priority
+), recorded as (
+  insert into outbox (type, worker_id, stage, tasks, attempts)
+  select 'started', $1, 'ingest', array_agg(id), array_agg(attempt)
+    from claimed having count(*) > 0
+)
+select *, (select user_id from users order by number desc limit 1) as last_user from claimed;
+
 /* find ready ingest */
 select 
        (select true from tasks where ingest_status in ('pending', 'failed')
@@ -1370,7 +1630,14 @@ select
                    where ingest_status in ('pending', 'failed')
     and ingest_run_at is null and placement is not null
                    order by id limit 100) as placed
-           where wait > 0));
+           where wait > 0)),
+       coalesce((select ready.user_id from tasks ready
+                 where ready.ingest_status in ('pending', 'failed')
+    and ready.ingest_run_at is null and ready.user_id is not null
+                 order by ready.priority desc, ready.user_id, ready.id limit 1) <> (select ready.user_id from tasks ready
+                 where ready.ingest_status in ('pending', 'failed')
+    and ready.ingest_run_at is null and ready.user_id is not null
+                 order by ready.priority, ready.user_id desc, ready.id desc limit 1), false);
 
 /* fail or release ingest */
 with locked as materialized (
@@ -1457,7 +1724,7 @@ select
     and run_at is null
                            order by priority desc, turn, task_id desc limit 100) as first_ready
                    where placement is not null) as placed
-           where wait > 0));
+           where wait > 0)), false;
 
 /* divide transcode */
 with locked as materialized (

@@ -91,11 +91,11 @@ select format('attempt %s at stage %s of task %s (%s to %s, %s) %s',
 	// that started before it are completed. Those may end later than it starts: a worker that goes on
 	// with a task starts its next stage with the transaction that ends the previous one.
 	{name: "overtaken",
-		sentence: "only a few later tasks of the same priority overtake a task that is ready",
+		sentence: "only a few later tasks of the same priority and user overtake a task that is ready",
 		applies:  func(o Options) bool { return o.MaxOvertaking != nil },
 		args:     func(o Options) []any { return []any{*o.MaxOvertaking} }, sql: `
 , first_tries as (
-  select r.task, r.stage, r.started_at, t.priority,
+  select r.task, r.stage, r.started_at, t.priority, t.user_id,
          greatest(t.created_at, t.ready_at,
                   (select max(n.finished_at) from needs join {{.Attempts}} n on n.stage collate "C" = needs.need
                     where needs.stage = r.stage and n.task_id = r.task and n.part is null
@@ -109,6 +109,7 @@ select format('stage %s of task %s was ready at %s and started at %s: %s later t
   from first_tries a
  cross join lateral (select count(*) as n from first_tries b
                       where b.stage = a.stage and b.priority = a.priority and b.task > a.task
+                        and b.user_id is not distinct from a.user_id
                         and b.started_at > a.ready and b.started_at < a.started_at) as overtaking
  where overtaking.n > $1`},
 	// A part may be made again by each division of its stage.

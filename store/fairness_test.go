@@ -1,0 +1,192 @@
+package store_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
+)
+
+// submitMany submits n tasks of a user.
+func (b bundle) submitMany(n int, user string, priority int16) {
+	b.t.Helper()
+	subs := make([]store.Submission, n)
+	for i := range subs {
+		subs[i] = store.Submission{Source: "a.mp4", UserID: user, Priority: priority}
+	}
+	_, err := b.SubmitAll(b.t.Context(), subs)
+	must(b.t, err)
+}
+
+// claimUsers makes n exchanges that claim with some slots, and returns the users of the claims.
+func (b bundle) claimUsers(w store.ID, n, slots, stage int) (users []string) {
+	b.t.Helper()
+	for range n {
+		var some []string
+		for _, c := range b.exchange(w, slots, nil, stage).Claims {
+			some = append(some, c.UserID)
+		}
+		users = append(users, strings.Join(some, "+"))
+	}
+	return users
+}
+
+func TestExchange_StartsASingleTaskBehindManyOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	for _, single := range []string{"anna", "zoe"} { // before and after the other in the order of turns
+		b := setup(t)
+		w := b.worker()
+		b.submitMany(300, "max", 0)
+		b.claimUsers(w, 5, 1, ingest)
+		b.submitMany(1, single, 0)
+		if got := b.claimUsers(w, 2, 1, ingest); !slices.Contains(got, single) {
+			t.Errorf("%s's task is not among the next two claims, of %q", single, got)
+		}
+	}
+}
+
+func TestExchange_TakesTurnsBetweenUsers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	b.submitMany(40, "max", 0)
+	b.submitMany(40, "anna", 0)
+	b.submitMany(40, "zoe", 0)
+	if got := b.claimUsers(w, 1, 1, ingest); got[0] != "max" {
+		t.Errorf("first claim is of %q, want max, the oldest", got)
+	}
+	// Every fourth claim is in the usual order.
+	want := []string{"zoe", "anna", "max", "zoe", "anna", "max", "max", "zoe", "anna", "max", "max"}
+	if got := b.claimUsers(w, len(want), 1, ingest); !slices.Equal(got, want) {
+		t.Errorf("claims of one slot are %q, want %q", got, want)
+	}
+	in := b.exchange(w, 6, nil, ingest)
+	count := make(map[string]int)
+	for _, c := range in.Claims {
+		count[c.UserID]++
+	}
+	if count["max"] != 2 || count["anna"] != 2 || count["zoe"] != 2 {
+		t.Errorf("claims of six slots are %v, want two of each", count)
+	}
+}
+
+func TestExchange_GivesSlotsThatOneUserCannotFillToOthers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	b.submitMany(21, "", 0)
+	b.submitMany(2, "anna", 0)
+	b.submitMany(2, "zoe", 0)
+	b.claim(w, ingest)
+	if got := b.claimUsers(w, 1, 10, ingest); strings.Count(got[0], "anna") != 2 ||
+		strings.Count(got[0], "zoe") != 2 || strings.Count(got[0], "+") != 9 {
+		t.Errorf("claimed %q, want all of both users, and the oldest without a user", got)
+	}
+}
+
+func TestExchange_TakesTurnsOnlyWithinThePriority(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	b.submitMany(3, "anna", 0)
+	b.submitMany(4, "max", 1)
+	want := []string{"max", "max", "max", "max", "anna"}
+	if got := b.claimUsers(w, 5, 1, ingest); !slices.Equal(got, want) {
+		t.Errorf("claims are %q, want %q", got, want)
+	}
+}
+
+func TestExchange_LeavesATurnToTasksWithoutAUser(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	b.submitMany(8, "", 0)
+	b.submitMany(8, "anna", 0)
+	b.submitMany(8, "max", 0)
+	if got := b.claimUsers(w, 9, 1, ingest); !slices.Contains(got[1:], "") {
+		t.Errorf("no claim is without a user: %q", got)
+	}
+}
+
+// Otherwise a user's tasks could keep the workers of a later stage for themselves.
+func TestExchange_DoesNotContinueWhileATaskOfAnotherUserWaits(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		waiting, user string
+		continues     bool
+	}{
+		"another user": {"anna", "max", false}, "without a user": {"anna", "", false}, "the same user": {"max", "max", true},
+		"only without a user": {"", "max", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			w := b.worker()
+			b.submitMany(1, c.user, 0) // older than the one that waits
+			older := b.claim(w, ingest)
+			b.submitMany(1, c.waiting, 0)
+			b.exchange(w, 0, []engine.Report{completed(b.claim(w, ingest))}) // no slots are free, so that it waits
+			out := b.exchange(w, 1, []engine.Report{completed(older)})
+			if continues := len(out.Claims) > 0; continues != c.continues {
+				t.Errorf("it continues: %t, claims %+v", continues, out.Claims)
+			}
+		})
+	}
+}
+
+func TestExchange_DrainsTasksOfUsersOnceWithEightProcesses(t *testing.T) {
+	t.Parallel()
+	g := mustGraph(t, "video", store.Node{Name: "first"}, store.Node{Name: "second", Needs: []string{"first"}})
+	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
+	b := newBundle(t, pool, g)
+	for _, user := range []string{"max", "anna", "zoe", ""} {
+		b.submitMany(150, user, 0)
+	}
+	var mu sync.Mutex
+	seen := make(map[store.ID]int)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			e := engine.New(pool, g)
+			w, err := e.RegisterWorker(context.Background(), store.Worker{Host: "test", PID: 1})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			var reports []engine.Report
+			for idle := 0; idle < 20; {
+				out, err := e.Exchange(context.Background(), engine.ExchangeRequest{
+					Worker: w, Reports: reports, FreeSlots: []int{3, 3}, ClaimFrom: []bool{true, true},
+				})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				reports = out.Locked
+				mu.Lock()
+				for _, c := range out.Claims {
+					seen[c.Token]++
+					reports = append(reports, engine.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Completed})
+				}
+				mu.Unlock()
+				if idle++; len(reports) > 0 {
+					idle = 0
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := len(seen); n != 1200 {
+		t.Errorf("%d attempts, want 1200", n)
+	}
+	var open int
+	must(t, pool.QueryRow(t.Context(), "select count(*) from "+g.TablePrefix()+"tasks where second_status <> 'completed'").Scan(&open))
+	if open > 0 {
+		t.Errorf("%d tasks are not completed", open)
+	}
+}
