@@ -43,7 +43,7 @@ func newDispatcher(p *process) *dispatcher {
 	graph := p.Pipeline.graph
 	d := &dispatcher{
 		p: p, queues: make([]stageQueue, graph.Queues()), byChannel: make(map[string][]int),
-		shutdownContext: context.Background(),
+		shutdownContext: context.Background(), sweeps: sweeps{quietSince: time.Now()},
 	}
 	for i := range d.queues {
 		stage, parts := graph.QueueStage(i)
@@ -246,7 +246,7 @@ func (d *dispatcher) exchange(base context.Context, r engine.ExchangeRequest) {
 	for _, c := range out.Claims {
 		// A task that waited for several sweeps was changed by hand: it is not known since
 		// when it was ready.
-		d.accept(base, c, woken[d.queueOf(c)] && c.Waited > 0 && c.Waited < 2*d.p.SweepInterval)
+		d.accept(base, c, woken[d.queueOf(c)] && c.Waited > 0 && c.Waited < 2*longestSweepInterval*d.p.SweepInterval)
 	}
 }
 

@@ -43,7 +43,9 @@ func runFake(t *testing.T, f *fakeBackend, p *stages.Pipeline,
 	synctest.Wait()
 	events = func() (kinds []stages.Kind) {
 		for len(observed) > 0 {
-			kinds = append(kinds, (<-observed).Kind)
+			if e := <-observed; e.Kind != stages.SweepEnded {
+				kinds = append(kinds, e.Kind)
+			}
 		}
 		return kinds
 	}

@@ -40,6 +40,9 @@ const (
 	// Only the sweep found Count tasks of Stage: no notification announced them.
 	WakeMissed Kind = "wake_missed"
 
+	// A sweep has ended; the next one is due in RetryIn.
+	SweepEnded Kind = "sweep_ended"
+
 	// An operator paused Stage; or it is suspended because of Err, which [Postpone] marked, so
 	// that only one task at a time is tried; or claims go on.
 	StagePaused    Kind = "stage_paused"

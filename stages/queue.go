@@ -119,6 +119,7 @@ func (d *dispatcher) updateQueue(queue int, r engine.ExchangeRequest, out engine
 	}
 	q.due = out.MoreReady[queue] || !fromStart
 	if q.missed && out.Granted[queue] > 0 {
+		d.sweeps.recordMiss(d.p.SweepInterval)
 		d.p.observe(Event{Kind: WakeMissed, Stage: q.stage.Name, Count: out.Granted[queue]})
 	}
 	q.missed = q.missed && q.due

@@ -113,7 +113,9 @@ type Runner struct {
 	// Abort ends the grace at once when it is closed.
 	Abort <-chan struct{}
 
-	// SweepInterval is the time between two sweeps, varied by a fifth. Default 15 s.
+	// SweepInterval is the time between two sweeps, varied by a fifth. Default 15 s. Where sweeps have found nothing that a
+	// notification should have announced for 20 intervals, they become rarer, up to every four intervals; after
+	// one did, they follow every quarter of it for four intervals. They do not become rarer without notifications, or with AgeAfter.
 	SweepInterval time.Duration
 
 	// Lease is how long this process may miss its heartbeats before other workers take its

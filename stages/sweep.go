@@ -12,6 +12,8 @@ import (
 type sweeps struct {
 	next             time.Time
 	done             bool              // at least one
+	quietSince       time.Time         // since when sweeps found nothing that a notification should have announced
+	missed           bool              // they have, once
 	openTransactions map[store.ID]bool // workers whose open transactions were reported
 }
 
@@ -23,10 +25,45 @@ const wakeDelay = time.Second
 
 func (s *sweeps) due() bool { return !time.Now().Before(s.next) }
 
+// Bounds of the time between two sweeps, as multiples of Runner.SweepInterval.
+const (
+	shortestSweepInterval = 0.25
+	longestSweepInterval  = 4
+	// quietSweeps is for how many intervals nothing must have been missed before sweeps become rarer.
+	quietSweeps = 20
+)
+
+// interval is the time to the next sweep. Sweeps become rarer where none found anything for long, by a twentieth
+// of that time, and more frequent for a few intervals after one did.
+func (s *sweeps) interval(base time.Duration, mayBeRare bool) time.Duration {
+	quiet := time.Since(s.quietSince)
+	switch {
+	case s.missed && quiet < longestSweepInterval*base:
+		return time.Duration(shortestSweepInterval * float64(base))
+	case !mayBeRare:
+		return base
+	}
+	return min(max(base, quiet/quietSweeps), longestSweepInterval*base)
+}
+
+// recordMiss records that a sweep found what no notification had announced.
+func (s *sweeps) recordMiss(base time.Duration) {
+	s.quietSince, s.missed = time.Now(), true
+	if next := time.Now().Add(s.interval(base, false)); next.Before(s.next) {
+		s.next = next
+	}
+}
+
+// sweepInterval is the time to the next sweep. Without notifications, only sweeps find lost workers and due times in time;
+// and only they find aged tasks.
+func (d *dispatcher) sweepInterval() time.Duration {
+	return d.sweeps.interval(d.p.SweepInterval, d.p.isListening() && d.p.AgeAfter <= 0)
+}
+
 // sweep expires lost workers, finds ready tasks, and checks that the database and this
 // process agree on which claims it holds.
 func (d *dispatcher) sweep(base context.Context) {
-	interval := d.p.SweepInterval
+	interval := d.sweepInterval()
 	d.sweeps.next = time.Now().Add(jitter(interval))
 	d.outage.uncertain = true
 	if !d.reconcile(base) {
@@ -60,6 +97,7 @@ func (d *dispatcher) sweep(base context.Context) {
 		q.after = engine.Position{}
 	}
 	d.sweeps.done = true
+	d.p.observe(Event{Kind: SweepEnded, RetryIn: time.Until(d.sweeps.next)})
 }
 
 func (d *dispatcher) requestSweep(ctx context.Context) (engine.SweepResult, error) {

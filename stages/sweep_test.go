@@ -169,3 +169,63 @@ func TestSweep_RunsAgainSoonAfterLockedRows(t *testing.T) {
 		}
 	})
 }
+
+func TestSweep_AdaptsToWhatItFinds(t *testing.T) {
+	const base = 15 * time.Second
+	for name, c := range map[string]struct {
+		listening     bool
+		ageAfter      time.Duration
+		early, late   time.Duration // between two sweeps in the first minutes, and after an hour
+		missed, after time.Duration // soon after a miss, and ten minutes later
+	}{
+		"with notifications":    {true, 0, base, 4 * base, base / 4, 2 * base},
+		"without notifications": {false, 0, base, base, base / 4, base},
+		"with ageing":           {true, time.Hour, base, base, base / 4, base},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				listener := newFakeListener()
+				listener.disconnected.Store(!c.listening)
+				var sweeps []time.Time
+				missed := atomic.Bool{}
+				f := &fakeBackend{
+					sweep: func(engine.SweepRequest) (engine.SweepResult, error) {
+						sweeps = append(sweeps, time.Now())
+						return engine.SweepResult{MoreReady: []bool{missed.Load()}, NextDue: nextDueUnset(1)}, nil
+					},
+					exchange: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
+						if !in.ClaimFrom[0] || !missed.Swap(false) {
+							return engine.ExchangeResult{}, nil
+						}
+						return engine.ExchangeResult{Claims: []engine.Claim{oneClaim()}, Granted: []int{1}}, nil
+					},
+				}
+				_, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) {
+					r.Wakes, r.AgeAfter, r.SweepInterval = listener, c.ageAfter, base
+				})
+				// want checks the mean time between two sweeps in the next minutes.
+				want := func(when string, minutes int, interval time.Duration) {
+					t.Helper()
+					sweeps = nil
+					time.Sleep(time.Duration(minutes) * time.Minute)
+					synctest.Wait()
+					mean := time.Duration(minutes) * time.Minute / time.Duration(max(len(sweeps), 1))
+					if mean < interval*7/10 || mean > interval*14/10 {
+						t.Errorf("%s there is a sweep every %s, want %s", when, mean, interval)
+					}
+				}
+				want("at first", 4, c.early)
+				time.Sleep(time.Hour)
+				want("after an hour", 10, c.late)
+				missed.Store(true)
+				for missed.Load() {
+					time.Sleep(time.Second)
+				}
+				want("after a miss", 1, c.missed)
+				time.Sleep(8 * time.Minute)
+				want("ten minutes later", 4, c.after)
+				stop()
+			})
+		})
+	}
+}

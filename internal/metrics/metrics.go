@@ -61,6 +61,8 @@ type Metrics struct {
 	deliveries deliveries
 	requests   requests
 	deleted    deleted
+
+	sweepInterval prometheus.Gauge
 }
 
 // New returns the Metrics of a process.
@@ -83,6 +85,8 @@ func New(o Options) *Metrics {
 		"Expired claims of lost workers, found by this process.").WithLabelValues()
 	m.lost = m.counter("workers_lost_total",
 		"Lost workers, found by this process.").WithLabelValues()
+	m.sweepInterval = m.gauge("sweep_interval_seconds",
+		"Time from the latest sweep to the next one, which depends on what sweeps find.").WithLabelValues()
 	m.deleted = m.newDeleted()
 	m.listener = m.newListener()
 	m.deliveries = m.newDeliveries(o.WebhookTypes)
@@ -131,6 +135,9 @@ func (m *Metrics) Observe(e stages.Event) {
 		return
 	case stages.WorkerLost:
 		m.lost.Inc()
+		return
+	case stages.SweepEnded:
+		m.sweepInterval.Set(e.RetryIn.Seconds())
 		return
 	case stages.RowsPruned, stages.EventsPruned, stages.TaskUnpublished, stages.TaskPurged:
 		m.deleted.observe(e)
