@@ -1176,6 +1176,88 @@ begin
 end
 $$;
 
+-- How many tasks and parts workers of a stage could work on now: those that are ready, unless it is
+-- paused on all hosts, and those in progress. Ready ones are counted up to 10000. For autoscalers:
+--   select cuelight_video_backlog('ingest');
+create or replace function cuelight_video_backlog(stage text) returns bigint language plpgsql stable
+set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+  is_paused constant boolean := exists (
+    select from cuelight_pauses p where p.pipeline = 'video' and p.stage in ('', $1) and p.host = '');
+begin
+  case $1
+    when 'ingest' then
+      return (select count(*) from (select from tasks where ingest_status in ('pending', 'failed')
+    and ingest_run_at is null
+                                       and not is_paused limit 10000) as ready)
+             + (select count(*) from tasks where (ingest_status = 'inprogress'
+     or transcode_status = 'inprogress'
+     or metadata_status = 'inprogress'
+     or assemble_status = 'inprogress'
+     or publish_status = 'inprogress'
+     or transcode_status = 'divided')
+                                                  and ingest_status = 'inprogress');
+    when 'transcode' then
+      return (select count(*) from (select from tasks where transcode_status in ('pending', 'failed')
+    and ingest_status = 'completed'
+    and transcode_run_at is null
+                                       and not is_paused limit 10000) as ready)
+             + (select count(*) from tasks where (ingest_status = 'inprogress'
+     or transcode_status = 'inprogress'
+     or metadata_status = 'inprogress'
+     or assemble_status = 'inprogress'
+     or publish_status = 'inprogress'
+     or transcode_status = 'divided')
+                                                  and transcode_status = 'inprogress')
+             + (select count(*) from (select from parts p where p.stage = 'transcode' and p.status in ('pending', 'failed')
+    and p.run_at is null
+                                         and not is_paused limit 10000) as ready_parts)
+             + (select count(*) from parts p where p.stage = 'transcode' and p.status = 'inprogress');
+    when 'metadata' then
+      return (select count(*) from (select from tasks where metadata_status in ('pending', 'failed')
+    and ingest_status = 'completed'
+    and metadata_run_at is null
+                                       and not is_paused limit 10000) as ready)
+             + (select count(*) from tasks where (ingest_status = 'inprogress'
+     or transcode_status = 'inprogress'
+     or metadata_status = 'inprogress'
+     or assemble_status = 'inprogress'
+     or publish_status = 'inprogress'
+     or transcode_status = 'divided')
+                                                  and metadata_status = 'inprogress');
+    when 'assemble' then
+      return (select count(*) from (select from tasks where assemble_status in ('pending', 'failed')
+    and transcode_status = 'completed'
+    and metadata_status = 'completed'
+    and assemble_run_at is null
+                                       and not is_paused limit 10000) as ready)
+             + (select count(*) from tasks where (ingest_status = 'inprogress'
+     or transcode_status = 'inprogress'
+     or metadata_status = 'inprogress'
+     or assemble_status = 'inprogress'
+     or publish_status = 'inprogress'
+     or transcode_status = 'divided')
+                                                  and assemble_status = 'inprogress');
+    when 'publish' then
+      return (select count(*) from (select from tasks where publish_status in ('pending', 'failed')
+    and assemble_status = 'completed'
+    and publish_run_at is null
+                                       and not is_paused limit 10000) as ready)
+             + (select count(*) from tasks where (ingest_status = 'inprogress'
+     or transcode_status = 'inprogress'
+     or metadata_status = 'inprogress'
+     or assemble_status = 'inprogress'
+     or publish_status = 'inprogress'
+     or transcode_status = 'divided')
+                                                  and publish_status = 'inprogress');
+    else
+      raise exception 'unknown stage %', quote_literal($1)
+        using errcode = 'invalid_parameter_value',
+              hint = 'The stages are ingest, transcode, metadata, assemble, publish.';
+  end case;
+end
+$$;
+
 -- Trigger functions write the history and the outbox as their owner (security definer), so
 -- a role that submits or changes tasks needs no rights on them. Each gets a fixed
 -- search_path, with the temporary schema last: any role may create temporary tables.

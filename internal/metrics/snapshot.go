@@ -45,6 +45,9 @@ func databaseMetrics(stages []string) []databaseMetric {
 			help: "Tasks by stage and its state: ready to be claimed, scheduled for a later time, retrying at a later " +
 				"time, inprogress or dead. Exact up to 10000; beyond that, ready is PostgreSQL's estimate " +
 				"and the others are 10000."},
+		{name: "backlog", labels: []labelValues{stage},
+			help: "Tasks and parts that workers of a stage could work on now: ready, unless it is paused on all hosts, or in " +
+				"progress; for autoscalers. Ready ones are counted up to 10000."},
 		{name: "oldest_ready_seconds", labels: []labelValues{stage},
 			help: "How long, about, the oldest ready task has been ready for a stage; 0 if none is."},
 		{name: "stage_paused", labels: []labelValues{stage},
@@ -132,6 +135,8 @@ union all
 select 'tasks', '{{.Name}}', 'scheduled',
        (select count(*) from (select from {{$.Tasks}} where {{$.IsScheduled ""}} limit {{$.With}}) as few)
 {{- end}}
+union all
+select 'backlog', '{{.Name}}', '', {{$.Function "backlog"}}('{{.Name}}')
 union all
 select 'oldest_ready_seconds', '{{.Name}}', '', extract(epoch from now() - (
   with recursive levels (priority) as (
