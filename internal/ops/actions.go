@@ -15,7 +15,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"math"
 	"slices"
+	"time"
 
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/profiles"
@@ -36,11 +39,56 @@ type Actions struct {
 	// Prepare checks submissions and completes them in place, in the transaction of the
 	// action, such as by profiles.Prepare. Default: they are submitted as they are.
 	Prepare func(ctx context.Context, in *store.Store, subs []store.Submission) error
+
+	// MaxPerMinute limits the submissions for each user, in the last minute. A repeated one counts, too. Default 0: no limit.
+	MaxPerMinute int
+}
+
+// RateError is the error of a submission that would exceed Actions.MaxPerMinute.
+type RateError struct {
+	User  string
+	Limit int
+	Wait  time.Duration // until it would not; 0 if it alone exceeds the limit
+}
+
+// Error says what to do.
+func (e *RateError) Error() string {
+	if e.Wait == 0 {
+		return fmt.Sprintf("user %q can submit at most %d tasks per minute; submit fewer at once", e.User, e.Limit)
+	}
+	return fmt.Sprintf("user %q has submitted %d tasks in the last minute, the limit; try again in %.0f s",
+		e.User, e.Limit, math.Ceil(e.Wait.Seconds()))
+}
+
+// checkRate returns a RateError if submissions exceed the limit of a user.
+func (a Actions) checkRate(ctx context.Context, in *store.Store, subs []store.Submission) error {
+	if a.MaxPerMinute <= 0 {
+		return nil
+	}
+	byUser := make(map[string]int)
+	for _, s := range subs {
+		byUser[s.UserID]++
+	}
+	delete(byUser, "")
+	for _, user := range slices.Sorted(maps.Keys(byUser)) { // in one order, so that locks do not end in a deadlock
+		n := byUser[user]
+		if n > a.MaxPerMinute {
+			return &RateError{User: user, Limit: a.MaxPerMinute}
+		}
+		wait, err := in.SubmissionDelay(ctx, user, n, a.MaxPerMinute)
+		if err != nil {
+			return err
+		}
+		if wait > 0 {
+			return &RateError{user, a.MaxPerMinute, wait}
+		}
+	}
+	return nil
 }
 
 func (a Actions) prepare(ctx context.Context, in *store.Store, subs ...store.Submission) ([]store.Submission, error) {
-	if a.Prepare == nil {
-		return subs, nil
+	if err := a.checkRate(ctx, in, subs); err != nil || a.Prepare == nil {
+		return subs, err
 	}
 	subs = slices.Clone(subs) // the transaction may be tried again
 	return subs, a.Prepare(ctx, in, subs)
