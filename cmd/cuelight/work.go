@@ -42,6 +42,9 @@ It waits for a coordinator that does not answer, also at the start. Transfers th
 are cut continue where they ended. Without contact to the coordinator it stops its
 work before others may take it.
 
+With --until-idle it exits with 0 after a minute without work, or another time
+(--until-idle=5m): for workers that an autoscaler starts when there is work.
+
 The first SIGTERM or Ctrl-C drains: the worker claims nothing more, lets running
 stages finish for as long as --grace, releases the rest, and exits with 0. The
 second one stops at once.`
@@ -54,6 +57,7 @@ type remoteWorkOptions struct {
 	scratch                 string
 	stages                  []string
 	slots                   int
+	untilIdle               time.Duration
 }
 
 func (c *cli) workCommand() *cobra.Command {
@@ -75,6 +79,8 @@ func (c *cli) workCommand() *cobra.Command {
 	f.IntVar(&o.slots, "slots", 1, "concurrent tasks of each stage")
 	f.DurationVar(&o.lease, "lease", store.DefaultLease,
 		"how long this process may lose contact with the coordinator before other workers take its tasks")
+	f.DurationVar(&o.untilIdle, "until-idle", 0, "exit after so long without work; 0 never")
+	f.Lookup("until-idle").NoOptDefVal = "1m"
 	o.toolFlags(f)
 	o.transcodeFlags(f)
 	bindEnvironment(f)
@@ -103,6 +109,7 @@ func (c *cli) work(ctx context.Context, o *remoteWorkOptions) error {
 	}
 	return daemon.Work(ctx, daemon.WorkOptions{
 		Client: client, Server: o.server, Tools: config.Tools, Labels: o.labels, Log: log, Contact: contact, Env: c.Env,
+		UntilIdle: o.untilIdle,
 		Runner: stages.Runner{
 			Pipeline: pipeline, Name: o.name, Version: programVersion(), Lease: o.lease,
 			Grace: cmp.Or(o.grace, -1), Abort: c.sig.Abort,
@@ -156,6 +163,8 @@ func (o *remoteWorkOptions) checkFlags() error {
 			Kind: usererr.Usage, Text: "--server " + usererr.Printable(o.server) + " would send the key without encryption",
 			Hint: "use https; http is for this host alone",
 		}
+	case o.untilIdle < 0:
+		return invalidFlag("until-idle", o.untilIdle, "positive, or 0 for never")
 	case o.slots < 1 || o.slots > 1000:
 		return invalidFlag("slots", fmt.Sprint(o.slots), "1 to 1000")
 	}

@@ -27,10 +27,14 @@ type WorkOptions struct {
 	// Contact is what the Client's OnContact calls.
 	Contact *ContactLog
 	Env     dbconn.Environment // has the service manager's socket
+	// UntilIdle ends the work after so long without any, once the coordinator has accepted this worker. Default 0: never.
+	UntilIdle time.Duration
 }
 
-// Work runs `cuelight work` until ctx is done and the work has drained.
+// Work runs `cuelight work` until ctx is done and the work has drained, or until it is idle.
 func Work(ctx context.Context, o WorkOptions) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	manager, events := newSystemd(o.Env), NewEventQueue()
 	defer manager.close()
 	o.Contact.notifyManager(manager)
@@ -47,6 +51,7 @@ func Work(ctx context.Context, o WorkOptions) error {
 	run.Go(func() { ended <- o.Runner.Run(ctx) })
 	manager.notify("READY=1\nSTATUS=waiting for the coordinator")
 	stopping := ctx.Done()
+	var idle <-chan time.Time
 	for {
 		select {
 		case err := <-ended:
@@ -54,6 +59,13 @@ func Work(ctx context.Context, o WorkOptions) error {
 			return explainRefusal(err)
 		case <-events.Wake:
 			o.logEvents(events, manager)
+			if idle = nil; o.UntilIdle > 0 && len(events.Running()) == 0 {
+				idle = time.After(o.UntilIdle)
+			}
+		case <-idle:
+			o.Log.Info("stopping because there is no work", zap.Duration("idle", o.UntilIdle))
+			stopping = nil
+			stop(nil)
 		case <-stopping:
 			stopping = nil
 			s, _ := SignalOf(ctx)

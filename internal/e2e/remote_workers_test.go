@@ -378,3 +378,17 @@ func TestRemoteWorkers_LoseTheChunksInHandWhenTheyAreKilled(t *testing.T) {
 		}
 	}
 }
+
+func TestRemoteWorkers_EndWhenTheyAreIdle(t *testing.T) {
+	t.Parallel()
+	f := newFarm(t, "127.0.0.1")
+	f.workerArgs = []string{"--until-idle=3s"}
+	f.startCoordinator()
+	f.submit(2)
+	f.addWorkers(1)
+	f.awaitPublished(2)
+	if err := <-f.workers[0].ended; err != nil {
+		t.Errorf("the idle worker ended: %v", err)
+	}
+	f.workers[0].cmd = nil
+}
