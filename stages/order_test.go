@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -459,4 +460,25 @@ func TestUsers_ASingleTaskStartsSoonBehindManyOfAnotherUser(t *testing.T) {
 		}
 	}
 	t.Error("the task was not among the next four")
+}
+
+func TestUsers_StartTheNextTaskWhereOneOfTheirLimitHasFinished(t *testing.T) {
+	t.Parallel()
+	var running, most atomic.Int32
+	work := func(context.Context, *stages.Job) (any, error) {
+		most.Store(max(most.Load(), running.Add(1)))
+		time.Sleep(2 * time.Millisecond) // so that others could run meanwhile
+		running.Add(-1)
+		return nil, nil
+	}
+	b := setup(t, stages.Stage{Name: "one", Slots: 4, Work: work}, stages.Stage{Name: "two", Needs: []string{"one"}, Slots: 4, Work: work})
+	_, err := b.SubmitAll(t.Context(), slices.Repeat([]store.Submission{{Source: "a", UserID: "max"}}, 20))
+	must(t, err)
+	r := b.start(func(r *stages.Runner) { r.MaxRunningPerUser = 2 })
+	for range 40 {
+		r.wait(t, stages.StageCompleted)
+	}
+	if most.Load() > 2 {
+		t.Errorf("%d ran at once, want at most 2", most.Load())
+	}
 }

@@ -190,3 +190,68 @@ func TestExchange_DrainsTasksOfUsersOnceWithEightProcesses(t *testing.T) {
 		t.Errorf("%d tasks are not completed", open)
 	}
 }
+
+func TestExchange_LimitsTheRunningTasksOfAUser(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	b.submitMany(6, "max", 0)
+	b.submitMany(1, "anna", 0)
+	b.submitMany(1, "", 0)
+	claim := func(slots int, reports ...engine.Report) (users []string, claims []engine.Claim) {
+		t.Helper()
+		in := exchangeRequest(w, slots, reports, ingest)
+		in.FreeSlots[transcode], in.FreeSlots[metadata] = 0, 0
+		in.MaxRunningPerUser = 2
+		out, err := b.Exchange(t.Context(), in)
+		must(t, err)
+		for _, c := range out.Claims {
+			users = append(users, c.UserID)
+		}
+		slices.Sort(users)
+		return users, out.Claims
+	}
+	users, claims := claim(8)
+	if !slices.Equal(users, []string{"", "anna", "max", "max"}) {
+		t.Fatalf("claimed for %q, want two of max", users)
+	}
+	if users, _ := claim(8); len(users) > 0 {
+		t.Errorf("claimed for %q although max has two running", users)
+	}
+	first := claims[slices.IndexFunc(claims, func(c engine.Claim) bool { return c.UserID == "max" })]
+	if users, _ := claim(8, completed(first)); len(users) > 0 {
+		t.Errorf("claimed for %q although the task waits for its next stage", users)
+	}
+	b.exchange(w, 0, []engine.Report{completed(b.claim(w, metadata))})
+	b.completeAll(w, b.claim(w, transcode))
+	b.wantStatuses(first.Task, done, done, done, done, done)
+	if users, _ := claim(8); !slices.Equal(users, []string{"max"}) {
+		t.Errorf("after one was completed, claimed for %q", users)
+	}
+}
+
+func TestExchange_LimitIsExactWithEightProcesses(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.submitMany(100, "max", 0)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			e := engine.New(b.pool, b.Graph())
+			w, err := e.RegisterWorker(context.Background(), store.Worker{Host: "test", PID: 1})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			in := exchangeRequest(w, 2, nil, ingest)
+			in.MaxRunningPerUser = 5
+			if _, err := e.Exchange(context.Background(), in); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if n := b.queryInt("select count(*) from tasks where ingest_status = 'inprogress'"); n != 5 {
+		t.Errorf("%d tasks are running, want 5", n)
+	}
+}

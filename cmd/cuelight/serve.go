@@ -56,6 +56,7 @@ type serveOptions struct {
 	settle   time.Duration
 	ageAfter time.Duration
 	keep     *retentions
+	perUser  int
 	http     *httpFlags
 }
 
@@ -73,6 +74,7 @@ func (c *cli) serveCommand() *cobra.Command {
 	f.DurationVar(&o.settle, "settle", 10*time.Second, "how long a file must not change before it is submitted")
 	f.DurationVar(&o.ageAfter, "age-after", 0,
 		"how long a task waits for a stage before it precedes tasks of higher priority; 0 for ever")
+	f.IntVar(&o.perUser, "max-running-per-user", 0, "maximum videos of one user (submit --user) in progress at once; 0 for no limit")
 	o.keep = addRetentionFlags(f)
 	f.Var(&o.keepSourceCopies, "keep-source-copies",
 		"how long a published video can be retried without its source; 0 for ever")
@@ -102,7 +104,7 @@ func (c *cli) runDaemon(
 		DB: db, Config: config, Labels: o.labels, HTTP: o.http.HTTPOptions, Inbox: watched, Log: daemon.NewLog(c.err), Env: c.Env,
 		KeepDeliveries: o.keep.deliveries.orForEver(), KeepDeadDeliveries: o.keep.deadDeliveries.orForEver(),
 		Engine: &daemon.Engine{
-			Grace: o.grace, Lease: o.lease, AgeAfter: o.ageAfter, KeepEvents: o.keep.events.orForEver(),
+			Grace: o.grace, Lease: o.lease, AgeAfter: o.ageAfter, MaxPerUser: o.perUser, KeepEvents: o.keep.events.orForEver(),
 			Retention: o.keep.options(config),
 			Name:      o.name, Version: programVersion(), Abort: c.sig.Abort,
 		},
@@ -126,6 +128,7 @@ func (o *serveOptions) check() (inbox.Options, error) {
 	watched := inbox.Options{UnchangedFor: o.settle}
 	if err := checkFlags(
 		flagCheck{o.settle > 0, "settle", o.settle, "positive"},
+		flagCheck{o.perUser >= 0, "max-running-per-user", o.perUser, "positive, or 0 for no limit"},
 		flagCheck{o.ageAfter >= 0, "age-after", o.ageAfter, "positive, or 0 for no ageing"},
 	); err != nil {
 		return watched, err

@@ -24,6 +24,7 @@ type Engine struct {
 	AgeAfter   time.Duration // 0 for never
 	KeepEvents time.Duration // 0 for the Runner's default, negative for ever
 	Retention  *stages.Retention
+	MaxPerUser int    // tasks of a user that run at once; 0 for no limit
 	Name       string // of the worker; empty for the host's
 	Version    string
 	Abort      <-chan struct{} // closed to stop at once
@@ -88,6 +89,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		Grace: cmp.Or(e.Grace, -1), Abort: e.Abort, Lease: e.Lease, AgeAfter: e.AgeAfter,
 		OnAlive: e.watchdog.recordIteration,
 		Name:    e.Name, Version: e.Version, Observe: e.Observe, KeepEvents: e.KeepEvents, Retention: e.Retention,
+		MaxRunningPerUser: e.MaxPerUser,
 	}
 	defer e.watchdog.reset()
 	return runner.Run(ctx)

@@ -39,6 +39,9 @@ with {{if .With.Fair}}recursive ` + usersSQL + `, {{end}}claimed as (
             {{- if .With.Fair}}
             and ctid <> all (array(select row_ctid from first))
             {{- end}}
+            {{- if .With.Limited}}
+            and user_id is null
+            {{- end}}
           order by {{if not .With.Aged}}priority desc, {{end}}id
           limit {{if .With.Fair}}(select slots from free) - (select count(*) from first)
                 {{- else if .With.Continued}}` + slotsSQL + `
@@ -177,7 +180,8 @@ func (x *exchange) queueClaims(queue int) {
 	case parts:
 		x.queueClaimParts(queue, stage)
 	default:
-		if x.request.After != nil && x.mayBecomeReady[stage] == 0 && !x.retried[stage] && !x.turns[stage].several {
+		if x.request.After != nil && x.mayBecomeReady[stage] == 0 && !x.retried[stage] && !x.turns[stage].several &&
+			x.request.MaxRunningPerUser == 0 {
 			after = x.request.After[stage]
 		}
 		x.queueClaimsAfter(stage, after)
@@ -224,7 +228,13 @@ func (x *exchange) queueClaimsAfter(stage int, after Position) {
 	sql, args := x.sql.claim[stage], []any{x.request.Worker, n, x.request.OnlyTasks}
 	turn := x.turns[stage]
 	isFair := turn.isFair(after.Task.IsZero()) && x.request.OnlyTasks == nil
+	isLimited := x.request.MaxRunningPerUser > 0 && x.request.OnlyTasks == nil && len(x.graph.Needs(stage)) == 0
+	if isLimited {
+		x.batch.Queue(x.sql.lockLimit)
+	}
 	switch {
+	case isLimited:
+		sql, args = x.sql.claimLimited[stage], append(args, turn.after, x.request.MaxRunningPerUser)
 	case isFair:
 		sql, args = x.sql.claimFair[stage], append(args, turn.after)
 	case x.mayBecomeReady[stage] > 0:
@@ -234,7 +244,7 @@ func (x *exchange) queueClaimsAfter(stage int, after Position) {
 	}
 	var lastUser *string
 	var more []any
-	if isFair {
+	if isFair || isLimited {
 		more = []any{&lastUser}
 	}
 	x.batch.Queue(sql, args...).Query(func(rows pgx.Rows) error {
@@ -247,7 +257,7 @@ func (x *exchange) queueClaimsAfter(stage int, after Position) {
 			} else {
 				x.fairness.setAfter(stage, *lastUser)
 			}
-			if turn.several {
+			if turn.several || isLimited {
 				return // tasks of others before this one are ready
 			}
 			if last := &x.result.LastPosition[stage]; last.Task.IsZero() || last.compare(c.position()) < 0 {
@@ -305,4 +315,4 @@ func secondsToDuration(seconds *float64) time.Duration {
 }
 
 // claimVariant selects one of the forms of claimSQL.
-type claimVariant struct{ After, Continued, Aged, Fair bool }
+type claimVariant struct{ After, Continued, Aged, Fair, Limited bool }

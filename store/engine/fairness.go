@@ -56,8 +56,14 @@ func (f *fairness) setAfter(stage int, user string) {
 	f.stages[stage].after = user
 }
 
+// lockLimitSQL lets one process at a time claim where users have a limit, so that each sees the claims of the others.
+const lockLimitSQL = `
+/* lock limited claims */
+select pg_advisory_xact_lock(hashtext('cuelight limits'), '{{.Tasks}}'::regclass::oid::integer)`
+
 // usersSQL are the users whose turn it is, and the tasks of theirs that are claimed first. Each user is found by one search
-// of the index. Tasks that are locked beyond the slots are not claimed.
+// of the index. Tasks that are locked beyond the slots are not claimed. The limited form claims only for users of whom less than
+// $5 tasks have started: they are worked on, or ready for a later stage.
 const usersSQL = `free as materialized (
   select ` + slotsSQL + ` as slots
 ), top as materialized (
@@ -70,7 +76,20 @@ const usersSQL = `free as materialized (
   select next.user_id, users.first_user, users.number + 1
     from users
    cross join lateral (select {{.Stage.NextUser "users.user_id"}} as user_id) as next
-   where users.number < (select slots from free) and next.user_id <> users.first_user
+   where users.number < (select slots from free)
+         {{- if .With.Limited}} + (select count(*) from started where n >= $5){{end}} and next.user_id <> users.first_user
+{{- if .With.Limited}}
+), started as materialized (
+  select user_id, count(*) as n
+    from (select id, user_id from {{.Tasks}} where ({{.IsWorkedOn ""}}) and user_id is not null
+          {{- range .Stages}}{{if .Needs}}
+          union
+          select id, user_id from {{$.Tasks}} where {{.Ready ""}} and user_id is not null
+          {{- end}}{{end}}) as each
+   group by user_id
+{{- end}}
+), share as materialized (
+  select ceil((select slots from free)::float8 / count(*))::int as n from users
 ), first as materialized (
   select oldest.row_ctid
     from users
@@ -82,7 +101,10 @@ const usersSQL = `free as materialized (
                     and {{.Alive "$1"}}
                     and {{.Stage.MayClaim "t." "$1" "null"}}
                   order by t.id
-                  limit (select ceil((select slots from free)::float8 / count(*))::int from users)
+                  limit {{if not .With.Limited}}(select n from share)
+                  {{- else}}least((select n from share),
+                              greatest($5 - coalesce((select n from started s where s.user_id = users.user_id), 0), 0))
+                  {{- end}}
                     for no key update skip locked) as locked) as oldest
    order by oldest.round, users.number
    limit (select slots from free)

@@ -63,6 +63,7 @@ func TestPlans_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 		"claim after":       {e.sql.claimAfter[0], 5, "tasks_ingest_ready"},
 		"claim aged":        {e.sql.claimAged[1], 3, "tasks_pkey"},
 		"claim fair":        {e.sql.claimFair[0], 4, "tasks_ingest_users"},
+		"claim limited":     {e.sql.claimLimited[0], 5, "tasks_ingest_users"},
 		"claim continued":   {e.sql.claimContinued[1], 3, "tasks_transcode_ready"},
 		"aged":              {e.sql.aged[1], 3, "tasks_transcode_ready"},
 		"find ready ingest": {e.sql.ready[0], 2, "tasks_ingest_ready"},

@@ -115,6 +115,11 @@ type ExchangeRequest struct {
 	OnlyTasks  []store.ID   // the only tasks to claim; nil for all
 	Aged       [][]store.ID // tasks to claim first, from [SweepResult].Aged; nil for none
 
+	// MaxRunningPerUser limits the tasks of each user that have started and are not finished, not counting those that wait
+	// for a retry, by claiming no more for stages without needs. Processes with a limit take turns, so it is
+	// exact. Aged and OnlyTasks do not keep to it. Default 0: no limit.
+	MaxRunningPerUser int
+
 	// After limits the claims of a stage, not of parts, to ready tasks after a position, so that an exchange
 	// does not read again the index entries of tasks claimed since the last vacuum. It is
 	// for stages that surely have more ready tasks than free slots. Nil, or a zero

@@ -46,12 +46,13 @@ func newStatements(g store.Graph, forms []completeForm) statements {
 		claimAfter:     each(claimSQL, claimVariant{After: true}),
 		claimContinued: each(claimSQL, claimVariant{Continued: true}),
 		claimFair:      each(claimSQL, claimVariant{Fair: true}),
-		claimAged:      append(each(claimSQL, claimVariant{Aged: true}), partsWith(claimPartsSQL, claimVariant{Aged: true})...),
-		aged:           byQueue(agedSQL, agedPartsSQL),
-		promote:        byQueue(promoteSQL, promotePartsSQL),
-		ready:          byQueue(readySQL, readyPartsSQL),
-		fail:           byQueue(failSQL, failPartsSQL),
-		claimParts:     parts(claimPartsSQL), divide: parts(divideSQL), completeParts: parts(completePartsSQL), findLostParts: findLostParts,
+		claimLimited:   each(claimSQL, claimVariant{Fair: true, Limited: true}), lockLimit: all(lockLimitSQL),
+		claimAged:  append(each(claimSQL, claimVariant{Aged: true}), partsWith(claimPartsSQL, claimVariant{Aged: true})...),
+		aged:       byQueue(agedSQL, agedPartsSQL),
+		promote:    byQueue(promoteSQL, promotePartsSQL),
+		ready:      byQueue(readySQL, readyPartsSQL),
+		fail:       byQueue(failSQL, failPartsSQL),
+		claimParts: parts(claimPartsSQL), divide: parts(divideSQL), completeParts: parts(completePartsSQL), findLostParts: findLostParts,
 		expireClaims: byQueue(expireClaimsSQL, expirePartsSQL),
 		findHeld:     all(findHeldSQL), findLost: all(findLostSQL), findRecorded: all(findRecordedSQL),
 		sweepScan: all(sweepScanSQL), expireWorkers: all(expireWorkersSQL), expireExitedWorkers: all(expireExitedWorkersSQL),
@@ -72,7 +73,7 @@ func Statements(g store.Graph) string {
 		s.complete[rankedForm],
 	}
 	for _, byStage := range [][]string{
-		s.promote, s.claimAged, s.claim, s.claimAfter, s.claimContinued, s.claimFair, s.ready, s.fail,
+		s.promote, s.claimAged, s.claim, s.claimAfter, s.claimContinued, s.claimFair, s.claimLimited, s.ready, s.fail,
 	} {
 		texts = append(texts, byStage[0])
 	}
@@ -81,7 +82,7 @@ func Statements(g store.Graph) string {
 			s.expireClaims[n], s.findLostParts)
 	}
 	texts = append(texts, s.findLost, s.findHeld, s.findRecorded,
-		registerSQL, s.limits, s.workerStarted, heartbeatSQL, s.workerChecks, s.progress,
+		s.lockLimit, registerSQL, s.limits, s.workerStarted, heartbeatSQL, s.workerChecks, s.progress,
 		asynchronousCommitSQL, remoteHeartbeatSQL, pausesOfPipelineSQL,
 		disconnectSQL, s.deregister, deregisterSilentlySQL, s.stopRegistered, s.expireExitedWorkers,
 		s.endTransactions, s.expireWorkers, s.sweepScan, s.aged[0], s.expireClaims[0],

@@ -1563,6 +1563,8 @@ with recursive free as materialized (
                  and t.user_id is not null and t.priority = (select priority from top)
                order by t.user_id, t.id limit 1)) as user_id) as next
    where users.number < (select slots from free) and next.user_id <> users.first_user
+), share as materialized (
+  select ceil((select slots from free)::float8 / count(*))::int as n from users
 ), first as materialized (
   select oldest.row_ctid
     from users
@@ -1577,7 +1579,7 @@ with recursive free as materialized (
                     and (t.placement is null
                  or coalesce(cuelight_video_placement_wait(t.id, t.placement, 'ingest', $1, null) <= 0, false))
                   order by t.id
-                  limit (select ceil((select slots from free)::float8 / count(*))::int from users)
+                  limit (select n from share)
                     for no key update skip locked) as locked) as oldest
    order by oldest.round, users.number
    limit (select slots from free)
@@ -1598,6 +1600,124 @@ with recursive free as materialized (
             and (placement is null
                  or coalesce(cuelight_video_placement_wait(id, placement, 'ingest', $1, null) <= 0, false))
             and ctid <> all (array(select row_ctid from first))
+          order by priority desc, id
+          limit (select slots from free) - (select count(*) from first)
+            for no key update skip locked) as others))
+  returning t.id, ingest_token as token, ingest_attempts as attempt,
+            source, params, coalesce(user_id, ''), coalesce(traceparent, ''),
+            extract(epoch from now() - greatest(t.created_at, t.ready_at,
+              (select max(coalesce(retry_at, finished_at)) from attempts a
+                where a.task_id = t.id and a.stage in ('ingest'))))::float8 as waited, priority
+), recorded as (
+  insert into outbox (type, worker_id, stage, tasks, attempts)
+  select 'started', $1, 'ingest', array_agg(id), array_agg(attempt)
+    from claimed having count(*) > 0
+)
+select *, (select user_id from users order by number desc limit 1) as last_user from claimed;
+
+/* claim ingest */
+with recursive free as materialized (
+  select greatest($2 - coalesce(
+                  nullif(current_setting('cuelight.continued_ingest', true), '')::int4, 0), 0) as slots
+), top as materialized (
+  select priority from tasks where ingest_status in ('pending', 'failed')
+    and ingest_run_at is null order by priority desc, id limit 1
+), users as (
+  select next.user_id, next.user_id as first_user, 1 as number
+    from (select coalesce(
+             (select t.user_id from tasks t
+               where t.ingest_status in ('pending', 'failed')
+                 and t.ingest_run_at is null
+                 and t.user_id is not null and t.priority = (select priority from top)
+                 and t.user_id > $4::text
+               order by t.user_id, t.id limit 1),
+             (select t.user_id from tasks t
+               where t.ingest_status in ('pending', 'failed')
+                 and t.ingest_run_at is null
+                 and t.user_id is not null and t.priority = (select priority from top)
+               order by t.user_id, t.id limit 1)) as user_id) as next
+   where next.user_id is not null
+  union all
+  select next.user_id, users.first_user, users.number + 1
+    from users
+   cross join lateral (select coalesce(
+             (select t.user_id from tasks t
+               where t.ingest_status in ('pending', 'failed')
+                 and t.ingest_run_at is null
+                 and t.user_id is not null and t.priority = (select priority from top)
+                 and t.user_id > users.user_id
+               order by t.user_id, t.id limit 1),
+             (select t.user_id from tasks t
+               where t.ingest_status in ('pending', 'failed')
+                 and t.ingest_run_at is null
+                 and t.user_id is not null and t.priority = (select priority from top)
+               order by t.user_id, t.id limit 1)) as user_id) as next
+   where users.number < (select slots from free) + (select count(*) from started where n >= $5) and next.user_id <> users.first_user
+), started as materialized (
+  select user_id, count(*) as n
+    from (select id, user_id from tasks where (ingest_status = 'inprogress'
+     or transcode_status = 'inprogress'
+     or metadata_status = 'inprogress'
+     or assemble_status = 'inprogress'
+     or publish_status = 'inprogress'
+     or transcode_status = 'divided') and user_id is not null
+          union
+          select id, user_id from tasks where transcode_status in ('pending', 'failed')
+    and ingest_status = 'completed'
+    and transcode_run_at is null and user_id is not null
+          union
+          select id, user_id from tasks where metadata_status in ('pending', 'failed')
+    and ingest_status = 'completed'
+    and metadata_run_at is null and user_id is not null
+          union
+          select id, user_id from tasks where assemble_status in ('pending', 'failed')
+    and transcode_status = 'completed'
+    and metadata_status = 'completed'
+    and assemble_run_at is null and user_id is not null
+          union
+          select id, user_id from tasks where publish_status in ('pending', 'failed')
+    and assemble_status = 'completed'
+    and publish_run_at is null and user_id is not null) as each
+   group by user_id
+), share as materialized (
+  select ceil((select slots from free)::float8 / count(*))::int as n from users
+), first as materialized (
+  select oldest.row_ctid
+    from users
+   cross join lateral (
+         select row_ctid, row_number() over () as round
+           from (select ctid as row_ctid from tasks t
+                  where t.ingest_status in ('pending', 'failed')
+    and t.ingest_run_at is null
+                    and t.user_id = users.user_id and t.priority = (select priority from top)
+                    and exists (select from workers
+                    where id = $1 and coalesce(stopped_at, lost_at) is null)
+                    and (t.placement is null
+                 or coalesce(cuelight_video_placement_wait(t.id, t.placement, 'ingest', $1, null) <= 0, false))
+                  order by t.id
+                  limit least((select n from share),
+                              greatest($5 - coalesce((select n from started s where s.user_id = users.user_id), 0), 0))
+                    for no key update skip locked) as locked) as oldest
+   order by oldest.round, users.number
+   limit (select slots from free)
+), claimed as (
+  update tasks t set
+         ingest_status    = 'inprogress',
+         ingest_attempts  = ingest_attempts + 1,
+         ingest_token     = gen_random_uuid(),
+         ingest_locked_at = now(),
+         ingest_locked_by = $1
+   where ctid = any (array(
+         select row_ctid from first union all select ctid from (
+         select ctid from tasks
+          where ingest_status in ('pending', 'failed')
+    and ingest_run_at is null and ($3::uuid[] is null or id = any($3))
+            and exists (select from workers
+                    where id = $1 and coalesce(stopped_at, lost_at) is null)
+            and (placement is null
+                 or coalesce(cuelight_video_placement_wait(id, placement, 'ingest', $1, null) <= 0, false))
+            and ctid <> all (array(select row_ctid from first))
+            and user_id is null
           order by priority desc, id
           limit (select slots from free) - (select count(*) from first)
             for no key update skip locked) as others))
@@ -2044,6 +2164,9 @@ select t.id, case p.stage when 'transcode' then 1 end,
 select a.token
   from unnest($1::uuid[], $2::uuid[], $3::text[]) as r (id, token, outcome)
   join attempts a on a.task_id = r.id and a.token = r.token and a.outcome::text = r.outcome;
+
+/* lock limited claims */
+select pg_advisory_xact_lock(hashtext('cuelight limits'), 'tasks'::regclass::oid::integer);
 
 /* register worker */
 with shape as (
