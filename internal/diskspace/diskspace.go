@@ -1,7 +1,8 @@
 //go:build unix
 
 // Package diskspace finds out, before a file is written, whether the disk has room for
-// it. Call [Check]. The package reserves nothing: other processes may use the space first.
+// it: call [Check]. The package reserves nothing: other processes may use the space first.
+// [Used] and [Walk] measure what directories take.
 package diskspace
 
 import (

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/minio/minio-go/v7"
 
 	"github.com/cuelight/cuelight/internal/storage"
@@ -317,6 +318,7 @@ func TestListArtifacts_ShowsUnfinishedOnesUntilTheyAreDeleted(t *testing.T) {
 	if diff := cmp.Diff(want, complete); diff != "" {
 		t.Error(diff)
 	}
+	checkMeasured(t, b, found, map[string]int64{"1/only parts": 5 * mib})
 	for _, a := range found {
 		if err := b.DeleteArtifact(t.Context(), a.Name); err != nil {
 			t.Error(err)
@@ -329,6 +331,24 @@ func TestListArtifacts_ShowsUnfinishedOnesUntilTheyAreDeleted(t *testing.T) {
 		t.Errorf("after all were deleted: %v, %v", found, err)
 	}
 	checkNoUploads(t, s)
+}
+
+// checkMeasured checks that the artifacts are measured, some of them with at least so many bytes.
+func checkMeasured(t *testing.T, b *storage.Bucket, want []storage.Artifact, atLeast map[string]int64) {
+	t.Helper()
+	measured, err := b.MeasureArtifacts(t.Context(), "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, a := range measured {
+		if a.Bytes < atLeast[a.Name] || a.Complete && a.Bytes == 0 {
+			t.Errorf("%s has %d bytes", a.Name, a.Bytes)
+		}
+		measured[i].Bytes = 0
+	}
+	if diff := cmp.Diff(want, measured, cmpopts.EquateApproxTime(time.Second)); diff != "" {
+		t.Error(diff)
+	}
 }
 
 func checkNoUploads(t *testing.T, s *s3test.Server) {

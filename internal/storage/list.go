@@ -21,6 +21,9 @@ type Artifact struct {
 	// Modified is when the service received the manifest or, without one, the last byte, by its
 	// own clock; see [Bucket.Now].
 	Modified time.Time
+	// Bytes is the size of its objects and of the parts of unfinished uploads. Only
+	// MeasureArtifacts sets it.
+	Bytes int64
 }
 
 // ListArtifacts lists the artifacts directly in a directory of names, ordered by name, also
@@ -45,6 +48,57 @@ func (b *Bucket) listArtifacts(ctx context.Context, dir string) ([]Artifact, err
 		artifacts = append(artifacts, a)
 	}
 	return artifacts, ctx.Err()
+}
+
+// MeasureArtifacts is ListArtifacts with the sizes, which come from a list of all objects. Documents
+// in the directory are complete artifacts.
+func (b *Bucket) MeasureArtifacts(ctx context.Context, dir string) ([]Artifact, error) {
+	if err := checkName(dir); err != nil {
+		return nil, err
+	}
+	found, err := b.measureArtifacts(ctx, dir)
+	return found, b.wrap(ctx, err, "measure artifacts in", b.address.String()+"/"+dir)
+}
+
+func (b *Bucket) measureArtifacts(ctx context.Context, dir string) ([]Artifact, error) {
+	found := make(map[string]Artifact)
+	// add adds to the artifact that has a key, and sets its time if it has none newer.
+	add := func(key string, bytes int64, modified time.Time) {
+		name, file, isArtifact := strings.Cut(strings.TrimPrefix(key, b.directory(dir)), "/")
+		a := found[name]
+		a.Name = dir + "/" + name
+		a.Bytes += bytes
+		switch {
+		case !isArtifact || file == manifestName:
+			a.Complete, a.Modified = true, modified
+		case !a.Complete && modified.After(a.Modified):
+			a.Modified = modified
+		}
+		found[name] = a
+	}
+	objects, err := b.objects(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	for key, o := range objects {
+		add(key, o.Size, o.LastModified)
+	}
+	unfinished, err := b.uploads(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range unfinished {
+		parts, err := b.parts(ctx, u)
+		if err != nil && !hasCode(err, "NoSuchUpload") {
+			return nil, err
+		}
+		add(u.Key, 0, u.Initiated)
+		for _, p := range parts {
+			add(u.Key, p.Size, p.LastModified)
+		}
+	}
+	byName := func(x, y Artifact) int { return cmp.Compare(x.Name, y.Name) }
+	return slices.SortedFunc(maps.Values(found), byName), ctx.Err()
 }
 
 // ListNames lists what is directly in a directory of names and has objects or unfinished uploads

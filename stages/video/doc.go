@@ -79,7 +79,7 @@
 //     the task is dead or cancelled for good. The published video does not need
 //     it. Afterwards the task can only run again from ingest on, if the source
 //     still exists. If renditions are linked, this frees little more than the
-//     copy of the source.
+//     copy of the source; Config.MeasureTasks says how much.
 //   - PublishDir/<task>, completely, to withdraw the video. To publish it again,
 //     run the publish stage again.
 //   - PublishDir/<task>/gen-…, if neither master.m3u8 nor manifest.mpd refers to
