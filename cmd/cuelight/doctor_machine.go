@@ -280,7 +280,7 @@ func checkDirectory(kind, dir string) []finding {
 		return ok("%s%s", dir, note)
 	case free < lowSpace:
 		return warning(fmt.Sprintf("%s%s has %s left", dir, note, console.Size(free)),
-			"free some space: sources and renditions are kept until a task is deleted")
+			"free some space: sources and renditions are kept until a task is deleted; cuelight du says what takes it")
 	}
 	return ok("%s%s, %s free", dir, note, console.Size(free))
 }

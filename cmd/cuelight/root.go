@@ -88,6 +88,6 @@ func (c *cli) rootCommand() *cobra.Command {
 		c.retryCommand(), c.cancelCommand(), c.deleteCommand(), c.undeleteCommand(), c.profilesCommand())
 	add(groupWorkers, c.workersCommand(), c.pauseCommand(), c.resumeCommand(), c.drainCommand(),
 		c.keysCommand(), c.webhooksCommand())
-	add(groupMachine, c.migrateCommand(), c.databaseCommand(), c.doctorCommand(), c.moveCommand(), conformance, version)
+	add(groupMachine, c.migrateCommand(), c.databaseCommand(), c.doctorCommand(), c.duCommand(), c.moveCommand(), conformance, version)
 	return root
 }

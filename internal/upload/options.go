@@ -9,9 +9,12 @@ import (
 	"time"
 )
 
+// DirName is the name of the directory of uploads.
+const DirName = "uploads"
+
 // Options configure [New]. Dir and OnComplete are required.
 type Options struct {
-	// Dir is a directory. Uploads are in its subdirectory "uploads", to which no other
+	// Dir is a directory. Uploads are in its subdirectory [DirName], to which no other
 	// program may write.
 	Dir string
 

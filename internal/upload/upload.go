@@ -40,7 +40,7 @@ func New(o Options) (*Uploads, error) {
 	if err != nil {
 		return nil, fmt.Errorf("uploads: %w", err)
 	}
-	dir := filepath.Join(abs, "uploads")
+	dir := filepath.Join(abs, DirName)
 	if err := os.MkdirAll(dir, dirMode); err != nil {
 		return nil, fmt.Errorf("uploads: %w", err)
 	}
