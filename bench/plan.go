@@ -190,6 +190,7 @@ func oncePlan() []scenario.Group {
 		growth("pending", 200, 0, 100, 1_000), growth("processes", 200, 2, 2),
 		growth("pipelines", 200, 2, 2), growth("stages", 200, 2, 3), growth("readers", 200, 2, 3),
 		growth("scheduled", 200, 2, 1_000), growth("history", 200, 2, 2_000), growth("finished", 200, 2, 1_000),
+		growth("users", 200, 2, 3), growth("pruned", 200, 0, 20_000),
 	)}
 }
 
@@ -206,6 +207,8 @@ func growthPlan() []scenario.Group {
 		group(3, growth("history", tasks, idle, 10_000, 100_000, 1_000_000, 10_000_000)),
 		group(3, growth("finished", 100_000, idle, 0, 100_000, 1_000_000)),
 		group(1, growth("finished", 100_000, idle, 10_000_000)),
+		group(3, growth("users", tasks, idle, 0, 1, 2, 100, 10_000)),
+		group(3, append(growth("finished", tasks, 0, 1_666_667), growth("pruned", tasks, 0, 1_666_667)...)), // 10 million rows
 	}
 }
 

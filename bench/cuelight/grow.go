@@ -15,11 +15,16 @@ import (
 
 // grow adds to the database: finished tasks with their history; rows of the history, of a thousand finished
 // tasks; tasks that wait for their scheduled time; readers of all events; or further pipelines, which share
-// the tasks. For "stages" the tasks are those of a chain of n.
+// the tasks. Those "pruned" are finished tasks that are deleted in batches during the drain. For "stages" the
+// tasks are those of a chain of n, for "users" those of n users.
 func grow(ctx context.Context, url, kind string, n int) (harness.Grown, error) {
 	switch kind {
 	case "finished":
 		return harness.Grown{}, addFinishedTasks(ctx, url, n)
+	case "pruned":
+		return startPruning(ctx, url, n)
+	case "users":
+		return newSystems(ctx, url, []shape{{name: builtIn.name, users: n}})
 	case "history":
 		return harness.Grown{}, addHistory(ctx, url, n)
 	case "scheduled":
@@ -95,6 +100,32 @@ func newSystems(ctx context.Context, url string, shapes []shape) (g harness.Grow
 		g.Systems = append(g.Systems, harness.System{Name: systemName, Start: s.start, Preload: s.preload})
 	}
 	return g, nil
+}
+
+// startPruning adds finished tasks, and deletes them as a Runner with Retention does.
+func startPruning(ctx context.Context, url string, n int) (harness.Grown, error) {
+	if err := addFinishedTasks(ctx, url, n); err != nil {
+		return harness.Grown{}, err
+	}
+	pruning, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() {
+		var r store.PruneResult
+		err := harness.WithConn(pruning, url, func(conn *pgx.Conn) (err error) {
+			r, err = store.New(conn, builtIn.graph()).Prune(pruning, store.PruneOptions{Finished: 30 * time.Second})
+			return err
+		})
+		if pruning.Err() != nil {
+			err = nil
+		} else if err == nil && n > 0 {
+			err = fmt.Errorf("all %d tasks were deleted before the end", r.Finished)
+		}
+		ended <- err
+	}()
+	return harness.Grown{Stop: func() error {
+		stop()
+		return <-ended
+	}}, nil
 }
 
 // startReaders starts readers that have a connection each, and read all new events when they are notified.

@@ -40,6 +40,7 @@ const submitConnections = 16
 type shape struct {
 	name  string
 	chain int // how many stages, each of which needs the one before; 0 for those of the built-in pipeline
+	users int // that submit in turns; 0 for tasks without a user
 }
 
 var builtIn = shape{name: "video"}
@@ -71,6 +72,14 @@ func submission(task int64) store.Submission {
 	return store.Submission{Source: strconv.FormatInt(task, 10)}
 }
 
+func (sh shape) submission(task int64) store.Submission {
+	s := submission(task)
+	if sh.users > 0 {
+		s.UserID = fmt.Sprintf("user%d", task%int64(sh.users))
+	}
+	return s
+}
+
 // submitAll submits tasks in one transaction, many with one statement.
 func (sh shape) submitAll(ctx context.Context, pool *pgxpool.Pool, first int64, n int) error {
 	const batch = 10_000
@@ -79,7 +88,7 @@ func (sh shape) submitAll(ctx context.Context, pool *pgxpool.Pool, first int64, 
 		for ; n > 0; first, n = first+batch, n-batch {
 			subs := make([]store.Submission, min(n, batch))
 			for i := range subs {
-				subs[i] = submission(first + int64(i))
+				subs[i] = sh.submission(first + int64(i))
 			}
 			if _, err := s.SubmitAll(ctx, subs); err != nil {
 				return err

@@ -148,7 +148,7 @@ func (w *workers) onCompleted(e stages.Event) {
 
 // Submit submits one task.
 func (w *workers) Submit(ctx context.Context, task int64) error {
-	_, err := w.store.Submit(ctx, submission(task))
+	_, err := w.store.Submit(ctx, w.shape.submission(task))
 	return err
 }
 
