@@ -188,6 +188,8 @@ create table if not exists tasks (
   publish_locked_by uuid,        -- workers.id
   publish_run_at    timestamptz, -- not claimed before; null once it has passed
 
+  user_context json, -- an object of the submitter, of at most 10 KiB, returned as it was given
+
   constraint tasks_valid check
     (cuelight_video_is_valid(
      id, overridden_by, source, params, created_at, ingest_status, ingest_attempts, ingest_token,
@@ -449,8 +451,9 @@ create table if not exists deleted_tasks (
   purging_at     timestamptz,                        -- its files are being removed; it cannot be undeleted any more
   purged_at      timestamptz,                        -- only its request id is left, so that it is not submitted again
   claimed_until  timestamptz,                        -- until then a process removes its files
-  task           jsonb       not null,               -- its row of tasks
-  expired        boolean     not null default false  -- deleted by retention: its published files are never removed
+  task           jsonb       not null,               -- its row of tasks, without user_context
+  expired        boolean     not null default false, -- deleted by retention: its published files are never removed
+  user_context   json                                -- not in the column task, because jsonb would rewrite it
 );
 
 create index if not exists deleted_tasks_order on deleted_tasks (deleted_at)
@@ -758,7 +761,12 @@ create table if not exists outbox (
 -- One row per event, in the order of ids. To read on from an id, use
 -- cuelight_video_events(): this view may show an id before a lower one.
 create or replace view events as
-  select o.id << 16 | e.n as id, o.at, e.type, e.task_id, e.stage, e.part, e.attempt, o.worker_id, e.data, o.id as outbox_id
+  select o.id << 16 | e.n as id, o.at, e.type, e.task_id, e.stage, e.part, e.attempt, o.worker_id, e.data, o.id as outbox_id,
+         (select c.user_context -- null if the task was purged, or its row was deleted
+            from (select t.user_context from tasks t where t.id = e.task_id
+                  union all
+                  select d.user_context from deleted_tasks d where d.id = e.task_id and d.purged_at is null) as c
+           limit 1) as user_context
     from outbox o
    cross join lateral (
          select 0 as n, o.type, o.task_id, o.stage, o.part, o.attempt,

@@ -57,6 +57,7 @@ begin
   select array_agg(id order by id) as ids,
          bool_or(greatest(ingest_status, transcode_status, metadata_status, assemble_status, publish_status) > 'pending'
                  or overridden_by is not null) as imported,
+         bool_or(jsonb_typeof(user_context::jsonb) <> 'object' or octet_length(user_context::text) > 10240) as refused,
          bool_or(ingest_status in ('pending', 'failed')) as ingest_unblocked,
          bool_or(transcode_status in ('pending', 'failed')
     and ingest_status = 'completed') as transcode_unblocked,
@@ -68,6 +69,10 @@ begin
          bool_or(publish_status in ('pending', 'failed')
     and assemble_status = 'completed') as publish_unblocked
     into inserted from new_rows;
+  if inserted.refused then -- not by a constraint, which every exchange would check
+    raise check_violation using constraint = 'tasks_user_context', table = 'tasks',
+      message = 'user_context must be a JSON object of at most 10240 bytes';
+  end if;
   if inserted.ingest_unblocked then
     perform pg_notify('cuelight_video_ingest', '') where pg_notification_queue_usage() < 0.9;
   end if;
@@ -1068,12 +1073,14 @@ create or replace function cuelight_video_delete(
   task uuid, keep_published boolean default false, deleted_by text default '', purge_at timestamptz default null)
   returns setof tasks language sql set search_path from current as $$
   with gone as (
-    delete from tasks t where t.id = $1 returning t.*
+    delete from tasks t where t.id = $1 returning t
   ), kept as (
-    insert into deleted_tasks (id, keep_published, unpublish_at, deleted_by, purge_at, task)
-    select gone.id, $2, case when not $2 then now() end, $3, $4, to_jsonb(gone) from gone
+    insert into deleted_tasks (id, keep_published, unpublish_at, deleted_by, purge_at, user_context, task)
+    select (gone.t).id, $2, case when not $2 then now() end, $3, $4, (gone.t).user_context,
+           to_jsonb(jsonb_populate_record(gone.t, '{"user_context": null}')) - 'user_context'
+      from gone
   )
-  select * from gone
+  select (gone.t).* from gone
 $$;
 
 -- Restore a deleted task and return it; nothing if there is none, or its files are being removed. A stage that was
@@ -1102,6 +1109,7 @@ begin
     return;
   end if;
   t := jsonb_populate_record(null::tasks, kept.task);
+  t.user_context := kept.user_context;
   t.overridden_by := (select other.id from tasks other where other.id = t.overridden_by for key share);
   if t.overridden_by is not null then
     open := 'cancelled';

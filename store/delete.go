@@ -36,6 +36,8 @@ type DeletedTask struct {
 	PurgeAt       *time.Time `json:"purge_at,omitempty"`       // nil: after the retention of the processes
 	PurgingAt     *time.Time `json:"purging_at,omitempty"`     // since when it is purged; it cannot be restored then
 
+	UserContext json.RawMessage `json:"user_context,omitempty"` // see [Submission]
+
 	Params json.RawMessage `json:"-"`
 	// Expired says that retention deleted it: what it has published stays for ever.
 	Expired bool `json:"-"`
@@ -108,14 +110,14 @@ func (s *Store) Undelete(ctx context.Context, task ID, from string) error {
 const DeletedColumns = `
 d.id, d.task->>'source', coalesce(d.task->>'user_id', ''), (d.task->>'created_at')::timestamptz,
        d.deleted_at, d.deleted_by, d.keep_published, d.unpublished_at, d.purge_at, d.purging_at,
-       d.task->'params', d.claimed_until, d.expired,
+       d.task->'params', d.user_context, d.claimed_until, d.expired,
        exists (select from {{.Tasks}} other
                 where other.request_id = d.task->>'request_id' and other.source = d.task->>'source')`
 
 // ScanDeleted reads a row of [DeletedColumns].
 func ScanDeleted(row pgx.CollectableRow) (d DeletedTask, err error) {
 	err = row.Scan(&d.ID, &d.Source, &d.UserID, &d.CreatedAt, &d.DeletedAt, &d.DeletedBy, &d.KeepPublished, &d.UnpublishedAt,
-		&d.PurgeAt, &d.PurgingAt, &d.Params, &d.ClaimedUntil, &d.Expired, &d.SourceInUse)
+		&d.PurgeAt, &d.PurgingAt, &d.Params, &d.UserContext, &d.ClaimedUntil, &d.Expired, &d.SourceInUse)
 	return d, err
 }
 

@@ -65,6 +65,8 @@ type Event struct {
 	Attempt int             `json:"attempt,omitempty"`
 	Worker  ID              `json:"worker_id,omitzero"`
 	Data    json.RawMessage `json:"data,omitempty"` // an object
+	// UserContext is that of the task; nil for none, and for a task that was purged or whose row was deleted.
+	UserContext json.RawMessage `json:"user_context,omitempty"`
 }
 
 // EventQuery selects events. Its zero value selects the oldest.
@@ -76,7 +78,7 @@ type EventQuery struct {
 
 const eventsSQL = `
 /* read events */
-select id, at, type, task_id, coalesce(stage, ''), coalesce(part, 0), coalesce(attempt, 0), worker_id, data
+select id, at, type, task_id, coalesce(stage, ''), coalesce(part, 0), coalesce(attempt, 0), worker_id, data, user_context
   from {{.Function "events"}}($1, $2, $3)`
 
 // Events reads the events after an id, in order. A reader that continues after the last
@@ -96,7 +98,7 @@ func (s *Store) Events(ctx context.Context, q EventQuery) ([]Event, error) {
 		return nil, s.explain("read events", err)
 	}
 	events, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e Event, err error) {
-		err = row.Scan(&e.ID, &e.At, &e.Type, &e.Task, &e.Stage, &e.Part, &e.Attempt, &e.Worker, &e.Data)
+		err = row.Scan(&e.ID, &e.At, &e.Type, &e.Task, &e.Stage, &e.Part, &e.Attempt, &e.Worker, &e.Data, &e.UserContext)
 		return e, err
 	})
 	return events, s.explain("read events", err)

@@ -39,7 +39,8 @@ type Task struct {
 	UserID       string          `json:"user_id,omitempty"`
 	SubmittedBy  string          `json:"submitted_by,omitempty"` // see [Submission]
 	OverriddenBy ID              `json:"overridden_by,omitzero"`
-	Placement    json.RawMessage `json:"placement,omitempty"` // by stage, each a [Placement]
+	Placement    json.RawMessage `json:"placement,omitempty"`    // by stage, each a [Placement]
+	UserContext  json.RawMessage `json:"user_context,omitempty"` // see [Submission]
 	Status       Status          `json:"status"`
 	Stages       []StageState    `json:"stages"` // in the pipeline's order
 }
@@ -118,7 +119,7 @@ type Attempt struct {
 
 const taskColumns = `
 t.id, t.created_at, t.priority, t.source, t.params,
-       coalesce(t.request_id, ''), coalesce(t.user_id, ''), coalesce(t.submitted_by, ''), t.overridden_by, t.placement,
+       coalesce(t.request_id, ''), coalesce(t.user_id, ''), coalesce(t.submitted_by, ''), t.overridden_by, t.placement, t.user_context,
        {{.StatusOf "t."}}
        {{- range .Stages}},
        t.{{.Name}}_status::text, t.{{.Name}}_attempts, t.{{.Name}}_token,
@@ -186,7 +187,7 @@ func (s *Store) scanTask(row pgx.CollectableRow, more ...any) (t Task, err error
 	t.Stages = make([]StageState, len(s.graph.nodes))
 	dest := []any{
 		&t.ID, &t.CreatedAt, &t.Priority, &t.Source, &t.Params,
-		&t.RequestID, &t.UserID, &t.SubmittedBy, &t.OverriddenBy, &t.Placement, &t.Status,
+		&t.RequestID, &t.UserID, &t.SubmittedBy, &t.OverriddenBy, &t.Placement, &t.UserContext, &t.Status,
 	}
 	for i := range t.Stages {
 		st := &t.Stages[i]

@@ -77,10 +77,10 @@ with turn as materialized (
      and not exists (select from {{.Tasks}} old where old.overridden_by = t.id)
    order by t.id for update of t skip locked
 ), gone as (
-  delete from {{.Tasks}} t using ended where t.id = ended.id returning t.*
+  delete from {{.Tasks}} t using ended where t.id = ended.id returning t
 ), kept as (
-  insert into {{.Prefix}}deleted_tasks (id, keep_published, deleted_by, purge_at, expired, task)
-  select gone.id, true, 'retention', now(), true, to_jsonb(gone) from gone where $5
+  insert into {{.Prefix}}deleted_tasks (id, keep_published, deleted_by, purge_at, expired, user_context, task)
+  select (gone.t).id, true, 'retention', now(), true, (gone.t).user_context, {{.DeletedRow "gone.t"}} from gone where $5
 )
 select (select mine from turn), (select count(*) from gone),
        exists (select from {{.Tasks}} t where t.id = any($1) and t.created_at > now() - make_interval(secs => $4))`

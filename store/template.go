@@ -105,6 +105,12 @@ func (d templateData) ShapeLines() string { return strings.ReplaceAll(d.Shape, "
 // Function returns the name of a function of this pipeline.
 func (d templateData) Function(verb string) string { return "cuelight_" + d.Name + "_" + verb }
 
+// DeletedRow is a row of tasks for the column task of the deleted tasks. It is without user_context, which jsonb would
+// rewrite.
+func (d templateData) DeletedRow(row string) string {
+	return `to_jsonb(jsonb_populate_record(` + row + `, '{"user_context": null}')) - 'user_context'`
+}
+
 // Names lists the stages for a sentence.
 func (d templateData) Names() string {
 	var names []string

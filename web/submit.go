@@ -31,6 +31,8 @@ type submission struct {
 	UserID    string          `json:"user_id"`
 	NotBefore *time.Time      `json:"not_before"`
 
+	UserContext json.RawMessage `json:"user_context"`
+
 	Placement map[string]store.Placement `json:"placement"` // by stage
 }
 
@@ -46,7 +48,7 @@ func (in submitRequest) list() (all []submission, isList bool, err error) {
 	}
 	one := in.submission
 	if one.Source != "" || one.Params != nil || one.Priority != 0 || one.RequestID != "" || one.UserID != "" ||
-		one.NotBefore != nil || one.Placement != nil {
+		one.NotBefore != nil || one.Placement != nil || one.UserContext != nil {
 		return nil, true, problem.New(problem.InvalidRequest, "the body has both tasks and members of one task")
 	}
 	if len(in.Tasks) == 0 || len(in.Tasks) > maxTasksPerRequest {
@@ -67,10 +69,13 @@ func (in submission) toStoreSubmission() (store.Submission, error) {
 	}
 	sub := store.Submission{
 		Source: in.Source, Params: in.Params, Priority: in.Priority, RequestID: in.RequestID, UserID: in.UserID,
-		Placement: in.Placement,
+		Placement: in.Placement, UserContext: in.UserContext,
 	}
 	if string(in.Params) == "null" {
 		sub.Params = nil
+	}
+	if string(in.UserContext) == "null" {
+		sub.UserContext = nil
 	}
 	if in.NotBefore != nil {
 		sub.NotBefore = *in.NotBefore

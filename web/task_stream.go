@@ -133,7 +133,7 @@ func finishesTask(events []store.Event) bool {
 // sendEnd sends the event that ended a task, if another one was the last: the recorded event may be deleted, or
 // another stage of a dead task was completed later. It is derived from the state of the task.
 func (st *stream) sendEnd(t store.Task, last int64) error {
-	e := store.Event{ID: last, At: t.CreatedAt, Type: finalEventType(t), Task: t.ID}
+	e := store.Event{ID: last, At: t.CreatedAt, Type: finalEventType(t), Task: t.ID, UserContext: t.UserContext}
 	history, err := st.server.opts.Store.History(st.ctx, t.ID)
 	if err != nil {
 		return err

@@ -22,7 +22,7 @@ func TestSubmit_IsIdempotent(t *testing.T) {
 	b := setup(t)
 	in := map[string]any{
 		"source": "https://u:p@example.com/a.mp4?sig=x", "params": map[string]any{"title": "A"}, "priority": -3,
-		"request_id": "r1", "user_id": "u",
+		"request_id": "r1", "user_id": "u", "user_context": map[string]any{"order": 17},
 	}
 	var first, again receipt
 	got := b.post(api+"/tasks", in).wantStatus(http.StatusCreated, &first)
@@ -36,7 +36,7 @@ func TestSubmit_IsIdempotent(t *testing.T) {
 	}
 	task, err := b.Get(t.Context(), first.TaskID)
 	if err != nil || task.Priority != -3 || task.UserID != "u" || task.Source != in["source"] ||
-		string(task.Params) != `{"title": "A"}` {
+		string(task.Params) != `{"title": "A"}` || string(task.UserContext) != `{"order":17}` {
 		t.Errorf("%+v, %v", task, err)
 	}
 	entries, err := b.Audits(t.Context(), 0, 0)
@@ -47,6 +47,32 @@ func TestSubmit_IsIdempotent(t *testing.T) {
 	if detail := string(entries[0].Detail); strings.Contains(detail, "sig") || strings.Contains(detail, "u:p") ||
 		!strings.Contains(detail, "example.com/a.mp4") {
 		t.Errorf("audit says %s", detail)
+	}
+}
+
+func TestUserContext_IsInTasksEventsAndStreams(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	l := b.openStream("/events/stream", "")
+	l.wantEvents("open")
+	var r receipt
+	b.post(api+"/tasks", `{"source": "/a", "user_context": {"z": "<1>", "a": 1.50}}`).wantStatus(201, &r)
+	const want = `"user_context":{"z":"<1>","a":1.50}`
+	at := api + "/tasks/" + r.TaskID.String()
+	for _, path := range []string{at, api + "/tasks", api + "/events"} {
+		if got := b.get(path).body; !strings.Contains(string(got), want) {
+			t.Errorf("%s has no context: %s", path, got)
+		}
+	}
+	if m := l.wantEvents("submitted"); !strings.Contains(m.data, want) {
+		t.Errorf("the stream sends %s", m.data)
+	}
+	b.do(call{method: "DELETE", path: at}).wantStatus(200, nil)
+	if got := b.get(api + "/deleted-tasks").body; !strings.Contains(string(got), want) {
+		t.Errorf("the deleted task has no context: %s", got)
+	}
+	for _, wrong := range []any{"text", []int{1}, map[string]string{"a": strings.Repeat("x", store.MaxUserContext)}} {
+		b.post(api+"/tasks", map[string]any{"source": "/a", "user_context": wrong}).wantProblem(422, "invalid")
 	}
 }
 

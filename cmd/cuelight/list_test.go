@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"syscall"
@@ -22,7 +24,7 @@ func TestListJSON_HasTheSameTasksAsTheAPI(t *testing.T) {
 	p.run(0, "pause")
 	id := decode[struct {
 		Task store.ID `json:"task_id"`
-	}](p.run(0, "submit", "--json", "--user", "ann", "clip.mp4"))[0].Task
+	}](p.run(0, "submit", "--json", "--user", "ann", "--context", `{"order": 17}`, "clip.mp4"))[0].Task
 	r := p.start("serve", "--listen", "127.0.0.1:0")
 	s := p.site(r)
 	var api map[string]any
@@ -35,6 +37,9 @@ func TestListJSON_HasTheSameTasksAsTheAPI(t *testing.T) {
 	if stages, ok := listed["stages"].([]any); !ok || len(stages) != 5 {
 		t.Errorf("list has the stages %v", listed["stages"])
 	}
+	if !reflect.DeepEqual(listed["user_context"], map[string]any{"order": 17.0}) {
+		t.Errorf("list has the context %v", listed["user_context"])
+	}
 	for name, want := range listed {
 		if !reflect.DeepEqual(api[name], want) {
 			t.Errorf("%s is %v in the API, %v in the list", name, api[name], want)
@@ -45,6 +50,28 @@ func TestListJSON_HasTheSameTasksAsTheAPI(t *testing.T) {
 	}
 	r.signal(syscall.SIGTERM)
 	r.end(0)
+}
+
+func TestSubmit_ReadsTheContextFromAFile(t *testing.T) {
+	t.Parallel()
+	p := newWorkDir(t)
+	p.run(0, "pause")
+	if err := os.WriteFile(filepath.Join(p.dir, "context.json"), []byte("{\n  \"order\": \"<17>\"\n}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.run(0, "submit", "--context", "@context.json", "clip.mp4")
+	id := p.list()[0].TaskID.String()
+	if shown := p.run(0, "show", id).stdout.String(); !strings.Contains(shown, `context    {"order":"<17>"}`) {
+		t.Errorf("show prints\n%s", shown)
+	}
+	for given, want := range map[string]string{
+		"@missing.json": "--context: cannot read missing.json: no such file",
+		"[]":            "the user context is not a JSON object", "{": "the user context is not JSON",
+	} {
+		if got := p.run(2, "submit", "--context", given, "clip.mp4").stderr(); !strings.Contains(got, want) {
+			t.Errorf("--context %s printed\n%s", given, got)
+		}
+	}
 }
 
 func TestShow_PrintsWarnings(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -100,6 +101,10 @@ func (c *cli) writeHead(b *strings.Builder, d shownTask) {
 	line("request id", usererr.Printable(d.RequestID))
 	if string(d.Params) != "{}" {
 		line("params", usererr.Printable(string(d.Params)))
+	}
+	var userContext bytes.Buffer
+	if json.Compact(&userContext, d.UserContext) == nil {
+		line("context", usererr.Printable(userContext.String()))
 	}
 	for _, text := range report.Placements(d.Task) {
 		line("placement", usererr.Printable(text))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,12 +21,12 @@ import (
 )
 
 type submitOptions struct {
-	params, requestID, user, notBefore string
-	priority                           int16
-	replaces                           []string
-	placement                          store.Placement
-	video                              videoFlags
-	wait                               bool
+	params, requestID, user, context, notBefore string
+	priority                                    int16
+	replaces                                    []string
+	placement                                   store.Placement
+	video                                       videoFlags
+	wait                                        bool
 }
 
 func (c *cli) submitCommand() *cobra.Command {
@@ -54,6 +55,8 @@ codes of cuelight run.`,
 	f.StringVar(&o.requestID, "request-id", "",
 		"idempotency key: submitting the source again with the same id returns the first task")
 	f.StringVar(&o.user, "user", "", "user that the task belongs to")
+	f.StringVar(&o.context, "context", "",
+		"JSON object, or @FILE with one, that the task and its events return as it is")
 	f.StringVar(&o.notBefore, "not-before", "",
 		"do not start before this time, such as 2030-01-31T08:00:00Z, or delay, such as 90m")
 	f.Var((*labels)(&o.placement.Requires), "requires",
@@ -163,6 +166,10 @@ func (o *submitOptions) submissions(args []string) ([]store.Submission, error) {
 	if err != nil {
 		return nil, err
 	}
+	userContext, err := readUserContext(o.context)
+	if err != nil {
+		return nil, err
+	}
 	dir, err := os.Getwd()
 	if err != nil {
 		return nil, fmt.Errorf("find working directory: %w", err)
@@ -176,10 +183,22 @@ func (o *submitOptions) submissions(args []string) ([]store.Submission, error) {
 		}
 		subs = append(subs, store.Submission{
 			Source: source, Params: params, Priority: o.priority, RequestID: o.requestID, UserID: o.user, NotBefore: notBefore,
-			Placement: placement,
+			Placement: placement, UserContext: userContext,
 		})
 	}
 	return subs, nil
+}
+
+// readUserContext returns the context that --context gives, or names the file of.
+func readUserContext(text string) (json.RawMessage, error) {
+	if file, ok := strings.CutPrefix(text, "@"); ok {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			return nil, usererr.Usagef("--context: cannot read %s: %s", file, usererr.SystemMessage(err))
+		}
+		text = string(raw)
+	}
+	return json.RawMessage(strings.TrimSpace(text)), nil
 }
 
 // placements is the placement by stage: that of the transcode, which needs most of a host.

@@ -41,7 +41,7 @@ func submitUpload(st *store.Store, bucket *video.Bucket) func(context.Context, u
 		r, err := actions.SubmitUpload(ctx, u, store.Submission{
 			Source: uploadSource(bucket, u), Params: params, Priority: u.Priority, RequestID: cmp.Or(u.RequestID, "upload:"+u.ID),
 			SubmittedBy: access.Principal{Name: u.Principal}.Submitter(), UserID: cmp.Or(u.UserID, u.Principal),
-			Traceparent: trace.Traceparent(ctx), Placement: placement,
+			Traceparent: trace.Traceparent(ctx), Placement: placement, UserContext: u.UserContext,
 		})
 		switch {
 		case errors.Is(err, upload.ErrRefused):

@@ -149,19 +149,20 @@ func TestUploads_AreAuditedAndHaveAUser(t *testing.T) {
 	st := store.New(pool, store.Video())
 	key := keyOf(t, st)
 	for id, c := range map[string]struct{ user, want string }{"a": {"", key}, "b": {"ann", "ann"}} {
-		u := upload.Upload{ID: id, Path: "/data/uploads/" + id, Name: "holiday.mp4", Size: 7, UserID: c.user, Principal: key}
+		u := upload.Upload{ID: id, Path: "/data/uploads/" + id, Name: "holiday.mp4", Size: 7, UserID: c.user, Principal: key,
+			UserContext: []byte(`{"order": 17}`)}
 		for range 2 {
 			r, err := submitUpload(st, nil)(t.Context(), u)
 			if err != nil {
 				t.Fatal(err)
 			}
-			rows, err := pool.Query(t.Context(), `select user_id || '|' || actor || '|' || action || '|' || detail::text
+			rows, err := pool.Query(t.Context(), `select user_id || '|' || actor || '|' || action || '|' || detail::text || '|' || user_context
   from tasks join cuelight_audit on target = tasks.id::text where tasks.id::text = $1`, r.Task)
 			if err != nil {
 				t.Fatal(err)
 			}
 			got, err := pgx.CollectRows(rows, pgx.RowTo[string])
-			want := c.want + `|` + key + `|submit|{"name": "holiday.mp4", "bytes": 7, "upload": "` + id + `"}`
+			want := c.want + `|` + key + `|submit|{"name": "holiday.mp4", "bytes": 7, "upload": "` + id + `"}|{"order": 17}`
 			if err != nil || len(got) != 1 || got[0] != want {
 				t.Errorf("there is %q, %v, want %q", got, err, want)
 			}

@@ -31,7 +31,7 @@
 //	                       replaces one that belongs to another task
 //	DELETE   BasePath{id}  deletes the upload, unless it has a task
 //
-// Upload-Metadata can contain filename or name, filetype or type, params and placement (JSON objects),
+// Upload-Metadata can contain filename or name, filetype or type, params, user_context and placement (JSON objects),
 // priority (-32768 to 32767), user_id, request_id, and sha256 (hexadecimal), which is
 // compared before the upload is complete. All pairs are in Upload.Metadata.
 //

@@ -90,6 +90,9 @@ func newUpload(metadata map[string]string) (Upload, error) {
 	if u.Params, err = parseObject("params", metadata["params"]); err != nil {
 		return u, err
 	}
+	if u.UserContext, err = parseObject("user_context", metadata["user_context"]); err != nil {
+		return u, err
+	}
 	u.Placement, err = parseObject("placement", metadata["placement"])
 	return u, err
 }

@@ -127,22 +127,23 @@ type Receipt struct {
 
 // Upload is a file that was sent, or will be.
 type Upload struct {
-	ID        string            // letters and digits; cannot be guessed
-	Path      string            // absolute; empty until the file is complete
-	Name      string            // from the client, for display: no path, no control characters, at most 255 bytes
-	Type      string            // media type, from the client
-	Size      int64             // bytes; negative if unknown
-	SHA256    string            // hexadecimal; empty if the client did not send it; verified when complete
-	Principal string            // who created it
-	Params    json.RawMessage   // a JSON object, or nil
-	Placement json.RawMessage   // a JSON object, or nil
-	Priority  int16             // higher first
-	UserID    string            // from the client; at most 2048 bytes
-	RequestID string            // from the client; may be empty
-	Metadata  map[string]string // all metadata of the client, after Prepare
-	Created   time.Time
-	Task      string // from OnComplete
-	Existed   bool   // from OnComplete
+	ID          string            // letters and digits; cannot be guessed
+	Path        string            // absolute; empty until the file is complete
+	Name        string            // from the client, for display: no path, no control characters, at most 255 bytes
+	Type        string            // media type, from the client
+	Size        int64             // bytes; negative if unknown
+	SHA256      string            // hexadecimal; empty if the client did not send it; verified when complete
+	Principal   string            // who created it
+	Params      json.RawMessage   // a JSON object, or nil
+	Placement   json.RawMessage   // a JSON object, or nil
+	UserContext json.RawMessage   // a JSON object, or nil
+	Priority    int16             // higher first
+	UserID      string            // from the client; at most 2048 bytes
+	RequestID   string            // from the client; may be empty
+	Metadata    map[string]string // all metadata of the client, after Prepare
+	Created     time.Time
+	Task        string // from OnComplete
+	Existed     bool   // from OnComplete
 }
 
 func (o Options) withDefaults() (Options, error) {

@@ -21,8 +21,8 @@
 //
 // A delivery is a POST request with a JSON object: type, timestamp (of the event) and
 // data. Data contains event_id, pipeline, stage, attempt and worker_id if the event has
-// them; details, the event's own data; and task: id, source, user_id, request_id, status
-// and overridden_by at the time the delivery was prepared. A source that is a URL has no
+// them; details, the event's own data; and task: id, source, user_id, request_id, status,
+// overridden_by and user_context at the time the delivery was prepared. A source that is a URL has no
 // user, password, query or fragment. The payload never exceeds 16 KiB; truncated marks a
 // payload that was cut.
 //

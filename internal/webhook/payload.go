@@ -38,7 +38,7 @@ type eventData struct {
 	Truncated  bool            `json:"truncated,omitempty"`
 }
 
-// taskData is the public data of a task. A deleted task has only its id.
+// taskData is the public data of a task. A deleted task has only its id and its context.
 type taskData struct {
 	ID           store.ID     `json:"id"`
 	Source       string       `json:"source,omitempty"`
@@ -46,17 +46,19 @@ type taskData struct {
 	RequestID    string       `json:"request_id,omitempty"`
 	Status       store.Status `json:"status,omitempty"`
 	OverriddenBy store.ID     `json:"overridden_by,omitzero"`
+
+	UserContext json.RawMessage `json:"user_context,omitempty"`
 }
 
 func publicTask(t store.Task) *taskData {
 	return &taskData{
 		ID: t.ID, Source: redact.Source(t.Source), UserID: t.UserID, RequestID: t.RequestID,
-		Status: t.Status, OverriddenBy: t.OverriddenBy,
+		Status: t.Status, OverriddenBy: t.OverriddenBy, UserContext: t.UserContext,
 	}
 }
 
 // encode returns the JSON text to sign and send. It truncates fields until the text is at
-// most maxPayload bytes.
+// most maxPayload bytes, but not the context of the task, which is at most store.MaxUserContext.
 func (b payload) encode() string {
 	b.truncateTask()
 	s := b.encodeJSON()
@@ -69,7 +71,7 @@ func (b payload) encode() string {
 		s = b.encodeJSON()
 	}
 	if t := b.Data.Task; len(s) > maxPayload && t != nil { // JSON writes some characters as six bytes
-		b.Data.Task = &taskData{ID: t.ID, Status: t.Status, OverriddenBy: t.OverriddenBy}
+		b.Data.Task = &taskData{ID: t.ID, Status: t.Status, OverriddenBy: t.OverriddenBy, UserContext: t.UserContext}
 		s = b.encodeJSON()
 	}
 	return s

@@ -45,6 +45,21 @@ func TestPayload_IsSmallJSON(t *testing.T) {
 	}
 }
 
+func TestPayload_ContainsTheWholeContextOfTheTask(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("<", 40<<10)
+	details, err := json.Marshal(map[string]string{"error": long})
+	must(t, err)
+	text := json.RawMessage(`{"a":"` + long[:store.MaxUserContext-8] + `"}`)
+	task := publicTask(store.Task{ID: newID(), UserID: long, RequestID: long, Source: "/" + long, UserContext: text})
+	for _, details := range []json.RawMessage{nil, details, []byte(`{"what": "` + long + `"}`)} {
+		got := payload{Data: eventData{Task: task, Details: details}}.encode()
+		if len(got) > maxPayload || !strings.Contains(got, `"user_context":`+string(text)) {
+			t.Errorf("%d bytes: %.200s", len(got), got)
+		}
+	}
+}
+
 func TestPayload_ContainsNoSecretOfASource(t *testing.T) {
 	t.Parallel()
 	text := (payload{

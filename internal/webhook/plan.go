@@ -179,7 +179,7 @@ func (p *planner) addEvent(ctx context.Context, e store.Event) error {
 
 // addDelivery adds a delivery to a plan. For an alert, c decides whether it is suppressed.
 func (p *planner) addDelivery(ctx context.Context, to *plan, e store.Event, eventType string, c *cooldown) error {
-	task, err := p.taskData(ctx, e.Task)
+	task, err := p.taskData(ctx, e)
 	if err != nil {
 		return err
 	}
@@ -197,15 +197,16 @@ func (p *planner) addDelivery(ctx context.Context, to *plan, e store.Event, even
 	return nil
 }
 
-// taskData reads a task once per planner.
-func (p *planner) taskData(ctx context.Context, id store.ID) (*taskData, error) {
+// taskData reads the task of an event once per planner.
+func (p *planner) taskData(ctx context.Context, e store.Event) (*taskData, error) {
+	id := e.Task
 	if id.IsZero() {
 		return nil, nil
 	}
 	if t, ok := p.tasks[id]; ok {
 		return t, nil
 	}
-	data := &taskData{ID: id}
+	data := &taskData{ID: id, UserContext: e.UserContext}
 	switch t, err := p.webhooks.options.Store.Get(ctx, id); {
 	case err == nil:
 		data = publicTask(t)

@@ -101,7 +101,8 @@ const purgeSQL = `
 /* purge deleted tasks */
 with remembered as (
   update {{.Prefix}}deleted_tasks
-     set purged_at = now(), claimed_until = null, unpublish_at = null, task = jsonb_build_object('request_id', task -> 'request_id')
+     set purged_at = now(), claimed_until = null, unpublish_at = null, user_context = null,
+         task = jsonb_build_object('request_id', task -> 'request_id')
    where id = $1 and purging_at is not null and purged_at is null
      and $2 <> '' and starts_with(task ->> 'request_id', $2)
   returning id

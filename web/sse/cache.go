@@ -1,6 +1,7 @@
 package sse
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -37,10 +38,13 @@ func (c *Cache) encode(e store.Event) ([]byte, error) {
 
 // encode formats one event. Neither JSON nor the names of events contain line breaks.
 func encode(id int64, name string, data any) ([]byte, error) {
-	text, err := json.Marshal(data)
-	if err != nil {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(data); err != nil {
 		return nil, fmt.Errorf("encode event %s: %w", name, err)
 	}
+	text := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
 	out := make([]byte, 0, len(text)+len(name)+40)
 	out = append(out, "id: "...)
 	out = strconv.AppendInt(out, id, 10)

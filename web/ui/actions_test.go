@@ -214,6 +214,7 @@ func TestOverride_KeepsTheParameters(t *testing.T) {
 	s := newTestSite(t, nil)
 	r, err := s.st.Submit(t.Context(), store.Submission{
 		Source: "/srv/uploads/1/source.mp4", Params: []byte(`{"title": "Holiday"}`), Priority: 7, UserID: "ann",
+		UserContext: []byte(`{"order": 17}`),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -230,7 +231,8 @@ func TestOverride_KeepsTheParameters(t *testing.T) {
 		t.Fatalf("the replacement is %s, %v", old.OverriddenBy, err)
 	}
 	by, err := s.st.Get(t.Context(), old.OverriddenBy)
-	if err != nil || by.Source != "/srv/better.mp4" || by.Title() != "Holiday" || by.Priority != 7 || by.UserID != "ann" {
+	if err != nil || by.Source != "/srv/better.mp4" || by.Title() != "Holiday" || by.Priority != 7 || by.UserID != "ann" ||
+		string(by.UserContext) != `{"order": 17}` {
 		t.Errorf("the replacement is %+v, %v", by, err)
 	}
 	if status, _ := s.post(page+"/override", url.Values{"source": {"/srv/best.mp4"}}); status != http.StatusConflict {

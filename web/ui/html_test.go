@@ -427,6 +427,7 @@ func TestPages_EscapeHostileText(t *testing.T) {
 	hostile := `/srv/<script>alert(1)</script>"><img src=x onerror=alert(1)><hx-partial hx-target="body">.mp4`
 	r, err := s.st.Submit(t.Context(), store.Submission{
 		Source: hostile, UserID: hostile, RequestID: hostile, Params: []byte(`{"a": "</code><script>"}`),
+		UserContext: []byte(`{"a": "</pre><script>alert(1)</script>"}`),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -444,6 +445,23 @@ func TestPages_EscapeHostileText(t *testing.T) {
 		}
 		for _, wrong := range htmlProblems(parse(t, body)) {
 			t.Errorf("%s: %s", path, wrong)
+		}
+	}
+}
+
+func TestVideoPage_ShowsTheContextOfTheSubmitter(t *testing.T) {
+	t.Parallel()
+	s := newTestSite(t, nil)
+	r, err := s.st.Submit(t.Context(), store.Submission{Source: "/srv/a.mp4", UserContext: []byte(`{"order":17,"a":"<b>"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body, _ := s.get("/videos/" + r.ID.String())
+	for _, want := range []string{
+		"{\n  &#34;order&#34;: 17,\n  &#34;a&#34;: &#34;&lt;b&gt;&#34;\n}</pre>", `--context &#39;{&#34;order&#34;:17`,
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the page has no %s:\n%s", want, body)
 		}
 	}
 }

@@ -22,6 +22,7 @@ type videoHead struct {
 	row
 	Request    string
 	Params     string
+	Context    string     // indented JSON
 	ReplacedBy []store.ID // the replacement, its replacement, …
 	Replaces   []store.ID
 	CanRestart bool // from any stage
@@ -175,6 +176,7 @@ func (u *UI) videoHead(
 	if p := string(t.Params); p != "{}" {
 		h.Params = printable(p)
 	}
+	h.Context = indentJSON(t.UserContext)
 	if foundName != "" && t.Title() == "" {
 		h.Title = foundName // a download's name is known after the ingest
 	}

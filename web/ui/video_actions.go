@@ -140,7 +140,7 @@ func formSource(r *http.Request) (string, error) {
 func confirmOverride(u *UI, r *http.Request) (confirmation, error) {
 	c, t, err := u.confirmVideo(r, "override", confirmation{
 		Title: "Replace with another source", Button: "Replace", IsDanger: true, SourceLabel: "URL or path",
-		Text: "A new video is created from this source, with the parameters and the priority of %s. The old video is " +
+		Text: "A new video is created from this source, with the parameters, the context and the priority of %s. The old video is " +
 			"not processed again: its running attempts are stopped. Its published version stays available.",
 	})
 	c.Command = overrideCommand(t)
@@ -153,7 +153,7 @@ const maxCommand = 1000
 // overrideCommand returns the command that replaces a task by one with the same
 // parameters. It returns "" if they are long or hold invisible characters.
 func overrideCommand(t store.Task) string {
-	if p := string(t.Params) + t.UserID; printable(p) != p || len(p) > maxCommand {
+	if p := string(t.Params) + t.UserID + string(t.UserContext); printable(p) != p || len(p) > maxCommand {
 		return ""
 	}
 	args := []string{"submit", "--replaces", t.ID.String()}
@@ -177,6 +177,9 @@ func overrideCommand(t store.Task) string {
 	if t.UserID != "" {
 		args = append(args, "--user="+t.UserID)
 	}
+	if len(t.UserContext) > 0 {
+		args = append(args, "--context", string(t.UserContext))
+	}
 	return shellCommand(append(args, "SOURCE")...)
 }
 
@@ -191,6 +194,7 @@ func doOverride(u *UI, ctx context.Context, r *http.Request) (string, error) {
 	}
 	_, err = u.o.Actions.Override(ctx, []store.ID{t.ID}, store.Submission{
 		Source: source, Params: t.Params, Priority: t.Priority, UserID: t.UserID, Placement: t.Placements(),
+		UserContext: t.UserContext,
 	})
 	return "Replaced with “" + sourceName(source) + "”.", err
 }
