@@ -585,7 +585,8 @@ create table if not exists cuelight_webhooks (
   created_at      timestamptz not null default now(),
   disabled_at     timestamptz,
   disabled_reason text        not null default '',
-  cursor          bigint      not null                  -- the last event that was read
+  cursor          bigint      not null,                 -- the last event that was read
+  format          text        not null default 'cuelight' -- of the bodies: cuelight, slack or discord
 );
 
 -- Webhook deliveries: one row per event and webhook.

@@ -311,12 +311,13 @@ func TestWebhooks_AreManaged(t *testing.T) {
 		Secret string
 		Types  []string
 		Cool   int `json:"cooldown_s"`
+		Format string
 	}
 	in := map[string]any{
 		"url": "https://example.com/hook?token=t", "types": []string{"completed", "alert"}, "cooldown_s": 0,
 	}
 	b.post(api+"/webhooks", in).wantStatus(201, &hook)
-	if !strings.HasPrefix(hook.Secret, "whsec_") || hook.Cool != 0 || len(hook.Types) != 2 {
+	if !strings.HasPrefix(hook.Secret, "whsec_") || hook.Cool != 0 || len(hook.Types) != 2 || hook.Format != "cuelight" {
 		t.Errorf("%+v", hook)
 	}
 	at := api + "/webhooks/" + hook.ID.String()
@@ -331,12 +332,13 @@ func TestWebhooks_AreManaged(t *testing.T) {
 	b.post(at+"/rotate", map[string]int{"overlap_s": -1}).wantProblem(422, "invalid")
 	secret = hook.Secret
 	change := func(body string) testResponse { return b.do(call{method: "PATCH", path: at, body: body}) }
-	change(`{"types": ["completed"], "cooldown_s": 60}`).wantStatus(200, &hook)
-	if len(hook.Types) != 1 || hook.Cool != 60 || hook.Secret == secret {
+	change(`{"types": ["completed"], "cooldown_s": 60, "format": "slack"}`).wantStatus(200, &hook)
+	if len(hook.Types) != 1 || hook.Cool != 60 || hook.Format != "slack" || hook.Secret == secret {
 		t.Errorf("changed to %+v", hook)
 	}
 	for _, bad := range []string{
 		`{"url": "http://127.0.0.1/"}`, `{"url": ""}`, `{"types": ["nonsense"]}`, `{"cooldown_s": -1}`,
+		`{"format": "nonsense"}`,
 	} {
 		change(bad).wantProblem(422, "invalid")
 	}
@@ -361,7 +363,7 @@ func TestWebhooks_AreManaged(t *testing.T) {
 	b.do(call{method: "DELETE", path: at}).wantProblem(404, "not-found")
 	for _, bad := range []string{
 		`{"url":"http://127.0.0.1/"}`, `{"url":"https://example.com","types":["nonsense"]}`,
-		`{"url":"https://example.com","cooldown_s":-1}`,
+		`{"url":"https://example.com","cooldown_s":-1}`, `{"url":"https://example.com","format":"nonsense"}`,
 	} {
 		b.post(api+"/webhooks", bad).wantProblem(422, "invalid")
 	}

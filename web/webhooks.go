@@ -50,12 +50,13 @@ func decodeSettings(w http.ResponseWriter, r *http.Request) (s webhook.Settings,
 	var in struct {
 		URL      *string  `json:"url"`
 		Types    []string `json:"types"`
+		Format   string   `json:"format"`
 		Cooldown *int     `json:"cooldown_s"`
 	}
 	if err := decode(w, r, maxBody, false, &in); err != nil {
 		return s, err
 	}
-	s.Types = in.Types
+	s.Types, s.Format = in.Types, in.Format
 	if in.URL != nil {
 		if s.URL = *in.URL; s.URL == "" { // a change would leave it unchanged
 			return s, problem.New(problem.Invalid, "url must not be empty")

@@ -112,7 +112,7 @@ func (c *cli) webhooksListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printList(c, all, "webhooks", "WEBHOOK URL EVENTS PENDING DEAD STATE", webhookRow)
+			return printList(c, all, "webhooks", "WEBHOOK URL FORMAT EVENTS PENDING DEAD STATE", webhookRow)
 		})
 	}
 	return cmd
@@ -126,7 +126,9 @@ func webhookRow(h webhook.Webhook) []string {
 	if h.DisabledAt != nil {
 		state = "disabled " + age(*h.DisabledAt) + " ago: " + usererr.Printable(h.DisabledReason)
 	}
-	return []string{shortID(h.ID), usererr.Printable(h.URL), types, fmt.Sprint(h.Pending), fmt.Sprint(h.Dead), state}
+	return []string{
+		shortID(h.ID), usererr.Printable(h.URL), usererr.Printable(h.Format), types, fmt.Sprint(h.Pending), fmt.Sprint(h.Dead), state,
+	}
 }
 
 func (c *cli) webhooksAddCommand() *cobra.Command {
@@ -148,8 +150,11 @@ permitted network.`,
 	f := cmd.Flags()
 	f.StringSliceVar(&s.Types, "type", nil, "event type to deliver; repeatable (default all except progress and alerts)")
 	s.Cooldown = f.Duration("cooldown", 300*time.Second, "how long an alert is not repeated")
+	f.StringVar(&s.Format, "format", webhook.FormatCuelight,
+		"cuelight for a program, slack or discord for a chat, which by default gets all alerts")
 	c.jsonFlag(cmd)
 	completeWith(cmd, "type", webhook.Types())
+	completeWith(cmd, "format", webhook.Formats())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		s.URL = args[0]
 		return c.withWebhooks(cmd.Context(), flags, func(w ops.WebhookActions) error {
@@ -179,7 +184,7 @@ func (c *cli) webhooksChangeCommand() *cobra.Command {
 	var flags webhookFlags
 	cmd := &cobra.Command{
 		Use:   "change WEBHOOK",
-		Short: "Change a webhook's address, event types or cooldown",
+		Short: "Change a webhook's address, event types, format or cooldown",
 		Long:  changeHelp,
 		Args:  exactlyOne("WEBHOOK"),
 	}
@@ -189,10 +194,12 @@ func (c *cli) webhooksChangeCommand() *cobra.Command {
 	types := f.StringSlice("type", nil,
 		"event type to deliver from now on; repeatable, '' for all except progress and alerts")
 	cooldown := f.Duration("cooldown", 0, "how long an alert is not repeated")
+	format := f.String("format", "", "format of the bodies: cuelight, slack or discord")
 	c.jsonFlag(cmd)
 	completeWith(cmd, "type", webhook.Types())
+	completeWith(cmd, "format", webhook.Formats())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		to := webhook.Settings{URL: *url}
+		to := webhook.Settings{URL: *url, Format: *format}
 		if f.Changed("type") {
 			to.Types = append([]string{}, *types...)
 		}
@@ -202,8 +209,8 @@ func (c *cli) webhooksChangeCommand() *cobra.Command {
 		switch {
 		case f.Changed("url") && *url == "":
 			return usererr.Usagef("--url is empty")
-		case to.URL == "" && to.Types == nil && to.Cooldown == nil:
-			return usererr.Usagef("nothing to change: use --url, --type or --cooldown")
+		case to.URL == "" && to.Types == nil && to.Cooldown == nil && to.Format == "":
+			return usererr.Usagef("nothing to change: use --url, --type, --format or --cooldown")
 		}
 		return c.withWebhook(cmd.Context(), flags, args[0], func(w ops.WebhookActions, h webhook.Webhook) error {
 			h, err := w.Update(cmd.Context(), h.ID, to)

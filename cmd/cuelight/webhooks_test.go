@@ -62,6 +62,28 @@ func TestWebhookCommands_AreAudited(t *testing.T) {
 	}
 }
 
+func TestWebhooksAdd_GivesAChatAllAlerts(t *testing.T) {
+	t.Parallel()
+	p := newWorkDir(t)
+	p.run(0, "webhooks", "add", "https://hooks.slack.example/services/secret", "--format", "slack")
+	type hook struct {
+		ID, Format string
+		Types      []string
+	}
+	list := decode[hook](p.run(0, "webhooks", "list", "--json"))
+	if len(list) != 1 || list[0].Format != "slack" || fmt.Sprint(list[0].Types) != "[alert]" {
+		t.Errorf("webhooks are %+v", list)
+	}
+	p.run(0, "webhooks", "change", list[0].ID, "--format", "discord")
+	if got := p.run(0, "webhooks", "list").stdout.String(); !strings.Contains(got, "  discord  alert  ") {
+		t.Errorf("list prints\n%s", got)
+	}
+	if got := p.run(2, "webhooks", "add", "https://example.org/", "--format", "teams").stderr(); !strings.Contains(got,
+		`unknown format "teams"; allowed: cuelight, slack, discord`) {
+		t.Errorf("an unknown format prints\n%s", got)
+	}
+}
+
 func TestSubmitReplaces_IsAudited(t *testing.T) {
 	t.Parallel()
 	p := newWorkDir(t)

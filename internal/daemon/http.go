@@ -125,3 +125,11 @@ func (o *HTTPOptions) webOptions() web.Options {
 		BasePath: o.BasePath, Origins: o.Origins, CertFile: o.CertFile, KeyFile: o.KeyFile, Insecure: o.Insecure,
 	}
 }
+
+// dashboardAddress returns the public address of the dashboard; empty if it is not known.
+func (o HTTPOptions) dashboardAddress() string {
+	if len(o.Origins) == 0 {
+		return ""
+	}
+	return o.Origins[0] + o.BasePath
+}

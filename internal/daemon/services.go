@@ -92,7 +92,7 @@ func (d *Daemon) newServices(ctx context.Context) (*services, error) {
 func (d *Daemon) webhookOptions() webhook.Options {
 	return webhook.Options{
 		Pipeline: d.DB.Store.Graph().Name(), UserAgent: "Cuelight/" + d.Engine.Version,
-		Allow: d.HTTP.WebhookAllow, AllowHTTP: d.HTTP.WebhookHTTP,
+		Allow: d.HTTP.WebhookAllow, AllowHTTP: d.HTTP.WebhookHTTP, Dashboard: d.HTTP.dashboardAddress(),
 	}
 }
 

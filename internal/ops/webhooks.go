@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/access"
-	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/internal/webhook"
 	"github.com/cuelight/cuelight/store"
 )
@@ -20,7 +19,7 @@ type WebhookActions struct {
 func (w WebhookActions) Add(ctx context.Context, s webhook.Settings) (h webhook.Webhook, err error) {
 	err = w.perform(ctx, "webhook_add", func(in *webhook.Webhooks) (store.ID, details, error) {
 		h, err = in.Add(ctx, s)
-		return h.ID, details{"url": redact.Source(h.URL), "types": h.Types}, err
+		return h.ID, details{"url": h.PublicURL(), "types": h.Types, "format": h.Format}, err
 	})
 	return h, err
 }
@@ -28,17 +27,20 @@ func (w WebhookActions) Add(ctx context.Context, s webhook.Settings) (h webhook.
 // Update changes the settings that are not zero.
 func (w WebhookActions) Update(ctx context.Context, id store.ID, to webhook.Settings) (h webhook.Webhook, err error) {
 	d := details{}
-	if to.URL != "" {
-		d["url"] = redact.Source(to.URL)
-	}
 	if to.Types != nil {
 		d["types"] = to.Types
+	}
+	if to.Format != "" {
+		d["format"] = to.Format
 	}
 	if to.Cooldown != nil {
 		d["cooldown_s"] = to.Cooldown.Seconds()
 	}
 	err = w.perform(ctx, "webhook_change", func(in *webhook.Webhooks) (store.ID, details, error) {
 		h, err = in.Update(ctx, id, to)
+		if to.URL != "" {
+			d["url"] = h.PublicURL()
+		}
 		return id, d, err
 	})
 	return h, err

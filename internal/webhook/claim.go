@@ -18,6 +18,7 @@ type dueDelivery struct {
 	id        store.ID
 	webhook   store.ID
 	url       string
+	format    string
 	secrets   []string
 	eventType string
 	payload   string
@@ -29,7 +30,7 @@ type dueDelivery struct {
 // pending.
 const claimSQL = `
 /* claim deliveries */
-select d.id, d.webhook_id, h.url,
+select d.id, d.webhook_id, h.url, h.format,
        array_remove(array[h.secret, case when h.old_until > now() then h.old_secret end], null),
        d.type, d.payload, d.attempts
   from unnest($1::uuid[], $2::int[]) as w (id, free)
@@ -55,7 +56,7 @@ func (d *deliverer) sendDue(ctx, callCtx context.Context, endpoints []endpoint) 
 		return nil
 	}
 	due, err := collect(ctx, d.webhooks.db, func(row pgx.CollectableRow) (m dueDelivery, err error) {
-		err = row.Scan(&m.id, &m.webhook, &m.url, &m.secrets, &m.eventType, &m.payload, &m.attempts)
+		err = row.Scan(&m.id, &m.webhook, &m.url, &m.format, &m.secrets, &m.eventType, &m.payload, &m.attempts)
 		return m, err
 	}, "claim deliveries", claimSQL, ids, free, d.inFlightIDs(), total)
 	if err != nil {
@@ -67,7 +68,7 @@ func (d *deliverer) sendDue(ctx, callCtx context.Context, endpoints []endpoint) 
 	for _, m := range due {
 		d.inFlight[m.id] = m.webhook
 		d.calls.Go(func() {
-			r := d.webhooks.client.send(callCtx, m.url, m.secrets, m.id.String(), m.payload)
+			r := d.webhooks.client.send(callCtx, m.url, m.secrets, m.id.String(), d.webhooks.body(m.format, m.payload))
 			d.finished <- attemptResult{dueDelivery: m, response: r}
 		})
 	}

@@ -26,7 +26,7 @@ type Delivery struct {
 	FinishedAt *time.Time `json:"finished_at,omitempty"`
 	Response   int        `json:"response,omitempty"` // status of the last response
 	Error      string     `json:"error,omitempty"`    // of the last attempt
-	Payload    string     `json:"payload"`            // exactly as sent
+	Payload    string     `json:"payload"`            // as sent in the format cuelight
 }
 
 // DeliveryFilter selects deliveries. The zero value selects all.
@@ -128,7 +128,7 @@ const redeliverDeadSQL = `
 func (w *Webhooks) RedeliverDead(ctx context.Context, webhook store.ID) (int, error) {
 	tag, err := w.db.Exec(ctx, redeliverDeadSQL, webhook, w.options.Pipeline)
 	if err == nil && tag.RowsAffected() == 0 {
-		_, _, err = w.findWebhook(ctx, webhook)
+		_, _, _, err = w.findWebhook(ctx, webhook)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("redeliver dead: %w", err)
@@ -138,13 +138,13 @@ func (w *Webhooks) RedeliverDead(ctx context.Context, webhook store.ID) (int, er
 
 const findWebhookSQL = `
 /* find webhook */
-select url, array_remove(array[secret, case when old_until > now() then old_secret end], null)
+select url, format, array_remove(array[secret, case when old_until > now() then old_secret end], null)
   from cuelight_webhooks where id = $1 and pipeline = $2`
 
-// findWebhook returns a webhook's URL and its signing secrets.
-func (w *Webhooks) findWebhook(ctx context.Context, id store.ID) (url string, secrets []string, err error) {
-	err = w.db.QueryRow(ctx, findWebhookSQL, id, w.options.Pipeline).Scan(&url, &secrets)
-	return url, secrets, notFound(err)
+// findWebhook returns a webhook's URL, its format and its signing secrets.
+func (w *Webhooks) findWebhook(ctx context.Context, id store.ID) (url, format string, secrets []string, err error) {
+	err = w.db.QueryRow(ctx, findWebhookSQL, id, w.options.Pipeline).Scan(&url, &format, &secrets)
+	return url, format, secrets, notFound(err)
 }
 
 // PingResult is the result of [Webhooks.Test].
@@ -157,7 +157,7 @@ type PingResult struct {
 
 // Test immediately sends a signed ping from this process, even to a disabled webhook.
 func (w *Webhooks) Test(ctx context.Context, id store.ID) (PingResult, error) {
-	url, secrets, err := w.findWebhook(ctx, id)
+	url, format, secrets, err := w.findWebhook(ctx, id)
 	if err != nil {
 		return PingResult{}, fmt.Errorf("test webhook: %w", err)
 	}
@@ -165,7 +165,7 @@ func (w *Webhooks) Test(ctx context.Context, id store.ID) (PingResult, error) {
 		Type: "ping", Timestamp: time.Now().UTC(),
 		Data: eventData{Pipeline: w.options.Pipeline, Webhook: id},
 	}
-	r := w.client.send(ctx, url, secrets, newID().String(), ping.encode())
+	r := w.client.send(ctx, url, secrets, newID().String(), w.body(format, ping.encode()))
 	if r.aborted {
 		return PingResult{}, fmt.Errorf("test webhook: %w", ctx.Err())
 	}

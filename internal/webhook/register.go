@@ -16,6 +16,8 @@ import (
 type Webhook struct {
 	ID  store.ID `json:"id"`
 	URL string   `json:"url"`
+	// Format is the format of the bodies; see [Formats].
+	Format string `json:"format"`
 	// Types are the requested types; see [Types]. An empty list means every event
 	// except progress and alerts.
 	Types []string `json:"types"`
@@ -39,6 +41,9 @@ type Webhook struct {
 type Settings struct {
 	URL   string
 	Types []string // see [Types]; an empty list is every event except progress and alerts
+	// Format is one of [Formats]. Default [FormatCuelight]. A new webhook of another format that has no Types gets
+	// all alerts.
+	Format string
 	// Cooldown is the alert cooldown in whole seconds; 0 for none. Default 300 s.
 	Cooldown *time.Duration
 }
@@ -52,7 +57,7 @@ func (s Settings) cooldownSeconds() *float64 {
 }
 
 const webhookColumns = `
-id, url, types, secret, case when old_until > now() then old_until end, extract(epoch from cooldown)::int,
+id, url, types, format, secret, case when old_until > now() then old_until end, extract(epoch from cooldown)::int,
        created_at, disabled_at, disabled_reason,
        (select count(*) from (select from cuelight_deliveries d
                                where d.webhook_id = w.id and d.status = 'pending' limit 100000) as pending),
@@ -60,24 +65,25 @@ id, url, types, secret, case when old_until > now() then old_until end, extract(
                                where d.webhook_id = w.id and d.status = 'dead' limit 100000) as dead)`
 
 func scanWebhook(row pgx.CollectableRow) (h Webhook, err error) {
-	err = row.Scan(&h.ID, &h.URL, &h.Types, &h.Secret, &h.OldSecretUntil, &h.Cooldown,
+	err = row.Scan(&h.ID, &h.URL, &h.Types, &h.Format, &h.Secret, &h.OldSecretUntil, &h.Cooldown,
 		&h.CreatedAt, &h.DisabledAt, &h.DisabledReason, &h.Pending, &h.Dead)
 	return h, err
 }
 
 const addSQL = `
 /* add webhook */
-insert into cuelight_webhooks as w (pipeline, url, types, secret, cooldown, cursor)
-values ($1, $2, $3, $4, coalesce(make_interval(secs => $5), '300 s'), $6)
+insert into cuelight_webhooks as w (pipeline, url, types, secret, cooldown, cursor, format)
+values ($1, $2, $3, $4, coalesce(make_interval(secs => $5), '300 s'), $6, $7)
 returning ` + webhookColumns
 
 // Add registers a receiver of future events. The secret is not shown again.
 func (w *Webhooks) Add(ctx context.Context, s Settings) (Webhook, error) {
-	if err := cmp.Or(w.checkAddress(s.URL), checkTypes(s.Types)); err != nil {
+	if err := cmp.Or(w.checkAddress(s.URL), checkTypes(s.Types), checkFormat(s.Format)); err != nil {
 		return Webhook{}, fmt.Errorf("add webhook: %w", err)
 	}
-	if s.Types == nil {
-		s.Types = []string{}
+	s.Format = cmp.Or(s.Format, FormatCuelight)
+	if len(s.Types) == 0 {
+		s.Types = defaultTypes(s.Format)
 	}
 	// The cursor is read before the row exists, so no later event is missed.
 	cursor, err := w.options.Store.EventWatermark(ctx)
@@ -85,7 +91,7 @@ func (w *Webhooks) Add(ctx context.Context, s Settings) (Webhook, error) {
 		return Webhook{}, fmt.Errorf("add webhook: %w", err)
 	}
 	return w.queryWebhook(ctx, "add webhook", addSQL,
-		w.options.Pipeline, s.URL, s.Types, newSecret(), s.cooldownSeconds(), cursor)
+		w.options.Pipeline, s.URL, s.Types, newSecret(), s.cooldownSeconds(), cursor, s.Format)
 }
 
 func checkTypes(types []string) error {
@@ -102,21 +108,21 @@ const updateSQL = `
 /* change webhook */
 update cuelight_webhooks w
    set url = coalesce(nullif($3, ''), url), types = coalesce($4, types),
-       cooldown = coalesce(make_interval(secs => $5), cooldown)
+       cooldown = coalesce(make_interval(secs => $5), cooldown), format = coalesce(nullif($6, ''), format)
  where id = $1 and pipeline = $2
 returning ` + webhookColumns
 
 // Update changes a webhook. It keeps the secret, the cursor and the pending deliveries.
 // After a change of the URL, they go to the new URL immediately. New types apply to
-// future events.
+// future events, a new format also to pending deliveries.
 func (w *Webhooks) Update(ctx context.Context, id store.ID, s Settings) (h Webhook, err error) {
 	if s.URL != "" {
 		err = w.checkAddress(s.URL)
 	}
-	if err := cmp.Or(err, checkTypes(s.Types)); err != nil {
+	if err := cmp.Or(err, checkTypes(s.Types), checkFormat(s.Format)); err != nil {
 		return Webhook{}, fmt.Errorf("change webhook: %w", err)
 	}
-	args := []any{id, w.options.Pipeline, s.URL, s.Types, s.cooldownSeconds()}
+	args := []any{id, w.options.Pipeline, s.URL, s.Types, s.cooldownSeconds(), s.Format}
 	if s.URL == "" {
 		h, err = w.queryWebhook(ctx, "change webhook", updateSQL, args...)
 	} else {

@@ -35,6 +35,8 @@ type Options struct {
 	// AllowHTTP permits the scheme http for all addresses. By default it is permitted
 	// only if the host is an address in Allow, or localhost and Allow contains it.
 	AllowHTTP bool
+	// Dashboard is the public address of the dashboard, which messages of chat formats link to. Default none.
+	Dashboard string
 	// UserAgent is the header User-Agent. Default "Cuelight-Webhooks".
 	UserAgent string
 
