@@ -63,6 +63,28 @@ func NewServer(t testing.TB, o ServerOptions) *Server {
 	return &Server{t: t, s: s}
 }
 
+// Standby starts a second server that replicates this one, which must be durable. It ends with the test.
+func (s *Server) Standby() *Server {
+	s.t.Helper()
+	standby, err := s.s.Standby(context.Background(), "standby")
+	s.must(err)
+	s.t.Cleanup(func() {
+		if err := standby.Close(); err != nil {
+			s.t.Errorf("close standby: %v", err)
+		}
+	})
+	return &Server{t: s.t, s: standby}
+}
+
+// Promote makes a standby a primary.
+func (s *Server) Promote() {
+	s.t.Helper()
+	s.must(s.s.Promote(context.Background()))
+}
+
+// Pool returns a pool of connections to a database of the server, which is closed at the end of the test.
+func (s *Server) Pool(database string) *pgxpool.Pool { return open(s.t, s.URL(database)) }
+
 // URL is the address of a database for pgx and psql, as the superuser. The database
 // "postgres" always exists.
 func (s *Server) URL(database string) string { return s.s.URL(database) }
