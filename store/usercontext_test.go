@@ -118,3 +118,17 @@ func TestUserContext_IsPurgedWithItsTask(t *testing.T) {
 		t.Errorf("%d purged tasks have a context", kept)
 	}
 }
+
+func TestPrune_KeepsTheContextForEventsUntilThePurge(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.submitTask(store.Submission{Source: "a", UserContext: raw(oddContext)})
+	must(t, b.Cancel(t.Context(), id))
+	b.age(2*month, id)
+	b.wantPruned(store.PruneOptions{Finished: month, HasFiles: true}, store.PruneResult{Finished: 1})
+	b.wantEventContexts(id, oddContext)
+	d, err := b.GetDeleted(t.Context(), id)
+	if err != nil || string(d.UserContext) != oddContext {
+		t.Errorf("the deleted task has the context %s, %v", d.UserContext, err)
+	}
+}

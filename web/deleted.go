@@ -31,7 +31,7 @@ func (s *Server) listDeleted(_ http.ResponseWriter, r *http.Request) (jsonRespon
 		return jsonResponse{}, p.err
 	}
 	q.Limit = limit + 1
-	tasks, err := s.opts.Store.ListDeleted(r.Context(), q)
+	tasks, err := s.opts.Reads.ListDeleted(r.Context(), q)
 	if err != nil {
 		return jsonResponse{}, err
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 func (s *Server) listKeys(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {
-	keys, err := report.New(s.opts.Store.DB(), s.opts.Store.Graph()).Keys(r.Context())
+	keys, err := report.New(s.opts.Reads.DB(), s.opts.Reads.Graph()).Keys(r.Context())
 	return listResponse("keys", keys, err)
 }
 
@@ -51,7 +51,7 @@ func (s *Server) listAudit(_ http.ResponseWriter, r *http.Request) (jsonResponse
 	if p.err != nil {
 		return jsonResponse{}, p.err
 	}
-	entries, err := s.opts.Store.Audits(r.Context(), after, limit+1)
+	entries, err := s.opts.Reads.Audits(r.Context(), after, limit+1)
 	if err != nil {
 		return jsonResponse{}, err
 	}

@@ -36,6 +36,9 @@ type PublishedFile struct {
 type Options struct {
 	Store *store.Store
 	Guard *access.Guard
+	// Reads is what tasks, lists and counts are read from; events, and what a request changes, are those of Store.
+	// Default: Store.
+	Reads *store.Store
 
 	// Subscribe returns the events after an id for which keep returns true. Default: no streams.
 	Subscribe func(after int64, keep func(store.Event) bool) Subscription
@@ -137,6 +140,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.MaxRequestsPerPrincipal = max(cmp.Or(o.MaxRequestsPerPrincipal, 4), 1)
 	o.MaxStreamsPerPrincipal = cmp.Or(o.MaxStreamsPerPrincipal, max(o.MaxStreams*3/4, 1))
 	o.ErrorLog = cmp.Or(o.ErrorLog, log.New(io.Discard, "", 0))
+	o.Reads = cmp.Or(o.Reads, o.Store)
 	if o.CheckSource == nil {
 		o.CheckSource = CheckSource
 	}

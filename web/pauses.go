@@ -15,7 +15,7 @@ func (s *Server) listPauses(_ http.ResponseWriter, r *http.Request) (jsonRespons
 }
 
 func (s *Server) pausesResponse(ctx context.Context) (jsonResponse, error) {
-	pauses, err := s.opts.Store.Pauses(ctx)
+	pauses, err := s.opts.Reads.Pauses(ctx)
 	return listResponse("pauses", pauses, err)
 }
 

@@ -19,12 +19,12 @@ func (s *Server) profileRoutes() []route {
 }
 
 func (s *Server) listProfiles(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {
-	all, err := profiles.New(s.opts.Store).List(r.Context())
+	all, err := profiles.New(s.opts.Reads).List(r.Context())
 	return listResponse("profiles", all, err)
 }
 
 func (s *Server) getProfile(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {
-	return okResponse(profiles.New(s.opts.Store).Get(r.Context(), r.PathValue("name")))
+	return okResponse(profiles.New(s.opts.Reads).Get(r.Context(), r.PathValue("name")))
 }
 
 func (s *Server) setProfile(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {

@@ -38,12 +38,12 @@ func (s *Server) listStages(_ http.ResponseWriter, r *http.Request) (jsonRespons
 }
 
 func (s *Server) readStages(ctx context.Context) (stagesBody, error) {
-	g := s.opts.Store.Graph()
-	stats, err := report.New(s.opts.Store.DB(), g).Stats(ctx)
+	g := s.opts.Reads.Graph()
+	stats, err := report.New(s.opts.Reads.DB(), g).Stats(ctx)
 	if err != nil {
 		return stagesBody{}, err
 	}
-	pauses, err := s.opts.Store.Pauses(ctx)
+	pauses, err := s.opts.Reads.Pauses(ctx)
 	if err != nil {
 		return stagesBody{}, err
 	}

@@ -29,7 +29,7 @@ func (s *Server) listTasks(_ http.ResponseWriter, r *http.Request) (jsonResponse
 		return jsonResponse{}, err
 	}
 	f.After, f.Limit, f.PublicSourceOnly = after, limit, !access.PrincipalOf(r.Context()).Scope.Allows(access.Admin)
-	tasks, next, err := report.Search(r.Context(), s.opts.Store, store.ListQuery{Filter: f})
+	tasks, next, err := report.Search(r.Context(), s.opts.Reads, store.ListQuery{Filter: f})
 	if err != nil {
 		return jsonResponse{}, err
 	}
@@ -45,7 +45,7 @@ func (s *Server) listTasks(_ http.ResponseWriter, r *http.Request) (jsonResponse
 }
 
 func (s *Server) getTask(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {
-	d, err := report.Task(r.Context(), s.opts.Store, pathID(r))
+	d, err := report.Task(r.Context(), s.opts.Reads, pathID(r))
 	if !access.PrincipalOf(r.Context()).Scope.Allows(access.Admin) {
 		ofPlacement := d.Warnings[len(store.Warnings(d.History)):] // the others may contain the source
 		for i := range d.History {

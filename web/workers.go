@@ -55,10 +55,10 @@ func (s *Server) listWorkers(_ http.ResponseWriter, r *http.Request) (jsonRespon
 	var workers, stopped []store.Worker
 	var err error
 	if after.IsZero() {
-		workers, err = s.opts.Store.Workers(r.Context(), false)
+		workers, err = s.opts.Reads.Workers(r.Context(), false)
 	}
 	if err == nil && all {
-		stopped, err = s.opts.Store.StoppedWorkers(r.Context(), after, limit+1)
+		stopped, err = s.opts.Reads.StoppedWorkers(r.Context(), after, limit+1)
 	}
 	if err != nil {
 		return jsonResponse{}, err

@@ -52,6 +52,7 @@ func (d *doctor) checks() []check {
 		{"locations", hasServer, d.checkLocations},
 		{"notifications", hasServer, d.checkNotifications},
 		{"workers", hasServer, d.checkWorkers},
+		{"standby", func() bool { return hasServer() && d.c.ReadURL != "" }, d.checkStandby},
 	}
 }
 
@@ -69,6 +70,7 @@ The exit code is 1 if a check fails; warnings do not count.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return d.run(cmd.Context()) },
 	}
+	c.readURLFlag(cmd.Flags())
 	c.machineFlags(cmd.Flags(), &d.o)
 	c.jsonFlag(cmd)
 	return cmd

@@ -128,3 +128,13 @@ func (d *doctor) checkWorkers(ctx context.Context) []finding {
 	}
 	return ok("%d", alive)
 }
+
+// checkStandby checks that the standby replays what the primary has now.
+func (d *doctor) checkStandby(ctx context.Context) []finding {
+	took, err := d.db.TimeReplay(ctx)
+	if err != nil {
+		return failure("clients read from the primary: the standby "+d.db.StandbyName+" cannot be used: "+usererr.FirstLine(err.Error()),
+			"check --read-database-url and the replication; the address must lead to a standby of this database")
+	}
+	return ok("%s, %s behind", d.db.StandbyName, console.Duration(took))
+}

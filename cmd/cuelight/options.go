@@ -94,6 +94,12 @@ func (c *cli) workFlags(cmd *cobra.Command) *workOptions {
 	return o
 }
 
+// readURLFlag adds the flag of `cuelight serve` and `cuelight doctor`.
+func (c *cli) readURLFlag(f *pflag.FlagSet) {
+	f.StringVar(&c.ReadURL, "read-database-url", "",
+		"address of a standby of the database, for what the dashboard and the API read")
+}
+
 // transcodeFlags adds the flags of work with ffmpeg, wherever the files are.
 func (o *workOptions) transcodeFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.preset, "preset", "veryfast", "speed of libx264 against file size, ultrafast to veryslow")

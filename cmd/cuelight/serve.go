@@ -47,17 +47,21 @@ files except published ones are removed. With --keep-source-copies only files ar
 removed: the copy of the source, which may be the only one, as that of an upload,
 and results of stages. See cuelight du for what each would free.
 
+With --read-database-url the dashboard, lists of the API and metrics are read from a
+standby of the database, while that is up to date; everything else uses the primary.
+
 Logs go to standard error: JSON, or plain lines on a terminal. systemd units can
 use Type=notify and WatchdogSec.`
 
 type serveOptions struct {
 	*workOptions
-	watch    []string
-	settle   time.Duration
-	ageAfter time.Duration
-	keep     *retentions
-	perUser  int
-	http     *httpFlags
+	watch      []string
+	settle     time.Duration
+	ageAfter   time.Duration
+	keep       *retentions
+	perUser    int
+	readMaxLag time.Duration
+	http       *httpFlags
 }
 
 func (c *cli) serveCommand() *cobra.Command {
@@ -78,6 +82,8 @@ func (c *cli) serveCommand() *cobra.Command {
 	o.keep = addRetentionFlags(f)
 	f.Var(&o.keepSourceCopies, "keep-source-copies",
 		"how long a published video can be retried without its source; 0 for ever")
+	c.readURLFlag(f)
+	f.DurationVar(&o.readMaxLag, "read-max-lag", 10*time.Second, "how far the standby of --read-database-url may be behind")
 	o.labelFlag(f)
 	o.http = addHTTPFlags(f)
 	bindEnvironment(f)
@@ -103,6 +109,7 @@ func (c *cli) runDaemon(
 	d, err := daemon.New(ctx, daemon.Options{
 		DB: db, Config: config, Labels: o.labels, HTTP: o.http.HTTPOptions, Inbox: watched, Log: daemon.NewLog(c.err), Env: c.Env,
 		KeepDeliveries: o.keep.deliveries.orForEver(), KeepDeadDeliveries: o.keep.deadDeliveries.orForEver(),
+		ReadMaxLag: o.readMaxLag,
 		Engine: &daemon.Engine{
 			Grace: o.grace, Lease: o.lease, AgeAfter: o.ageAfter, MaxPerUser: o.perUser, KeepEvents: o.keep.events.orForEver(),
 			Retention: o.keep.options(config),
@@ -130,6 +137,7 @@ func (o *serveOptions) check() (inbox.Options, error) {
 		flagCheck{o.settle > 0, "settle", o.settle, "positive"},
 		flagCheck{o.perUser >= 0, "max-running-per-user", o.perUser, "positive, or 0 for no limit"},
 		flagCheck{o.ageAfter >= 0, "age-after", o.ageAfter, "positive, or 0 for no ageing"},
+		flagCheck{o.readMaxLag > 0, "read-max-lag", o.readMaxLag, "positive"},
 	); err != nil {
 		return watched, err
 	}

@@ -47,6 +47,8 @@ type Options struct {
 
 	// For how long deliveries of webhooks are kept, and dead ones; 0 for the default, negative for ever.
 	KeepDeliveries, KeepDeadDeliveries time.Duration
+	// ReadMaxLag is how far the standby of DB may be behind, if it has one.
+	ReadMaxLag time.Duration
 }
 
 // Daemon is a running `cuelight serve`.

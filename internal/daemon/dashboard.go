@@ -27,11 +27,11 @@ func (s *services) newDashboard() (*ui.UI, error) {
 	poster := func(t store.Task) (string, bool) { return files.newest(t.ID, "poster.jpg") }
 	playback := func(_ context.Context, t store.Task) (ui.Playback, bool) { return files.playback(t.ID) }
 	if d.Config.PublishBucket != nil {
-		results := &publishedResults{read: d.DB.Reads.Store.Result, base: base}
+		results := &publishedResults{read: s.lists.Result, base: base}
 		poster, playback = results.poster, results.playback
 	}
 	return ui.New(ui.Options{
-		Store: ui.NewReader(d.DB.Reads.Store), Actions: newDashboardActions(d.DB.Reads.Store), BasePath: base,
+		Store: ui.NewReader(s.lists), Actions: newDashboardActions(d.DB.Reads.Store), BasePath: base,
 		Version: d.Engine.Version,
 		Uploads: web.UploadsPath(base), Login: base + "/login", Logout: base + "/logout",
 		Subscribe: func(keep func(store.Event) bool) ui.Subscription { return s.feed.Subscribe(eventfeed.Now, keep) },
@@ -42,11 +42,13 @@ func (s *services) newDashboard() (*ui.UI, error) {
 		OnError: func(page string, err error) {
 			d.Log.Warn("page cannot be shown", zap.String("page", page), zap.Error(err))
 		},
-		Profiles: dashboardProfiles(d.DB.Reads.Store), SettingsOf: dashboardSettings,
-		RenditionsOf: profiles.New(d.DB.Reads.Store).PossibleRenditions,
+		Profiles: dashboardProfiles(s.lists), SettingsOf: dashboardSettings,
+		RenditionsOf: profiles.New(s.lists).PossibleRenditions,
 		WakeLatency:  s.wakeLatency.within,
 		Poster:       poster,
 		Playback:     playback,
+		ReadFrom:     s.readFrom(),
+		OnAction:     s.onAction,
 	})
 }
 

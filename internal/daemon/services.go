@@ -18,6 +18,7 @@ import (
 	"github.com/cuelight/cuelight/internal/eventfeed"
 	"github.com/cuelight/cuelight/internal/metrics"
 	"github.com/cuelight/cuelight/internal/metrics/health"
+	"github.com/cuelight/cuelight/internal/standby"
 	"github.com/cuelight/cuelight/internal/upload"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/internal/webhook"
@@ -47,6 +48,8 @@ type services struct {
 	dashboard *ui.UI
 	feed      *eventfeed.Feed
 	feedWakes *notify.Wakes
+	lists     *store.Store    // for what clients read: on standby, or on the primary
+	standby   *standby.Router // nil without a standby
 	uploads   *upload.Uploads
 
 	coordinator      *remote.Coordinator // of remote workers
@@ -63,10 +66,11 @@ func (d *Daemon) newServices(ctx context.Context) (*services, error) {
 		workStarted: make(chan struct{}), failed: make(chan error, 1),
 	}
 	graph := d.DB.Store.Graph()
+	s.openLists()
 	s.metrics = metrics.New(metrics.Options{
 		Graph: graph, Slots: d.Engine.slots(), Version: d.Engine.Version, Pool: d.DB.Pool,
 		Dirs: []string{d.Config.DataDir, d.Config.PublishDir}, WebhookTypes: webhook.Types(), KeepEvents: d.Engine.KeepEvents,
-		Database: metrics.NewDatabase(d.DB.Reads.Pool, graph),
+		Database: metrics.NewDatabase(s.metricsDB(), graph),
 	})
 	o := d.webhookOptions()
 	o.DB, o.Store, o.Wake, o.Abort = d.DB.Pool, d.DB.Store, s.webhookWakes.C(), d.Engine.Abort
@@ -117,7 +121,7 @@ func (s *services) listen(ctx context.Context) (err error) {
 		return err
 	}
 	s.feed = eventfeed.New(eventfeed.Options{
-		Reader: reads.Store, Wake: s.feedWakes,
+		Reader: eventReader{reads.Store, s.standby}, Wake: s.feedWakes,
 		OnError: failureLogger(d.Log, "events cannot be read", "events are read again"),
 	})
 	if s.uploads, err = upload.New(d.uploadOptions(guard)); err != nil {
@@ -138,6 +142,9 @@ func (s *services) listen(ctx context.Context) (err error) {
 		return errors.Join(err, s.uploads.Close())
 	}
 	s.metrics.ExportHTTPStreams(s.server.Streams)
+	if s.standby != nil {
+		s.metrics.ExportStandby(func() (time.Duration, bool) { st := s.standby.Status(); return st.Lag, st.Reason == "" })
+	}
 	return nil
 }
 
@@ -160,14 +167,14 @@ func (s *services) webOptions(guard *access.Guard) web.Options {
 	hooks.DB, hooks.Store = reads.Pool, reads.Store // to manage them; s.webhooks delivers
 	o := d.HTTP.webOptions()
 	o.MaxRequestsPerPrincipal = max(int(reads.Pool.Config().MaxConns)/2, 1)
-	o.Store, o.Guard, o.Webhooks = reads.Store, guard, webhook.New(hooks)
+	o.Store, o.Reads, o.Guard, o.Webhooks = reads.Store, s.lists, guard, webhook.New(hooks)
 	o.Workers, o.Profiles = s.coordinator, true
 	o.Dashboard, o.Published, o.Uploads, o.Metrics = s.dashboard, d.Config.PublishDir, s.uploads, s.metrics.Handler()
 	if d.Config.PublishBucket != nil {
 		o.OpenPublished = openPublished(d.Config.PublishBucket)
 	}
 	o.Subscribe = func(after int64, keep func(store.Event) bool) web.Subscription { return s.feed.Subscribe(after, keep) }
-	o.Wrap, o.Abort = d.tracer.Handler, d.Engine.Abort
+	o.Wrap, o.Abort = s.wrap, d.Engine.Abort
 	o.Observe = func(r web.Request) { s.metrics.ObserveHTTPRequest(r.Route, r.Status, r.Duration, r.Stream) }
 	known := func(r *http.Request) bool { return access.Check(r.Context(), access.Read) == nil }
 	loops := []health.Check{health.Loops(d.Engine.watchdog.stuck)}
@@ -213,6 +220,9 @@ func (s *services) run(ctx context.Context) {
 	}
 	if s.server == nil {
 		return
+	}
+	if s.standby != nil {
+		all.Go(func() { _ = s.standby.Run(ctx) }) // returns only what ctx says
 	}
 	all.Go(func() { _ = s.feed.Run(ctx) })
 	all.Go(func() { _ = s.dashboard.Run(ctx) })

@@ -1,6 +1,7 @@
 package dbconn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ type Options struct {
 	LocalDir    string      // as given; takes the place of a DataDir that is a bucket; empty for the default
 	DatabaseURL string      // as given; empty to choose by the environment
 	NotifyURL   string      // address for the listener only; empty for that of the database
+	ReadURL     string      // address of a standby for the reads of clients; empty for none
 	Env         Environment // the process's environment
 	Notices     io.Writer   // receives messages to the operator
 }
@@ -41,7 +43,11 @@ type Database struct {
 
 	NotifyConfig *pgx.ConnConfig // for the listener; nil for that of Pool
 
-	sessions sessions
+	// StandbyName is the address of the standby without secrets; empty if there is none.
+	StandbyName   string
+	standbyConfig *pgxpool.Config
+
+	sessions, standbySessions sessions
 
 	privateOptions postgres.Options
 	mu             sync.Mutex
@@ -67,6 +73,9 @@ func (o *Options) Connect(ctx context.Context) (*Database, error) {
 	db.Name = redactedURL(config)
 	preferPrimary(cc)
 	if db.NotifyConfig, err = o.notifyConfig(cc); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	if err := o.configureStandby(db, cc); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	db.sessions.configure(config)
@@ -109,6 +118,25 @@ func (o *Options) notifyConfig(pool *pgx.ConnConfig) (*pgx.ConnConfig, error) {
 	return cc, nil
 }
 
+// configureStandby prepares the pool of the standby.
+func (o *Options) configureStandby(db *Database, primary *pgx.ConnConfig) error {
+	if o.ReadURL == "" {
+		return nil
+	}
+	config, err := Target{Address: o.ReadURL, Origin: "--read-database-url or CUELIGHT_READ_DATABASE_URL"}.config()
+	if err != nil {
+		return err
+	}
+	cc := config.ConnConfig
+	cc.ConnectTimeout = cmp.Or(cc.ConnectTimeout, connectTimeout)
+	if cc.RuntimeParams["application_name"] == "" {
+		cc.RuntimeParams["application_name"] = primary.RuntimeParams["application_name"]
+	}
+	db.standbySessions.configure(config)
+	db.StandbyName, db.standbyConfig = redactedURL(config), config
+	return nil
+}
+
 // EnsureTables makes sure that the tables are of this program's version. It creates or
 // upgrades those of a private database, and only checks others.
 func (db *Database) EnsureTables(ctx context.Context) error {
@@ -144,7 +172,7 @@ func (db *Database) BehindPooler() bool { return db.NotifyConfig == nil && db.se
 
 // Close closes the connections, and stops the private server if no other command uses it.
 func (db *Database) Close() error {
-	for _, pool := range []*pgxpool.Pool{db.Reads.Pool, db.Reads.Reserved, db.Pool} {
+	for _, pool := range []*pgxpool.Pool{db.Reads.Pool, db.Reads.Reserved, db.Reads.Standby, db.Pool} {
 		if pool != nil {
 			pool.Close()
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/standby"
 	"github.com/cuelight/cuelight/notify"
 )
 
@@ -76,4 +77,20 @@ func (db *Database) TimeNotification(ctx context.Context) (time.Duration, error)
 	case <-ctx.Done():
 		return 0, fmt.Errorf("none within %s", notifyTimeout)
 	}
+}
+
+// replayTimeout is how long the standby may take to replay what the primary has.
+const replayTimeout = 10 * time.Second
+
+// TimeReplay returns how long the standby takes to replay what the primary has now.
+func (db *Database) TimeReplay(ctx context.Context) (time.Duration, error) {
+	if err := db.OpenReadPool(ctx); err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, replayTimeout)
+	defer cancel()
+	r := standby.New(standby.Options{
+		Primary: db.Reads.Pool, Position: db.Reads.Reserved, Standby: db.Reads.Standby, MaxLag: replayTimeout,
+	})
+	return r.TimeReplay(ctx)
 }

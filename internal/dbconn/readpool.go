@@ -21,6 +21,9 @@ type ReadPool struct {
 	// is, and whether this process is healthy.
 	Reserved      *pgxpool.Pool
 	ReservedStore *store.Store
+
+	// Standby leads to Options.ReadURL; nil if that is empty.
+	Standby *pgxpool.Pool
 }
 
 // readConns is the maximum size of ReadPool.Pool; it is smaller if the work's pool is.
@@ -45,11 +48,11 @@ select set_config('jit', 'off', false),
 
 // OpenReadPool creates the pools for clients. They connect at their first use.
 func (db *Database) OpenReadPool(ctx context.Context) error {
-	pool, err := db.openLimited(ctx, readConns, "45s")
+	pool, err := openLimited(ctx, db.Pool.Config(), &db.sessions, readConns, "45s")
 	if err != nil {
 		return err
 	}
-	reserved, err := db.openLimited(ctx, reservedConns, "5s")
+	reserved, err := openLimited(ctx, db.Pool.Config(), &db.sessions, reservedConns, "5s")
 	if err != nil {
 		pool.Close()
 		return err
@@ -58,19 +61,23 @@ func (db *Database) OpenReadPool(ctx context.Context) error {
 		Pool: pool, Store: store.New(pool, store.Video()),
 		Reserved: reserved, ReservedStore: store.New(reserved, store.Video()),
 	}
-	return nil
+	if db.standbyConfig != nil {
+		db.Reads.Standby, err = openLimited(ctx, db.standbyConfig, &db.standbySessions, readConns, "45s")
+	}
+	return err // Close closes the others
 }
 
-// openLimited creates a pool with the work's configuration, at most conns connections
+// openLimited creates a pool with a configuration, at most conns connections
 // and a statement timeout. Sessions behind a pooler keep their settings, because other
 // clients use them too.
-func (db *Database) openLimited(ctx context.Context, conns int32, timeout string) (*pgxpool.Pool, error) {
-	config := db.Pool.Config()
+func openLimited(
+	ctx context.Context, config *pgxpool.Config, s *sessions, conns int32, timeout string,
+) (*pgxpool.Pool, error) {
 	config.MaxConns = min(config.MaxConns, conns)
 	config.MinConns, config.MinIdleConns = 0, 0
 	configure := config.AfterConnect
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		if err := configure(ctx, conn); err != nil || db.sessions.pooled.Load() {
+		if err := configure(ctx, conn); err != nil || s.pooled.Load() {
 			return err
 		}
 		if _, err := conn.Exec(ctx, fmt.Sprintf(limitsSQL, timeout), pgx.QueryExecModeSimpleProtocol); err != nil {

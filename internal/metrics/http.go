@@ -45,3 +45,21 @@ func (m *Metrics) ExportHTTPStreams(open func() int) {
 		Namespace: namespace, Name: "http_streams", Help: "Open event streams, including those of dashboard pages.",
 	}, func() float64 { return float64(open()) }))
 }
+
+// ExportStandby exports how far the standby that clients read from is behind, and whether it is used. Call it once at
+// most.
+func (m *Metrics) ExportStandby(status func() (lag time.Duration, used bool)) {
+	m.registry.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: namespace, Name: "standby_lag_seconds", Help: "How far the standby that clients read from is behind.",
+		}, func() float64 { lag, _ := status(); return lag.Seconds() }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: namespace, Name: "standby_used",
+			Help: "1 if clients read from the standby, 0 if they read from the primary although there is one.",
+		}, func() float64 {
+			if _, used := status(); used {
+				return 1
+			}
+			return 0
+		}))
+}

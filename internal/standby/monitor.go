@@ -2,6 +2,7 @@ package standby
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -119,3 +120,24 @@ func (r *Router) know(now position) {
 		r.required, r.unknown = max(r.required, now), false
 	}
 }
+
+// TimeReplay returns how long the standby takes to replay what the primary has now, or why it cannot be used.
+func (r *Router) TimeReplay(ctx context.Context) (time.Duration, error) {
+	m := monitor{router: r}
+	asked := time.Now()
+	r.Require(ctx)
+	for {
+		reason, _ := m.check(ctx)
+		if reason != "" {
+			return 0, errors.New(reason)
+		}
+		if r.set("", 0); r.choose(ctx, "") == r.opts.Standby {
+			return time.Since(asked), nil
+		}
+		if ctxsleep.For(ctx, replayPoll) != nil {
+			return 0, fmt.Errorf("it has not replayed within %s what the primary has", time.Since(asked).Round(time.Second))
+		}
+	}
+}
+
+const replayPoll = 20 * time.Millisecond

@@ -83,6 +83,7 @@ func (u *UI) serveAction(a action) http.HandlerFunc {
 			u.fail(w, r, err)
 			return
 		}
+		u.o.OnAction(r.Context())
 		u.overview.Invalidate()
 		u.current.Invalidate()
 		u.hub.invalidate()

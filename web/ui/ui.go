@@ -132,6 +132,10 @@ type Options struct {
 	BasePath string
 	// Version is shown at the foot of each page.
 	Version string
+	// OnAction is called after each action, before pages are read again. Default: nothing is called.
+	OnAction func(ctx context.Context)
+	// ReadFrom describes where pages are read from, at the foot of each. Default: nothing is shown.
+	ReadFrom func() string
 	// Logout is the address of the sign-out form. Default: no such button.
 	Logout string
 	// Login is the address of the sign-in form. It gets the fields secret and next, the
@@ -175,6 +179,9 @@ func New(o Options) (*UI, error) {
 	}
 	if o.Viewer == nil {
 		o.Viewer = func(context.Context) Viewer { return Viewer{Submit: true, Operate: true} }
+	}
+	if o.OnAction == nil {
+		o.OnAction = func(context.Context) {}
 	}
 	if viewer := o.Viewer; o.Actions == nil {
 		o.Viewer = func(ctx context.Context) Viewer { return Viewer{Name: viewer(ctx).Name} }

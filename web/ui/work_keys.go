@@ -113,6 +113,7 @@ func (u *UI) serveNewKey(w http.ResponseWriter, r *http.Request) {
 		}
 		name, scope := strings.TrimSpace(r.PostForm.Get("name")), r.PostForm.Get("scope")
 		_, text, err := u.o.Actions.CreateKey(r.Context(), name, scope)
+		u.o.OnAction(r.Context())
 		u.hub.invalidate()
 		return keyForm{Name: name, Scope: scope, Text: text}, err
 	})

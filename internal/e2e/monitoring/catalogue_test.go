@@ -38,6 +38,7 @@ func newCatalogue(t *testing.T) catalogue {
 		Database: metrics.NewDatabase(pool, g), KeepEvents: time.Hour,
 	})
 	m.ExportHTTPStreams(func() int { return 3 })
+	m.ExportStandby(func() (time.Duration, bool) { return time.Second, true })
 	for _, status := range []int{200, 301, 404, 500} { // the series of a status begin with the first such response
 		m.ObserveHTTPRequest("GET /api/v1/tasks", status, time.Millisecond, false)
 	}
