@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cuelight/cuelight/internal/console"
+	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/metrics"
 	"github.com/cuelight/cuelight/internal/standby"
 	"github.com/cuelight/cuelight/store"
@@ -22,6 +23,7 @@ func (s *services) openLists() {
 	}
 	s.standby = standby.New(standby.Options{
 		Primary: d.DB.Reads.Pool, Position: d.DB.Reads.Reserved, Standby: d.DB.Reads.Standby, MaxLag: d.ReadMaxLag,
+		Explain: dbconn.Reason,
 		OnChange: func(reason string) {
 			if reason == "" {
 				d.Log.Info("clients read from the standby", zap.String("database", d.DB.StandbyName))

@@ -91,6 +91,7 @@ func (db *Database) TimeReplay(ctx context.Context) (time.Duration, error) {
 	defer cancel()
 	r := standby.New(standby.Options{
 		Primary: db.Reads.Pool, Position: db.Reads.Reserved, Standby: db.Reads.Standby, MaxLag: replayTimeout,
+		Explain: Reason,
 	})
 	return r.TimeReplay(ctx)
 }

@@ -58,7 +58,7 @@ func (m *monitor) check(ctx context.Context) (reason string, lag time.Duration) 
 	var replayed position
 	var identity string
 	if err := m.router.opts.Standby.QueryRow(ctx, standbySQL).Scan(&isStandby, &replayed, &identity); err != nil {
-		return unavailable(err), m.lag()
+		return m.router.unavailable(err), m.lag()
 	}
 	for len(m.unreached) > 0 && m.unreached[0].position <= replayed {
 		m.unreached = m.unreached[1:]
@@ -86,7 +86,7 @@ func (m *monitor) samplePrimary(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	var now position
-	asked := time.Now()
+	asked, failures := time.Now(), m.router.failureCount()
 	var batch pgx.Batch
 	batch.Queue(primaryPositionSQL).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
 	batch.Queue(identitySQL).QueryRow(func(row pgx.Row) error { return row.Scan(&m.identity) })
@@ -99,7 +99,7 @@ func (m *monitor) samplePrimary(ctx context.Context) {
 	if len(m.unreached) > maxSamples { // the oldest one says how far it is behind
 		m.unreached = append(m.unreached[:1], m.unreached[2:]...)
 	}
-	m.router.know(now)
+	m.router.know(now, failures)
 }
 
 // maxSamples are those of an hour.
@@ -112,11 +112,18 @@ func (m *monitor) lag() time.Duration {
 	return time.Since(m.unreached[0].at)
 }
 
-// know ends the time for which the required position is not known.
-func (r *Router) know(now position) {
+func (r *Router) failureCount() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.unknown {
+	return r.failures
+}
+
+// know ends the time for which the required position is not known, unless [Router.Require] has failed again since the
+// position was asked for: that call may be about a later one.
+func (r *Router) know(now position, failures int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.unknown && r.failures == failures {
 		r.required, r.unknown = max(r.required, now), false
 	}
 }

@@ -25,6 +25,8 @@ type Options struct {
 	// OnChange is called when the standby is used no longer, with the reason, and with "" when it is used again. It
 	// must not block.
 	OnChange func(reason string)
+	// Explain describes an error of the standby for users. Default: its text.
+	Explain func(error) string
 
 	interval time.Duration // between two checks; in tests shorter
 }
@@ -35,10 +37,12 @@ type Router struct {
 
 	mu       sync.Mutex
 	required position // what the standby must have replayed
-	// unknown says that required could not be read, so that only the primary is right until the next check.
-	unknown bool
-	reason  string // why the standby is not used; empty if it is
-	lag     time.Duration
+	// unknown says that required could not be read, so that only the primary is right until it is read again; failures
+	// counts how often that was so.
+	unknown  bool
+	failures int
+	reason   string // why the standby is not used; empty if it is
+	lag      time.Duration
 }
 
 // position is one in the WAL, in bytes.
@@ -53,6 +57,9 @@ func New(o Options) *Router {
 	}
 	if o.OnChange == nil {
 		o.OnChange = func(string) {}
+	}
+	if o.Explain == nil {
+		o.Explain = error.Error
 	}
 	if o.interval <= 0 {
 		o.interval = time.Second
@@ -82,6 +89,7 @@ func (r *Router) Require(ctx context.Context) {
 	defer r.mu.Unlock()
 	if err != nil {
 		r.unknown = true
+		r.failures++
 		return
 	}
 	r.required = max(r.required, at)
@@ -101,7 +109,7 @@ func (r *Router) choose(ctx context.Context, sql string) *pgxpool.Pool {
 	var replayed position
 	if err := r.opts.Standby.QueryRow(checkCtx, replayedSQL).Scan(&replayed); err != nil {
 		if ctx.Err() == nil {
-			r.set(unavailable(err), r.Status().Lag)
+			r.set(r.unavailable(err), r.Status().Lag)
 		}
 		return r.opts.Primary
 	}
@@ -171,9 +179,9 @@ func (r *Router) set(reason string, lag time.Duration) {
 	}
 }
 
-func unavailable(err error) string {
+func (r *Router) unavailable(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "it does not answer in time"
 	}
-	return "it cannot be read: " + err.Error()
+	return "it cannot be read: " + r.opts.Explain(err)
 }
