@@ -73,6 +73,9 @@ func TestServe_ReadsFromAStandby(t *testing.T) {
 		if got := string(s.do(http.StatusOK, http.MethodGet, at, nil)); !strings.Contains(got, `"status":"cancelled"`) {
 			t.Errorf("task %d is not cancelled: %s", i, got)
 		}
+		if got := string(s.do(http.StatusOK, http.MethodGet, at+"/events", nil)); !strings.Contains(got, "event: cancelled\n") {
+			t.Errorf("the events of task %d are %s", i, got)
+		}
 		s.do(http.StatusOK, http.MethodDelete, at, nil)
 		s.do(http.StatusNotFound, http.MethodGet, at, nil)
 		if got := string(s.do(http.StatusOK, http.MethodGet, "api/v1/deleted-tasks", nil)); !strings.Contains(got, source) {

@@ -3,13 +3,16 @@ package standby
 import (
 	"context"
 	"net/http"
+	"strings"
 )
 
 // Handler wraps a handler of requests, so that clients read their own writes: reads of a request that may change
-// something go to the primary, and before a byte of its response is sent, [Router.Require] is called.
+// something go to the primary, and before a byte of its response is sent, [Router.Require] is called. The same holds
+// for requests of events, whose paths end with /events.
 func (r *Router) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if req.Method == http.MethodGet || req.Method == http.MethodHead || req.Method == http.MethodOptions {
+		isRead := req.Method == http.MethodGet || req.Method == http.MethodHead || req.Method == http.MethodOptions
+		if isRead && !strings.HasSuffix(req.URL.Path, "/events") {
 			next.ServeHTTP(w, req)
 			return
 		}

@@ -192,3 +192,20 @@ func TestHandler_LetsClientsReadTheirOwnWrites(t *testing.T) {
 	f.exec(f.standby, "select pg_wal_replay_resume()")
 	waittest.Equal(t, "the read", "1 true", get)
 }
+
+func TestHandler_LetsClientsReadTheEffectsOfEvents(t *testing.T) {
+	t.Parallel()
+	f := setup(t, time.Hour)
+	f.exec(f.standby, "select pg_wal_replay_pause()")
+	f.exec(f.primary, addTask)
+	h := f.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "sent") }))
+	for _, c := range []struct {
+		path      string
+		onStandby bool
+	}{{"/api/v1/tasks", true}, {"/api/v1/events", false}} {
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, c.path, nil))
+		if _, onStandby := f.count(); onStandby != c.onStandby {
+			t.Errorf("after %s the read is on the standby: %v", c.path, onStandby)
+		}
+	}
+}
