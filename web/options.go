@@ -58,6 +58,9 @@ type Options struct {
 	// see [video.Params]. Default: params are not checked.
 	Profiles bool
 
+	// MaxSubmissionsPerUser limits the tasks that are submitted for one user per minute. Default: no limit.
+	MaxSubmissionsPerUser int
+
 	// Uploads serves /api/v1/uploads and everything below, see [UploadsPath]. Default: no uploads.
 	Uploads http.Handler
 	// Workers serves the API for remote workers, /api/v1/worker and everything below; its paths do not include that.

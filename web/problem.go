@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/ops"
 	"github.com/cuelight/cuelight/internal/problem"
 	"github.com/cuelight/cuelight/internal/webhook"
 	"github.com/cuelight/cuelight/store"
@@ -51,12 +52,15 @@ func problemOf(err error) *problem.Problem {
 	var p *problem.Problem
 	var limited *access.TooManyFailuresError
 	var large *http.MaxBytesError
+	var rate *ops.RateError
 	switch {
 	case errors.As(err, &p):
 		return p
 	case errors.As(err, &limited):
 		return problem.New(problem.TooManyFailures, "too many failed logins from this address; try again later").
 			After(limited.After)
+	case errors.As(err, &rate):
+		return problem.New(problem.TooManySubmissions, "%s", rate.Error()).After(rate.Wait)
 	case errors.As(err, &large):
 		return problem.New(problem.TooLarge, "the body is larger than %d bytes, the limit", large.Limit)
 	}

@@ -169,9 +169,10 @@ func (s *Server) receiptsResponse(receipts []store.Receipt, isList bool) jsonRes
 
 // actions returns the actions of the principal in a request's context.
 func (s *Server) actions() ops.Actions {
-	a := ops.Actions{Store: s.opts.Store, Authorize: func(ctx context.Context, need access.Scope) (string, error) {
+	authorize := func(ctx context.Context, need access.Scope) (string, error) {
 		return access.PrincipalOf(ctx).Name, access.Check(ctx, need)
-	}}
+	}
+	a := ops.Actions{Store: s.opts.Store, Authorize: authorize, MaxPerMinute: s.opts.MaxSubmissionsPerUser}
 	if s.opts.Profiles {
 		a.Prepare = profiles.Prepare
 	}

@@ -5,11 +5,13 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/web"
 )
 
 type receipt struct {
@@ -171,6 +173,31 @@ func TestSubmit_StoresThePlacement(t *testing.T) {
 	if len(p.Requires) != 1 || p.Requires[0] != "north" || len(p.Prefers) != 1 || p.Prefers[0] != "h264_nvenc" || p.Wait != 5*time.Minute {
 		t.Errorf("the placement is %+v", task.Placement)
 	}
+}
+
+func TestSubmit_LimitsTheTasksOfAUserPerMinute(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(o *web.Options) { o.MaxSubmissionsPerUser = 3 })
+	task := func(user string) map[string]any {
+		return map[string]any{"source": "https://example.org/a.mp4", "user_id": user}
+	}
+	many := func(users ...string) map[string]any {
+		var tasks []any
+		for _, user := range users {
+			tasks = append(tasks, task(user))
+		}
+		return map[string]any{"tasks": tasks}
+	}
+	b.post(api+"/tasks", many("anna", "anna", "max")).wantStatus(201, nil)
+	refused := b.post(api+"/tasks", many("max", "anna", "anna"))
+	refused.wantProblem(429, "too-many-submissions")
+	if after, err := strconv.Atoi(refused.header.Get("Retry-After")); err != nil || after < 1 || after > 60 {
+		t.Errorf("Retry-After is %q", refused.header.Get("Retry-After"))
+	}
+	b.post(api+"/tasks", task("anna")).wantStatus(201, nil)
+	b.post(api+"/tasks", task("anna")).wantProblem(429, "too-many-submissions")
+	b.post(api+"/tasks", task("")).wantStatus(201, nil)
+	b.post(api+"/tasks", many("zoe", "zoe", "zoe", "zoe")).wantProblem(429, "too-many-submissions")
 }
 
 func TestSubmit_LocalFilesRequireAdmin(t *testing.T) {

@@ -39,6 +39,8 @@ func addHTTPFlags(f *pflag.FlagSet) *httpFlags {
 	f.IntVar(&o.ConnectionsPerAddress, "max-connections-per-address", 500,
 		"maximum connections to --listen from one address, except loopback addresses and --proxy")
 	f.Var((*byteSize)(&o.MaxUpload), "max-upload", "largest upload")
+	f.IntVar(&o.MaxSubmissions, "max-submissions-per-user", 0,
+		"maximum videos that are submitted for one user per minute through --listen, except uploads; 0 for no limit")
 	f.BoolVar(&o.SourcesFromBucket, "sources-from-bucket", true,
 		"let remote workers fetch sources from the bucket that --data-dir is; false to send them from here")
 	f.StringVar(&o.DebugListen, "debug-listen", "", "serve profiles (pprof) at this loopback address or unix socket")
@@ -58,6 +60,7 @@ func (o *httpFlags) check() error {
 	}
 	if err := checkFlags(
 		flagCheck{o.ConnectionsPerAddress > 0, "max-connections-per-address", o.ConnectionsPerAddress, "at least 1"},
+		flagCheck{o.MaxSubmissions >= 0, "max-submissions-per-user", o.MaxSubmissions, "positive, or 0 for no limit"},
 		flagCheck{o.MaxUpload > 0, "max-upload", o.MaxUpload, "positive"},
 		flagCheck{
 			o.BasePath == "" || strings.HasPrefix(o.BasePath, "/") && !strings.HasSuffix(o.BasePath, "/"),

@@ -31,7 +31,7 @@ func (s *services) newDashboard() (*ui.UI, error) {
 		poster, playback = results.poster, results.playback
 	}
 	return ui.New(ui.Options{
-		Store: ui.NewReader(s.lists), Actions: newDashboardActions(d.DB.Reads.Store), BasePath: base,
+		Store: ui.NewReader(s.lists), Actions: newDashboardActions(d.DB.Reads.Store, d.HTTP.MaxSubmissions), BasePath: base,
 		Version: d.Engine.Version,
 		Uploads: web.UploadsPath(base), Login: base + "/login", Logout: base + "/logout",
 		Subscribe: func(keep func(store.Event) bool) ui.Subscription { return s.feed.Subscribe(eventfeed.Now, keep) },
@@ -85,14 +85,15 @@ func dashboardSettings(t store.Task) (profile, settings string) {
 // dashboardActions are the actions of the dashboard's operators, who are API principals.
 type dashboardActions struct{ ops.Actions }
 
-func newDashboardActions(st *store.Store) dashboardActions {
+// maxPerMinute limits the submissions for each user; 0 for no limit.
+func newDashboardActions(st *store.Store, maxPerMinute int) dashboardActions {
 	authorize := func(ctx context.Context, need access.Scope) (string, error) {
 		if err := access.Check(ctx, need); err != nil {
 			return "", fmt.Errorf("%w: %w", ui.ErrForbidden, err)
 		}
 		return access.PrincipalOf(ctx).Name, nil
 	}
-	return dashboardActions{ops.Actions{Store: st, Authorize: authorize, Prepare: profiles.Prepare}}
+	return dashboardActions{ops.Actions{Store: st, Authorize: authorize, Prepare: profiles.Prepare, MaxPerMinute: maxPerMinute}}
 }
 
 // Submit submits tasks.
@@ -102,7 +103,11 @@ func (a dashboardActions) Submit(ctx context.Context, subs ...store.Submission) 
 			return nil, err
 		}
 	}
-	return a.Actions.Submit(ctx, subs...)
+	receipts, err := a.Actions.Submit(ctx, subs...)
+	if rate, ok := errors.AsType[*ops.RateError](err); ok {
+		err = fmt.Errorf("%w: %w", ui.ErrTooManySubmissions, rate)
+	}
+	return receipts, err
 }
 
 // Override replaces tasks by a new one.

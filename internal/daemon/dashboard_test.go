@@ -59,7 +59,7 @@ func TestDashboardActions_AreAudited(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
 	st := store.New(pool, store.Video())
-	o := newDashboardActions(st)
+	o := newDashboardActions(st, 0)
 	admin, reader := identified(t)
 
 	task := func(ctx context.Context) store.ID {
@@ -241,7 +241,7 @@ func TestDashboard_ShowsProfilesAndSettings(t *testing.T) {
 		t.Errorf("got %s, %v, want %s", got, err, want)
 	}
 	admin, _ := identified(t)
-	receipts, err := newDashboardActions(st).Submit(admin, store.Submission{Source: "/a.mp4", Params: []byte(`{"profile": "web"}`)})
+	receipts, err := newDashboardActions(st, 0).Submit(admin, store.Submission{Source: "/a.mp4", Params: []byte(`{"profile": "web"}`)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,6 +28,7 @@ type HTTPOptions struct {
 	Proxies               []netip.Prefix
 	AdminFile, ReadFile   string // files with secrets; empty for those in the data directory
 	MaxUpload             int64  // bytes
+	MaxSubmissions        int    // of one user per minute; 0 for no limit
 	ConnectionsPerAddress int
 	DebugListen           string // address for profiles; empty for none
 	SourcesFromBucket     bool   // remote workers fetch sources that are in a bucket from there

@@ -168,7 +168,7 @@ func (s *services) webOptions(guard *access.Guard) web.Options {
 	o := d.HTTP.webOptions()
 	o.MaxRequestsPerPrincipal = max(int(reads.Pool.Config().MaxConns)/2, 1)
 	o.Store, o.Reads, o.Guard, o.Webhooks = reads.Store, s.lists, guard, webhook.New(hooks)
-	o.Workers, o.Profiles = s.coordinator, true
+	o.Workers, o.Profiles, o.MaxSubmissionsPerUser = s.coordinator, true, d.HTTP.MaxSubmissions
 	o.Dashboard, o.Published, o.Uploads, o.Metrics = s.dashboard, d.Config.PublishDir, s.uploads, s.metrics.Handler()
 	if d.Config.PublishBucket != nil {
 		o.OpenPublished = openPublished(d.Config.PublishBucket)

@@ -52,6 +52,7 @@ const (
 	TooManyStreams       Kind = "too-many-streams"
 	TooManyRequests      Kind = "too-many-requests"
 	TooManyUploads       Kind = "too-many-uploads"
+	TooManySubmissions   Kind = "too-many-submissions"
 	ChecksumMismatch     Kind = "checksum-mismatch"
 	Internal             Kind = "internal"
 	Unavailable          Kind = "unavailable"
@@ -95,6 +96,7 @@ var kinds = map[Kind]struct {
 	TooManyStreams:       {http.StatusTooManyRequests, "Too many open streams"},
 	TooManyRequests:      {http.StatusTooManyRequests, "Too many concurrent requests"},
 	TooManyUploads:       {http.StatusTooManyRequests, "Too many unfinished uploads"},
+	TooManySubmissions:   {http.StatusTooManyRequests, "Too many submissions of one user"},
 	ChecksumMismatch:     {statusChecksumMismatch, "The checksum differs"},
 	Internal:             {http.StatusInternalServerError, "Internal error"},
 	Unavailable:          {http.StatusServiceUnavailable, "Temporarily unavailable"},

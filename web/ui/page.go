@@ -207,6 +207,9 @@ func errorResponse(err error) (status int, text string) {
 	case errors.Is(err, ErrForbidden):
 		reason := strings.TrimPrefix(err.Error(), ErrForbidden.Error()+": ")
 		return http.StatusForbidden, "You do not have permission: " + reason + "."
+	case errors.Is(err, ErrTooManySubmissions):
+		reason := strings.TrimPrefix(err.Error(), ErrTooManySubmissions.Error()+": ")
+		return http.StatusTooManyRequests, "The video was not submitted: " + reason + "."
 	case errors.Is(err, errTooManyPages):
 		return http.StatusServiceUnavailable, "Too many pages are open. This page does not update by itself."
 	case errors.Is(err, errRender):

@@ -69,6 +69,10 @@ type Actions interface {
 // page shows the rest of the error's text.
 var ErrForbidden = errors.New("forbidden")
 
+// ErrTooManySubmissions is wrapped by errors of [Actions] that a user has submitted too much. The page shows the rest of
+// the error's text.
+var ErrTooManySubmissions = errors.New("too many submissions")
+
 // Viewer is the user of a request.
 type Viewer struct {
 	Name    string
