@@ -162,7 +162,8 @@ type Filter struct {
 }
 
 // matches is the condition of a [Filter]. An empty parameter is no condition. Dead tasks
-// have an index of their own.
+// have an index of their own. The offset keeps PostgreSQL 18 from reading the whole history
+// into a hash table.
 const matches = `
        ($1 = '' or {{.StatusOf "t."}} = $1 and ($1 <> 'dead' or {{.Any "t." "dead"}}))
    and ($2 < 0 or $3 = case $2 {{- range $i, $s := .Stages}} when {{$i}} then t.{{.Name}}_status::text{{end}} end)
@@ -173,7 +174,7 @@ const matches = `
                or strpos(regexp_replace(split_part(split_part(t.source, '#', 1), '?', 1),
                     '^([A-Za-z][A-Za-z0-9+.-]*:)?//[^/]*@', '\1//'), $6) > 0)
         or strpos(t.params->>'title', $6) > 0)
-   and ($7 = '' or exists (select from {{.Attempts}} a where a.task_id = t.id and strpos(a.error, $7) > 0))`
+   and ($7 = '' or exists (select from {{.Attempts}} a where a.task_id = t.id and strpos(a.error, $7) > 0 offset 0))`
 
 func (f Filter) args(g Graph) []any {
 	stage, ok := g.Stage(f.Stage)

@@ -281,9 +281,10 @@ func (d templateData) waitsWhileDivided() []int {
 }
 
 // Alive is the condition that the worker is registered and not lost. The coalesce keeps PostgreSQL from reading
-// all workers in the index of live ones: a plan that was made while there were few stays.
+// all workers in the index of live ones: a plan that was made while there were few stays. The offset keeps
+// PostgreSQL 18 from reading them all into a hash table: there enable_seqscan no longer prevents that.
 func (d templateData) Alive(worker string) string {
-	return "exists (select from workers\n                    where id = " + worker + " and coalesce(stopped_at, lost_at) is null)"
+	return "exists (select from workers\n                    where id = " + worker + " and coalesce(stopped_at, lost_at) is null offset 0)"
 }
 
 // Connected is the condition that the session of a row of workers is open. It is false for

@@ -266,7 +266,7 @@ const findLostPartsSQL = `
 select r.token,
        p.task_id is null or exists (
          select from {{.Attempts}} a
-          where a.task_id = r.task and a.token = r.token and a.outcome = 'cancelled') as cancelled
+          where a.task_id = r.task and a.token = r.token and a.outcome = 'cancelled' offset 0) as cancelled
   from unnest($1::uuid[], $2::text[], $3::int4[], $4::uuid[]) as r (task, stage, part, token)
   left join lateral (
        select * from {{.Parts}} where task_id = r.task and stage = r.stage and part = r.part limit 1) as p on true

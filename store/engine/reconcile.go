@@ -9,13 +9,14 @@ import (
 )
 
 // findLostSQL returns the claims whose tokens are not valid any more. The history has the
-// claims that were revoked; a deleted task has no history.
+// claims that were revoked; a deleted task has no history. The offset keeps PostgreSQL 18 from
+// reading the whole history into a hash table.
 const findLostSQL = `
 /* find lost claims */
 select r.token,
        t.id is null or exists (
          select from {{.Attempts}} a
-          where a.task_id = r.id and a.token = r.token and a.outcome = 'cancelled') as cancelled
+          where a.task_id = r.id and a.token = r.token and a.outcome = 'cancelled' offset 0) as cancelled
   from unnest($1::uuid[], $2::int4[], $3::uuid[]) as r (id, stage, token)
   left join {{.Tasks}} t on t.id = r.id
  where (r.token = case r.stage

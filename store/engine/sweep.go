@@ -159,8 +159,8 @@ select exists (select from {{.Tasks}} t where ({{.Any "t." "inprogress"}})
                     or {{end}}t.{{.Name}}_status = 'inprogress'
                       and not {{$.Alive (print "t." .Name "_locked_by")}}{{end}}))
        {{- if .HasParts}}
-       or exists (select from {{.Parts}} p where p.status = 'inprogress' and not exists (
-            select from workers where id = p.locked_by and stopped_at is null and lost_at is null))
+       or exists (select from {{.Parts}} p where p.status = 'inprogress'
+                  and not {{.Alive "p.locked_by"}})
        {{- end}}
        {{- range .Stages}},` + readyColumnsSQL + `{{end}}
        {{- range .Stages}}{{if .Divides}},` + readyPartsColumnsSQL + `{{end}}{{end}}`

@@ -20,7 +20,7 @@ select set_config('cuelight.origin', $1, true);
 /* complete ingest of one task */
 with me as materialized (
   select exists (select from workers
-                    where id = $1 and coalesce(stopped_at, lost_at) is null) as alive,
+                    where id = $1 and coalesce(stopped_at, lost_at) is null offset 0) as alive,
          (select ready.user_id from tasks ready
                  where ready.transcode_status in ('pending', 'failed')
     and ready.ingest_status = 'completed'
@@ -191,7 +191,7 @@ select updated.* from updated cross join notified;
 /* complete ingest */
 with me as materialized (
   select exists (select from workers
-                    where id = $1 and coalesce(stopped_at, lost_at) is null) as alive,
+                    where id = $1 and coalesce(stopped_at, lost_at) is null offset 0) as alive,
          (select ready.user_id from tasks ready
                  where ready.transcode_status in ('pending', 'failed')
     and ready.ingest_status = 'completed'
@@ -369,7 +369,7 @@ select updated.* from updated cross join notified;
 /* complete ingest, ranked */
 with me as materialized (
   select exists (select from workers
-                    where id = $1 and coalesce(stopped_at, lost_at) is null) as alive,
+                    where id = $1 and coalesce(stopped_at, lost_at) is null offset 0) as alive,
          (select ready.user_id from tasks ready
                  where ready.transcode_status in ('pending', 'failed')
     and ready.ingest_status = 'completed'
@@ -581,7 +581,7 @@ select updated.* from updated cross join notified
 /* complete publish of one task */
 with me as materialized (
   select exists (select from workers
-                    where id = $1 and coalesce(stopped_at, lost_at) is null) as alive
+                    where id = $1 and coalesce(stopped_at, lost_at) is null offset 0) as alive
 ), locked as materialized (
   select ctid as row_ctid, id, priority, placement,
          publish_status,
@@ -661,7 +661,7 @@ select updated.* from updated;
 /* complete ingest, transcode, metadata, assemble, publish */
 with me as materialized (
   select exists (select from workers
-                    where id = $1 and coalesce(stopped_at, lost_at) is null) as alive,
+                    where id = $1 and coalesce(stopped_at, lost_at) is null offset 0) as alive,
          (select ready.user_id from tasks ready
                  where ready.transcode_status in ('pending', 'failed')
     and ready.ingest_status = 'completed'
@@ -994,7 +994,7 @@ select updated.* from updated cross join notified;
 /* complete ingest, transcode, metadata, assemble, publish, ranked */
 with me as materialized (
   select exists (select from workers
-                    where id = $1 and coalesce(stopped_at, lost_at) is null) as alive,
+                    where id = $1 and coalesce(stopped_at, lost_at) is null offset 0) as alive,
          (select ready.user_id from tasks ready
                  where ready.transcode_status in ('pending', 'failed')
     and ready.ingest_status = 'completed'
@@ -1412,7 +1412,7 @@ with claimed as (
           where id = any($3::uuid[]) and coalesce(ingest_status in ('pending', 'failed')
     and ingest_run_at is null, false)
             and exists (select from workers
-                    where id = $1 and coalesce(stopped_at, lost_at) is null)
+                    where id = $1 and coalesce(stopped_at, lost_at) is null offset 0)
             and (placement is null
                  or coalesce(cuelight_video_placement_wait(id, placement, 'ingest', $1, null) <= 0, false))
           order by id
@@ -1443,7 +1443,7 @@ with claimed as (
           where ingest_status in ('pending', 'failed')
     and ingest_run_at is null and ($3::uuid[] is null or id = any($3))
             and exists (select from workers
-                    where id = $1 and coalesce(stopped_at, lost_at) is null)
+                    where id = $1 and coalesce(stopped_at, lost_at) is null offset 0)
             and (placement is null
                  or coalesce(cuelight_video_placement_wait(id, placement, 'ingest', $1, null) <= 0, false))
           order by priority desc, id
@@ -1474,7 +1474,7 @@ with claimed as (
           where ingest_status in ('pending', 'failed')
     and ingest_run_at is null and ($3::uuid[] is null or id = any($3))
             and exists (select from workers
-                    where id = $1 and coalesce(stopped_at, lost_at) is null)
+                    where id = $1 and coalesce(stopped_at, lost_at) is null offset 0)
             and (placement is null
                  or coalesce(cuelight_video_placement_wait(id, placement, 'ingest', $1, null) <= 0, false))
             and priority = $4 and id > $5
@@ -1506,7 +1506,7 @@ with claimed as (
           where ingest_status in ('pending', 'failed')
     and ingest_run_at is null and ($3::uuid[] is null or id = any($3))
             and exists (select from workers
-                    where id = $1 and coalesce(stopped_at, lost_at) is null)
+                    where id = $1 and coalesce(stopped_at, lost_at) is null offset 0)
             and (placement is null
                  or coalesce(cuelight_video_placement_wait(id, placement, 'ingest', $1, null) <= 0, false))
           order by priority desc, id
@@ -1575,7 +1575,7 @@ with recursive free as materialized (
     and t.ingest_run_at is null
                     and t.user_id = users.user_id and t.priority = (select priority from top)
                     and exists (select from workers
-                    where id = $1 and coalesce(stopped_at, lost_at) is null)
+                    where id = $1 and coalesce(stopped_at, lost_at) is null offset 0)
                     and (t.placement is null
                  or coalesce(cuelight_video_placement_wait(t.id, t.placement, 'ingest', $1, null) <= 0, false))
                   order by t.id
@@ -1596,7 +1596,7 @@ with recursive free as materialized (
           where ingest_status in ('pending', 'failed')
     and ingest_run_at is null and ($3::uuid[] is null or id = any($3))
             and exists (select from workers
-                    where id = $1 and coalesce(stopped_at, lost_at) is null)
+                    where id = $1 and coalesce(stopped_at, lost_at) is null offset 0)
             and (placement is null
                  or coalesce(cuelight_video_placement_wait(id, placement, 'ingest', $1, null) <= 0, false))
             and ctid <> all (array(select row_ctid from first))
@@ -1809,7 +1809,7 @@ with claimed as (
           where stage = 'transcode' and status in ('pending', 'failed')
     and run_at is null and ($3::uuid[] is null or task_id = any($3))
             and exists (select from workers
-                    where id = $1 and coalesce(stopped_at, lost_at) is null)
+                    where id = $1 and coalesce(stopped_at, lost_at) is null offset 0)
             and (placement is null
                  or coalesce(cuelight_video_placement_wait(task_id, placement, 'transcode', $1, ready_at) <= 0, false))
           order by priority desc, turn, task_id desc
@@ -2109,7 +2109,7 @@ select (select count(*) from failed), (select count(*) from orphaned);
 select r.token,
        p.task_id is null or exists (
          select from attempts a
-          where a.task_id = r.task and a.token = r.token and a.outcome = 'cancelled') as cancelled
+          where a.task_id = r.task and a.token = r.token and a.outcome = 'cancelled' offset 0) as cancelled
   from unnest($1::uuid[], $2::text[], $3::int4[], $4::uuid[]) as r (task, stage, part, token)
   left join lateral (
        select * from parts where task_id = r.task and stage = r.stage and part = r.part limit 1) as p on true
@@ -2119,7 +2119,7 @@ select r.token,
 select r.token,
        t.id is null or exists (
          select from attempts a
-          where a.task_id = r.id and a.token = r.token and a.outcome = 'cancelled') as cancelled
+          where a.task_id = r.id and a.token = r.token and a.outcome = 'cancelled' offset 0) as cancelled
   from unnest($1::uuid[], $2::int4[], $3::uuid[]) as r (id, stage, token)
   left join tasks t on t.id = r.id
  where (r.token = case r.stage
@@ -2369,21 +2369,22 @@ select exists (select from tasks t where (t.ingest_status = 'inprogress'
      or t.publish_status = 'inprogress')
                   and (t.ingest_status = 'inprogress'
                       and not exists (select from workers
-                    where id = t.ingest_locked_by and coalesce(stopped_at, lost_at) is null)
+                    where id = t.ingest_locked_by and coalesce(stopped_at, lost_at) is null offset 0)
                     or t.transcode_status = 'inprogress'
                       and not exists (select from workers
-                    where id = t.transcode_locked_by and coalesce(stopped_at, lost_at) is null)
+                    where id = t.transcode_locked_by and coalesce(stopped_at, lost_at) is null offset 0)
                     or t.metadata_status = 'inprogress'
                       and not exists (select from workers
-                    where id = t.metadata_locked_by and coalesce(stopped_at, lost_at) is null)
+                    where id = t.metadata_locked_by and coalesce(stopped_at, lost_at) is null offset 0)
                     or t.assemble_status = 'inprogress'
                       and not exists (select from workers
-                    where id = t.assemble_locked_by and coalesce(stopped_at, lost_at) is null)
+                    where id = t.assemble_locked_by and coalesce(stopped_at, lost_at) is null offset 0)
                     or t.publish_status = 'inprogress'
                       and not exists (select from workers
-                    where id = t.publish_locked_by and coalesce(stopped_at, lost_at) is null)))
-       or exists (select from parts p where p.status = 'inprogress' and not exists (
-            select from workers where id = p.locked_by and stopped_at is null and lost_at is null)),
+                    where id = t.publish_locked_by and coalesce(stopped_at, lost_at) is null offset 0)))
+       or exists (select from parts p where p.status = 'inprogress'
+                  and not exists (select from workers
+                    where id = p.locked_by and coalesce(stopped_at, lost_at) is null offset 0)),
        (select true from tasks where ingest_status in ('pending', 'failed')
     and ingest_run_at is null
            and ($1::uuid[] is null or id = any($1))
