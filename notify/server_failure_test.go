@@ -105,6 +105,15 @@ func newServer(t *testing.T, o postgres.EphemeralOptions) *postgres.Ephemeral {
 	return s
 }
 
+func newStandby(t *testing.T, primary *postgres.Ephemeral) *postgres.Ephemeral {
+	t.Helper()
+	pgtest.Program(t, "pg_basebackup")
+	standby, err := primary.Standby(t.Context(), "standby")
+	must(t, err)
+	t.Cleanup(func() { must(t, standby.Close()) })
+	return standby
+}
+
 func connect(t *testing.T, address string) *pgxpool.Pool {
 	t.Helper()
 	pool, err := pgxpool.New(t.Context(), address)
@@ -293,9 +302,7 @@ func TestListener_ReconnectsAfterRefusedConnections(t *testing.T) {
 func TestListener_FollowsThePrimary(t *testing.T) {
 	t.Parallel()
 	primary := newServer(t, postgres.EphemeralOptions{Listen: []string{"127.0.0.1"}})
-	standby, err := primary.Standby(t.Context(), "standby")
-	must(t, err)
-	t.Cleanup(func() { must(t, standby.Close()) })
+	standby := newStandby(t, primary)
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections
 	must(t, err)
 	t.Cleanup(func() { silent.Close() })
@@ -329,9 +336,7 @@ func TestListener_FollowsThePrimary(t *testing.T) {
 func TestListener_WorksOnAStandbyAfterItsPromotion(t *testing.T) {
 	t.Parallel()
 	primary := newServer(t, postgres.EphemeralOptions{})
-	standby, err := primary.Standby(t.Context(), "standby")
-	must(t, err)
-	t.Cleanup(func() { must(t, standby.Close()) })
+	standby := newStandby(t, primary)
 	b := start(t, connect(t, standby.URL("postgres")), fastRetries())
 	b.wantChange(false)
 	must(t, standby.Promote(t.Context()))

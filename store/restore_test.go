@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/cuelight/cuelight/internal/pgtest"
-	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -52,9 +51,7 @@ func TestRestore_ReleasesClaimsAndCountsNoAttempt(t *testing.T) {
 // runClient runs a program of PostgreSQL with a database address, and returns its output.
 func runClient(t *testing.T, program, input, address string, args ...string) string {
 	t.Helper()
-	installations, err := postgres.Find()
-	must(t, err)
-	cmd := exec.CommandContext(t.Context(), installations[0].Path(program), append(args, "-d", address)...)
+	cmd := exec.CommandContext(t.Context(), pgtest.Program(t, program), append(args, "-d", address)...)
 	cmd.Stdin = strings.NewReader(input)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr

@@ -16,7 +16,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cuelight/cuelight/internal/pgtest"
-	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/internal/waittest"
 )
 
@@ -107,11 +106,7 @@ func TestNew_ConnectionStringWorksForOthers(t *testing.T) {
 		t.Errorf("pgx reads %d rows, want 2", n)
 	}
 
-	bins, err := postgres.Find()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.Command(bins[0].Path("psql"), dsn, "-Atc", "select count(*) from items").CombinedOutput()
+	out, err := exec.Command(pgtest.Program(t, "psql"), dsn, "-Atc", "select count(*) from items").CombinedOutput()
 	if err != nil || strings.TrimSpace(string(out)) != "2" {
 		t.Errorf("psql: %s, %v", out, err)
 	}
