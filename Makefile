@@ -25,7 +25,7 @@ tool      = $(build_env) $(GO) tool -modfile=$(CURDIR)/internal/tools/go.mod
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: run
 run: needs-run build ## publish VIDEO=file.mp4 (or a sample), from nothing to a playable result
@@ -46,6 +46,15 @@ test-quick: needs-run ## run the short tests without the race detector
 	@failed=; for module in $(MODULE); do \
 		$(GO) test -C $$module -short $(ARGS) $(PKG) || failed=yes; \
 	done; test -z "$$failed"
+
+# VERSION is that of PostgreSQL here, so the build's default does not count. The race
+# detector would find nothing that it does not find on the installed version.
+.PHONY: test-postgres
+test-postgres: VERSION := $(if $(filter file,$(origin VERSION)),,$(value VERSION))
+test-postgres: PKG = ./store/... ./notify/... ./stages ./stages/remote
+test-postgres: needs-test ## test store, notify and stages on another PostgreSQL, VERSION=13|14|16|17|18
+	@bin=$$(internal/setup/postgres.sh '$(VERSION)') && \
+		CUELIGHT_PG_BIN=$$bin CUELIGHT_TEST_DATABASE_URL= $(GO) test -timeout 50m $(ARGS) $(PKG)
 
 .PHONY: chaos
 chaos: needs-test ## inject random faults for DURATION=60s (SEED=…) and check the result
