@@ -81,6 +81,12 @@ func (s *Store) version(ctx context.Context) (int, error) {
 	return version, nil
 }
 
+// noTimeoutSQL lifts the role's statement_timeout: a migration may wait for another one, and
+// reads large tables.
+const noTimeoutSQL = `
+/* lift statement timeout */
+set local statement_timeout = 0`
+
 const migrateLockSQL = `
 /* lock migrations */
 select pg_advisory_xact_lock(hashtext('cuelight migrate'))`
@@ -223,8 +229,10 @@ func (s *Store) upgrade(ctx context.Context, tx pgx.Tx, from int) error {
 
 func (s *Store) migrate(ctx context.Context) (r MigrateResult, err error) {
 	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, migrateLockSQL); err != nil {
-			return err
+		for _, sql := range []string{noTimeoutSQL, migrateLockSQL} {
+			if _, err := tx.Exec(ctx, sql); err != nil {
+				return err
+			}
 		}
 		r.From, err = s.WithTx(tx).version(ctx)
 		if errors.Is(err, ErrSchemaOlder) {

@@ -7,7 +7,10 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -45,6 +48,38 @@ func TestMigrate_CreatesTheTablesOnce(t *testing.T) {
 	if err := s.Check(ctx); err != nil {
 		t.Error(err)
 	}
+}
+
+// A migration waits for another one, and reads large tables.
+func TestMigrate_IgnoresTheRolesStatementTimeout(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	other, err := b.pool.Begin(t.Context())
+	must(t, err)
+	defer func() { _ = other.Rollback(t.Context()) }()
+	_, err = other.Exec(t.Context(), `select pg_advisory_xact_lock(hashtext('cuelight migrate'))`)
+	must(t, err)
+	config := b.pool.Config().ConnConfig.Copy()
+	config.RuntimeParams["statement_timeout"] = "500"
+	conn, err := pgx.ConnectConfig(t.Context(), config)
+	must(t, err)
+	defer conn.Close(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := store.New(conn, b.Graph()).Migrate(context.Background())
+		ended <- err
+	}()
+	waittest.Until(t, "the migration has waited for longer", func() bool {
+		select {
+		case err := <-ended:
+			t.Fatal(err)
+		default:
+		}
+		return b.queryInt(`select count(*) from pg_stat_activity where datname = current_database() and wait_event = 'advisory'
+			and clock_timestamp() > query_start + interval '1 s'`) == 1
+	})
+	must(t, other.Rollback(t.Context()))
+	must(t, <-ended)
 }
 
 func TestMigrate_NeedsASchema(t *testing.T) {
