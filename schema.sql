@@ -477,12 +477,17 @@ alter table cuelight_schema add column if not exists migrated_to integer not nul
 
 -- The server's identity, which a dump does not take along. Managed services may forbid
 -- pg_control_system; there the start time stands in for it, so that every restart counts
--- as a crash, which only leaves a gap in the event ids.
+-- as a crash, which only leaves a gap in the event ids. Where that is forbidden, too, the
+-- oid of the database does, which a dump restored on another server may have again.
 create or replace function cuelight_server_id() returns bigint language plpgsql stable as $$
 begin
   return (select system_identifier from pg_control_system());
 exception when insufficient_privilege or undefined_function then
-  return (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint;
+  begin
+    return (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint;
+  exception when insufficient_privilege or undefined_function then
+    return (select oid::bigint from pg_database where datname = current_database());
+  end;
 end
 $$;
 

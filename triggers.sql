@@ -768,6 +768,16 @@ begin
 end
 $$;
 
+-- End a session that a lost worker left open; false where this role may not. It is a function
+-- because a statement with pg_terminate_backend fails where a managed service forbids that.
+create or replace function cuelight_end_session(pid integer) returns boolean language plpgsql as $$
+begin
+  return pg_terminate_backend(pid);
+exception when insufficient_privilege then
+  return false;
+end
+$$;
+
 -- Events after an id, in order, none missed and none twice; of all tasks or of one:
 --   select * from cuelight_video_events(0);
 -- Fails with SQLSTATE CL001 where some of them were deleted, and where the id was never

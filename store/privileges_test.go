@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // setupOwnServer returns a bundle on its own server, with a superuser.
@@ -175,5 +177,51 @@ func TestEvents_WorkWithoutPgControlSystem(t *testing.T) {
 	more := b.events(events[1].ID)
 	if wantEvents(t, more, "submitted"); more[0].ID < events[1].ID+1<<16*1_000_000 {
 		t.Errorf("after a restart, event %d follows %d", more[0].ID, events[1].ID)
+	}
+}
+
+// On a strict managed service the engine may not end the transaction of a frozen process,
+// and reports it. Nothing else fails.
+func TestRoles_OwnerOfASchemaNeedsNoOtherRights(t *testing.T) {
+	t.Parallel()
+	server := pgtest.NewServer(t, pgtest.ServerOptions{})
+	b := newBundle(t, server.NewManaged(), store.Video())
+	for _, sql := range []string{
+		`select * from pg_control_system()`, `select pg_postmaster_start_time()`, `select pg_terminate_backend(0)`,
+		`create table public.mine ()`, `create temporary table mine ()`, `create schema mine`,
+	} {
+		b.wantPermissionDenied(sql)
+	}
+	_, err := b.Migrate(t.Context())
+	must(t, err)
+	process, freeze := b.interruptible()
+	frozen := process.workerWithShortLease()
+	_, err = process.heartbeat(frozen)
+	must(t, err)
+	freeze()
+	process.sendPartially(func(ctx context.Context) error {
+		_, err := process.Heartbeat(ctx, engine.HeartbeatRequest{Worker: frozen})
+		return err
+	})
+	b.sweepUntil("the transaction is reported",
+		func(out engine.SweepResult) bool { return slices.Equal(out.OpenTransactions, []store.ID{frozen}) })
+
+	b.submit()
+	b.claim(b.worker(), ingest)
+	seen := b.events(0)
+	wantEvents(t, seen, "submitted", "started ingest")
+	// The ids of events have no gap after a restart, and one after a crash.
+	for gap, restart := range map[int64]func(){
+		0:         func() { server.Restart(pgtest.Fast) },
+		1<<20 + 1: func() { b.exec(`truncate cuelight_sequence_epoch`) }, // as recovery does with unlogged tables
+	} {
+		restart()
+		b.pool.Reset()
+		last := seen[len(seen)-1].ID
+		b.submit()
+		seen = b.events(last)
+		if wantEvents(t, seen, "submitted"); seen[0].ID>>16 != last>>16+1+gap {
+			t.Errorf("with a gap of %d, event %d follows %d", gap, seen[0].ID, last)
+		}
 	}
 }

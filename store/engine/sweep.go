@@ -52,17 +52,14 @@ type SweepResult struct {
 // id, and this role must have the right to end the session.
 const endTransactionsSQL = `
 /* end transactions of lost workers */
-select w.id, case when (pg_has_role(b.usesysid, 'usage') or pg_has_role('pg_signal_backend', 'usage'))
-                   and (me.rolsuper or not theirs.rolsuper) then pg_terminate_backend(b.pid) else false end
-  from (select pid, usesysid, xact_start,
+select w.id, cuelight_end_session(b.pid)
+  from (select pid, xact_start,
                case when application_name ~ '^cuelight [0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
                     then substr(application_name, 10)::uuid end as worker
           from pg_stat_activity
          where datname = current_database()
         offset 0) b
   join workers w on w.id = b.worker
-  join pg_roles theirs on theirs.oid = b.usesysid
-  join pg_roles me on me.rolname = current_user
  where w.pipeline = $2 and w.id is distinct from $1
    and (w.stopped_at is not null or w.lost_at is not null or ` + expiredSQL + `
         and ` + clockExpectedSQL + `)

@@ -1691,7 +1691,7 @@ with recursive free as materialized (
     and t.ingest_run_at is null
                     and t.user_id = users.user_id and t.priority = (select priority from top)
                     and exists (select from workers
-                    where id = $1 and coalesce(stopped_at, lost_at) is null)
+                    where id = $1 and coalesce(stopped_at, lost_at) is null offset 0)
                     and (t.placement is null
                  or coalesce(cuelight_video_placement_wait(t.id, t.placement, 'ingest', $1, null) <= 0, false))
                   order by t.id
@@ -1713,7 +1713,7 @@ with recursive free as materialized (
           where ingest_status in ('pending', 'failed')
     and ingest_run_at is null and ($3::uuid[] is null or id = any($3))
             and exists (select from workers
-                    where id = $1 and coalesce(stopped_at, lost_at) is null)
+                    where id = $1 and coalesce(stopped_at, lost_at) is null offset 0)
             and (placement is null
                  or coalesce(cuelight_video_placement_wait(id, placement, 'ingest', $1, null) <= 0, false))
             and ctid <> all (array(select row_ctid from first))
@@ -2278,17 +2278,14 @@ with lost as (
 select id from lost;
 
 /* end transactions of lost workers */
-select w.id, case when (pg_has_role(b.usesysid, 'usage') or pg_has_role('pg_signal_backend', 'usage'))
-                   and (me.rolsuper or not theirs.rolsuper) then pg_terminate_backend(b.pid) else false end
-  from (select pid, usesysid, xact_start,
+select w.id, cuelight_end_session(b.pid)
+  from (select pid, xact_start,
                case when application_name ~ '^cuelight [0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
                     then substr(application_name, 10)::uuid end as worker
           from pg_stat_activity
          where datname = current_database()
         offset 0) b
   join workers w on w.id = b.worker
-  join pg_roles theirs on theirs.oid = b.usesysid
-  join pg_roles me on me.rolname = current_user
  where w.pipeline = $2 and w.id is distinct from $1
    and (w.stopped_at is not null or w.lost_at is not null or (
          (greatest(clock_timestamp() - w.heartbeat_at, w.heartbeat_at - clock_timestamp())
