@@ -50,6 +50,10 @@ func Example() {
 	// A Runner with the database expires lost workers.
 	running.Go(func() { _ = stages.Runner{Pool: pool, Pipeline: pipeline}.Run(ctx) })
 
+	if _, err := tasks.Submit(ctx, store.Submission{Source: "world"}); err != nil {
+		log.Fatal(err)
+	}
+
 	// The other program works.
 	worked, err := stages.New("greetings", stages.Stage{Name: "greet", Work: func(_ context.Context, job *stages.Job) (any, error) {
 		fmt.Println("hello,", job.Source)
@@ -70,10 +74,6 @@ func Example() {
 	running.Go(func() {
 		_ = stages.Runner{Pipeline: worked, Backend: client.Backend(), Wakes: client.Wakes()}.Run(ctx)
 	})
-
-	if _, err := tasks.Submit(ctx, store.Submission{Source: "world"}); err != nil {
-		log.Fatal(err)
-	}
 	running.Wait()
 	// Output: hello, world
 }
