@@ -70,6 +70,7 @@ func (m *manager) waitFor(line string) {
 
 func TestServe_WorksOnWatchedFilesAndInsertedTasks(t *testing.T) {
 	t.Parallel()
+	pgtest.Program(t, "psql")
 	p := newPrivateWorkDir(t)
 	m := p.manager("300000")
 	box := p.path("box")
