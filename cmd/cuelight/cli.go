@@ -16,6 +16,8 @@ type cli struct {
 	err *console.Stream
 
 	dbconn.Options
+	args          []string // the command line
+	configPath    string
 	json          bool
 	locationFlags string // the flags that select directories and the database, as given
 }

@@ -2,12 +2,12 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/cuelight/cuelight/internal/console"
 	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
 )
@@ -16,8 +16,14 @@ import (
 type byteSize int64
 
 func (b *byteSize) Type() string { return "size" }
+
+// String returns the exact size.
 func (b *byteSize) String() string {
-	return strings.ReplaceAll(strings.ReplaceAll(console.Size(int64(*b)), " ", ""), ".0", "")
+	n, unit := int64(*b), 0
+	for n != 0 && n%1024 == 0 && unit < 6 {
+		n, unit = n/1024, unit+1
+	}
+	return strconv.FormatInt(n, 10) + []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}[unit]
 }
 
 // Set parses a number with a unit. KB, KiB and K are all 1024 bytes.
@@ -42,7 +48,7 @@ func (b *byteSize) Set(s string) error {
 type networks []netip.Prefix
 
 func (n *networks) Type() string   { return "strings" }
-func (n *networks) String() string { return "" } // the default is none
+func (n *networks) String() string { return joinValues(*n) }
 
 // Set adds networks.
 func (n *networks) Set(list string) error {
@@ -69,7 +75,7 @@ func parseNetwork(s string) (netip.Prefix, error) {
 type labels []string
 
 func (l *labels) Type() string   { return "strings" }
-func (l *labels) String() string { return "" } // the default is none
+func (l *labels) String() string { return joinValues(*l) }
 
 // Set adds labels.
 func (l *labels) Set(list string) error {
@@ -80,6 +86,11 @@ func (l *labels) Set(list string) error {
 		*l = append(*l, label)
 	}
 	return nil
+}
+
+// joinValues returns the values of a list as the flag takes them.
+func joinValues[T any](all []T) string {
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(all), "[]"), " ", ",")
 }
 
 // chunkLength is a flag value for the length of a chunk: 30s, or never, which is negative.
@@ -112,7 +123,7 @@ func (c *chunkLength) Set(text string) error {
 type heights []int
 
 func (h *heights) Type() string   { return "strings" }
-func (h *heights) String() string { return "" } // the default is all
+func (h *heights) String() string { return joinValues(*h) }
 
 // Set adds heights.
 func (h *heights) Set(list string) error {

@@ -183,6 +183,12 @@ func (o *workOptions) config(data, published string) (video.Config, error) {
 	return config, o.setSlots(&config.Slots)
 }
 
+// checkConfig checks the flags without the directories.
+func (o *workOptions) checkConfig() error {
+	_, err := o.config("", "")
+	return err
+}
+
 // check checks the flags that have limits.
 func (o *workOptions) check() error {
 	presets := []string{"ultrafast", "superfast", "veryfast", "faster", "fast", "medium", "slow", "slower", "veryslow"}

@@ -11,14 +11,16 @@ To publish one video:  cuelight run FILE
 To run a daemon:       cuelight serve --watch DIR
 
 A setting comes from the command line, else from the environment variable of the
-same name (--data-dir: CUELIGHT_DATA_DIR), else it has a default.
+same name (--data-dir: CUELIGHT_DATA_DIR), else from the configuration file (data-dir:
+see cuelight config --help), else it has a default.
 
 The database is the first of these that is set:
   1. --database-url
   2. CUELIGHT_DATABASE_URL
-  3. DATABASE_URL
-  4. PGHOST, PGSERVICE or PGDATABASE, with the other PG* variables
-  5. a private PostgreSQL server in the data directory, which cuelight starts,
+  3. database-url in the configuration file
+  4. DATABASE_URL
+  5. PGHOST, PGSERVICE or PGDATABASE, with the other PG* variables
+  6. a private PostgreSQL server in the data directory, which cuelight starts,
      shares with other cuelight commands, and stops
 The word "private" in place of an address selects the last one.
 
@@ -33,21 +35,22 @@ const (
 
 // execute runs the command that args name.
 func (c *cli) execute(args []string) error {
+	c.args = args
 	root := c.rootCommand()
 	root.SetArgs(args)
 	parsed := false
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		if err := c.readEnvironment(cmd); err != nil {
+		if err := c.readSettings(cmd); err != nil {
 			return err
 		}
 		parsed = true
 		return nil
 	}
-	err := root.ExecuteContext(c.sig.Ctx)
+	cmd, err := root.ExecuteContextC(c.sig.Ctx)
 	if err != nil && !parsed {
 		return asUsageError(err)
 	}
-	return err
+	return atOrigin(cmd, err)
 }
 
 func (c *cli) rootCommand() *cobra.Command {
@@ -69,7 +72,8 @@ func (c *cli) rootCommand() *cobra.Command {
 		&cobra.Group{ID: groupWorkers, Title: "Workers and access:"},
 		&cobra.Group{ID: groupMachine, Title: "This machine:"},
 	)
-	root.SetHelpCommand(helpCommand(root))
+	help := helpCommand(root)
+	root.SetHelpCommand(help)
 	root.SetHelpCommandGroupID(groupMachine)
 	root.SetCompletionCommandGroupID(groupMachine)
 	c.commonFlags(root)
@@ -81,13 +85,16 @@ func (c *cli) rootCommand() *cobra.Command {
 	}
 	work, version, conformance := c.workCommand(), c.versionCommand(), c.conformanceCommand()
 	hideFlags(root, work, "database-url", "local-dir")
-	hideFlags(root, version, "database-url", "local-dir", "data-dir")
-	hideFlags(root, conformance, "database-url", "local-dir", "data-dir")
+	hideSettings(root, help)
+	hideSettings(root, version)
+	hideSettings(root, conformance)
 	add(groupWork, c.runCommand(), c.serveCommand(), work)
 	add(groupTasks, c.submitCommand(), c.listCommand(), c.showCommand(), c.watchCommand(),
 		c.retryCommand(), c.cancelCommand(), c.deleteCommand(), c.undeleteCommand(), c.profilesCommand())
 	add(groupWorkers, c.workersCommand(), c.pauseCommand(), c.resumeCommand(), c.drainCommand(),
 		c.keysCommand(), c.webhooksCommand())
-	add(groupMachine, c.migrateCommand(), c.databaseCommand(), c.doctorCommand(), c.duCommand(), c.moveCommand(), conformance, version)
+	add(groupMachine, c.migrateCommand(), c.databaseCommand(), c.doctorCommand(), c.duCommand(), c.configCommand(root),
+		c.moveCommand(), conformance, version)
+	completeArguments(root)
 	return root
 }

@@ -55,6 +55,7 @@ func (c *cli) runCommand() *cobra.Command {
 	settings.add(cmd.Flags())
 	c.jsonFlag(cmd)
 	quiet := cmd.Flags().BoolP("quiet", "q", false, "print errors only, no progress")
+	cmd.PreRunE = func(*cobra.Command, []string) error { return checkRun(o) }
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c.locationFlags = locationFlags(cmd.Flags())
 		return c.runTasks(cmd.Context(), args, o, settings, *quiet)
@@ -62,13 +63,17 @@ func (c *cli) runCommand() *cobra.Command {
 	return cmd
 }
 
-func (c *cli) runTasks(ctx context.Context, args []string, o *workOptions, settings videoFlags, quiet bool) error {
+func checkRun(o *workOptions) error {
 	for stage, n := range o.slots {
 		if n == 0 {
 			return usererr.Usagef("--slots %s=0: nobody else works on the tasks of this command; it must be 1 to 1000",
 				usererr.Printable(stage))
 		}
 	}
+	return o.checkConfig()
+}
+
+func (c *cli) runTasks(ctx context.Context, args []string, o *workOptions, settings videoFlags, quiet bool) error {
 	inputs, err := collectSources(args)
 	if err != nil {
 		return err

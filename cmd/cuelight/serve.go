@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
 
 	"github.com/cuelight/cuelight/internal/daemon"
 	"github.com/cuelight/cuelight/internal/dbconn"
@@ -29,7 +30,8 @@ complete file. Files are never moved or deleted.
 
 The first SIGTERM or Ctrl-C drains: the daemon claims nothing more, lets running
 stages finish for as long as --grace, releases the rest, and exits with 0. The
-second one stops at once, releases everything, and exits with 143 or 130.
+second one stops at once, releases everything, and exits with 143 or 130. SIGHUP reads
+the configuration file again, unless the log goes to a terminal: see cuelight config.
 
 At the start it tries the hardware encoders of --encoders, and publishes those that
 work in the list of workers.
@@ -55,6 +57,7 @@ use Type=notify and WatchdogSec.`
 
 type serveOptions struct {
 	*workOptions
+	log        logOptions
 	watch      []string
 	settle     time.Duration
 	ageAfter   time.Duration
@@ -62,6 +65,7 @@ type serveOptions struct {
 	perUser    int
 	readMaxLag time.Duration
 	http       *httpFlags
+	watched    inbox.Options // of check
 }
 
 func (c *cli) serveCommand() *cobra.Command {
@@ -85,29 +89,29 @@ func (c *cli) serveCommand() *cobra.Command {
 	c.readURLFlag(f)
 	f.DurationVar(&o.readMaxLag, "read-max-lag", 10*time.Second, "how far the standby of --read-database-url may be behind")
 	o.labelFlag(f)
+	o.log.add(cmd)
 	o.http = addHTTPFlags(f)
 	bindEnvironment(f)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return c.serve(cmd.Context(), o) }
+	cmd.PreRunE = func(*cobra.Command, []string) error { return o.check() }
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return c.serve(cmd, o) }
 	return cmd
 }
 
-func (c *cli) serve(ctx context.Context, o *serveOptions) error {
-	watched, err := o.check()
-	if err != nil {
-		return err
-	}
+func (c *cli) serve(cmd *cobra.Command, o *serveOptions) error {
 	config, err := c.prepareWork(o.workOptions)
 	if err != nil {
 		return err
 	}
-	return c.withConnection(ctx, func(db *dbconn.Database) error { return c.runDaemon(ctx, db, o, config, watched) })
+	ctx := cmd.Context()
+	log, reload := c.newLog(cmd, o.log)
+	return c.withConnection(ctx, func(db *dbconn.Database) error { return c.runDaemon(ctx, db, o, config, log, reload) })
 }
 
 func (c *cli) runDaemon(
-	ctx context.Context, db *dbconn.Database, o *serveOptions, config video.Config, watched inbox.Options,
+	ctx context.Context, db *dbconn.Database, o *serveOptions, config video.Config, log *zap.Logger, reload daemon.Reload,
 ) error {
 	d, err := daemon.New(ctx, daemon.Options{
-		DB: db, Config: config, Labels: o.labels, HTTP: o.http.HTTPOptions, Inbox: watched, Log: daemon.NewLog(c.err), Env: c.Env,
+		DB: db, Config: config, Labels: o.labels, HTTP: o.http.HTTPOptions, Inbox: o.watched, Log: log, Reload: reload, Env: c.Env,
 		KeepDeliveries: o.keep.deliveries.orForEver(), KeepDeadDeliveries: o.keep.deadDeliveries.orForEver(),
 		ReadMaxLag: o.readMaxLag,
 		Engine: &daemon.Engine{
@@ -130,30 +134,34 @@ func (c *cli) runDaemon(
 	return err
 }
 
-// check checks the flags and returns the directories to watch.
-func (o *serveOptions) check() (inbox.Options, error) {
-	watched := inbox.Options{UnchangedFor: o.settle}
+// check checks the flags, and sets the directories to watch.
+func (o *serveOptions) check() error {
 	if err := checkFlags(
 		flagCheck{o.settle > 0, "settle", o.settle, "positive"},
 		flagCheck{o.perUser >= 0, "max-running-per-user", o.perUser, "positive, or 0 for no limit"},
 		flagCheck{o.ageAfter >= 0, "age-after", o.ageAfter, "positive, or 0 for no ageing"},
 		flagCheck{o.readMaxLag > 0, "read-max-lag", o.readMaxLag, "positive"},
+		o.log.check(),
 	); err != nil {
-		return watched, err
+		return err
 	}
+	o.watched = inbox.Options{UnchangedFor: o.settle}
 	for _, dir := range o.watch {
 		abs, err := filepath.Abs(dir)
 		if err == nil {
 			_, err = os.ReadDir(abs)
 		}
 		if err != nil {
-			return watched, &usererr.Error{
+			return &usererr.Error{
 				Kind: usererr.Usage,
 				Text: fmt.Sprintf("--watch %s: %s", usererr.Printable(dir), usererr.SystemMessage(err)),
 				Hint: "it must be a directory that this user may read",
 			}
 		}
-		watched.Dirs = append(watched.Dirs, abs)
+		o.watched.Dirs = append(o.watched.Dirs, abs)
 	}
-	return watched, o.http.check()
+	if err := o.http.check(); err != nil {
+		return err
+	}
+	return o.checkConfig()
 }

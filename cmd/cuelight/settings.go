@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -10,17 +11,24 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/cuelight/cuelight/internal/dbconn"
+	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/internal/usererr"
 )
 
 // envPrefix begins the names of the variables that set flags.
 const envPrefix = "CUELIGHT_"
 
-// fromEnvironment is the annotation of flags that a variable sets.
-const fromEnvironment = "environment"
+// The annotations of flags that are settings: the variable that sets one, and where its value comes from.
+const (
+	fromEnvironment = "environment"
+	settingOrigin   = "origin"
+)
 
-// bindEnvironment lets variables set the flags that have been added so far, and adds their names
-// to the help.
+// configFlag is the flag that names the configuration file.
+const configFlag = "config"
+
+// bindEnvironment makes the flags that have been added so far settings: variables and the configuration
+// file set them, and the help has the names of the variables.
 func bindEnvironment(flags *pflag.FlagSet) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Annotations[fromEnvironment] == nil {
@@ -34,6 +42,7 @@ func bindEnvironment(flags *pflag.FlagSet) {
 // commonFlags adds the flags of every command.
 func (c *cli) commonFlags(root *cobra.Command) {
 	flags := root.PersistentFlags()
+	flags.StringVar(&c.configPath, configFlag, "", "configuration file (default "+defaultConfig+" if it exists)")
 	flags.StringVar(&c.DataDir, "data-dir", "",
 		"directory for sources, temporary files and the private database, or s3://BUCKET/PREFIX (default "+
 			dbconn.DefaultDataDir(c.Env)+")")
@@ -49,42 +58,109 @@ func hideFlags(root, cmd *cobra.Command, names ...string) {
 	for _, name := range names {
 		hidden := *root.PersistentFlags().Lookup(name)
 		hidden.Hidden = true
-		cmd.Flags().AddFlag(&hidden)
+		cmd.PersistentFlags().AddFlag(&hidden)
 	}
+}
+
+// hideSettings hides all flags of every command in the help of one that uses none. It reads no configuration
+// file, so that a wrong one does not matter.
+func hideSettings(root, cmd *cobra.Command) {
+	hideFlags(root, cmd, configFlag, "database-url", "local-dir", "data-dir")
+}
+
+// usesSettings reports whether a command reads the configuration file.
+func usesSettings(cmd *cobra.Command) bool {
+	f := cmd.Flags().Lookup(configFlag)
+	return f != nil && !f.Hidden
 }
 
 func (c *cli) jsonFlag(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&c.json, "json", false, "write JSON, one object per line")
 }
 
-// readEnvironment sets the flags that are not on the command line from the environment,
-// and warns of unknown variables.
-func (c *cli) readEnvironment(cmd *cobra.Command) error {
-	var err error
+// readSettings sets the flags that are not on the command line from the environment, else from the
+// configuration file, and warns of unknown variables.
+func (c *cli) readSettings(cmd *cobra.Command) (err error) {
+	var file *configFile
+	if usesSettings(cmd) {
+		if file, err = c.readConfig(); err != nil {
+			return err
+		}
+	}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		names := f.Annotations[fromEnvironment]
-		if err == nil && f.Changed && f.Value.String() == "" && strings.HasSuffix(f.Name, "-dir") {
-			err = usererr.Usagef("--%s is empty: set a directory, or omit the flag", f.Name)
-		}
-		if err != nil || len(names) == 0 || f.Changed {
-			return
-		}
-		value := c.Env.Get(names[0])
-		if value == "" {
-			return
-		}
-		e := error(nil)
-		if list, ok := f.Value.(pflag.SliceValue); ok && f.Value.Type() == "stringArray" {
-			e = list.Replace(filepath.SplitList(value))
-		} else {
-			e = f.Value.Set(value)
-		}
-		if e != nil {
-			err = usererr.Usagef("%s=%q: %s", names[0], value, expectedValue(f, e))
+		if err == nil {
+			err = c.readSetting(file.entry(cmd, f.Name), file, f)
 		}
 	})
 	if err == nil {
+		c.DatabaseOrigin = originOf(cmd.Flags().Lookup("database-url"))
 		c.warnUnknown(cmd.Root())
+	}
+	return err
+}
+
+// readSetting sets a flag that is not on the command line; entry is that of the file, or nil.
+func (c *cli) readSetting(entry *configEntry, file *configFile, f *pflag.Flag) error {
+	names := f.Annotations[fromEnvironment]
+	if f.Changed && f.Value.String() == "" && strings.HasSuffix(f.Name, "-dir") {
+		return usererr.Usagef("--%s is empty: set a directory, or omit the flag", f.Name)
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	origin, value := "default", c.Env.Get(names[0])
+	switch {
+	case f.Changed:
+		origin = "--" + f.Name
+	case value != "":
+		origin = names[0]
+		if err := setFromVariable(f, value); err != nil {
+			return usererr.Usagef("%s=%q: %s", names[0], redact.Passwords(value), expectedValue(f, err))
+		}
+	case entry != nil && !f.Hidden:
+		origin = file.at(entry.line)
+		setFromNode(f, entry.value) // it has been checked
+	}
+	f.Annotations[settingOrigin] = []string{origin}
+	return nil
+}
+
+func setFromVariable(f *pflag.Flag, value string) error {
+	if list, ok := f.Value.(pflag.SliceValue); ok && f.Value.Type() == "stringArray" {
+		return list.Replace(filepath.SplitList(value))
+	}
+	return f.Value.Set(value)
+}
+
+// originOf says where the value of a setting comes from: default, --NAME, a variable, or FILE:LINE.
+func originOf(f *pflag.Flag) string {
+	if f == nil || f.Annotations[settingOrigin] == nil {
+		return "default"
+	}
+	return f.Annotations[settingOrigin][0]
+}
+
+// flagPattern matches a flag in a message.
+var flagPattern = regexp.MustCompile(`--[a-z][a-z-]+`)
+
+// atOrigin adds the line of the configuration file to an error about a value that comes from there.
+func atOrigin(cmd *cobra.Command, err error) error {
+	e, ok := err.(*usererr.Error)
+	if !ok || e.Kind != usererr.Usage {
+		return err
+	}
+	setting := func(flag string) *pflag.Flag { return cmd.Flags().Lookup(strings.TrimPrefix(flag, "--")) }
+	for _, flag := range flagPattern.FindAllString(e.Text, -1) {
+		if origin := originOf(setting(flag)); strings.Contains(origin, ":") { // FILE:LINE
+			located := *e
+			located.Text = origin + ": " + flagPattern.ReplaceAllStringFunc(e.Text, func(flag string) string {
+				if setting(flag) == nil {
+					return flag
+				}
+				return strings.TrimPrefix(flag, "--")
+			})
+			return &located
+		}
 	}
 	return err
 }

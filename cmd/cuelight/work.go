@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -47,11 +46,13 @@ With --until-idle it exits with 0 after a minute without work, or another time
 
 The first SIGTERM or Ctrl-C drains: the worker claims nothing more, lets running
 stages finish for as long as --grace, releases the rest, and exits with 0. The
-second one stops at once.`
+second one stops at once. SIGHUP reads the configuration file again, unless the log
+goes to a terminal: see cuelight config.`
 
 // remoteWorkOptions are the flags of cuelight work.
 type remoteWorkOptions struct {
 	*workOptions
+	log                     logOptions
 	server, keyFile, caFile string
 	key                     string // of keyFile
 	scratch                 string
@@ -83,12 +84,15 @@ func (c *cli) workCommand() *cobra.Command {
 	f.Lookup("until-idle").NoOptDefVal = "1m"
 	o.toolFlags(f)
 	o.transcodeFlags(f)
+	o.log.add(cmd)
 	bindEnvironment(f)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return c.work(cmd.Context(), o) }
+	cmd.PreRunE = func(*cobra.Command, []string) error { return o.check() }
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return c.work(cmd, o) }
 	return cmd
 }
 
-func (c *cli) work(ctx context.Context, o *remoteWorkOptions) error {
+func (c *cli) work(cmd *cobra.Command, o *remoteWorkOptions) error {
+	ctx := cmd.Context()
 	config, err := o.prepare(c)
 	if err != nil {
 		return err
@@ -98,7 +102,7 @@ func (c *cli) work(ctx context.Context, o *remoteWorkOptions) error {
 		return err
 	}
 	defer unlock()
-	log := daemon.NewLog(c.err)
+	log, reload := c.newLog(cmd, o.log)
 	contact := daemon.NewContactLog(log)
 	pipeline, client, err := o.connect(config, contact.Observe)
 	if err != nil {
@@ -108,7 +112,7 @@ func (c *cli) work(ctx context.Context, o *remoteWorkOptions) error {
 		return err
 	}
 	return daemon.Work(ctx, daemon.WorkOptions{
-		Client: client, Server: o.server, Tools: config.Tools, Labels: o.labels, Log: log, Contact: contact, Env: c.Env,
+		Client: client, Server: o.server, Tools: config.Tools, Labels: o.labels, Log: log, Reload: reload, Contact: contact, Env: c.Env,
 		UntilIdle: o.untilIdle,
 		Runner: stages.Runner{
 			Pipeline: pipeline, Name: o.name, Version: programVersion(), Lease: o.lease,
@@ -119,8 +123,8 @@ func (c *cli) work(ctx context.Context, o *remoteWorkOptions) error {
 
 // prepare checks everything that the work needs, and creates the scratch directory last.
 func (o *remoteWorkOptions) prepare(c *cli) (video.Config, error) {
-	if err := o.checkFlags(); err != nil {
-		return video.Config{}, err
+	if o.server == "" || o.keyFile == "" {
+		return video.Config{}, usererr.Usagef("--server and --key-file are needed")
 	}
 	scratch := o.scratch
 	if scratch == "" {
@@ -134,8 +138,6 @@ func (o *remoteWorkOptions) prepare(c *cli) (video.Config, error) {
 	if err != nil {
 		return video.Config{}, err
 	}
-	// The flags that this command does not have are valid.
-	o.downloadTimeout = time.Hour
 	config, err := o.config(scratch, scratch)
 	if err == nil {
 		o.key, err = readKey(o.keyFile)
@@ -151,22 +153,19 @@ func (o *remoteWorkOptions) prepare(c *cli) (video.Config, error) {
 	return config, dbconn.MakeWritable("scratch", scratch)
 }
 
-func (o *remoteWorkOptions) checkFlags() error {
-	u, err := url.Parse(o.server)
-	switch {
-	case o.server == "" || o.keyFile == "":
-		return usererr.Usagef("--server and --key-file are needed")
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return invalidFlag("server", o.server, "an address such as https://media.example")
-	case u.Scheme == "http" && access.CheckListen(hostPort(u), false, false, false) != nil:
-		return &usererr.Error{
-			Kind: usererr.Usage, Text: "--server " + usererr.Printable(o.server) + " would send the key without encryption",
-			Hint: "use https; http is for this host alone",
+// check checks the flags, except that the coordinator and the key are given.
+func (o *remoteWorkOptions) check() error {
+	if o.server != "" {
+		if err := o.checkServer(); err != nil {
+			return err
 		}
-	case o.untilIdle < 0:
-		return invalidFlag("until-idle", o.untilIdle, "positive, or 0 for never")
-	case o.slots < 1 || o.slots > 1000:
-		return invalidFlag("slots", fmt.Sprint(o.slots), "1 to 1000")
+	}
+	if err := checkFlags(
+		flagCheck{o.untilIdle >= 0, "until-idle", o.untilIdle, "positive, or 0 for never"},
+		flagCheck{o.slots >= 1 && o.slots <= 1000, "slots", o.slots, "1 to 1000"},
+		o.log.check(),
+	); err != nil {
+		return err
 	}
 	if len(o.stages) == 0 {
 		return invalidFlag("stages", "", "some of "+strings.Join(video.RemoteStageNames(), ", "))
@@ -174,6 +173,22 @@ func (o *remoteWorkOptions) checkFlags() error {
 	for _, name := range o.stages {
 		if !slices.Contains(video.RemoteStageNames(), name) {
 			return invalidFlag("stages", name, "some of "+strings.Join(video.RemoteStageNames(), ", "))
+		}
+	}
+	// The flags that this command does not have are valid.
+	o.downloadTimeout = time.Hour
+	return o.checkConfig()
+}
+
+func (o *remoteWorkOptions) checkServer() error {
+	u, err := url.Parse(o.server)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return invalidFlag("server", o.server, "an address such as https://media.example")
+	case u.Scheme == "http" && access.CheckListen(hostPort(u), false, false, false) != nil:
+		return &usererr.Error{
+			Kind: usererr.Usage, Text: "--server " + usererr.Printable(o.server) + " would send the key without encryption",
+			Hint: "use https; http is for this host alone",
 		}
 	}
 	return nil

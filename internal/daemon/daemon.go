@@ -43,6 +43,7 @@ type Options struct {
 	HTTP   HTTPOptions
 	Inbox  inbox.Options // the watched directories; New sets Skip
 	Log    *zap.Logger
+	Reload Reload
 	Env    dbconn.Environment // has the service manager's socket
 
 	// For how long deliveries of webhooks are kept, and dead ones; 0 for the default, negative for ever.
@@ -159,6 +160,8 @@ func (d *Daemon) supervise(ctx context.Context, stopWork func(), ended <-chan er
 			d.logEvents()
 		case <-watchdogTick:
 			d.feedWatchdog()
+		case <-d.Reload.Signal:
+			d.Reload.Do()
 		case <-stopping:
 			stopping = nil
 			s, _ := SignalOf(ctx)

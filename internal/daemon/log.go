@@ -14,7 +14,7 @@ import (
 )
 
 // NewLog returns a log on a standard stream: plain lines on a terminal, JSON otherwise.
-func NewLog(to *console.Stream) *zap.Logger {
+func NewLog(to *console.Stream, level zapcore.LevelEnabler) *zap.Logger {
 	config := zap.NewProductionEncoderConfig()
 	config.EncodeDuration = zapcore.StringDurationEncoder
 	encoder := zapcore.NewJSONEncoder
@@ -28,7 +28,7 @@ func NewLog(to *console.Stream) *zap.Logger {
 	} else {
 		config.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	}
-	return zap.New(zapcore.NewCore(encoder(config), zapcore.Lock(zapcore.AddSync(to)), zap.InfoLevel))
+	return zap.New(zapcore.NewCore(encoder(config), zapcore.Lock(zapcore.AddSync(to)), level))
 }
 
 // failureLogger returns a function that logs the first error of a series, and with a nil

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -14,10 +15,18 @@ type Signals struct {
 	Ctx   context.Context
 	Abort chan struct{}
 
-	cancel context.CancelCauseFunc
-	in     chan os.Signal
-	quit   chan struct{}
-	done   sync.WaitGroup
+	cancel     context.CancelCauseFunc
+	in         chan os.Signal
+	hangups    chan struct{} // buffered: a signal that comes during a reload is not lost
+	isReloaded atomic.Bool   // Hangups has been called
+	quit       chan struct{}
+	done       sync.WaitGroup
+}
+
+// Reload says what a process does on SIGHUP. The zero value does nothing.
+type Reload struct {
+	Signal <-chan struct{} // from Signals.Hangups
+	Do     func()          // reads the settings again
 }
 
 // SignalError is the cause of a context that a signal cancelled.
@@ -31,9 +40,10 @@ func (s SignalError) ExitCode() int { return 128 + int(s.Signal) }
 // WatchSignals begins to receive signals. Stop must follow.
 func WatchSignals(ctx context.Context) *Signals {
 	s := &Signals{
-		Abort: make(chan struct{}),
-		in:    make(chan os.Signal, 4),
-		quit:  make(chan struct{}),
+		Abort:   make(chan struct{}),
+		in:      make(chan os.Signal, 4),
+		hangups: make(chan struct{}, 1),
+		quit:    make(chan struct{}),
 	}
 	s.Ctx, s.cancel = context.WithCancelCause(ctx)
 	// SIGPIPE would end the process. Caught, it leaves the error of the next write,
@@ -61,6 +71,13 @@ func (s *Signals) watch() {
 			if !ok || n == syscall.SIGPIPE {
 				continue
 			}
+			if n == syscall.SIGHUP && s.isReloaded.Load() {
+				select {
+				case s.hangups <- struct{}{}:
+				default:
+				}
+				continue
+			}
 			if received++; received == 1 {
 				s.cancel(SignalError{n})
 			} else if received == 2 {
@@ -68,6 +85,12 @@ func (s *Signals) watch() {
 			}
 		}
 	}
+}
+
+// Hangups returns a channel that receives each SIGHUP from now on. These do not stop the process any more.
+func (s *Signals) Hangups() <-chan struct{} {
+	s.isReloaded.Store(true)
+	return s.hangups
 }
 
 // Stop ends the receiving of signals and cancels Ctx.

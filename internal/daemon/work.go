@@ -24,6 +24,7 @@ type WorkOptions struct {
 	Labels []string      // that tasks may ask for
 	Runner stages.Runner // without Backend, Wakes, Observe, OnAlive and Capabilities
 	Log    *zap.Logger
+	Reload Reload
 	// Contact is what the Client's OnContact calls.
 	Contact *ContactLog
 	Env     dbconn.Environment // has the service manager's socket
@@ -66,6 +67,8 @@ func Work(ctx context.Context, o WorkOptions) error {
 			o.Log.Info("stopping because there is no work", zap.Duration("idle", o.UntilIdle))
 			stopping = nil
 			stop(nil)
+		case <-o.Reload.Signal:
+			o.Reload.Do()
 		case <-stopping:
 			stopping = nil
 			s, _ := SignalOf(ctx)

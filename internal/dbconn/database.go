@@ -23,14 +23,16 @@ const connectTimeout = 10 * time.Second
 
 // Options say which database and which directories a command uses.
 type Options struct {
-	DataDir     string      // as given; empty for the default; may be the address of a bucket
-	PublishDir  string      // as given; empty for a directory in the data directory; may be that of a bucket
-	LocalDir    string      // as given; takes the place of a DataDir that is a bucket; empty for the default
-	DatabaseURL string      // as given; empty to choose by the environment
-	NotifyURL   string      // address for the listener only; empty for that of the database
-	ReadURL     string      // address of a standby for the reads of clients; empty for none
-	Env         Environment // the process's environment
-	Notices     io.Writer   // receives messages to the operator
+	DataDir     string // as given; empty for the default; may be the address of a bucket
+	PublishDir  string // as given; empty for a directory in the data directory; may be that of a bucket
+	LocalDir    string // as given; takes the place of a DataDir that is a bucket; empty for the default
+	DatabaseURL string // as given; empty to choose by the environment
+	// DatabaseOrigin says where DatabaseURL comes from: a flag, a variable, or a line of a file.
+	DatabaseOrigin string
+	NotifyURL      string      // address for the listener only; empty for that of the database
+	ReadURL        string      // address of a standby for the reads of clients; empty for none
+	Env            Environment // the process's environment
+	Notices        io.Writer   // receives messages to the operator
 }
 
 // Database is an open database, and the private server that runs it, if there is one.

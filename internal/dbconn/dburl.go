@@ -23,11 +23,10 @@ type Target struct {
 // Target returns the chosen database. The help of the command documents the order.
 func (o *Options) Target() Target {
 	if o.DatabaseURL != "" {
-		origin := "--database-url or CUELIGHT_DATABASE_URL"
 		if o.DatabaseURL == "private" {
-			return Target{Private: true, Origin: origin}
+			return Target{Private: true, Origin: o.DatabaseOrigin}
 		}
-		return Target{Address: o.DatabaseURL, Origin: origin}
+		return Target{Address: o.DatabaseURL, Origin: o.DatabaseOrigin}
 	}
 	if address := o.Env.Get("DATABASE_URL"); address != "" {
 		return Target{Address: address, Origin: "DATABASE_URL"}

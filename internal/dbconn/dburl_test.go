@@ -21,15 +21,15 @@ func TestSource_FollowsTheOrderOfTheHelp(t *testing.T) {
 		env  Environment
 		want Target
 	}{
-		{"postgres://f/", all, Target{Address: "postgres://f/", Origin: "--database-url or CUELIGHT_DATABASE_URL"}},
-		{"private", all, Target{Private: true, Origin: "--database-url or CUELIGHT_DATABASE_URL"}},
+		{"postgres://f/", all, Target{Address: "postgres://f/", Origin: "cuelight.yaml:3"}},
+		{"private", all, Target{Private: true, Origin: "cuelight.yaml:3"}},
 		{"", all, Target{Address: "postgres://d/", Origin: "DATABASE_URL"}},
 		{"", all[1:], Target{Origin: "PGHOST"}},
 		{"", Environment{"PGSERVICE=s"}, Target{Origin: "PGSERVICE"}},
 		{"", Environment{"PGDATABASE=d"}, Target{Origin: "PGDATABASE"}},
 		{"", all[2:], Target{Private: true, Origin: "no other database is configured"}},
 	} {
-		if got := (&Options{DatabaseURL: c.flag, Env: c.env}).Target(); got != c.want {
+		if got := (&Options{DatabaseURL: c.flag, DatabaseOrigin: "cuelight.yaml:3", Env: c.env}).Target(); got != c.want {
 			t.Errorf("%q with %v: %+v, want %+v", c.flag, c.env, got, c.want)
 		}
 	}

@@ -53,6 +53,20 @@ func withAuthority(scheme, rest, s string) string {
 	return scheme + rest[strings.LastIndexByte(rest[:end], '@')+1:]
 }
 
+// passwordPatterns match the passwords in the address of a database. As much as possible may be a password.
+var passwordPatterns = []*regexp.Regexp{
+	regexp.MustCompile(`(?s)(://[^:@/]*:).*(@)`),
+	regexp.MustCompile(`(?i)(password\s*=\s*)(?:'(?:[^'\\]|\\.)*'|[^\s&]*)()`),
+}
+
+// Passwords returns a setting, such as the address of a database, without the passwords in it.
+func Passwords(s string) string {
+	for _, p := range passwordPatterns {
+		s = p.ReplaceAllString(s, "${1}"+hidden+"${2}")
+	}
+	return s
+}
+
 // Name returns the last path element of a source's public form, as a short name of its task.
 func Name(source string) string {
 	shown := Source(source)
