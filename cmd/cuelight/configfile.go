@@ -323,6 +323,9 @@ func setFromNode(f *pflag.Flag, node *yaml.Node) (problem string, line int) {
 		for pair := range slices.Chunk(node.Content, 2) {
 			pairs = append(pairs, pair[0].Value+"="+pair[1].Value)
 		}
+		if len(pairs) == 0 {
+			return "", node.Line
+		}
 		return setScalar(f, strings.Join(pairs, ",")), node.Line
 	}
 	return ": it must be a single value", node.Line

@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -37,11 +39,12 @@ func TestHelp_HasNoLongLines(t *testing.T) {
 func TestHelp_HidesFlagsThatACommandDoesNotUse(t *testing.T) {
 	t.Parallel()
 	for _, cmd := range allCommands() {
+		all := []string{"config", "database-url", "local-dir", "data-dir"}
 		isHidden := map[string][]string{
-			"cuelight work":        {"database-url", "local-dir"},
-			"cuelight version":     {"database-url", "local-dir", "data-dir"},
-			"cuelight conformance": {"database-url", "local-dir", "data-dir"},
-		}[cmd.CommandPath()]
+			"work": {"database-url", "local-dir"}, "version": all, "conformance": all,
+			"completion": all, "completion bash": all, "completion fish": all, "completion zsh": all,
+			"config check": all, "config example": all, "man": all,
+		}[strings.TrimPrefix(cmd.CommandPath(), "cuelight ")]
 		usage := cmd.UsageString()
 		for _, name := range isHidden {
 			if strings.Contains(usage, "--"+name+" ") {
@@ -72,5 +75,30 @@ func TestArguments_NameTheFlagForAStage(t *testing.T) {
 	}
 	if hinted < 2 {
 		t.Errorf("%d commands, want pause and resume at least", hinted)
+	}
+}
+
+func TestMan_HasAPageForEveryCommandWithItsExamples(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if code := run(t.Context(), []string{"man", dir}, strings.NewReader(""), new(strings.Builder), new(strings.Builder), nil); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+	for _, cmd := range allCommands() {
+		if !cmd.IsAvailableCommand() && cmd.HasParent() {
+			continue
+		}
+		page, err := os.ReadFile(filepath.Join(dir, strings.ReplaceAll(cmd.CommandPath(), " ", "-")+".1"))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		// In the text as it is printed, a line is one line.
+		text := strings.NewReplacer(`\-`, "-", `\&`, "", `\\`, `\`).Replace(string(page))
+		for line := range strings.Lines(cmd.Long) {
+			if strings.HasPrefix(line, "  ") && !strings.Contains(text, strings.TrimSpace(line)+"\n") {
+				t.Errorf("the page of %s does not have the line %q", cmd.CommandPath(), line)
+			}
+		}
 	}
 }

@@ -56,7 +56,7 @@ func newPrivateWorkDir(t *testing.T) *workDir {
 	p.env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + p.dir, "TMPDIR=" + os.Getenv("TMPDIR"),
 		"LANG=C.UTF-8", raceName + "=" + raceValue,
-		"CUELIGHT_PG_BIN=" + os.Getenv("CUELIGHT_PG_BIN"), "CUELIGHT_DATA_DIR=" + p.path("data"),
+		"CUELIGHT_PG_BIN=" + os.Getenv("CUELIGHT_PG_BIN"), "CUELIGHT_DATA_DIR=" + p.path("data"), "CUELIGHT_CONFIG=/dev/null",
 	}
 	return p
 }

@@ -7,8 +7,8 @@ service:
 
   ingest -> transcode + metadata -> assemble -> publish
 
-To publish one video:  cuelight run FILE
-To run a daemon:       cuelight serve --watch DIR
+  to publish one video:  cuelight run FILE
+  to run a daemon:       cuelight serve --watch DIR
 
 A setting comes from the command line, else from the environment variable of the
 same name (--data-dir: CUELIGHT_DATA_DIR), else from the configuration file (data-dir:
@@ -95,6 +95,9 @@ func (c *cli) rootCommand() *cobra.Command {
 		c.keysCommand(), c.webhooksCommand())
 	add(groupMachine, c.migrateCommand(), c.databaseCommand(), c.doctorCommand(), c.duCommand(), c.configCommand(root),
 		c.moveCommand(), conformance, version)
+	man := c.manCommand()
+	hideSettings(root, man)
+	root.AddCommand(man)
 	completeArguments(root)
 	return root
 }

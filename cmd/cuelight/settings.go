@@ -71,7 +71,7 @@ func hideSettings(root, cmd *cobra.Command) {
 // usesSettings reports whether a command reads the configuration file.
 func usesSettings(cmd *cobra.Command) bool {
 	f := cmd.Flags().Lookup(configFlag)
-	return f != nil && !f.Hidden
+	return f != nil && !f.Hidden && cmd.Name() != cobra.ShellCompRequestCmd
 }
 
 func (c *cli) jsonFlag(cmd *cobra.Command) {

@@ -96,7 +96,7 @@ func (h environment) command(args ...string) *exec.Cmd {
 		}
 	}
 	cmd.Env = append(cmd.Env,
-		"CUELIGHT_DATA_DIR="+h.data, "CUELIGHT_PUBLISH_DIR="+h.publish, "CUELIGHT_DATABASE_URL=private",
+		"CUELIGHT_DATA_DIR="+h.data, "CUELIGHT_PUBLISH_DIR="+h.publish, "CUELIGHT_DATABASE_URL=private", "CUELIGHT_CONFIG=/dev/null",
 		"CUELIGHT_PRESET=ultrafast", "CUELIGHT_NICE=0", "CUELIGHT_RESERVE=0") // the other tests have the normal priority, too
 	return cmd
 }

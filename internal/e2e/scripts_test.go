@@ -65,6 +65,7 @@ func setUpScript(t *testing.T, e *testscript.Env, bin string, video []byte) erro
 	e.Setenv("PROGRAM", filepath.Join(bin, "cuelight")) // as the program names itself
 	e.Setenv("CUELIGHT_DATA_DIR", filepath.Join(e.WorkDir, "data"))
 	e.Setenv("CUELIGHT_PG_BIN", os.Getenv("CUELIGHT_PG_BIN"))
+	e.Setenv("CUELIGHT_CONFIG", "/dev/null") // not that of this machine
 	e.Setenv("LANG", "C.UTF-8")
 	e.Setenv("GORACE", "atexit_sleep_ms=10") // the default is a second at the end of each program
 	// A database without tables, on a server that was there before.

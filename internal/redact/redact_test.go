@@ -182,3 +182,21 @@ func quoted(t *testing.T, s string) string {
 	}
 	return string(raw)
 }
+
+func TestPasswords_AreRemovedFromAddresses(t *testing.T) {
+	t.Parallel()
+	for setting, want := range map[string]string{
+		"postgres://u:secret@h:5432/x?a=b":        "postgres://u:…@h:5432/x?a=b",
+		"postgres://u:s@e/c:ret@h/x":              "postgres://u:…@h/x",
+		"postgres://u@h/x?password=secret&c=d":    "postgres://u@h/x?password=…&c=d",
+		`host=h Password = 'se\' cret' user=u`:    "host=h Password = … user=u",
+		"host=h sslpassword=secret user=u":        "host=h sslpassword=… user=u",
+		"postgres://u@h/x":                        "postgres://u@h/x",
+		"s3://bucket/prefix?credentials=/etc/key": "s3://bucket/prefix?credentials=/etc/key",
+		"127.0.0.1:8080":                          "127.0.0.1:8080",
+	} {
+		if got := redact.Passwords(setting); got != want {
+			t.Errorf("%q becomes %q, want %q", setting, got, want)
+		}
+	}
+}
