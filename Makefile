@@ -137,12 +137,13 @@ check: ## run the checks of continuous integration
 	@CI=$${CI:-false} .ci/run
 
 .PHONY: install
-install: ## copy bin/cuelight and its systemd unit (PREFIX, DESTDIR)
+install: ## copy bin/cuelight, its systemd units, manual pages and completions (PREFIX, DESTDIR)
 	@test -x bin/cuelight || { echo "cuelight: bin/cuelight is missing; run make build"; exit 2; }
-	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/lib/systemd/system" "$(DESTDIR)$(PREFIX)/lib/sysusers.d"
-	install -m 755 bin/cuelight "$(DESTDIR)$(PREFIX)/bin/cuelight"
-	sed 's|/usr/local/bin/|$(PREFIX)/bin/|' docs/deploy/cuelight.service >"$(DESTDIR)$(PREFIX)/lib/systemd/system/cuelight.service"
-	install -m 644 docs/deploy/sysusers.conf "$(DESTDIR)$(PREFIX)/lib/sysusers.d/cuelight.conf"
+	@internal/setup/files.sh "$(DESTDIR)" "$(PREFIX)"
+
+.PHONY: package
+package: build ## build bin/*.deb and bin/*.rpm (VERSION=1.2.3)
+	@$(build_env) VERSION="$(VERSION)" internal/setup/package.sh
 
 .PHONY: clean
 clean: ## remove build results (never data)

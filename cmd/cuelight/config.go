@@ -24,8 +24,11 @@ names, and flags of one command in a section with the name of the command:
     slots: {transcode: 2}
 
 A flag goes before its environment variable, that before the file, and in the file a
-section before the rest. On SIGHUP, cuelight serve and cuelight work read the file
-again.`
+section before the rest.
+
+On SIGHUP, cuelight serve and cuelight work read the file again. A new log-level
+applies at once; of other settings that have changed, the log says that they require a
+restart. A file with errors changes nothing.`
 
 func (c *cli) configCommand(root *cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{Use: "config", Short: "Check and show the settings", Long: configHelp}

@@ -242,6 +242,24 @@ func TestConfigExample_HasEverySettingWithAValidValue(t *testing.T) {
 	}
 }
 
+func TestConfig_OfThePackageIsValid(t *testing.T) {
+	t.Parallel()
+	const path = "../../docs/deploy/cuelight.yaml"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := loadConfig(path, nil); err != nil {
+		t.Error(err)
+	}
+	// Also with the settings that are commented out.
+	all := filepath.Join(t.TempDir(), "cuelight.yaml")
+	writeConfig(t, all, regexp.MustCompile(`(?m)^  # ([a-z]+: )`).ReplaceAllString(string(text), "  $1"))
+	if file, err := loadConfig(all, nil); err != nil || len(file.entries) < 8 {
+		t.Errorf("%v: %d settings", err, len(file.entries))
+	}
+}
+
 func TestReload_AppliesTheLogLevelAndNamesOtherChanges(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "cuelight.yaml")

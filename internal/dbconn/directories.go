@@ -18,11 +18,14 @@ import (
 // PrivateDir is the name of the private database's directory in the data directory.
 const PrivateDir = "postgres"
 
-// DefaultDataDir returns the system's directory for data of programs, or that of the
-// user. It returns "" if there is no home directory.
+// DefaultDataDir returns the directory that systemd made for this service, else the system's directory for data
+// of programs, or that of the user. It returns "" if there is no home directory.
 func DefaultDataDir(env Environment) string {
 	home := env.Get("HOME")
+	state, _, _ := strings.Cut(env.Get("STATE_DIRECTORY"), ":")
 	switch {
+	case filepath.IsAbs(state):
+		return state
 	case os.Geteuid() == 0 && runtime.GOOS != "darwin":
 		return "/var/lib/cuelight"
 	case runtime.GOOS == "darwin" && home != "":

@@ -26,3 +26,12 @@ func TestDataPath_RefusesWhatIsMeantAsAnAddress(t *testing.T) {
 		}
 	}
 }
+
+func TestDefaultDataDir_IsTheStateDirectoryOfASystemdUnit(t *testing.T) {
+	t.Parallel()
+	for list, want := range map[string]string{"/var/lib/a": "/var/lib/a", "/var/lib/a:/var/lib/b": "/var/lib/a"} {
+		if got := DefaultDataDir(Environment{"HOME=/h", "STATE_DIRECTORY=" + list}); got != want {
+			t.Errorf("%s: got %s, want %s", list, got, want)
+		}
+	}
+}
