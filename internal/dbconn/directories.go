@@ -18,13 +18,13 @@ import (
 // PrivateDir is the name of the private database's directory in the data directory.
 const PrivateDir = "postgres"
 
-// DefaultDataDir returns the directory that systemd made for this service, else the system's directory for data
-// of programs, or that of the user. It returns "" if there is no home directory.
+// DefaultDataDir returns the directory that systemd made for a unit of cuelight, else the system's directory for
+// data of programs, or that of the user. It returns "" if there is no home directory.
 func DefaultDataDir(env Environment) string {
 	home := env.Get("HOME")
 	state, _, _ := strings.Cut(env.Get("STATE_DIRECTORY"), ":")
 	switch {
-	case filepath.IsAbs(state):
+	case filepath.IsAbs(state) && strings.HasPrefix(filepath.Base(state), "cuelight"): // not of a service that runs cuelight
 		return state
 	case os.Geteuid() == 0 && runtime.GOOS != "darwin":
 		return "/var/lib/cuelight"

@@ -29,7 +29,10 @@ func TestDataPath_RefusesWhatIsMeantAsAnAddress(t *testing.T) {
 
 func TestDefaultDataDir_IsTheStateDirectoryOfASystemdUnit(t *testing.T) {
 	t.Parallel()
-	for list, want := range map[string]string{"/var/lib/a": "/var/lib/a", "/var/lib/a:/var/lib/b": "/var/lib/a"} {
+	without := DefaultDataDir(Environment{"HOME=/h"})
+	for list, want := range map[string]string{
+		"/srv/cuelight": "/srv/cuelight", "/srv/cuelight-2:/srv/b": "/srv/cuelight-2", "/srv/shop": without, "cuelight": without,
+	} {
 		if got := DefaultDataDir(Environment{"HOME=/h", "STATE_DIRECTORY=" + list}); got != want {
 			t.Errorf("%s: got %s, want %s", list, got, want)
 		}
