@@ -125,7 +125,7 @@ func (c *cli) playbackHint(path string) string {
 // database, for another command.
 func locationFlags(flags *pflag.FlagSet) string {
 	var words strings.Builder
-	for _, name := range []string{"data-dir", "local-dir", "publish-dir", "database-url"} {
+	for _, name := range []string{configFlag, "data-dir", "local-dir", "publish-dir", "database-url"} {
 		f := flags.Lookup(name)
 		if f == nil || !f.Changed {
 			continue
