@@ -49,6 +49,14 @@ func (g ffmpegGate) open() {
 	}
 }
 
+// shut makes the transcodes that begin from now on wait.
+func (g ffmpegGate) shut() {
+	g.t.Helper()
+	if err := os.Remove(filepath.Join(g.dir, "open")); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
 // waiting returns the waiting processes that are alive.
 func (g ffmpegGate) waiting() (pids []int) {
 	text, err := os.ReadFile(filepath.Join(g.dir, "reached"))
