@@ -59,6 +59,26 @@ func TestAlerts_UseExistingMetrics(t *testing.T) {
 	}
 }
 
+// The autoscaler of docs/deploy/kubernetes reads the backlog from Prometheus.
+func TestAutoscaler_UsesExistingMetrics(t *testing.T) {
+	t.Parallel()
+	var manifest struct {
+		Spec struct {
+			Triggers []struct{ Metadata map[string]string }
+		}
+	}
+	if err := yaml.Unmarshal([]byte(document(t, "../deploy/kubernetes/scaledobject.yaml")), &manifest); err != nil {
+		t.Fatal(err)
+	}
+	c := newCatalogue(t)
+	for _, trigger := range manifest.Spec.Triggers {
+		c.check(t, "scaledobject.yaml", trigger.Metadata["query"])
+	}
+	if len(manifest.Spec.Triggers) == 0 {
+		t.Error("scaledobject.yaml has no trigger")
+	}
+}
+
 func TestAlerts_AreDescribed(t *testing.T) {
 	t.Parallel()
 	readme := document(t, "README.md")
