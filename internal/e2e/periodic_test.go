@@ -1,0 +1,47 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The command of docs/deploy/cuelight-recording.service may run twice on a day.
+func TestRecordingUnit_SubmitsARecordingOnce(t *testing.T) {
+	t.Parallel()
+	h := newEnvironment(t)
+	pool := h.newDatabase()
+	start := regexp.MustCompile(`(?m)^ExecStart=/bin/sh -c '(.*)'$`).FindStringSubmatch(readText(t, "../../docs/deploy/cuelight-recording.service"))
+	if start == nil {
+		t.Fatal("the unit has no command of the shell")
+	}
+	recordings := t.TempDir()
+	script := strings.NewReplacer("$$", "$", "%%", "%", "/srv/recordings", recordings).Replace(start[1]) // as systemd unescapes it
+	submit := func() ([]byte, error) {
+		cmd := exec.Command("/bin/sh", "-c", script)
+		cmd.Env = append(h.command().Env, "CUELIGHT_DATABASE_URL="+pool.Config().ConnString(),
+			"PATH="+filepath.Dir(program)+string(filepath.ListSeparator)+os.Getenv("PATH"))
+		return cmd.CombinedOutput()
+	}
+	if out, err := submit(); err == nil {
+		t.Errorf("without a recording it printed %s", out)
+	}
+	name := time.Now().AddDate(0, 0, -1).Format(time.DateOnly) + ".mkv"
+	if err := os.WriteFile(filepath.Join(recordings, name), []byte("recording"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	first, err := submit()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, first)
+	}
+	if second, err := submit(); err != nil || strings.Fields(string(second))[0] != strings.Fields(string(first))[0] {
+		t.Errorf("it printed %q, and then %q: %v", first, second, err)
+	}
+	if n := count(t, pool, `select count(*) from tasks`); n != 1 {
+		t.Errorf("there are %d tasks", n)
+	}
+}
