@@ -85,7 +85,7 @@ type manifests struct {
 	authentication triggerAuthentication
 }
 
-// readManifests decodes each document strictly: no field is unknown, missing from its type, or there twice.
+// readManifests decodes each document strictly: its type has every field, and no field is there twice.
 func readManifests(t *testing.T) (m manifests) {
 	t.Helper()
 	into := map[string]any{
@@ -196,7 +196,8 @@ func TestKubernetes_PodsAreSetUpForTheWorker(t *testing.T) {
 		for _, v := range pod.Volumes {
 			switch v.Name {
 			case mounted[scratch]:
-				if limit := resource.MustParse("16Gi"); v.EmptyDir.SizeLimit.Cmp(limit) <= 0 || setting(pod, "CUELIGHT_SCRATCH_LIMIT") != "16GiB" {
+				limit := strings.TrimSuffix(setting(pod, "CUELIGHT_SCRATCH_LIMIT"), "B")
+				if v.EmptyDir.SizeLimit.Cmp(resource.MustParse(limit)) <= 0 {
 					t.Errorf("%s: the volume has %s", name, v.EmptyDir.SizeLimit)
 				}
 			case mounted[key]:
@@ -220,12 +221,15 @@ func TestKubernetes_BacklogQueryNeedsOnlyTheDocumentedGrants(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	blocks := regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(readText(t, filepath.Join(kubernetesDir, "README.md")), -1)
+	readme := readText(t, filepath.Join(kubernetesDir, "README.md"))
+	blocks := regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(readme, -1)
 	if len(blocks) != 1 {
 		t.Fatalf("%d blocks of SQL", len(blocks))
 	}
 	// The task is ready for transcode.
-	for _, sql := range []string{blocks[0][1], `insert into tasks (source) values ('a')`, `update tasks set ingest_status = 'completed'`} {
+	for _, sql := range []string{
+		blocks[0][1], `insert into tasks (source) values ('a')`, `update tasks set ingest_status = 'completed'`,
+	} {
 		if _, err := pool.Exec(t.Context(), sql); err != nil {
 			t.Fatalf("%s: %v", sql, err)
 		}
@@ -258,7 +262,8 @@ func TestKubernetes_WorkerOfTheJobWorksWithItsSecurityContext(t *testing.T) {
 	dir := filepath.Dir(f.h.data)
 	scratch, key, binary := filepath.Join(dir, "scratch"), filepath.Join(dir, "key"), filepath.Join(dir, "cuelight")
 	mustRun(t, "install", "-m", "755", program, binary)
-	mustRun(t, "install", "-m", fmt.Sprintf("%o", *pod.Volumes[1].Secret.DefaultMode), "-g", fmt.Sprint(*pod.SecurityContext.FSGroup), f.keyFile, key)
+	mode, group := fmt.Sprintf("%o", *pod.Volumes[1].Secret.DefaultMode), fmt.Sprint(*pod.SecurityContext.FSGroup)
+	mustRun(t, "install", "-m", mode, "-g", group, f.keyFile, key)
 	mustRun(t, "mkdir", scratch)
 	f.args = []string{"--slots", "metadata=1"} // the stage that the workers leave to it
 	f.startCoordinator()

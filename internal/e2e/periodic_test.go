@@ -15,7 +15,8 @@ func TestRecordingUnit_SubmitsARecordingOnce(t *testing.T) {
 	t.Parallel()
 	h := newEnvironment(t)
 	pool := h.newDatabase()
-	start := regexp.MustCompile(`(?m)^ExecStart=/bin/sh -c '(.*)'$`).FindStringSubmatch(readText(t, "../../docs/deploy/cuelight-recording.service"))
+	unit := readText(t, "../../docs/deploy/cuelight-recording.service")
+	start := regexp.MustCompile(`(?m)^ExecStart=/bin/sh -c '(.*)'$`).FindStringSubmatch(unit)
 	if start == nil {
 		t.Fatal("the unit has no command of the shell")
 	}
