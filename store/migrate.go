@@ -103,8 +103,9 @@ type MigrateResult struct {
 // [ErrSchemaShape] where the tables are not those of this program.
 //
 // An upgrade by one version may run while programs of the version before work on the tables: it only adds to them.
-// It locks the tables for some milliseconds; where it would have to wait for longer than a second,
-// it tries again later, for up to a minute, and then returns [ErrLocked]. Before, it builds new indexes without locking
+// It locks the tables for some milliseconds; where it would have to wait for longer than a fifth of a second, or after half
+// a minute for longer than 1.2 s, it tries again a second later, for up to a minute, and then returns [ErrLocked].
+// Before, it builds new indexes without locking
 // others out, which takes as long as reading the tables a few times, and as the transactions that are open then; but in a
 // transaction of the caller it locks the tables meanwhile.
 //
@@ -125,10 +126,10 @@ func (s *Store) Migrate(ctx context.Context) (r MigrateResult, err error) {
 		// The migrations build the indexes where this fails, as with a statement_timeout.
 		_ = s.buildIndexes(ctx, from)
 	}
-	for end := time.Now().Add(migrateTimeout); ; {
+	for began := time.Now(); ; {
 		// A worker may lock the tables in another order, which ends in a deadlock.
-		r, err = s.migrate(ctx)
-		if !IsRetryable(err) && !errors.Is(err, ErrLocked) || time.Now().After(end) ||
+		r, err = s.migrate(ctx, lockWait(time.Since(began)))
+		if !IsRetryable(err) && !errors.Is(err, ErrLocked) || time.Since(began) > migrateTimeout ||
 			ctxsleep.For(ctx, migrateRetryDelay) != nil {
 			break
 		}
@@ -141,14 +142,24 @@ func (s *Store) Migrate(ctx context.Context) (r MigrateResult, err error) {
 
 const (
 	// migrateTimeout is how long Migrate tries again.
-	migrateTimeout    = time.Minute
-	migrateRetryDelay = time.Second / 2
+	migrateTimeout = time.Minute
+	// migrateRetryDelay lets others work for much longer than a try makes them wait; see lockWait.
+	migrateRetryDelay = time.Second
 )
 
-// limitLocksSQL limits how long others wait for an upgrade that waits for a lock.
+// lockWait is how long an upgrade waits for a lock, and others for the upgrade, by the time since its first try. It is
+// shorter than they wait for a lock themselves, so that they go on at once when the upgrade stops waiting. Only later it
+// is longer than the server's deadlock_timeout of a second, after which an autovacuum makes way.
+func lockWait(tried time.Duration) time.Duration {
+	if tried < migrateTimeout/2 {
+		return time.Second / 5
+	}
+	return 6 * time.Second / 5
+}
+
 const limitLocksSQL = `
 /* limit lock waits */
-set local lock_timeout = '1s'`
+select set_config('lock_timeout', $1::bigint::text, true)`
 
 const setVersionSQL = `
 /* set version */
@@ -210,8 +221,8 @@ end
 $$`
 
 // upgrade applies the migrations after a version of the tables.
-func (s *Store) upgrade(ctx context.Context, tx pgx.Tx, from int) error {
-	_, err := tx.Exec(ctx, limitLocksSQL)
+func (s *Store) upgrade(ctx context.Context, tx pgx.Tx, from int, lockWait time.Duration) error {
+	_, err := tx.Exec(ctx, limitLocksSQL, lockWait.Milliseconds())
 	if err == nil {
 		_, err = tx.Exec(ctx, s.graph.SQL(dropInvalidSQL, nil))
 	}
@@ -227,7 +238,7 @@ func (s *Store) upgrade(ctx context.Context, tx pgx.Tx, from int) error {
 	return s.explain("upgrade", err)
 }
 
-func (s *Store) migrate(ctx context.Context) (r MigrateResult, err error) {
+func (s *Store) migrate(ctx context.Context, lockWait time.Duration) (r MigrateResult, err error) {
 	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		for _, sql := range []string{noTimeoutSQL, migrateLockSQL} {
 			if _, err := tx.Exec(ctx, sql); err != nil {
@@ -236,7 +247,7 @@ func (s *Store) migrate(ctx context.Context) (r MigrateResult, err error) {
 		}
 		r.From, err = s.WithTx(tx).version(ctx)
 		if errors.Is(err, ErrSchemaOlder) {
-			if err := s.upgrade(ctx, tx, r.From); err != nil {
+			if err := s.upgrade(ctx, tx, r.From, lockWait); err != nil {
 				return err
 			}
 			_, err = s.WithTx(tx).version(ctx) // of the upgraded tables

@@ -177,6 +177,34 @@ func TestMigrate_TriesAgainWhereATableIsLocked(t *testing.T) {
 	must(t, engine.New(pool, store.Video()).NotifyEvents(ctx))
 }
 
+// An upgrade that waits for a lock makes all wait who come after it.
+func TestMigrate_DelaysOthersOnlyBrieflyWhileATableIsLocked(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	pool := pgtest.New(t, olderSchemas(t)["014"])
+	st := store.New(pool, store.Video())
+	tx, err := pool.Begin(ctx)
+	must(t, err)
+	defer tx.Rollback(context.WithoutCancel(ctx))
+	_, err = tx.Exec(ctx, "select from tasks for update")
+	must(t, err)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := st.Migrate(ctx)
+		ended <- err
+	}()
+	for range 2 {
+		waitForLock(t, pool)
+		must(t, pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, "set local lock_timeout = '700ms'; insert into tasks (source) values ('a.mp4')")
+			return err
+		}))
+	}
+	must(t, tx.Rollback(ctx))
+	must(t, <-ended)
+	must(t, st.Check(ctx))
+}
+
 // waitForLock waits until a session waits for a lock on the table of tasks.
 func waitForLock(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
