@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/store"
 )
@@ -16,7 +17,8 @@ import (
 // a drain, or [ErrIgnoredCancel] if Work did not return when its context was done; those
 // claims are released, too. Run waits for a database that does not answer, however long; it
 // returns another error only if it cannot start, or if a Backend's error is [Permanent]: then it
-// cancels its attempts, whose outcomes nobody accepts.
+// cancels its attempts, whose outcomes nobody accepts. It drains and returns [store.ErrSchemaNewer] where the tables are
+// upgraded beyond what this program supports while it works.
 func (r Runner) Run(ctx context.Context) error {
 	if err := r.prepare(); err != nil {
 		return fmt.Errorf("run pipeline: %w", err)
@@ -28,6 +30,8 @@ func (r Runner) Run(ctx context.Context) error {
 }
 
 func (r Runner) run(ctx context.Context) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	p := newProcess(r)
 	d := newDispatcher(p)
 	if err := d.registerWhenReachable(ctx); err != nil {
@@ -45,14 +49,31 @@ func (r Runner) run(ctx context.Context) error {
 	} {
 		all.Go(func() { run(background) })
 	}
+	all.Go(func() { p.watchTables(background, stop) })
 	err := d.run(ctx, base)
 	end()
 	all.Wait()
 	p.deregister(base)
+	if cause := context.Cause(ctx); errors.Is(cause, store.ErrSchemaNewer) {
+		err = errors.Join(cause, err)
+	}
 	if err != nil {
 		return fmt.Errorf("run pipeline: %w", err)
 	}
 	return nil
+}
+
+// watchTables stops this process when it does not support the tables any more, which it asks about every minute by default.
+func (p *process) watchTables(ctx context.Context, stop context.CancelCauseFunc) {
+	for ctxsleep.For(ctx, jitter(longestSweepInterval*p.SweepInterval)) == nil {
+		checking, cancel := context.WithTimeout(ctx, exchangeTimeout)
+		err := p.Backend.Check(checking)
+		cancel()
+		if errors.Is(err, store.ErrSchemaNewer) {
+			stop(err)
+			return
+		}
+	}
 }
 
 // listener is a [WakeSource] that has to be run.

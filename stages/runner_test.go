@@ -280,3 +280,40 @@ func TestRun_RejectsIncompleteRunners(t *testing.T) {
 		}
 	}
 }
+
+func TestRunner_DrainsAndEndsWhenTheTablesAreNewerThanItSupports(t *testing.T) {
+	t.Parallel()
+	began, finish := make(chan struct{}), make(chan struct{})
+	b := setup(t, stages.Stage{Name: "only", Slots: 1, Work: func(context.Context, *stages.Job) (any, error) {
+		close(began)
+		<-finish
+		return nil, nil
+	}})
+	first := b.submit()
+	draining := make(chan struct{})
+	ended := make(chan error, 1)
+	go func() {
+		r := stages.Runner{
+			Backend: b.backend, Pipeline: b.pipeline, SweepInterval: 20 * time.Millisecond, Grace: time.Hour,
+			Observe: func(e stages.Event) {
+				if e.Kind == stages.WorkerDraining {
+					close(draining)
+				}
+			},
+		}
+		ended <- r.Run(context.Background())
+	}()
+	<-began
+	second := b.submit()
+	newer := store.SchemaVersion + 1
+	_, err := b.pool.Exec(t.Context(), "update cuelight_schema set version = $1, migrated_to = $1", newer)
+	must(t, err)
+	<-draining
+	close(finish)
+	if err := <-ended; !errors.Is(err, store.ErrSchemaNewer) || strings.Count(err.Error(), store.ErrSchemaNewer.Error()) != 1 {
+		t.Errorf("Run returned %v, want one sentence about newer tables", err)
+	}
+	if one, two := b.status(first, 0), b.status(second, 0); one != store.StatusCompleted || two != store.StatusPending {
+		t.Errorf("the task in progress is %s, the one that was submitted then %s", one, two)
+	}
+}
