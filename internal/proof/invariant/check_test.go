@@ -50,6 +50,16 @@ const (
 	transcode = ` and stage = 'transcode'`
 )
 
+// deletePlain deletes a task with an event. The triggers are disabled.
+const (
+	deletePlain = `
+insert into outbox (type, task_id) select 'submitted', id from tasks where source = 'plain';
+select cuelight_video_delete(id) from tasks where source = 'plain';
+insert into outbox (type, task_id) select 'deleted', id from deleted_tasks;
+`
+	ofDeleted = ` where task_id = (select id from deleted_tasks)`
+)
+
 func TestCheck_FindsEachViolation(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -201,6 +211,26 @@ func TestCheck_FindsEachViolation(t *testing.T) {
 			`update attempts set stage = 'nonsense'` + plain + ` and stage = 'publish';
 			 update tasks set publish_status = 'cancelled', publish_attempts = 0 where source = 'plain'`,
 			[]string{"valid-history"}},
+		"a deleted task that exists": {retried,
+			`insert into deleted_tasks (id, task) select id, to_jsonb(t) from tasks t where source = 'plain'`,
+			[]string{"deleted"}},
+		"an attempt that started after a deletion": {retried,
+			deletePlain + `update attempts set started_at = clock_timestamp(), finished_at = clock_timestamp()` + ofDeleted +
+				` and stage = 'publish'`,
+			[]string{"deleted-work"}},
+		"an attempt that was recorded after a deletion": {retried,
+			deletePlain + `update attempts set finished_at = clock_timestamp()` + ofDeleted + ` and stage = 'publish'`,
+			[]string{"deleted-work"}},
+		"a history of a purged task": {retried,
+			deletePlain + `delete from deleted_tasks; insert into outbox (type, task_id) select 'purged', task_id from attempts` +
+				` where task_id not in (select id from tasks) limit 1`,
+			[]string{"valid-history"}},
+		"a deletion without an event": {retried,
+			deletePlain + `delete from outbox where type = 'deleted'`,
+			[]string{"event-deleted"}},
+		"work after a deletion": {retried,
+			deletePlain + `insert into outbox (type, task_id, stage, attempt) select 'started', id, 'publish', 1 from deleted_tasks`,
+			[]string{"event-deleted"}},
 		"an attempt that ended before it started": {settled,
 			`update attempts set finished_at = started_at - interval '1 second'` + plain + ` and stage = 'ingest'`,
 			[]string{"valid-history"}},
@@ -250,6 +280,48 @@ func TestCheck_AcceptsOperatorRetries(t *testing.T) {
 	if !slices.Contains(violated, "completed-once") || !slices.Contains(violated, "no-renumbering") {
 		t.Errorf("with NoRetries, the violated rules are %v; want completed-once and no-renumbering, too", violated)
 	}
+}
+
+func TestCheck_AcceptsDeletedAndRestoredTasks(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.populate(true)
+	tasks, err := f.List(t.Context(), store.ListQuery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	accept := func(when string, o invariant.Options) {
+		t.Helper()
+		if violated, details := f.check(o); len(violated) > 0 {
+			t.Fatalf("%s, %v are violated:\n%s", when, violated, strings.Join(details, "\n"))
+		}
+	}
+	for _, task := range tasks {
+		if err := f.Delete(t.Context(), task.ID, store.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	accept("after deletions", busy)
+	for _, task := range tasks {
+		if err := f.Undelete(t.Context(), task.ID, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	accept("after they were undone", busy)
+	f.work(func(string, string, int) engine.Report { return engine.Report{Outcome: engine.Completed} })
+	accept("after their work", settledWith([]string{"plain", "bumpy", "dead", "cancelled", "held"}))
+	purged := tasks[0].ID
+	if err := f.Delete(t.Context(), purged, store.DeleteOptions{Purge: true}); err != nil {
+		t.Fatal(err)
+	}
+	e := engine.New(f.pool, f.Graph())
+	if _, err := e.ClaimToPurge(t.Context(), -1); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Purge(t.Context(), purged, ""); err != nil {
+		t.Fatal(err)
+	}
+	accept("after a purge", invariant.Options{Settled: true, NoRetries: true})
 }
 
 func TestCheck_ChecksCustomPipelines(t *testing.T) {

@@ -131,7 +131,8 @@ select format('stage %s of task %s was completed, and started again with attempt
   from runs
  where outcome_before = 'completed' and attempt <> 1`},
 	{name: "status-matches",
-		sentence: "the status of a stage is the outcome of its latest attempt, or it is dead because a part is", sql: `
+		sentence: "the status of a stage is the outcome of its latest attempt, or it is dead because a part is (or was, before a deletion)",
+		sql: `
 select format('stage %s of task %s is %s, but %s', stage, task, status,
               coalesce('its latest attempt is ' || outcome, 'has no attempt'))
   from stages
@@ -139,8 +140,9 @@ select format('stage %s of task %s is %s, but %s', stage, task, status,
  where case status when 'completed'  then outcome is distinct from 'completed'
                    when 'failed'     then outcome is null or outcome not in ('failed', 'expired')
                    when 'dead'       then outcome is null or outcome not in ('failed', 'expired')
-                                          and not (outcome = 'divided' and (task, stage, 'dead') in (
-                                            select task, node, status from stages where part is not null))
+                                          and not (outcome = 'divided' and ((task, stage, 'dead') in (
+                                            select task, node, status from stages where part is not null)
+                                            or task in (select task from undeleted)))
                    when 'divided'    then outcome is distinct from 'divided'
                    when 'inprogress' then outcome is distinct from 'live'
                    else false end`},
@@ -162,13 +164,15 @@ select format('stage %s of task %s counts %s attempts, its history %s',
                from runs where is_latest) as latest using (task, stage)
  where attempts <> coalesce(latest.attempt, 0) and (attempts <> 0 or $1 and not (part is not null and is_made_again))`},
 	{name: "no-renumbering",
-		sentence: "without retries, the numbers of attempts never start again, except at parts that are made again",
-		applies:  func(o Options) bool { return o.NoRetries }, sql: `
+		sentence: "without retries, the numbers of attempts never start again, except at parts that are made again, and at a " +
+			"divided stage that was deleted with its parts",
+		applies: func(o Options) bool { return o.NoRetries }, sql: `
 select format('stage %s of task %s: attempt 1 (%s) follows attempt %s (%s)',
               stage, task, outcome, attempt_before, outcome_before)
   from runs
  where attempt = 1 and attempt_before + counts_before::int <> 1
-   and (part is null or division = division_before)`},
+   and (part is null or division = division_before)
+   and not (outcome_before = 'divided' and task in (select task from undeleted))`},
 	{name: "attempt-limit",
 		sentence: "no stage has more attempts than allowed, nor is due for one more",
 		applies:  func(o Options) bool { return o.MaxAttempts != nil },
@@ -181,13 +185,54 @@ select format('stage %s of task %s %s: attempt %s of at most %s', stage, task, w
     as limits (name, allowed) on name collate "C" = node
  where n > allowed`},
 	{name: "valid-history",
-		sentence: "each attempt belongs to a task and to a stage of the pipeline, and ended after it started", sql: `
+		sentence: "each attempt belongs to a task, perhaps a deleted one, and to a stage of the pipeline, and ended after it started", sql: `
 select format('attempt %s at stage %s of task %s (%s) %s', attempt, tries.stage, tries.task, outcome,
               case when stages.task is null then 'has no such task or stage' else 'ended before it started' end)
   from tries
   left join stages on stages.task = tries.task and stages.stage = tries.node
                   and (stages.divides or tries.part is null and tries.outcome <> 'divided')
- where stages.task is null or finished_at < started_at`},
+ where stages.task is null and tries.task not in (select id from {{.Deleted}} where purged_at is null)
+    or finished_at < started_at`},
+	{name: "deleted",
+		sentence: "a deleted task is no task any more, and neither it nor a purged one has parts", sql: `
+select format('task %s was deleted at %s, and exists', id, deleted_at)
+  from {{.Deleted}} join {{.Tasks}} using (id)
+{{- if .HasParts}}
+ union all
+select format('there is part %s of stage %s of task %s, but no such task', part, stage, task_id)
+  from {{.Parts}} where task_id not in (select id from {{.Tasks}})
+{{- end}}`},
+	// Both clocks are the database's: deleted_at is read while the row is locked.
+	{name: "deleted-work",
+		sentence: "a deletion takes the claims of the task from their workers; none is made afterwards, nor ends", sql: `
+select format('attempt %s at stage %s of task %s (%s to %s) is %s after the deletion at %s',
+              attempt, stage, r.task, started_at, finished_at, outcome, deleted_at)
+  from tries r join {{.Deleted}} d on d.id = r.task
+ where started_at > deleted_at or finished_at > deleted_at and outcome <> 'cancelled'`},
+	// Tasks whose rows were deleted otherwise have no event after that either.
+	{name: "event-deleted",
+		sentence: "the last of the events deleted, undeleted and purged of a task says whether it exists; no work follows its deletion",
+		sql: `
+, last_event as (
+  select distinct on (task_id) task_id as task, type, id
+    from {{.Events}} where type in ('submitted', 'deleted', 'undeleted', 'purged')
+   order by task_id, id desc
+)
+select format('task %s %s, but its last event of that kind is %s, %s', last_event.task,
+              case when t.id is not null then 'exists' when d.purged_at is null and d.id is not null then 'is deleted'
+                   else 'is purged or was never there' end, last_event.id, last_event.type)
+  from last_event
+  left join {{.Tasks}} t on t.id = last_event.task
+  left join {{.Deleted}} d on d.id = last_event.task
+ where case when t.id is not null then last_event.type not in ('submitted', 'undeleted')
+            when d.id is not null and d.purged_at is null then last_event.type <> 'deleted'
+            else last_event.type not in ('deleted', 'purged') end
+ union all
+select format('event %s, %s, of task %s follows its deletion with event %s', e.id, e.type, e.task_id, last_event.id)
+  from last_event
+  join {{.Events}} e on e.task_id = last_event.task and e.id > last_event.id
+ where last_event.type in ('deleted', 'purged')
+   and e.type not in ('progress', 'deleted', 'undeleted', 'purged')`},
 	{name: "open-parts",
 		sentence: "a stage counts its parts that are not completed; one that has no parts counts none", sql: `
 select format('stage %s of task %s is %s and counts %s open parts, but %s of its %s parts are open, the last is number %s',
@@ -239,7 +284,8 @@ select format('stage %s of task %s has %s parts that were completed before event
 having count(*) filter (where is_kept) <> d.kept`},
 	// The last event of each stage and part, and the status that it leads to. It covers the tasks whose
 	// first event has not been pruned. No event says that a divided stage is to be joined, nor, of a part,
-	// that its stage is dead or was retried, nor which parts are kept. $3 says that nobody retried anything.
+	// that its stage is dead or was retried, nor which parts are kept, nor which stages an undeletion makes pending. $3 says
+	// that nobody retried anything.
 	{name: "event-status",
 		sentence: "the events of a task, in their order, lead to the statuses of its stages",
 		args:     func(o Options) []any { return append(o.triggersOff(), o.NoRetries) }, sql: `
@@ -273,6 +319,7 @@ select format('stage %s of task %s is %s, but event %s says %s',
    and not (s.part is not null and last_event.status <> 'completed'
             and (s.status = 'cancelled' or s.status = 'pending' and not $3))
    and not (last_event.status = 'kept' and s.status in ('pending', 'completed'))
+   and not (last_event.status = 'inprogress' and s.status = 'pending' and s.task in (select task from undeleted))
    and s.task in (select task_id from {{.Events}} where type = 'submitted')
    and not ` + triggersOffSQL},
 	{name: "event-outcome",
@@ -305,11 +352,13 @@ select format('task %s is %s, but its last event of that kind is %s, %s',
 //
 //   - stages: one row per task and stage, and one per part of a divided stage, as it is now. A part
 //     has a name of its own, such as transcode part 3; node is the stage it belongs to.
+//   - undeleted: tasks that were deleted and restored. Their parts were deleted, and a claim that the deletion cancelled
+//     does not count. Its row was written by the transaction of the event.
 //   - tries: one row per claim that ever existed, ordered by its end: the history, and the current
 //     claims, whose outcome is "live". A claim starts with its transaction, which may be earlier
 //     than one it waited for, so the start orders nothing. It ends while its worker holds the
-//     row lock, so the end orders everything. It counts unless it was released, or divided its stage without
-//     an error.
+//     row lock, so the end orders everything. It counts unless it was released, divided its stage without
+//     an error, or was cancelled by a deletion that was undone.
 //   - runs: tries, each with the number and the outcome of the previous try of its stage, and with how often its stage
 //     had been divided then, and was divided in all.
 //   - needs: which stage needs which.
@@ -332,11 +381,17 @@ with stages as not materialized (
     join {{$.Tasks}} t on t.id = p.task_id
    where p.stage = '{{.Name}}'
   {{- end}}{{end}}
+), undeleted as not materialized (
+  select task_id as task from {{.Outbox}} where type = 'undeleted' and task_id is not null
+   union
+  select unnest(tasks) from {{.Outbox}} where type = 'undeleted'
 ), tries as (
   select task_id as task, (stage || coalesce(' part ' || part, '')) collate "C" as stage, stage collate "C" as node, part,
          attempt, token, worker_id, started_at, finished_at, outcome::text,
-         outcome <> 'released' and (outcome <> 'divided' or error is not null) as counts
-    from {{.Attempts}}
+         outcome <> 'released' and (outcome <> 'divided' or error is not null)
+           and not (outcome = 'cancelled' and task_id in (select task from undeleted)
+                    and (task_id, a.xmin::text) in (select o.task_id, o.xmin::text from {{.Outbox}} o where o.type = 'deleted')) as counts
+    from {{.Attempts}} a
    union all
   select task, stage, node, part, attempts, token, locked_by, locked_at, 'infinity', 'live', true
     from stages

@@ -1,6 +1,7 @@
 package invariant
 
 import (
+	"slices"
 	"strings"
 	"text/template"
 
@@ -9,9 +10,9 @@ import (
 
 // sqlNames are a pipeline's names, which the rules' statements are filled with.
 type sqlNames struct {
-	Pipeline, Tasks, Parts, Attempts, Events string
-	Stages                                   []stageNames
-	MaxPerRule                               int
+	Pipeline, Tasks, Parts, Attempts, Events, Outbox, Deleted string
+	Stages                                                    []stageNames
+	MaxPerRule                                                int
 }
 
 type stageNames struct {
@@ -24,7 +25,7 @@ func namesOf(g store.Graph) sqlNames {
 	prefix := g.TablePrefix()
 	n := sqlNames{
 		Pipeline: g.Name(), Tasks: prefix + "tasks", Parts: prefix + "parts", Attempts: prefix + "attempts",
-		Events: prefix + "events", MaxPerRule: maxPerRule,
+		Events: prefix + "events", Outbox: prefix + "outbox", Deleted: prefix + "deleted_tasks", MaxPerRule: maxPerRule,
 	}
 	stages := g.Stages()
 	for i, name := range stages {
@@ -36,6 +37,11 @@ func namesOf(g store.Graph) sqlNames {
 		}
 	}
 	return n
+}
+
+// HasParts reports whether a stage divides.
+func (n sqlNames) HasParts() bool {
+	return slices.ContainsFunc(n.Stages, func(s stageNames) bool { return s.Divides })
 }
 
 // NameList returns the stages as a list of SQL strings.
