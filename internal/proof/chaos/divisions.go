@@ -83,6 +83,9 @@ func (v *verifier) repeatedCompletions() (found []string) {
 // logs: the stages that theirs needs; of a part, its division; of a join, the parts.
 func (v *verifier) earlyStarts() (found []string) {
 	for _, e := range v.executions {
+		if v.isPurged(e.start.Task) {
+			continue
+		}
 		latest := e.from.Add(clockError)
 		check := func(row attemptRow, ok bool, name, verb string) {
 			needed := v.byToken[row.token]
@@ -114,8 +117,8 @@ func (v *verifier) earlyStarts() (found []string) {
 // attempts at all parts; and stages that were completed without a join although they have parts.
 func (v *verifier) wrongJoins() (found []string) {
 	for _, e := range v.executions {
-		isDivide := e.end == endedDivided && !e.start.IsJoin
-		if e.start.Stage != dividedStage || e.start.Part > 0 || isDivide || e.end != endedCompleted && e.end != endedDivided {
+		isLeftOut := v.isPurged(e.start.Task) || e.end == endedDivided && !e.start.IsJoin
+		if e.start.Stage != dividedStage || e.start.Part > 0 || isLeftOut || e.end != endedCompleted && e.end != endedDivided {
 			continue
 		}
 		latest, n := e.from.Add(clockError), partsOf(e.start.Source)

@@ -27,6 +27,9 @@ type attemptCounts struct {
 func (v *verifier) wrongReports() (found []string) {
 	for i, log := range v.logs {
 		for key, n := range v.countEvents(i) {
+			if v.isPurged(key.task) {
+				continue
+			}
 			ended := 0
 			for _, kind := range []stages.Kind{
 				stages.StageCompleted, stages.PartCompleted, stages.StageDivided,

@@ -35,6 +35,7 @@ const (
 	lockRows        faultKind = "lock-rows"        // of many tasks
 	holdSnapshot    faultKind = "hold-snapshot"    // an old one
 	operatorReads   faultKind = "operator-reads"   // lists and counts, over and over
+	deleteTasks     faultKind = "delete-tasks"     // restores and purges some of them afterwards
 	// Faults of the daemon that publishes videos.
 	killDaemon   faultKind = "kill-daemon"
 	killFFmpeg   faultKind = "kill-ffmpeg"

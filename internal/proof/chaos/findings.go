@@ -21,6 +21,8 @@ type findings struct {
 	recoveries                        []recovery
 	exhausted                         int // claims of killed workers that were the last attempt
 	missedWakes                       int // ready stages that only a sweep found
+	measuredWaits                     int // during the upgrade
+	restored, purged                  int // tasks that were deleted
 	playableVideos                    int
 	executions, remoteExecutions      int
 	switchovers                       []recovery // of remote workers, after the kill of a coordinator
@@ -44,7 +46,13 @@ func (h *harness) check(ctx context.Context, firstFault time.Time) (f findings, 
 	if err != nil {
 		return f, err
 	}
-	d.check(&f)
+	v := d.check(&f)
+	if h.options.upgrade != "" {
+		longest, measured, violations := v.checkUpgrade(&h.upgrade)
+		f.UpgradeWaitMS, f.measuredWaits = new(longest.duration().Milliseconds()), measured
+		h.Logf("the longest wait during the upgrade: %s", longest.describe(&h.upgrade))
+		f.violations = append(f.violations, violations...)
+	}
 	for _, check := range []func(context.Context, *findings) error{
 		h.checkInvariants, h.checkVideos, h.checkLeftovers,
 	} {
@@ -143,13 +151,14 @@ func (s *submitter) checkFailover() (violations []string) {
 }
 
 // check applies every rule that needs more than the tables.
-func (d *runData) check(f *findings) {
+func (d *runData) check(f *findings) *verifier {
 	v := newVerifier(d)
 	f.lostTasks = v.lostTasks()
 	f.duplicates = v.duplicates()
 	for _, rule := range []func() []string{
 		v.claimsWithoutHistory, v.historyWithoutExecution, v.earlyStarts, v.wrongJoins, v.overlappingExecutions,
 		v.wrongReports, v.deadTasksWithoutCause, v.repeatedConnectionEvents, v.unexplainedExpiries,
+		v.wrongDeletions, v.executionsAfterDeletion,
 	} {
 		f.violations = append(f.violations, rule()...)
 	}
@@ -164,8 +173,22 @@ func (d *runData) check(f *findings) {
 			f.Dead++
 		}
 	}
+	for _, id := range d.acknowledged {
+		if _, exists := d.tasks[id]; !exists && v.wasRemoved(id) {
+			f.Deleted++
+			if v.isPurged(id) {
+				f.purged++
+			}
+		}
+	}
+	for _, deletion := range d.deletions {
+		if !deletion.restored.IsZero() {
+			f.restored++
+		}
+	}
 	f.executions, f.remoteExecutions, f.switchovers = len(v.executions), v.remoteExecutions(), v.switchovers()
 	f.P50, f.P99 = percentiles(f.recoveries, recovery.isPromised)
 	_, f.RemoteP99 = percentiles(f.recoveries, func(r recovery) bool { return r.isPromised() && r.remote })
 	_, f.SwitchoverP99 = percentiles(f.switchovers, recovery.isPromised)
+	return v
 }

@@ -32,6 +32,7 @@ const (
 type harness struct {
 	*injector
 	options  options
+	upgrade  upgrade // of -upgrade
 	dir      string
 	cleanups []func() error // the last one is called first
 }
@@ -100,6 +101,11 @@ func (h *harness) build(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if h.options.upgrade != "" {
+		h.submitter.tablesAreOlder.Store(true)
+		h.submitter.usesBothWays = true
+		h.workers.useRevision(h.upgrade.program)
+	}
 	return h.workers.start(ctx)
 }
 
@@ -141,6 +147,12 @@ func (h *harness) startServers(ctx context.Context) (network *networkNamespace, 
 			return nil, err
 		}
 	}
+	if h.options.upgrade != "" {
+		if err := h.buildRevision(ctx); err != nil {
+			return nil, err
+		}
+		return network, h.checkOlder(ctx)
+	}
 	return network, h.withConn(ctx, func(conn *pgx.Conn) error {
 		_, err := store.New(conn, graph()).Migrate(ctx)
 		return err
@@ -170,13 +182,7 @@ func (h *harness) runPhases(ctx context.Context) (firstFault time.Time, err erro
 	}
 	firstFault = time.Now()
 	h.Restart()
-	end := firstFault.Add(h.options.duration)
-	running.Go(func() { h.submitter.submitLongTasks(ctx, end.Add(-longWork)) })
-	h.Logf("the faults begin")
-	if err := h.injector.run(ctx, h.options.plan()); err != nil {
-		return firstFault, err
-	}
-	if err := ctxsleep.For(ctx, time.Until(end)); err != nil {
+	if err := h.runFaults(ctx, &running); err != nil {
 		return firstFault, err
 	}
 	h.Logf("all faults have ended")
@@ -187,6 +193,26 @@ func (h *harness) runPhases(ctx context.Context) (firstFault time.Time, err erro
 		h.Logf("some submissions were not acknowledged within %v", acknowledgeTimeout)
 	}
 	return firstFault, nil
+}
+
+// runFaults injects the faults, submits long tasks or upgrades meanwhile, and returns after the duration.
+func (h *harness) runFaults(ctx context.Context, running *sync.WaitGroup) error {
+	end := h.Started().Add(h.options.duration)
+	upgraded := make(chan error, 1)
+	if h.options.upgrade == "" {
+		running.Go(func() { h.submitter.submitLongTasks(ctx, end.Add(-longWork)) })
+		upgraded <- nil
+	} else {
+		running.Go(func() { upgraded <- h.runUpgrade(ctx) })
+	}
+	h.Logf("the faults begin")
+	if err := h.injector.run(ctx, h.options.plan()); err != nil {
+		return err
+	}
+	if err := <-upgraded; err != nil {
+		return err
+	}
+	return ctxsleep.For(ctx, time.Until(end))
 }
 
 // startVideos starts the daemon that publishes videos, if ffmpeg is there.

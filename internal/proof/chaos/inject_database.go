@@ -37,8 +37,11 @@ func (i *injector) withConn(ctx context.Context, do func(*pgx.Conn) error) error
 
 // injectDatabaseFault breaks something in the database.
 func (i *injector) injectDatabaseFault(ctx context.Context, s step) error {
-	if s.kind == disableTriggers {
+	switch s.kind {
+	case disableTriggers:
 		return i.disableTriggers(ctx, s)
+	case deleteTasks:
+		return i.deleteTasks(ctx, s)
 	}
 	inject := map[faultKind]func(context.Context, *pgx.Conn, step) error{
 		endListeners: i.endSessions, endPools: i.endSessions, endSessions: i.endSessions,
@@ -102,6 +105,8 @@ func (i *injector) listClaims(ctx context.Context, pid int, file string) error {
 }
 
 func (i *injector) disableTriggers(ctx context.Context, s step) error {
+	i.triggersMu.Lock()
+	defer i.triggersMu.Unlock()
 	i.logStart(s)
 	defer i.record(s.kind, noWorker)()
 	err := i.setTriggers(ctx, "disable", faultTimeout)

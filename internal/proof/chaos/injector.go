@@ -27,7 +27,9 @@ type injector struct {
 	videos    *videoDaemon // nil without videos
 	submitter *submitter
 
-	serverMu        sync.Mutex // held while a fault of the server is present
+	serverMu        sync.Mutex   // held while a fault of the server is present
+	triggersMu      sync.RWMutex // held while triggers are disabled
+	deletions       deletionLog
 	kills, restarts atomic.Int32
 
 	mu               sync.Mutex
@@ -73,7 +75,10 @@ func (i *injector) inject(ctx context.Context, s step) error {
 	case s.kind == failoverKill, s.kind == failoverReadOnly:
 		return i.failOver(ctx, s)
 	case s.kind.needsWorker():
-		return i.injectWorkerFault(ctx, s, i.workers.slots[s.worker])
+		w := i.workers.slots[s.worker]
+		w.faults.RLock()
+		defer w.faults.RUnlock()
+		return i.injectWorkerFault(ctx, s, w)
 	case s.kind.needsDaemon():
 		return i.injectDaemonFault(ctx, s)
 	case s.kind == killCoordinator:
@@ -127,6 +132,8 @@ func (i *injector) kill(s *slot) {
 // killCoordinator kills a coordinator and starts it again, as a fault that lasts as long.
 func (i *injector) killCoordinator(ctx context.Context, s step) error {
 	c := i.workers.coordinators[s.coordinator]
+	c.faults.RLock()
+	defer c.faults.RUnlock()
 	i.logStart(s)
 	defer i.record(s.kind, noWorker)()
 	i.kill(&c.slot)

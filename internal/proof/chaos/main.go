@@ -3,6 +3,7 @@
 //
 //	go run ./internal/proof/chaos [-duration 60s] [-seed N]
 //	go run ./internal/proof/chaos -failover kill
+//	go run ./internal/proof/chaos -upgrade REV
 //
 // It starts a PostgreSQL server of its own, with production settings, and five worker processes.
 // Each worker is this program again, composed as `cuelight serve` is, with the Runner's default
@@ -12,12 +13,33 @@
 // worker. Without -failover a real `cuelight serve` publishes small videos at the same time, if
 // ffmpeg is there. The program submits tasks all the time. After a healthy phase it injects faults:
 // it kills and freezes processes, ends sessions, restarts and freezes the server, disables
-// triggers, resets, delays and drops connections, and locks rows. Then it ends all faults, waits
-// until the tasks are finished, and checks the result.
+// triggers, resets, delays and drops connections, and locks rows. It also deletes tasks in every way that
+// store.Delete has, and restores and purges some of them. Then it ends all faults, waits
+// until the tasks are finished, and checks the result: a restored task is finished, and a purged one has
+// no rows left and its files were removed. The workers with the database have a stages.Retention for that.
 //
 // With -failover there is one fault. Three workers know the addresses of a primary and of its
 // synchronous standby, and no worker is remote. The primary is killed, or refuses to write (readonly),
 // and the standby is promoted two seconds later. Then every submission must be acknowledged, too.
+//
+// With -upgrade the tables and most processes are those of an earlier revision of Cuelight at first, whose tables are of an
+// earlier version. The program checks it out with git and builds its chaos: the old processes are that program, started with
+// the environment and the standard input that workers and coordinators of this program have, and they write the same
+// logs. So REV must have a chaos whose workerConfig, coordinatorConfig and logEntry have the fields that matter here; those it does
+// not know are ignored. The command tables, built with REV, creates the tables. Tasks are submitted with SQL that both versions
+// accept, and after the migration in both ways. There are no videos, no long tasks and no deletions. Beginning with the first fault:
+//
+//   - Three workers, three remote ones and both coordinators are old.
+//   - After a sixth of the duration two workers of this version start. They wait for the migration, and say so once.
+//   - After a quarter Store.Migrate upgrades the tables, under load and faults, and delayed by an open transaction.
+//     Faults that stop all work are left out
+//     from the start of the newcomers until five seconds after the migration, and so are those of one old worker.
+//   - After half, or after the migration if that ends later, the old processes are drained and replaced, one by one.
+//
+// From the beginning of the migration until the last process is replaced no stage that is ready may wait for more than two seconds
+// until it starts, unless a fault explains it: the server was away, or is back for less than 10 s; triggers were
+// disabled; sessions were ended; its task was locked; a coordinator was killed; or the worker that started it had a
+// fault. A division or a join that waits only because a process does two at once does not count.
 //
 // # How to read the output
 //
@@ -29,6 +51,7 @@
 //	submitted    tasks that were submitted and not rolled back
 //	completed    of these, tasks with all stages completed
 //	dead         tasks with a dead stage
+//	deleted      tasks that were deleted and not restored
 //	lost         acknowledged tasks that do not exist or are not finished
 //	duplicated   stages completed twice, tokens used by two executions, and tasks that ran
 //	             although their submission was rolled back
@@ -39,6 +62,10 @@
 //	remote_…     the same, of remote workers
 //	switchover_… time from the death of a coordinator until a remote worker's next outcome is recorded
 //	outage_ms    with -failover, time between the last acknowledgement before and the first after
+//	upgrade_wait_ms  with -upgrade, the longest time that a ready stage waited during the upgrade
+//
+// A task that was to be purged may still be a deleted one at the end if the process that had begun to purge it was
+// killed, or the server was away: others continue after five minutes.
 //
 // The check compares two independent records: the history in the database, and the logs that the
 // workers write before they start an execution and after they end it.
@@ -87,9 +114,10 @@ func main() {
 	flag.StringVar(&o.keepDir, "keep", "", "create this directory for the logs, and keep it")
 	flag.Func("only", "faults to inject, separated by commas (default all)", o.setOnly)
 	flag.Func("failover", "only fail over to a standby; the primary fails by kill or readonly", o.setFailover)
+	flag.StringVar(&o.upgrade, "upgrade", "", "only upgrade the tables and the programs of this revision of Cuelight, with fewer faults")
 	onlyPrint := flag.Bool("plan", false, "print the plan and exit")
 	flag.Parse()
-	if flag.NArg() > 0 || o.duration < time.Second {
+	if flag.NArg() > 0 || o.duration < time.Second || o.failover != "" && o.upgrade != "" {
 		flag.Usage()
 		os.Exit(2)
 	}
@@ -120,6 +148,7 @@ type options struct {
 	keepDir  string      // "": the logs are removed
 	only     []faultKind // nil: all
 	failover faultKind   // "": the plan of the seed
+	upgrade  string      // a revision of Cuelight; "": this one from the beginning
 	healthy  time.Duration
 	videos   bool
 }
@@ -149,7 +178,7 @@ func (o *options) setFailover(how string) error {
 
 // setDefaults decides what follows from the mode.
 func (o *options) setDefaults() {
-	if o.failover != "" {
+	if o.failover != "" || o.upgrade != "" {
 		o.healthy = 8 * time.Second
 		return
 	}
@@ -164,6 +193,9 @@ func (o *options) plan() plan {
 		return plan{{duration: promoteAfter, kind: o.failover, worker: noWorker}}
 	}
 	p := newPlan(o.seed, o.duration)
+	if o.upgrade != "" {
+		p = newUpgradePlan(o.seed, o.duration)
+	}
 	if o.only == nil {
 		return p
 	}

@@ -37,7 +37,7 @@ func TestRun_FindsNoErrorUnderFaults(t *testing.T) {
 	if err != nil || !sum.passed() {
 		t.Errorf("%v, %v\n%s", sum, err, &out)
 	}
-	if sum.Completed == 0 || sum.Completed+sum.Dead != sum.Submitted || sum.Kills == 0 || sum.Restarts == 0 {
+	if sum.Completed == 0 || sum.Completed+sum.Dead+sum.Deleted != sum.Submitted || sum.Kills == 0 || sum.Restarts == 0 {
 		t.Errorf("the run had too few tasks, kills or restarts: %v\n%s", sum, &out)
 	}
 	if !bytes.Contains(out.Bytes(), []byte("executions by remote workers")) || !bytes.Contains(out.Bytes(), []byte("kill-coordinator")) {

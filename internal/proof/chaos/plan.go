@@ -131,6 +131,7 @@ func plannedFaults() []faultKind {
 	for _, q := range allQuotas() {
 		kinds = append(kinds, q.kind)
 	}
+	kinds = append(kinds, deleteTasks)
 	slices.Sort(kinds)
 	return slices.Compact(kinds)
 }
@@ -148,8 +149,24 @@ func newPlan(seed uint64, duration time.Duration) plan {
 	for from := time.Duration(0); from < duration; from += time.Minute {
 		p.addMinute(from, min(from+time.Minute, duration))
 	}
-	slices.SortStableFunc(p.steps, func(a, b step) int { return cmp.Compare(a.at, b.at) })
-	return p.steps
+	d := planner{rand: rand.New(rand.NewPCG(seed, 2))}
+	d.addDeletions(duration)
+	steps := append(p.steps, d.steps...)
+	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(a.at, b.at) })
+	return steps
+}
+
+// deletionInterval is the average time between the beginnings of two deletions.
+const deletionInterval = 8 * time.Second
+
+// addDeletions plans deletions of tasks. They have a planner of their own, so that they change no other step.
+func (p *planner) addDeletions(duration time.Duration) {
+	for from := time.Duration(0); from < duration; from += deletionInterval {
+		s := step{kind: deleteTasks, worker: noWorker}
+		s.duration = min(p.between(ms, 2*time.Second)<<p.rand.IntN(3), duration/2)
+		s.at = min(p.between(from, from+deletionInterval), duration-s.duration)
+		p.steps = append(p.steps, s)
+	}
 }
 
 // planner draws a plan.

@@ -94,3 +94,38 @@ func TestNewPlan_IsOrderedAndEndsInTime(t *testing.T) {
 		}
 	}
 }
+
+func TestNewUpgradePlan_LeavesOutFaultsThatWouldExplainEveryWait(t *testing.T) {
+	t.Parallel()
+	const duration = time.Minute
+	times := timesOfUpgrade(duration)
+	for seed := range uint64(50) {
+		p := newUpgradePlan(seed, duration)
+		if !reflect.DeepEqual(p, newUpgradePlan(seed, duration)) || len(p) < 20 {
+			t.Fatalf("seed %d: %d steps, or two plans", seed, len(p))
+		}
+		for _, s := range p {
+			meetsMigration := s.at < times.migration+migrationTime && s.at+s.duration >= times.newcomers
+			switch {
+			case s.kind.needsDaemon(), s.duration > maxUpgradeFault,
+				meetsMigration && (slices.Contains(serverFaults[:], s.kind) || s.kind == disableTriggers || isNewcomer(s.worker)):
+				t.Errorf("seed %d: %s", seed, s)
+			}
+		}
+	}
+}
+
+func TestNewPlan_DeletesTasksAllTheTime(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(50) {
+		n := 0
+		for _, s := range newPlan(seed, time.Minute) {
+			if s.kind == deleteTasks {
+				n++
+			}
+		}
+		if n != 8 {
+			t.Errorf("seed %d: %d deletions", seed, n)
+		}
+	}
+}

@@ -72,7 +72,7 @@ func (v *verifier) nextExecution(claim stageKey, after time.Time) (execution, bo
 	return execution{}, false
 }
 
-// isUndisturbed reports whether the server was available and the task not locked by a fault.
+// isUndisturbed reports whether the server was available and the task neither locked by a fault nor deleted.
 func (v *verifier) isUndisturbed(claim stageKey, from, to time.Time) bool {
 	return !slices.ContainsFunc(v.faults, func(f fault) bool {
 		switch {
@@ -82,7 +82,7 @@ func (v *verifier) isUndisturbed(claim stageKey, from, to time.Time) bool {
 			return slices.Contains(f.tasks, claim.task) && f.overlaps(from, to)
 		}
 		return false
-	})
+	}) && v.deletions[claim.task] == nil
 }
 
 // coordinatorKillTime is how long before a kill of a remote worker that of a coordinator hides it: the

@@ -15,6 +15,7 @@ type summary struct {
 	Submitted  int     `json:"submitted"`
 	Completed  int     `json:"completed"`
 	Dead       int     `json:"dead"`
+	Deleted    int     `json:"deleted"`
 	Lost       int     `json:"lost"`
 	Duplicated int     `json:"duplicated"`
 	Violations int     `json:"violations"`
@@ -26,6 +27,7 @@ type summary struct {
 	// SwitchoverP99 is of remote workers whose coordinator was killed.
 	SwitchoverP99 *int64 `json:"switchover_p99_ms"`
 	OutageMS      int64  `json:"outage_ms,omitempty"`
+	UpgradeWaitMS *int64 `json:"upgrade_wait_ms,omitempty"`
 }
 
 func (s summary) passed() bool { return s.Lost+s.Duplicated+s.Violations == 0 }
@@ -51,6 +53,9 @@ func (h *harness) printReport(f *findings, sum summary) {
 	h.printRow("tasks submitted", "%d, and %d rolled back", sum.Submitted, len(h.submitter.rolledBack))
 	h.printRow("tasks acknowledged", "%d, with %d submissions repeated", len(h.submitter.acknowledged), h.submitter.repeated)
 	h.printRow("tasks finished", "%d completed, %d dead", sum.Completed, sum.Dead)
+	if len(h.deletions.tasks) > 0 {
+		h.printRow("tasks deleted", "%d, %d of them restored, and %d purged", len(h.deletions.tasks), f.restored, f.purged)
+	}
 	if h.videos != nil {
 		h.printRow("videos", "%d submitted, %d published and playable", len(h.videos.videos), f.playableVideos)
 	}
@@ -61,6 +66,11 @@ func (h *harness) printReport(f *findings, sum summary) {
 	h.printFaults("faults not possible", h.failed)
 	if h.options.failover != "" {
 		h.printRow("outage", "%d ms without an acknowledgement", sum.OutageMS)
+	}
+	if sum.UpgradeWaitMS != nil {
+		h.printRow("migration", "%d ms", h.upgrade.migration.Milliseconds())
+		h.printRow("waits during the upgrade", "%d without another cause, longest %d ms (promised: %d ms)",
+			f.measuredWaits, *sum.UpgradeWaitMS, maxUpgradeWait.Milliseconds())
 	}
 	h.printRow("claims only a sweep found", "%d", f.missedWakes)
 	if f.remoteExecutions > 0 {

@@ -15,17 +15,21 @@ import (
 type runData struct {
 	firstFault   time.Time // nothing was broken before
 	acknowledged map[string]store.ID
+	notBefore    map[string]time.Time // of scheduled tasks, by request id
 	rolledBack   []string
 	tasks        map[store.ID]taskRow
 	history      []attemptRow
 	logs         []workerLog
 	faults       []fault
+	deletions    map[store.ID]*deletion
+	deletedRows  map[store.ID]deletedRow
 }
 
 // taskRow is a task at the end of the run.
 type taskRow struct {
 	id           store.ID
 	request      string
+	created      time.Time
 	isCompleted  bool // all stages are
 	isDead       bool // a stage is
 	isUnfinished bool // a stage is in progress or divided, or can be claimed now or later
@@ -39,7 +43,9 @@ type attemptRow struct {
 	part     int // 0: of the stage itself
 	attempt  int
 	worker   store.ID
+	started  time.Time
 	finished time.Time
+	retryAt  time.Time // zero: it is not retried, or at once
 	outcome  string
 	class    string
 }
@@ -59,10 +65,15 @@ const (
  cross join lateral (select array[
        ingest_status, transcode_status, metadata_status, assemble_status, publish_status]) as s (statuses)`
 
-	tasksSQL      = `select id, coalesce(request_id, ''), ` + statusColumns
-	unfinishedSQL = `select count(*) from (select ` + statusColumns + `) as t where unfinished`
-	historySQL    = `
-select task_id, token, stage, coalesce(part, 0), attempt, worker_id, finished_at, outcome::text, coalesce(error_class, '')
+	tasksSQL      = `select id, coalesce(request_id, ''), created_at, ` + statusColumns
+	unfinishedSQL = `select (select count(*) from (select ` + statusColumns + `) as t where unfinished) +
+       (select count(*) from chaos_deleted_tasks
+         where (unpublish_at <= now() and unpublished_at is null or purge_at <= now()) and coalesce(claimed_until, now()) <= now())`
+	deletedSQL = `
+select id, purged_at is not null, keep_published, coalesce(claimed_until > now(), false) from chaos_deleted_tasks`
+	historySQL = `
+select task_id, token, stage, coalesce(part, 0), attempt, worker_id, started_at, finished_at, retry_at,
+       outcome::text, coalesce(error_class, '')
   from chaos_attempts order by finished_at`
 )
 
@@ -70,34 +81,64 @@ select task_id, token, stage, coalesce(part, 0), attempt, worker_id, finished_at
 func (h *harness) readRunData(ctx context.Context, firstFault time.Time) (*runData, error) {
 	d := &runData{
 		firstFault: firstFault, acknowledged: h.submitter.acknowledged, rolledBack: h.submitter.rolledBack,
-		tasks: make(map[store.ID]taskRow), faults: h.faultLog.list(),
+		notBefore: h.submitter.notBefore,
+		tasks:     make(map[store.ID]taskRow), faults: h.faultLog.list(),
+		deletions: h.deletions.tasks, deletedRows: make(map[store.ID]deletedRow),
 	}
 	var err error
 	if d.logs, err = h.workers.readLogs(); err != nil {
 		return nil, err
 	}
 	return d, h.withConn(ctx, func(conn *pgx.Conn) error {
-		rows, err := conn.Query(ctx, tasksSQL)
-		if err != nil {
-			return err
+		err := d.readTasks(ctx, conn)
+		if err == nil {
+			err = d.readHistory(ctx, conn)
 		}
-		var t taskRow
-		columns := []any{&t.id, &t.request, &t.isCompleted, &t.isDead, &t.isUnfinished}
-		if _, err := pgx.ForEachRow(rows, columns, func() error {
-			d.tasks[t.id] = t
-			return nil
-		}); err != nil {
-			return err
-		}
-		if rows, err = conn.Query(ctx, historySQL); err != nil {
-			return err
-		}
-		d.history, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (a attemptRow, err error) {
-			err = row.Scan(&a.task, &a.token, &a.stage, &a.part, &a.attempt, &a.worker, &a.finished, &a.outcome, &a.class)
-			return a, err
-		})
 		return err
 	})
+}
+
+// readTasks reads the tasks, and those that are deleted.
+func (d *runData) readTasks(ctx context.Context, conn *pgx.Conn) error {
+	rows, err := conn.Query(ctx, tasksSQL)
+	if err != nil {
+		return err
+	}
+	var t taskRow
+	columns := []any{&t.id, &t.request, &t.created, &t.isCompleted, &t.isDead, &t.isUnfinished}
+	if _, err := pgx.ForEachRow(rows, columns, func() error {
+		d.tasks[t.id] = t
+		return nil
+	}); err != nil {
+		return err
+	}
+	if rows, err = conn.Query(ctx, deletedSQL); err != nil {
+		return err
+	}
+	var deleted deletedRow
+	columns = []any{&deleted.id, &deleted.isPurged, &deleted.keepPublished, &deleted.isClaimed}
+	_, err = pgx.ForEachRow(rows, columns, func() error {
+		d.deletedRows[deleted.id] = deleted
+		return nil
+	})
+	return err
+}
+
+func (d *runData) readHistory(ctx context.Context, conn *pgx.Conn) error {
+	rows, err := conn.Query(ctx, historySQL)
+	if err != nil {
+		return err
+	}
+	d.history, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (a attemptRow, err error) {
+		var retryAt *time.Time
+		err = row.Scan(&a.task, &a.token, &a.stage, &a.part, &a.attempt, &a.worker, &a.started, &a.finished, &retryAt,
+			&a.outcome, &a.class)
+		if retryAt != nil {
+			a.retryAt = *retryAt
+		}
+		return a, err
+	})
+	return err
 }
 
 // fault is a period in which something was broken.

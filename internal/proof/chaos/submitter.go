@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -24,18 +25,21 @@ const (
 
 // submitter submits tasks and records which were acknowledged.
 type submitter struct {
-	pool  *pgxpool.Pool
-	store *store.Store
+	pool *pgxpool.Pool
 	// placesRemotely makes some tasks require a remote worker. It is set before run.
 	placesRemotely bool
+	// usesBothWays submits some tasks with SQL that programs of every version accept. It is set before run.
+	usesBothWays   bool
+	tablesAreOlder atomic.Bool // than this program, so that all tasks are submitted with that SQL
 
 	mu           sync.Mutex
 	rand         *rand.Rand
-	named        int                 // tasks, including those that were rolled back
-	submitted    int                 // tasks, without them
-	acknowledged map[string]store.ID // by request id
-	repeated     int                 // submissions that took more than one try
-	rolledBack   []string            // request ids
+	notBefore    map[string]time.Time // of scheduled tasks, by request id
+	named        int                  // tasks, including those that were rolled back
+	submitted    int                  // tasks, without them
+	acknowledged map[string]store.ID  // by request id
+	repeated     int                  // submissions that took more than one try
+	rolledBack   []string             // request ids
 
 	outageStart time.Time // zero: there was none
 	lastBefore  time.Time // acknowledgement before the outage
@@ -48,8 +52,9 @@ func newSubmitter(ctx context.Context, address string, seed uint64) (*submitter,
 		return nil, err
 	}
 	return &submitter{
-		pool: pool, store: store.New(pool, graph()),
+		pool: pool,
 		rand: rand.New(rand.NewPCG(seed, 1)), acknowledged: make(map[string]store.ID),
+		notBefore: make(map[string]time.Time),
 	}, nil
 }
 
@@ -98,6 +103,7 @@ func (s *submitter) next() (tasks []store.Submission, isRolledBack bool) {
 			task.Priority = int16(s.rand.IntN(5) - 2)
 		case 1:
 			task.NotBefore = time.Now().Add(time.Duration(s.rand.IntN(3000)) * ms)
+			s.notBefore[task.RequestID] = task.NotBefore
 		case 2, 3, 4, 5:
 			task.Placement = s.placement()
 		}
@@ -149,21 +155,33 @@ func (s *submitter) submit(ctx context.Context, tasks []store.Submission) {
 	for try := 0; ctx.Err() == nil; try++ {
 		started := time.Now()
 		tryCtx, cancel := context.WithTimeout(ctx, submitTimeout)
-		receipts, err := s.store.SubmitAll(tryCtx, tasks)
+		ids, err := s.submitOnce(tryCtx, s.pool, tasks)
 		cancel()
 		if err == nil {
-			s.acknowledge(tasks, receipts, started, try)
+			s.acknowledge(tasks, ids, started, try)
 			return
 		}
 		_ = ctxsleep.For(ctx, 50*ms) // the loop sees that ctx is done
 	}
 }
 
-func (s *submitter) acknowledge(tasks []store.Submission, receipts []store.Receipt, started time.Time, try int) {
+// submitOnce submits tasks in one try, and returns their ids.
+func (s *submitter) submitOnce(ctx context.Context, db store.DB, tasks []store.Submission) (ids []store.ID, err error) {
+	if s.tablesAreOlder.Load() || s.usesBothWays && sourceHash(tasks[0].RequestID)%2 == 0 {
+		return submitWithSQL(ctx, db, tasks)
+	}
+	receipts, err := store.New(db, graph()).SubmitAll(ctx, tasks)
+	for _, r := range receipts {
+		ids = append(ids, r.ID)
+	}
+	return ids, err
+}
+
+func (s *submitter) acknowledge(tasks []store.Submission, ids []store.ID, started time.Time, try int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, r := range receipts {
-		s.acknowledged[tasks[i].RequestID] = r.ID
+	for i, id := range ids {
+		s.acknowledged[tasks[i].RequestID] = id
 	}
 	s.repeated += min(try, 1)
 	switch {
@@ -172,6 +190,17 @@ func (s *submitter) acknowledge(tasks []store.Submission, receipts []store.Recei
 	case s.firstAfter.IsZero() && started.After(s.outageStart):
 		s.firstAfter = time.Now()
 	}
+}
+
+// acknowledgedTasks returns the tasks whose submissions are acknowledged.
+func (s *submitter) acknowledgedTasks() map[store.ID]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	tasks := make(map[store.ID]bool)
+	for _, id := range s.acknowledged {
+		tasks[id] = true
+	}
+	return tasks
 }
 
 // noteOutage notes that the server is not available from now on.
@@ -197,7 +226,7 @@ func (s *submitter) submitAndRollBack(ctx context.Context, tasks []store.Submiss
 	ctx, cancel := context.WithTimeout(ctx, submitTimeout)
 	defer cancel()
 	_ = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		_, err := s.store.WithTx(tx).SubmitAll(ctx, tasks)
+		_, err := s.submitOnce(ctx, tx, tasks)
 		return errors.Join(errRollBack, err)
 	}) // it always returns an error
 }

@@ -57,23 +57,27 @@ type verifier struct {
 	byToken      map[store.ID][]execution
 	byStage      map[stageKey][]execution
 	rows         map[store.ID]attemptRow   // by token
+	attempts     map[stageKey][]attemptRow // by time
 	completed    map[stageKey][]attemptRow // by time
 	divisions    map[store.ID][]division   // of a task's stage that divides, by time
 	needs        map[string][]string
-	incarnations map[store.ID]int // by the worker id that they registered
+	incarnations map[store.ID]int            // by the worker id that they registered
+	removals     map[store.ID]map[string]int // how often which files of a task were removed
 }
 
 func newVerifier(d *runData) *verifier {
 	v := &verifier{
 		runData: d, byToken: make(map[store.ID][]execution), byStage: make(map[stageKey][]execution),
-		rows: make(map[store.ID]attemptRow), completed: make(map[stageKey][]attemptRow),
+		rows: make(map[store.ID]attemptRow), attempts: make(map[stageKey][]attemptRow), completed: make(map[stageKey][]attemptRow),
 		divisions: make(map[store.ID][]division), needs: make(map[string][]string), incarnations: make(map[store.ID]int),
+		removals: make(map[store.ID]map[string]int),
 	}
 	for _, n := range nodes {
 		v.needs[n.Name] = n.Needs
 	}
 	for _, row := range d.history {
 		v.rows[row.token] = row
+		v.attempts[row.key()] = append(v.attempts[row.key()], row)
 		if row.outcome == string(engine.Completed) {
 			v.completed[row.key()] = append(v.completed[row.key()], row)
 		}
@@ -97,6 +101,11 @@ func (v *verifier) addExecutions(incarnation int, log workerLog) {
 		switch {
 		case entry.What == endEntry:
 			ends[entry.Token] = entry
+		case entry.What == removalEntry:
+			if v.removals[entry.Task] == nil {
+				v.removals[entry.Task] = make(map[string]int)
+			}
+			v.removals[entry.Task][entry.How]++
 		case entry.How == string(stages.WorkerStarted):
 			v.incarnations[entry.Worker] = incarnation
 		}
@@ -120,6 +129,7 @@ func (v *verifier) workerOf(e execution) int { return v.logs[e.incarnation].work
 func (v *verifier) lostTasks() (found []string) {
 	for request, id := range v.acknowledged {
 		switch task, ok := v.tasks[id]; {
+		case !ok && v.wasRemoved(id):
 		case !ok:
 			found = append(found, fmt.Sprintf("%s: task %s does not exist", request, id))
 		case task.request != request:
@@ -154,7 +164,7 @@ func (v *verifier) duplicates() (found []string) {
 // crash of the server undid.
 func (v *verifier) claimsWithoutHistory() (found []string) {
 	for _, e := range v.executions {
-		if _, ok := v.rows[e.start.Token]; !ok && !v.wasUndone(e) {
+		if _, ok := v.rows[e.start.Token]; !ok && !v.wasUndone(e) && !v.isPurged(e.start.Task) {
 			found = append(found, fmt.Sprintf("%s by %s is not in the history", e, workerName(v.workerOf(e))))
 		}
 	}
@@ -203,17 +213,17 @@ func (e execution) endedAs(outcome string) bool {
 // clockError is how much two processes' readings of the same moment may differ.
 const clockError = 2 * time.Millisecond
 
-// overlappingExecutions lists executions of a stage that overlap. There are four exceptions. Three are
-// for the first one: its process was frozen and could not know; a crash undid its claim; or the server
-// ended the session of its process while that was cut off, so that the others took it for dead. The
-// fourth is for the second one: its process had claimed it before it was frozen.
+// overlappingExecutions lists executions of a stage that overlap. There are five exceptions. Four are
+// for the first one: its process was frozen and could not know; a crash undid its claim; the server
+// ended the session of its process while that was cut off, so that the others took it for dead; or its
+// task was deleted and restored. The fifth is for the second one: its process had claimed it before it was frozen.
 func (v *verifier) overlappingExecutions() (found []string) {
 	for _, executions := range v.byStage {
 		for i, first := range executions {
 			for _, second := range executions[i+1:] {
 				if !second.from.Before(first.to) || v.wasUndone(first) ||
 					v.wasFrozen(first, second.from) || v.lostSessionWhileCutOff(first, second.from) ||
-					v.beganAfterFreeze(first, second) {
+					v.beganAfterFreeze(first, second) || v.wasRevoked(first) {
 					continue
 				}
 				found = append(found, fmt.Sprintf("%s by %s started %v before %s by %s had ended", second,

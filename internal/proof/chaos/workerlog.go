@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ type workerLog struct {
 	worker  int
 	ended   time.Time
 	killed  time.Time // zero if it was not
+	isOld   bool      // of the earlier revision
 	entries []logEntry
 }
 
@@ -44,6 +46,14 @@ const (
 	startEntry = "start" // of an execution
 	endEntry   = "end"   // of an execution
 	eventEntry = "event"
+	// removalEntry says that a worker removed files of a deleted task.
+	removalEntry = "removal"
+)
+
+// The files that are removed.
+const (
+	removedPublished = "published"
+	removedFiles     = "files"
 )
 
 // How an execution ended.
@@ -86,6 +96,14 @@ func (l *logWriter) write(e logEntry) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos: write worker log:", err)
 		os.Exit(2)
+	}
+}
+
+// removal returns a function of stages.Retention. There are no files; it records that it was called.
+func (l *logWriter) removal(files string) func(context.Context, store.DeletedTask) error {
+	return func(_ context.Context, task store.DeletedTask) error {
+		l.write(logEntry{What: removalEntry, How: files, Task: task.ID})
+		return nil
 	}
 }
 

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// deletedRow is a row of a deleted task at the end of the run.
+type deletedRow struct {
+	id            store.ID
+	isPurged      bool // only its request id is left
+	keepPublished bool
+	isClaimed     bool // a process that has ended removes its files, until its claim ends
+}
+
+// wasRemoved reports whether an acknowledged task need not exist: this program deleted it, and did not restore it.
+func (v *verifier) wasRemoved(id store.ID) bool {
+	d := v.deletions[id]
+	if d == nil || !d.restored.IsZero() {
+		return false
+	}
+	_, isDeleted := v.deletedRows[id]
+	return isDeleted || d.mayBePurged()
+}
+
+// isPurged reports whether the task has no rows any more because it was purged, as it was to be.
+func (v *verifier) isPurged(id store.ID) bool {
+	_, exists := v.tasks[id]
+	_, isDeleted := v.deletedRows[id]
+	return !exists && !isDeleted && v.deletions[id] != nil && v.deletions[id].mayBePurged()
+}
+
+// wrongDeletions lists tasks that are not in the state in which this program left them: deleted, restored or purged.
+func (v *verifier) wrongDeletions() (found []string) {
+	wrong := func(id store.ID, text string) { found = append(found, fmt.Sprintf("task %s %s", id, text)) }
+	for id, d := range v.deletions {
+		_, exists := v.tasks[id]
+		row, isDeleted := v.deletedRows[id]
+		switch {
+		case exists && isDeleted:
+			wrong(id, "exists and is deleted")
+		case exists && !d.deleted.IsZero() && d.restoring.IsZero():
+			wrong(id, "exists although it was deleted")
+		case isDeleted && d.mayBePurged() && !d.deleted.IsZero() && !row.isClaimed:
+			wrong(id, "was not purged")
+		case isDeleted && !row.keepPublished && !row.isClaimed && v.removals[id][removedPublished] == 0:
+			wrong(id, "was deleted, and what it had published was not removed")
+		case !exists && !isDeleted && v.removals[id][removedFiles] == 0:
+			wrong(id, "was purged, and its files were not removed")
+		}
+		if isDeleted && row.isPurged {
+			wrong(id, "was purged, and its request id is kept")
+		}
+	}
+	for id := range v.deletedRows {
+		if v.deletions[id] == nil {
+			wrong(id, "was deleted, but not by this program")
+		}
+	}
+	for _, row := range v.history {
+		if v.isPurged(row.task) {
+			wrong(row.task, fmt.Sprintf("was purged, and has attempt %d at %s in its history", row.attempt, row.stage))
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// revocationTime is how long a process without a fault may take to learn of a deletion.
+const revocationTime = 5 * time.Second
+
+// executionsAfterDeletion lists executions of tasks that were deleted then, except shortly after the deletion, and those of
+// processes that could not learn of it: they had a fault, or the server was away.
+func (v *verifier) executionsAfterDeletion() (found []string) {
+	for _, e := range v.executions {
+		d := v.deletions[e.start.Task]
+		if d == nil || d.deleted.IsZero() || !d.restoring.IsZero() && e.from.After(d.restoring) {
+			continue
+		}
+		until := d.deleted.Add(revocationTime)
+		if !d.restoring.IsZero() && d.restoring.Before(e.to) {
+			continue // it may go on when the task is restored
+		}
+		var how string
+		switch {
+		case e.from.After(until):
+			how = "started"
+		case e.to.After(until):
+			how = "was not interrupted"
+		default:
+			continue
+		}
+		if !v.couldNotLearn(e, d.deleted) {
+			found = append(found, fmt.Sprintf("%s by %s %s after the task was deleted", e, workerName(v.workerOf(e)), how))
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// couldNotLearn reports whether a fault kept a process from what happened in the database at that time.
+func (v *verifier) couldNotLearn(e execution, at time.Time) bool {
+	return slices.ContainsFunc(v.faults, func(f fault) bool {
+		isIts := f.worker != noWorker && f.worker == v.workerOf(e) || f.is(serverFaults[:]...) || f.is(killCoordinator)
+		return isIts && f.overlaps(at.Add(-serverRecoveryTime), e.to)
+	})
+}
+
+// wasRevoked reports whether the task was deleted during an execution, which ended soon after that.
+func (v *verifier) wasRevoked(e execution) bool {
+	d := v.deletions[e.start.Task]
+	return d != nil && e.from.Before(d.deleted) && e.to.After(d.asked)
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/internal/ctxsleep"
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
+	"github.com/cuelight/cuelight/store"
+)
+
+// deletion is what this program did with one task, in this order. Zero times are of what it did not.
+type deletion struct {
+	options   store.DeleteOptions
+	asked     time.Time // the first try to delete it
+	deleted   time.Time // acknowledged
+	restoring time.Time // the first try to restore it
+	restored  time.Time // acknowledged
+	purging   time.Time // the first try to purge it
+}
+
+// mayBePurged reports whether the task was to be purged.
+func (d *deletion) mayBePurged() bool { return d.options.Purge || !d.purging.IsZero() }
+
+// deletionLog records the deletions.
+type deletionLog struct {
+	mu    sync.Mutex
+	tasks map[store.ID]*deletion
+}
+
+// add returns a deletion of the task; nil if there was one before.
+func (l *deletionLog) add(task store.ID, o store.DeleteOptions) *deletion {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.tasks == nil {
+		l.tasks = make(map[store.ID]*deletion)
+	}
+	if l.tasks[task] != nil {
+		return nil
+	}
+	d := &deletion{options: o, asked: time.Now()}
+	l.tasks[task] = d
+	return d
+}
+
+// deletionOptions are the ways to delete tasks, by turns.
+var deletionOptions = []store.DeleteOptions{
+	{}, {KeepPublished: true, By: "chaos"}, {Purge: true}, {KeepPublished: true, Purge: true},
+}
+
+// deleteSomeSQL selects tasks that are worked on or wait, and some others.
+const deleteSomeSQL = `
+(select id from chaos_tasks where publish_status <> 'completed' order by random() limit 16)
+ union
+(select id from chaos_tasks order by random() limit 8)`
+
+// deleteTasks deletes tasks and, some time later, restores a third of those that were not to be purged and purges
+// another third.
+func (i *injector) deleteTasks(ctx context.Context, s step) error {
+	acknowledged := i.submitter.acknowledgedTasks()
+	var chosen []store.ID
+	if err := i.retry(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		rows, err := conn.Query(ctx, deleteSomeSQL)
+		if err != nil {
+			return err
+		}
+		chosen, err = pgx.CollectRows(rows, pgx.RowTo[store.ID])
+		return err
+	}); err != nil {
+		return err
+	}
+	var deleted []*deletion
+	var tasks []store.ID
+	for _, id := range chosen {
+		if !acknowledged[id] { // its submission will be repeated, and the task be another one
+			continue
+		}
+		if d := i.deletions.add(id, deletionOptions[len(deleted)%len(deletionOptions)]); d != nil {
+			deleted, tasks = append(deleted, d), append(tasks, id)
+		}
+	}
+	i.Logf("%s: %d tasks", s.title(), len(tasks))
+	for n, id := range tasks {
+		if err := i.deleteTask(ctx, id, deleted[n].options); err != nil {
+			return err
+		}
+		deleted[n].deleted = time.Now()
+	}
+	if err := ctxsleep.For(ctx, s.duration); err != nil {
+		return err
+	}
+	for n, id := range tasks {
+		if err := i.endDeletion(ctx, id, deleted[n], n/2%3); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endDeletion restores a deleted task, purges it, or leaves it.
+func (i *injector) endDeletion(ctx context.Context, id store.ID, d *deletion, choice int) (err error) {
+	switch {
+	case d.options.Purge:
+	case choice == 0:
+		d.restoring = time.Now()
+		if err = i.restoreTask(ctx, id); err == nil {
+			d.restored = time.Now()
+		}
+		if errors.Is(err, store.ErrUnpublishing) {
+			err = nil // by a process that was killed, whose claim lasts longer
+		}
+	case choice == 1:
+		d.purging = time.Now()
+		err = i.deleteTask(ctx, id, store.DeleteOptions{Purge: true})
+	}
+	return err
+}
+
+// deleteTask deletes a task. A try without an answer may have deleted it.
+func (i *injector) deleteTask(ctx context.Context, id store.ID, o store.DeleteOptions) error {
+	return i.retry(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		err := store.New(conn, graph()).Delete(ctx, id, o)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		return err
+	})
+}
+
+// restoreTask restores a task. A try without an answer may have restored it.
+func (i *injector) restoreTask(ctx context.Context, id store.ID) error {
+	return i.retry(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		err := store.New(conn, graph()).Undelete(ctx, id, "")
+		if !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		if _, getErr := store.New(conn, graph()).Get(ctx, id); getErr != nil {
+			return fmt.Errorf("%w, and %w", err, getErr)
+		}
+		return nil
+	})
+}
+
+// operatorTimeout is how long an operation of an operator is tried, in which the server may be away.
+const operatorTimeout = 30 * time.Second
+
+// retry repeats what an operator does until it succeeds. Without triggers, deletions would leave the parts of tasks, so
+// these wait for them.
+func (i *injector) retry(ctx context.Context, do func(context.Context, *pgx.Conn) error) error {
+	i.triggersMu.RLock()
+	defer i.triggersMu.RUnlock()
+	return proofkit.Retry(ctx, operatorTimeout, func(ctx context.Context) error {
+		return i.withConn(ctx, func(conn *pgx.Conn) error { return do(ctx, conn) })
+	})
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// submitSQL names only columns that the tables of every version have.
+const submitSQL = `
+with given as (
+  select * from unnest($1::text[], $2::text[], $3::int2[], $4::timestamptz[], $5::text[])
+           as given (request_id, source, priority, run_at, placement)
+), added as (
+  insert into chaos_tasks (request_id, source, priority, ingest_run_at, placement)
+  select request_id, source, priority, case when run_at > now() then run_at end, placement::jsonb
+    from given order by request_id
+      on conflict do nothing
+  returning request_id, id
+)
+select request_id, id from added
+ union all
+select request_id, t.id from chaos_tasks t join given using (request_id)`
+
+// submitWithSQL submits tasks with SQL, as other programs do, and returns their ids.
+func submitWithSQL(ctx context.Context, db store.DB, tasks []store.Submission) ([]store.ID, error) {
+	n := len(tasks)
+	requests, sources, priorities := make([]string, n), make([]string, n), make([]int16, n)
+	times, placements := make([]*time.Time, n), make([]*string, n)
+	for i, t := range tasks {
+		requests[i], sources[i], priorities[i] = t.RequestID, t.Source, t.Priority
+		if !t.NotBefore.IsZero() {
+			times[i] = &t.NotBefore
+		}
+		if t.Placement != nil {
+			text, err := json.Marshal(t.Placement)
+			if err != nil {
+				return nil, err
+			}
+			placements[i] = new(string(text))
+		}
+	}
+	rows, err := db.Query(ctx, submitSQL, requests, sources, priorities, times, placements)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[string]store.ID)
+	var request string
+	var id store.ID
+	if _, err := pgx.ForEachRow(rows, []any{&request, &id}, func() error {
+		found[request] = id
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	ids := make([]store.ID, n)
+	for i, request := range requests {
+		id, ok := found[request]
+		if !ok { // another try committed it after this one had begun
+			return nil, fmt.Errorf("request %s was submitted meanwhile", request)
+		}
+		ids[i] = id
+	}
+	return ids, nil
+}
