@@ -66,7 +66,7 @@ func (r Runner) run(ctx context.Context) error {
 // watchTables stops this process when it does not support the tables any more, which it asks about every minute by default.
 func (p *process) watchTables(ctx context.Context, stop context.CancelCauseFunc) {
 	for ctxsleep.For(ctx, jitter(longestSweepInterval*p.SweepInterval)) == nil {
-		checking, cancel := context.WithTimeout(ctx, exchangeTimeout)
+		checking, cancel := context.WithTimeout(ctx, time.Second) // a locked table must not keep a connection from heartbeats
 		err := p.Backend.Check(checking)
 		cancel()
 		if errors.Is(err, store.ErrSchemaNewer) {

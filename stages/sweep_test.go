@@ -186,11 +186,11 @@ func TestSweep_AdaptsToWhatItFinds(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				listener := newFakeListener()
 				listener.disconnected.Store(!c.listening)
-				var sweeps []time.Time
-				missed := atomic.Bool{}
+				var sweeps atomic.Int32
+				var missed atomic.Bool
 				f := &fakeBackend{
 					sweep: func(engine.SweepRequest) (engine.SweepResult, error) {
-						sweeps = append(sweeps, time.Now())
+						sweeps.Add(1)
 						return engine.SweepResult{MoreReady: []bool{missed.Load()}, NextDue: nextDueUnset(1)}, nil
 					},
 					exchange: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
@@ -206,10 +206,10 @@ func TestSweep_AdaptsToWhatItFinds(t *testing.T) {
 				// want checks the mean time between two sweeps in the next minutes.
 				want := func(when string, minutes int, interval time.Duration) {
 					t.Helper()
-					sweeps = nil
+					sweeps.Store(0)
 					time.Sleep(time.Duration(minutes) * time.Minute)
 					synctest.Wait()
-					mean := time.Duration(minutes) * time.Minute / time.Duration(max(len(sweeps), 1))
+					mean := time.Duration(minutes) * time.Minute / time.Duration(max(sweeps.Load(), 1))
 					if mean < interval*7/10 || mean > interval*14/10 {
 						t.Errorf("%s there is a sweep every %s, want %s", when, mean, interval)
 					}

@@ -108,8 +108,8 @@ func (s *Store) taskPruner(status Status, overridden, hasFiles bool) func(contex
 	sql := s.graph.SQL(pruneTasksSQL, nil)
 	return func(ctx context.Context, keep time.Duration, deleted *int) error {
 		q := ListQuery{Filter: Filter{Status: status, Limit: pruneBatch}, OldestFirst: true}
-		return inBatches(ctx, func() (more bool, err error) {
-			page, err := s.Page(ctx, q)
+		return s.inBatches(ctx, func(in *Store) (more bool, err error) {
+			page, err := in.Page(ctx, q)
 			if err != nil || len(page.Tasks) == 0 {
 				return false, err
 			}
@@ -119,7 +119,7 @@ func (s *Store) taskPruner(status Status, overridden, hasFiles bool) func(contex
 			}
 			var mine, tooNew bool
 			var n int
-			err = s.db.QueryRow(ctx, sql, ids, status, overridden, keep.Seconds(), hasFiles).Scan(&mine, &n, &tooNew)
+			err = in.db.QueryRow(ctx, sql, ids, status, overridden, keep.Seconds(), hasFiles).Scan(&mine, &n, &tooNew)
 			*deleted += n
 			q.After = page.Next
 			return mine && !tooNew && !page.Next.IsZero(), s.explain("prune "+string(status)+" tasks", err)
@@ -143,19 +143,31 @@ delete from cuelight_audit where id in (
 // rowPruner returns a function that prunes rows by a statement.
 func (s *Store) rowPruner(sql string) func(context.Context, time.Duration, *int) error {
 	return func(ctx context.Context, keep time.Duration, deleted *int) error {
-		return inBatches(ctx, func() (more bool, err error) {
-			tag, err := s.db.Exec(ctx, sql, s.graph.name, keep.Seconds(), pruneBatch)
+		return s.inBatches(ctx, func(in *Store) (more bool, err error) {
+			tag, err := in.db.Exec(ctx, sql, s.graph.name, keep.Seconds(), pruneBatch)
 			*deleted += int(tag.RowsAffected())
 			return tag.RowsAffected() == pruneBatch, err
 		})
 	}
 }
 
-// inBatches calls prune until it returns that there is no more, with pauses.
-func inBatches(ctx context.Context, prune func() (more bool, err error)) error {
+// LimitLockWaitSQL makes the rest of a transaction fail rather than wait for long for a lock.
+const LimitLockWaitSQL = `
+/* limit lock waits */
+select set_config('lock_timeout', '500ms', true)`
+
+// inBatches calls prune until it returns that there is no more, each time in a transaction, with pauses.
+func (s *Store) inBatches(ctx context.Context, prune func(in *Store) (more bool, err error)) error {
 	for {
 		began := time.Now()
-		more, err := prune()
+		var more bool
+		err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, LimitLockWaitSQL)
+			if err == nil {
+				more, err = prune(s.WithTx(tx))
+			}
+			return err
+		})
 		if err != nil || !more {
 			return err
 		}

@@ -43,8 +43,7 @@ update {{.Prefix}}deleted_tasks
 
 // RecordUnpublished records that nothing of a claimed task is published any more.
 func (e *Engine) RecordUnpublished(ctx context.Context, task store.DeletedTask) error {
-	_, err := e.db.Exec(ctx, e.graph.SQL(recordUnpublishedSQL, nil), task.ID, task.ClaimedUntil)
-	return e.explain("record unpublished task", err)
+	return e.execBackground(ctx, "record unpublished task", recordUnpublishedSQL, task.ID, task.ClaimedUntil)
 }
 
 const postponeUnpublishSQL = `
@@ -54,8 +53,7 @@ update {{.Prefix}}deleted_tasks set claimed_until = null, unpublish_at = now() +
 
 // PostponeUnpublish ends the claim of a task whose published files could not be removed.
 func (e *Engine) PostponeUnpublish(ctx context.Context, task store.DeletedTask) error {
-	_, err := e.db.Exec(ctx, e.graph.SQL(postponeUnpublishSQL, nil), task.ID, task.ClaimedUntil)
-	return e.explain("postpone unpublishing", err)
+	return e.execBackground(ctx, "postpone unpublishing", postponeUnpublishSQL, task.ID, task.ClaimedUntil)
 }
 
 // claimToPurgeSQL makes sure that the tasks are not restored. $3 is null where they are kept for ever.
@@ -89,11 +87,11 @@ func (e *Engine) ClaimToPurge(ctx context.Context, keep time.Duration) ([]store.
 }
 
 func (e *Engine) claimDeleted(ctx context.Context, act, sql string, args ...any) ([]store.DeletedTask, error) {
-	rows, err := e.db.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, e.explain(act, err)
-	}
-	claimed, err := pgx.CollectRows(rows, store.ScanDeleted)
+	var claimed []store.DeletedTask
+	err := e.runBackground(ctx, sql, args, func(rows pgx.Rows) (err error) {
+		claimed, err = pgx.CollectRows(rows, store.ScanDeleted)
+		return err
+	})
 	return claimed, e.explain(act, err)
 }
 
@@ -121,6 +119,5 @@ insert into {{.Outbox}} (type, task_id) select 'purged', id from purged`
 // Purge deletes the rows of a deleted task that [Engine.ClaimToPurge] returned, with its history. A request id
 // with the prefix, if that is not empty, stays known to [store.Store.DeletedRequests].
 func (e *Engine) Purge(ctx context.Context, task store.ID, remember string) error {
-	_, err := e.db.Exec(ctx, e.graph.SQL(purgeSQL, nil), task, remember)
-	return e.explain("purge deleted task", err)
+	return e.execBackground(ctx, "purge deleted task", purgeSQL, task, remember)
 }

@@ -3,7 +3,27 @@ package engine
 import (
 	"context"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/store"
 )
+
+// runBackground runs a statement that must not wait long for a lock: while it waits, heartbeats may lack its connection.
+func (e *Engine) runBackground(ctx context.Context, sql string, args []any, read func(pgx.Rows) error) error {
+	var batch pgx.Batch
+	batch.Queue(store.LimitLockWaitSQL)
+	batch.Queue(sql, args...).Query(read)
+	return e.db.SendBatch(ctx, &batch).Close()
+}
+
+// execBackground is runBackground for a statement without rows.
+func (e *Engine) execBackground(ctx context.Context, act, sql string, args ...any) error {
+	return e.explain(act, e.runBackground(ctx, e.graph.SQL(sql, nil), args, func(rows pgx.Rows) error {
+		rows.Close()
+		return rows.Err()
+	}))
+}
 
 const notifyEventsSQL = `
 /* notify readers of events */
@@ -39,6 +59,9 @@ const pruneBatch = 5000
 // PruneEvents deletes rows of the outbox older than keep, in one batch. It returns their number, and whether there may
 // be more, so that it should be called again.
 func (e *Engine) PruneEvents(ctx context.Context, keep time.Duration) (deleted int, more bool, err error) {
-	err = e.db.QueryRow(ctx, e.sql.pruneEvents, keep.Seconds(), pruneBatch, e.graph.Name()).Scan(&deleted)
+	err = e.runBackground(ctx, e.sql.pruneEvents, []any{keep.Seconds(), pruneBatch, e.graph.Name()}, func(rows pgx.Rows) error {
+		deleted, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[int])
+		return err
+	})
 	return deleted, deleted == pruneBatch, e.explain("prune events", err)
 }
