@@ -34,7 +34,7 @@ const (
 	// pruneBatch is how many rows one transaction of Prune deletes.
 	pruneBatch = 500
 	// prunePause is how long Prune waits after a transaction, as a multiple of its time.
-	prunePause = 1
+	prunePause = 4
 )
 
 // Prune deletes rows that are older than the options say, in batches with pauses between them, until none is left or
