@@ -190,7 +190,7 @@ func oncePlan() []scenario.Group {
 		growth("pending", 200, 0, 100, 1_000), growth("processes", 200, 2, 2),
 		growth("pipelines", 200, 2, 2), growth("stages", 200, 2, 3), growth("readers", 200, 2, 3),
 		growth("scheduled", 200, 2, 1_000), growth("history", 200, 2, 2_000), growth("finished", 200, 2, 1_000),
-		growth("users", 200, 2, 3), growth("pruned", 200, 0, 20_000),
+		growth("users", 200, 2, 3), growth("pruned", 200, 0, 100_000),
 	)}
 }
 
