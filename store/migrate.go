@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/internal/ctxsleep"
+	"github.com/cuelight/cuelight/internal/statement"
 )
 
 // Only the schema in which Migrate would create the tables is searched, not the
@@ -157,10 +158,6 @@ func lockWait(tried time.Duration) time.Duration {
 	return 6 * time.Second / 5
 }
 
-const limitLocksSQL = `
-/* limit lock waits */
-select set_config('lock_timeout', $1::bigint::text, true)`
-
 const setVersionSQL = `
 /* set version */
 update cuelight_schema
@@ -222,7 +219,7 @@ $$`
 
 // upgrade applies the migrations after a version of the tables.
 func (s *Store) upgrade(ctx context.Context, tx pgx.Tx, from int, lockWait time.Duration) error {
-	_, err := tx.Exec(ctx, limitLocksSQL, lockWait.Milliseconds())
+	_, err := tx.Exec(ctx, statement.LimitLockWaitSQL, lockWait.Milliseconds())
 	if err == nil {
 		_, err = tx.Exec(ctx, s.graph.SQL(dropInvalidSQL, nil))
 	}

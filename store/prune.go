@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cuelight/cuelight/internal/ctxsleep"
+	"github.com/cuelight/cuelight/internal/statement"
 )
 
 // PruneOptions says for how long rows are kept that [Store.Prune] deletes. Zero is for ever.
@@ -151,18 +152,13 @@ func (s *Store) rowPruner(sql string) func(context.Context, time.Duration, *int)
 	}
 }
 
-// LimitLockWaitSQL makes the rest of a transaction fail rather than wait for long for a lock.
-const LimitLockWaitSQL = `
-/* limit lock waits */
-select set_config('lock_timeout', '500ms', true)`
-
 // inBatches calls prune until it returns that there is no more, each time in a transaction, with pauses.
 func (s *Store) inBatches(ctx context.Context, prune func(in *Store) (more bool, err error)) error {
 	for {
 		began := time.Now()
 		var more bool
 		err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, LimitLockWaitSQL)
+			_, err := tx.Exec(ctx, statement.LimitLockWaitSQL, statement.BackgroundLockWait)
 			if err == nil {
 				more, err = prune(s.WithTx(tx))
 			}

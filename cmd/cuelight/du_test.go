@@ -87,7 +87,7 @@ func TestDu_SaysWhatTakesTheSpaceAndWhatRetentionsWouldFree(t *testing.T) {
 			t.Errorf("it does not print %q but\n%s", text, out)
 		}
 	}
-	// What it says is freed.
+	// The retention frees as much as du has said.
 	if err := os.RemoveAll(filepath.Join(p.path("data"), "tasks", first)); err != nil {
 		t.Fatal(err)
 	}

@@ -143,3 +143,12 @@ func Read(
 	b.Queue(restoreSettingsSQL)
 	return db.SendBatch(ctx, &b).Close()
 }
+
+// LimitLockWaitSQL makes the rest of a transaction fail rather than wait for a lock for longer than $1 milliseconds.
+const LimitLockWaitSQL = `
+/* limit lock waits */
+select set_config('lock_timeout', $1::bigint::text, true)`
+
+// BackgroundLockWait is the limit for statements that nothing waits for, in milliseconds: meanwhile heartbeats may lack their
+// connection.
+const BackgroundLockWait = 500

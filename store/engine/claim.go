@@ -249,13 +249,13 @@ func (x *exchange) queueClaimsAfter(stage int, after Position) {
 	}
 	x.batch.Queue(sql, args...).Query(func(rows pgx.Rows) error {
 		x.result.Requested[stage] = n - x.continued[stage]
+		after := turn.after
+		defer func() { x.fairness.setAfter(stage, after) }()
 		return x.readClaims(rows, stage, func(c Claim) {
 			x.result.Claims = append(x.result.Claims, c)
 			x.result.Granted[stage]++
-			if lastUser == nil {
-				x.fairness.setAfter(stage, c.UserID)
-			} else {
-				x.fairness.setAfter(stage, *lastUser)
+			if after = c.UserID; lastUser != nil {
+				after = *lastUser
 			}
 			if turn.several || isLimited {
 				return // tasks of others before this one are ready

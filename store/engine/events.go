@@ -6,13 +6,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/internal/statement"
 )
 
 // runBackground runs a statement that must not wait long for a lock: while it waits, heartbeats may lack its connection.
 func (e *Engine) runBackground(ctx context.Context, sql string, args []any, read func(pgx.Rows) error) error {
 	var batch pgx.Batch
-	batch.Queue(store.LimitLockWaitSQL)
+	batch.Queue(statement.LimitLockWaitSQL, statement.BackgroundLockWait)
 	batch.Queue(sql, args...).Query(read)
 	return e.db.SendBatch(ctx, &batch).Close()
 }
