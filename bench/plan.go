@@ -207,7 +207,7 @@ func growthPlan() []scenario.Group {
 		group(3, growth("history", tasks, idle, 10_000, 100_000, 1_000_000, 10_000_000)),
 		group(3, growth("finished", 100_000, idle, 0, 100_000, 1_000_000)),
 		group(1, growth("finished", 100_000, idle, 10_000_000)),
-		group(3, growth("users", tasks, idle, 0, 1, 2, 100, 10_000)),
+		group(3, growth("users", 100_000, idle, 0, 1, 2, 100, 10_000)),
 		group(3, append(growth("finished", tasks, 0, 1_666_667), growth("pruned", tasks, 0, 1_666_667)...)), // 10 million rows
 	}
 }

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -72,6 +73,65 @@ func TestExchange_TakesTurnsBetweenUsers(t *testing.T) {
 	}
 	if count["max"] != 2 || count["anna"] != 2 || count["zoe"] != 2 {
 		t.Errorf("claims of six slots are %v, want two of each", count)
+	}
+}
+
+// The dispatcher lets claims go on after a position while many tasks are ready.
+func TestExchange_TakesTurnsAfterAPosition(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	b.submitMany(60, "max", 0)
+	b.submitMany(30, "anna", 0)
+	b.submitMany(60, "zoe", -1)
+	b.submitMany(10, "", 0)
+	b.claimUsers(w, 1, 1, ingest)
+	claimed := make(map[store.ID]bool)
+	var after engine.Position
+	for n := 0; len(claimed) < 99; n++ {
+		in := exchangeRequest(w, 6, nil, ingest)
+		in.After = []engine.Position{ingest: after, publish: {}}
+		out, err := b.Exchange(t.Context(), in)
+		must(t, err)
+		count := make(map[string]int)
+		for _, c := range out.Claims {
+			if claimed[c.Task] {
+				t.Fatalf("task %s was claimed twice", c.Task)
+			}
+			claimed[c.Task] = true
+			count[c.UserID]++
+		}
+		if isUsual := n%4 == 2; n < 12 && !isUsual && (count["max"] != 3 || count["anna"] != 3) {
+			t.Errorf("claim %d is of %v, want three of both users", n, count)
+		}
+		if count["zoe"] > 0 {
+			t.Fatalf("claim %d is of %v, before %d tasks with a higher priority", n, count, 99-len(claimed))
+		}
+		if after = out.LastPosition[ingest]; after.Task.IsZero() {
+			t.Fatalf("claim %d has no last position", n)
+		}
+		if n == 40 {
+			t.Fatalf("%d of 99 tasks were claimed", len(claimed))
+		}
+	}
+}
+
+func TestExchange_ServesManyUsersOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	for i := range 60 {
+		b.submitMany(2, fmt.Sprintf("user%02d", i), 0)
+	}
+	b.claimUsers(w, 1, 1, ingest)
+	seen := make(map[string]bool)
+	for range 4 {
+		for _, c := range b.exchange(w, 25, nil, ingest).Claims {
+			seen[c.UserID] = true
+		}
+	}
+	if len(seen) < 55 {
+		t.Errorf("after four claims, %d of 60 users have had a turn", len(seen))
 	}
 }
 

@@ -407,13 +407,13 @@ func (s stageData) PartPlacementWait(row, worker string) string {
 }
 
 // NextUser is an expression for the user after another one whose tasks of the priority in top are ready: the first one
-// after the last.
-func (s stageData) NextUser(after string) string {
+// after the last. filter is a further condition.
+func (s stageData) NextUser(after, filter string) string {
 	next := func(condition string) string {
 		return fmt.Sprintf(`(select t.user_id from %s t
                where %s
-                 and t.user_id is not null and t.priority = (select priority from top)%s
-               order by t.user_id, t.id limit 1)`, s.Tasks, strings.ReplaceAll(s.Ready("t."), "\n", "\n             "), condition)
+                 and t.user_id is not null and t.priority = (select priority from top)%s%s
+               order by t.user_id, t.id limit 1)`, s.Tasks, strings.ReplaceAll(s.Ready("t."), "\n", "\n             "), filter, condition)
 	}
 	return "coalesce(\n             " + next("\n                 and t.user_id > "+after) + ",\n             " + next("") + ")"
 }

@@ -10,24 +10,12 @@ import (
 // skips rows that other workers are claiming. A lost worker claims nothing. Slots that
 // the completing statement used for continued tasks are not free any more.
 //
-// Fair claims take turns between users; see fairness. First come, for each of the users after
-// $4, the oldest tasks of the highest priority, as many as there are slots; then other tasks in their usual order. Rows
-// locked beyond the slots stay ready.
-//
 // Aged tasks are found by id. The coalesce keeps PostgreSQL from reading the ready
 // index for them, where a million other tasks may come first.
 const claimSQL = `
 /* claim {{.Stage.Name}} */
-with {{if .With.Fair}}recursive ` + usersSQL + `, {{end}}claimed as (
-  update {{.Tasks}} t set
-         {{.Stage.Name}}_status    = 'inprogress',
-         {{.Stage.Name}}_attempts  = {{.Stage.Name}}_attempts + 1,
-         {{.Stage.Name}}_token     = gen_random_uuid(),
-         {{.Stage.Name}}_locked_at = now(),
-         {{.Stage.Name}}_locked_by = $1
+with claimed as (` + startSQL + `
    where ctid = any (array(
-         {{- if .With.Fair}}
-         select row_ctid from first union all select ctid from ({{end}}
          select ctid from {{.Tasks}}
           where {{if .With.Aged}}id = any($3::uuid[]) and coalesce({{.Stage.Ready ""}}, false)
             {{- else}}{{.Stage.Ready ""}} and ($3::uuid[] is null or id = any($3)){{end}}
@@ -36,17 +24,25 @@ with {{if .With.Fair}}recursive ` + usersSQL + `, {{end}}claimed as (
             {{- if .With.After}}
             and priority = $4 and id > $5
             {{- end}}
-            {{- if .With.Fair}}
-            and ctid <> all (array(select row_ctid from first))
-            {{- end}}
-            {{- if .With.Limited}}
-            and user_id is null
-            {{- end}}
           order by {{if not .With.Aged}}priority desc, {{end}}id
-          limit {{if .With.Fair}}(select slots from free) - (select count(*) from first)
-                {{- else if .With.Continued}}` + slotsSQL + `
-                {{- else}}$2{{end}}
-            for no key update skip locked{{if .With.Fair}}) as others{{end}}))
+          limit {{if .With.Continued}}` + slotsSQL + `{{else}}$2{{end}}
+            for no key update skip locked))` + startedSQL + `
+select * from claimed`
+
+// slotsSQL is how many slots the statements before have left.
+const slotsSQL = `greatest($2 - coalesce(
+                  nullif(current_setting('cuelight.continued_{{.Stage.Name}}', true), '')::int4, 0), 0)`
+
+const startSQL = `
+  update {{.Tasks}} t set
+         {{.Stage.Name}}_status    = 'inprogress',
+         {{.Stage.Name}}_attempts  = {{.Stage.Name}}_attempts + 1,
+         {{.Stage.Name}}_token     = gen_random_uuid(),
+         {{.Stage.Name}}_locked_at = now(),
+         {{.Stage.Name}}_locked_by = $1`
+
+// startedSQL returns the claims, and records them.
+const startedSQL = `
   returning t.id, {{.Stage.Name}}_token as token, {{.Stage.Name}}_attempts as attempt,
             source, params, coalesce(user_id, ''), coalesce(traceparent, ''),
             extract(epoch from {{.Stage.Waited .Attempts}})::float8 as waited, priority
@@ -57,8 +53,7 @@ with {{if .With.Fair}}recursive ` + usersSQL + `, {{end}}claimed as (
   insert into {{.Outbox}} (type, worker_id, stage, tasks, attempts)
   select 'started', $1, '{{.Stage.Name}}', array_agg(id), array_agg(attempt)
     from claimed having count(*) > 0
-)
-select *{{if .With.Fair}}, (select user_id from users order by number desc limit 1) as last_user{{end}} from claimed`
+)`
 
 // claimPartsSQL claims parts of a stage, or one part of each aged task.
 const claimPartsSQL = `
@@ -180,8 +175,7 @@ func (x *exchange) queueClaims(queue int) {
 	case parts:
 		x.queueClaimParts(queue, stage)
 	default:
-		if x.request.After != nil && x.mayBecomeReady[stage] == 0 && !x.retried[stage] && !x.turns[stage].several &&
-			x.request.MaxRunningPerUser == 0 {
+		if x.request.After != nil && x.mayBecomeReady[stage] == 0 && !x.retried[stage] && !x.isLimited(stage) {
 			after = x.request.After[stage]
 		}
 		x.queueClaimsAfter(stage, after)
@@ -225,46 +219,40 @@ func (x *exchange) queueClaimsAfter(stage int, after Position) {
 		return
 	}
 	x.queueOrigin(originRecorded)
-	sql, args := x.sql.claim[stage], []any{x.request.Worker, n, x.request.OnlyTasks}
-	turn := x.turns[stage]
-	isFair := turn.isFair(after.Task.IsZero()) && x.request.OnlyTasks == nil
-	isLimited := x.request.MaxRunningPerUser > 0 && x.request.OnlyTasks == nil && len(x.graph.Needs(stage)) == 0
-	if isLimited {
-		x.batch.Queue(x.sql.lockLimit)
+	if isLimited := x.isLimited(stage); isLimited || x.isFair(stage, after) {
+		x.queueFairClaims(stage, after, isLimited)
+		return
 	}
+	sql, args := x.sql.claim[stage], []any{x.request.Worker, n, x.request.OnlyTasks}
 	switch {
-	case isLimited:
-		sql, args = x.sql.claimLimited[stage], append(args, turn.after, x.request.MaxRunningPerUser)
-	case isFair:
-		sql, args = x.sql.claimFair[stage], append(args, turn.after)
 	case x.mayBecomeReady[stage] > 0:
 		sql = x.sql.claimContinued[stage]
 	case !after.Task.IsZero():
 		sql, args = x.sql.claimAfter[stage], append(args, after.Priority, after.Task)
 	}
-	var lastUser *string
-	var more []any
-	if isFair || isLimited {
-		more = []any{&lastUser}
-	}
 	x.batch.Queue(sql, args...).Query(func(rows pgx.Rows) error {
-		x.result.Requested[stage] = n - x.continued[stage]
-		after := turn.after
-		defer func() { x.fairness.setAfter(stage, after) }()
-		return x.readClaims(rows, stage, func(c Claim) {
-			x.result.Claims = append(x.result.Claims, c)
-			x.result.Granted[stage]++
-			if after = c.UserID; lastUser != nil {
-				after = *lastUser
-			}
-			if turn.several || isLimited {
-				return // tasks of others before this one are ready
-			}
-			if last := &x.result.LastPosition[stage]; last.Task.IsZero() || last.compare(c.position()) < 0 {
+		last := &x.result.LastPosition[stage]
+		user, err := x.readTaskClaims(rows, stage, func(c Claim) {
+			if last.Task.IsZero() || last.compare(c.position()) < 0 {
 				*last = c.position()
 			}
-		}, more...)
+		})
+		x.fairness.setAfter(stage, user)
+		return err
 	})
+}
+
+// readTaskClaims reads claims of tasks, and returns the last one's user, or the last column if there is one more.
+func (x *exchange) readTaskClaims(rows pgx.Rows, stage int, add func(Claim), lastUser ...any) (user string, err error) {
+	x.result.Requested[stage] = x.slots(stage) - x.continued[stage]
+	user = x.turns[stage].after
+	err = x.readClaims(rows, stage, func(c Claim) {
+		x.result.Claims = append(x.result.Claims, c)
+		x.result.Granted[stage]++
+		user = c.UserID
+		add(c)
+	}, lastUser...)
+	return user, err
 }
 
 // queueAgedClaims claims the aged tasks of a queue, before other tasks get its slots.
@@ -315,4 +303,12 @@ func secondsToDuration(seconds *float64) time.Duration {
 }
 
 // claimVariant selects one of the forms of claimSQL.
-type claimVariant struct{ After, Continued, Aged, Fair, Limited bool }
+type claimVariant struct{ After, Continued, Aged, Limited bool }
+
+// AfterID is the condition of claimFairSQL that a task is after the position.
+func (v claimVariant) AfterID() string {
+	if v.After {
+		return " and t.id > $5"
+	}
+	return ""
+}

@@ -48,7 +48,7 @@ func (e *Engine) Graph() store.Graph { return e.graph }
 type statements struct {
 	complete                                      []string // by form
 	claim, claimAfter, claimContinued, claimAged  []string
-	claimFair, claimLimited                       []string
+	claimFair, claimFairAfter, claimLimited       []string
 	lockLimit                                     string
 	aged, promote, ready, fail, expireClaims      []string
 	claimParts, divide, completeParts             []string // by stage that divides

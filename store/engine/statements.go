@@ -45,8 +45,9 @@ func newStatements(g store.Graph, forms []completeForm) statements {
 		claim:          each(claimSQL, claimVariant{}),
 		claimAfter:     each(claimSQL, claimVariant{After: true}),
 		claimContinued: each(claimSQL, claimVariant{Continued: true}),
-		claimFair:      each(claimSQL, claimVariant{Fair: true}),
-		claimLimited:   each(claimSQL, claimVariant{Fair: true, Limited: true}), lockLimit: all(lockLimitSQL),
+		claimFair:      each(claimFairSQL, claimVariant{}),
+		claimFairAfter: each(claimFairSQL, claimVariant{After: true}),
+		claimLimited:   each(claimFairSQL, claimVariant{Limited: true}), lockLimit: all(lockLimitSQL),
 		claimAged:  append(each(claimSQL, claimVariant{Aged: true}), partsWith(claimPartsSQL, claimVariant{Aged: true})...),
 		aged:       byQueue(agedSQL, agedPartsSQL),
 		promote:    byQueue(promoteSQL, promotePartsSQL),
@@ -73,7 +74,7 @@ func Statements(g store.Graph) string {
 		s.complete[rankedForm],
 	}
 	for _, byStage := range [][]string{
-		s.promote, s.claimAged, s.claim, s.claimAfter, s.claimContinued, s.claimFair, s.claimLimited, s.ready, s.fail,
+		s.promote, s.claimAged, s.claim, s.claimAfter, s.claimContinued, s.claimFair, s.claimFairAfter, s.claimLimited, s.ready, s.fail,
 	} {
 		texts = append(texts, byStage[0])
 	}

@@ -1525,7 +1525,7 @@ with claimed as (
 )
 select * from claimed;
 
-/* claim ingest */
+/* claim ingest by turns */
 with recursive free as materialized (
   select greatest($2 - coalesce(
                   nullif(current_setting('cuelight.continued_ingest', true), '')::int4, 0), 0) as slots
@@ -1539,13 +1539,13 @@ with recursive free as materialized (
                where t.ingest_status in ('pending', 'failed')
                  and t.ingest_run_at is null
                  and t.user_id is not null and t.priority = (select priority from top)
-                 and t.user_id > $4::text
+                 and t.user_id > $3::text
                order by t.user_id, t.id limit 1),
              (select t.user_id from tasks t
                where t.ingest_status in ('pending', 'failed')
                  and t.ingest_run_at is null
                  and t.user_id is not null and t.priority = (select priority from top)
-               order by t.user_id, t.id limit 1)) as user_id) as next
+               order by t.user_id, t.id limit 1)) as user_id offset 0) as next
    where next.user_id is not null
   union all
   select next.user_id, users.first_user, users.number + 1
@@ -1561,8 +1561,8 @@ with recursive free as materialized (
                where t.ingest_status in ('pending', 'failed')
                  and t.ingest_run_at is null
                  and t.user_id is not null and t.priority = (select priority from top)
-               order by t.user_id, t.id limit 1)) as user_id) as next
-   where users.number < (select slots from free) and next.user_id <> users.first_user
+               order by t.user_id, t.id limit 1)) as user_id offset 0) as next
+   where users.number < (select slots from free) and users.number < 20 and next.user_id <> users.first_user
 ), share as materialized (
   select ceil((select slots from free)::float8 / count(*))::int as n from users
 ), first as materialized (
@@ -1594,7 +1594,7 @@ with recursive free as materialized (
          select row_ctid from first union all select ctid from (
          select ctid from tasks
           where ingest_status in ('pending', 'failed')
-    and ingest_run_at is null and ($3::uuid[] is null or id = any($3))
+    and ingest_run_at is null
             and exists (select from workers
                     where id = $1 and coalesce(stopped_at, lost_at) is null offset 0)
             and (placement is null
@@ -1615,7 +1615,97 @@ with recursive free as materialized (
 )
 select *, (select user_id from users order by number desc limit 1) as last_user from claimed;
 
-/* claim ingest */
+/* claim ingest by turns */
+with recursive free as materialized (
+  select greatest($2 - coalesce(
+                  nullif(current_setting('cuelight.continued_ingest', true), '')::int4, 0), 0) as slots
+), top as materialized (
+  select $4::int2 as priority
+), users as (
+  select next.user_id, next.user_id as first_user, 1 as number
+    from (select coalesce(
+             (select t.user_id from tasks t
+               where t.ingest_status in ('pending', 'failed')
+                 and t.ingest_run_at is null
+                 and t.user_id is not null and t.priority = (select priority from top) and t.id > $5
+                 and t.user_id > $3::text
+               order by t.user_id, t.id limit 1),
+             (select t.user_id from tasks t
+               where t.ingest_status in ('pending', 'failed')
+                 and t.ingest_run_at is null
+                 and t.user_id is not null and t.priority = (select priority from top) and t.id > $5
+               order by t.user_id, t.id limit 1)) as user_id offset 0) as next
+   where next.user_id is not null
+  union all
+  select next.user_id, users.first_user, users.number + 1
+    from users
+   cross join lateral (select coalesce(
+             (select t.user_id from tasks t
+               where t.ingest_status in ('pending', 'failed')
+                 and t.ingest_run_at is null
+                 and t.user_id is not null and t.priority = (select priority from top) and t.id > $5
+                 and t.user_id > users.user_id
+               order by t.user_id, t.id limit 1),
+             (select t.user_id from tasks t
+               where t.ingest_status in ('pending', 'failed')
+                 and t.ingest_run_at is null
+                 and t.user_id is not null and t.priority = (select priority from top) and t.id > $5
+               order by t.user_id, t.id limit 1)) as user_id offset 0) as next
+   where users.number < (select slots from free) and users.number < 20 and next.user_id <> users.first_user
+), share as materialized (
+  select ceil((select slots from free)::float8 / count(*))::int as n from users
+), first as materialized (
+  select oldest.row_ctid
+    from users
+   cross join lateral (
+         select row_ctid, row_number() over () as round
+           from (select ctid as row_ctid from tasks t
+                  where t.ingest_status in ('pending', 'failed')
+    and t.ingest_run_at is null
+                    and t.user_id = users.user_id and t.priority = (select priority from top) and t.id > $5
+                    and exists (select from workers
+                    where id = $1 and coalesce(stopped_at, lost_at) is null offset 0)
+                    and (t.placement is null
+                 or coalesce(cuelight_video_placement_wait(t.id, t.placement, 'ingest', $1, null) <= 0, false))
+                  order by t.id
+                  limit (select n from share)
+                    for no key update skip locked) as locked) as oldest
+   order by oldest.round, users.number
+   limit (select slots from free)
+), claimed as (
+  update tasks t set
+         ingest_status    = 'inprogress',
+         ingest_attempts  = ingest_attempts + 1,
+         ingest_token     = gen_random_uuid(),
+         ingest_locked_at = now(),
+         ingest_locked_by = $1
+   where ctid = any (array(
+         select row_ctid from first union all select ctid from (
+         select ctid from tasks
+          where ingest_status in ('pending', 'failed')
+    and ingest_run_at is null
+            and exists (select from workers
+                    where id = $1 and coalesce(stopped_at, lost_at) is null offset 0)
+            and (placement is null
+                 or coalesce(cuelight_video_placement_wait(id, placement, 'ingest', $1, null) <= 0, false))
+            and priority = $4 and id > $5
+            and ctid <> all (array(select row_ctid from first))
+          order by priority desc, id
+          limit (select slots from free) - (select count(*) from first)
+            for no key update skip locked) as others))
+  returning t.id, ingest_token as token, ingest_attempts as attempt,
+            source, params, coalesce(user_id, ''), coalesce(traceparent, ''),
+            extract(epoch from now() - greatest(t.created_at, t.ready_at,
+              (select max(coalesce(retry_at, finished_at)) from attempts a
+                where a.task_id = t.id and a.stage in ('ingest'))))::float8 as waited, priority
+), recorded as (
+  insert into outbox (type, worker_id, stage, tasks, attempts)
+  select 'started', $1, 'ingest', array_agg(id), array_agg(attempt)
+    from claimed having count(*) > 0
+)
+select *, (select user_id from users order by number desc limit 1) as last_user from claimed;
+
+/* claim ingest by turns */
 with recursive free as materialized (
   select greatest($2 - coalesce(
                   nullif(current_setting('cuelight.continued_ingest', true), '')::int4, 0), 0) as slots
@@ -1629,13 +1719,13 @@ with recursive free as materialized (
                where t.ingest_status in ('pending', 'failed')
                  and t.ingest_run_at is null
                  and t.user_id is not null and t.priority = (select priority from top)
-                 and t.user_id > $4::text
+                 and t.user_id > $3::text
                order by t.user_id, t.id limit 1),
              (select t.user_id from tasks t
                where t.ingest_status in ('pending', 'failed')
                  and t.ingest_run_at is null
                  and t.user_id is not null and t.priority = (select priority from top)
-               order by t.user_id, t.id limit 1)) as user_id) as next
+               order by t.user_id, t.id limit 1)) as user_id offset 0) as next
    where next.user_id is not null
   union all
   select next.user_id, users.first_user, users.number + 1
@@ -1651,8 +1741,8 @@ with recursive free as materialized (
                where t.ingest_status in ('pending', 'failed')
                  and t.ingest_run_at is null
                  and t.user_id is not null and t.priority = (select priority from top)
-               order by t.user_id, t.id limit 1)) as user_id) as next
-   where users.number < (select slots from free) + (select count(*) from started where n >= $5) and next.user_id <> users.first_user
+               order by t.user_id, t.id limit 1)) as user_id offset 0) as next
+   where users.number < (select slots from free) + (select count(*) from started where n >= $4) and next.user_id <> users.first_user
 ), started as materialized (
   select user_id, count(*) as n
     from (select id, user_id from tasks where (ingest_status = 'inprogress'
@@ -1696,7 +1786,7 @@ with recursive free as materialized (
                  or coalesce(cuelight_video_placement_wait(t.id, t.placement, 'ingest', $1, null) <= 0, false))
                   order by t.id
                   limit least((select n from share),
-                              greatest($5 - coalesce((select n from started s where s.user_id = users.user_id), 0), 0))
+                              greatest($4 - coalesce((select n from started s where s.user_id = users.user_id), 0), 0))
                     for no key update skip locked) as locked) as oldest
    order by oldest.round, users.number
    limit (select slots from free)
@@ -1711,7 +1801,7 @@ with recursive free as materialized (
          select row_ctid from first union all select ctid from (
          select ctid from tasks
           where ingest_status in ('pending', 'failed')
-    and ingest_run_at is null and ($3::uuid[] is null or id = any($3))
+    and ingest_run_at is null
             and exists (select from workers
                     where id = $1 and coalesce(stopped_at, lost_at) is null offset 0)
             and (placement is null
