@@ -763,7 +763,7 @@ begin
                   where w.pipeline = (select pipeline from beat) and w.id <> worker
                     and w.stopped_at is null and w.lost_at is null
                     and greatest(clock_timestamp() - w.heartbeat_at, w.heartbeat_at - clock_timestamp())
-                        > least(w.lease / 5, interval '7 s')),
+                        > greatest(least(w.lease / 5, interval '7 s'), w.lease / 17)),
          now();
 end
 $$;

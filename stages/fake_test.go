@@ -27,7 +27,7 @@ type fakeBackend struct {
 
 	register    func(store.Worker)
 	paused      func() error
-	pruneEvents func(keep time.Duration) (more bool, err error)
+	pruneEvents func(keep time.Duration) (n int, more bool, err error)
 
 	mu            sync.Mutex
 	exchanges     []engine.ExchangeRequest
@@ -65,8 +65,7 @@ func (f *fakeBackend) NotifyEvents(context.Context) error {
 
 func (f *fakeBackend) PruneEvents(_ context.Context, keep time.Duration) (int, bool, error) {
 	if f.pruneEvents != nil {
-		more, err := f.pruneEvents(keep)
-		return 0, more, err
+		return f.pruneEvents(keep)
 	}
 	return 0, false, nil
 }

@@ -41,7 +41,7 @@ const maxSkipped = 8
 func (p *process) runHeartbeat(ctx context.Context) {
 	h := &heartbeat{
 		p: p, answered: time.Now(),
-		interval: min(p.Lease/18, 2*time.Second), timeout: min(p.Lease/12, 3*time.Second),
+		interval: store.HeartbeatInterval(p.Lease), timeout: min(p.Lease/12, 3*time.Second),
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -60,8 +60,20 @@ func (p *process) runHeartbeat(ctx context.Context) {
 	}
 }
 
-// tick is how often progress is recorded. At least every second tick is a heartbeat.
-func (h *heartbeat) tick() time.Duration { return h.interval / 2 }
+// maxTick is the longest tick.
+const maxTick = time.Second
+
+// tick is how often progress is recorded, and how often it is decided whether a heartbeat is due.
+func (h *heartbeat) tick() time.Duration { return min(h.interval/2, maxTick) }
+
+// untilDue is the time between two heartbeats. Without notifications only heartbeats tell of cancelled claims and pauses, so
+// they are not as rare as the lease allows.
+func (h *heartbeat) untilDue() time.Duration {
+	if h.p.isListening() {
+		return h.interval
+	}
+	return min(h.interval, 2*maxTick)
+}
 
 // next is the time to the next tick. It is short while the database does not know the
 // session, because until then only the lease shows that this process died; and while the
@@ -79,7 +91,7 @@ func (h *heartbeat) sendIfDue(ctx context.Context, checkNow bool) {
 	key, held := h.p.session()
 	checkNow = checkNow || !h.uncheckedSince.IsZero()
 	if h.err == nil && !checkNow && len(progressed) == 0 && (!held || key == h.session) &&
-		time.Since(h.sent) < h.interval*4/5 {
+		time.Since(h.sent) < h.untilDue()-h.tick()*2/5 {
 		return
 	}
 	h.sent = time.Now()
@@ -169,7 +181,7 @@ func (h *heartbeat) mustPoll() bool {
 	case h.notListeningSince.IsZero():
 		h.notListeningSince = time.Now()
 	default:
-		return time.Since(h.notListeningSince) >= h.interval
+		return time.Since(h.notListeningSince) >= h.untilDue()
 	}
 	return false
 }

@@ -46,6 +46,39 @@ func TestHeartbeat_ReportsANewSessionAtOnce(t *testing.T) {
 	})
 }
 
+func TestHeartbeat_IsRareWithALongLease(t *testing.T) {
+	for name, c := range map[string]struct {
+		lease     time.Duration
+		listening bool
+		min, max  int // heartbeats in ten minutes
+	}{
+		"default": {0, true, 290, 380}, "short": {9 * time.Second, true, 1100, 1500}, "two minutes": {2 * time.Minute, true, 290, 380},
+		"an hour": {time.Hour, true, 9, 12}, "an hour, without notifications": {time.Hour, false, 290, 700},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := 0
+				f := &fakeBackend{heartbeat: func(engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
+					n++
+					return engine.HeartbeatResult{Now: time.Now()}, nil
+				}}
+				listener := newFakeListener()
+				_, stop := runFake(t, f, pipeline(t, noop, "one"),
+					func(r *stages.Runner) { r.Wakes, r.SweepInterval, r.Lease = listener, time.Hour, c.lease })
+				time.Sleep(time.Minute)
+				listener.disconnected.Store(!c.listening)
+				time.Sleep(time.Minute)
+				n = 0
+				time.Sleep(10 * time.Minute)
+				if n < c.min || n > c.max {
+					t.Errorf("%d heartbeats in ten minutes, want %d to %d", n, c.min, c.max)
+				}
+				stop()
+			})
+		})
+	}
+}
+
 func TestHeartbeat_SlowResponseIsNoClockChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start, n, withoutCredit, all := time.Now(), 0, 0, 0

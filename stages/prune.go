@@ -10,9 +10,11 @@ import (
 )
 
 const (
-	// pruneDelay is the time from the start to the first deletion of old rows, and pruneInterval that between two.
-	pruneDelay    = 10 * time.Second
-	pruneInterval = time.Minute
+	// pruneDelay is the time from the start to the first deletion of old rows, and pruneInterval that between two. It is
+	// idlePruneInterval where the last one found nothing.
+	pruneDelay        = 10 * time.Second
+	pruneInterval     = time.Minute
+	idlePruneInterval = 10 * time.Minute
 	// pruneTimeout limits one deletion, which has many statements, of other rows than events.
 	pruneTimeout = 10 * time.Minute
 )
@@ -22,12 +24,12 @@ func (p *process) pruneEvents(ctx context.Context) {
 	if p.KeepEvents < 0 {
 		return
 	}
-	p.pruneAtIntervals(ctx, exchangeTimeout, func(ctx context.Context) (more bool, err error) {
+	p.pruneAtIntervals(ctx, exchangeTimeout, func(ctx context.Context) (time.Duration, error) {
 		n, more, err := p.Backend.PruneEvents(ctx, p.KeepEvents)
 		if n > 0 {
 			p.observe(Event{Kind: EventsPruned, Count: n})
 		}
-		return more, err
+		return nextPrune(n > 0, more), err
 	})
 }
 
@@ -36,7 +38,7 @@ func (p *process) pruneRows(ctx context.Context) {
 	if p.Retention == nil {
 		return
 	}
-	p.pruneAtIntervals(ctx, pruneTimeout, func(ctx context.Context) (more bool, err error) {
+	p.pruneAtIntervals(ctx, pruneTimeout, func(ctx context.Context) (time.Duration, error) {
 		pruned, err := p.Backend.(remover).Prune(ctx, p.Retention.prune)
 		some := pruned != store.PruneResult{}
 		if some {
@@ -44,28 +46,38 @@ func (p *process) pruneRows(ctx context.Context) {
 			p.observe(Event{Kind: RowsPruned, Pruned: pruned})
 		}
 		if some && errors.Is(err, context.DeadlineExceeded) {
-			return true, nil
+			return nextPrune(some, true), nil
 		}
-		return false, err
+		return nextPrune(some, false), err
 	})
 }
 
-// pruneAtIntervals calls prune about every minute; a second later if there is more to delete.
+// nextPrune is the time to the next deletion after one that deleted some or none, and left more.
+func nextPrune(some, more bool) time.Duration {
+	switch {
+	case more:
+		return time.Second
+	case some:
+		return jitter(pruneInterval)
+	}
+	return jitter(idlePruneInterval)
+}
+
+// pruneAtIntervals calls prune, which returns when to call it again; a minute later after an error.
 func (p *process) pruneAtIntervals(
-	ctx context.Context, timeout time.Duration, prune func(context.Context) (more bool, err error),
+	ctx context.Context, timeout time.Duration, prune func(context.Context) (next time.Duration, err error),
 ) {
 	failed := false
 	for next := jitter(pruneDelay); ctxsleep.For(ctx, next) == nil; {
 		pruning, cancel := context.WithTimeout(ctx, timeout)
-		more, err := prune(pruning)
+		var err error
+		next, err = prune(pruning)
 		cancel()
 		if err != nil && !failed && ctx.Err() == nil {
 			p.observe(Event{Kind: PruneFailed, Err: err})
 		}
-		failed = err != nil
-		next = jitter(pruneInterval)
-		if more {
-			next = time.Second
+		if failed = err != nil; failed {
+			next = jitter(pruneInterval)
 		}
 	}
 }

@@ -20,21 +20,26 @@ func TestPruneEvents_RunsPeriodically(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var at []time.Time
-				f := &fakeBackend{pruneEvents: func(keep time.Duration) (bool, error) {
+				f := &fakeBackend{pruneEvents: func(keep time.Duration) (n int, more bool, err error) {
 					if keep != c.want {
 						t.Errorf("events are kept for %s, want %s", keep, c.want)
 					}
 					at = append(at, time.Now())
-					return len(at) == 2, nil // the second call leaves more events
+					if len(at) > 10 {
+						return 0, false, nil
+					}
+					return 1, len(at) == 2, nil // the second call leaves more events
 				}}
-				_, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.KeepEvents = c.keep })
-				time.Sleep(10 * time.Minute)
+				_, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) {
+					r.KeepEvents, r.Observe = c.keep, func(stages.Event) {}
+				})
+				time.Sleep(70 * time.Minute)
 				stop()
 				switch n := len(at); {
 				case c.want == 0 && n != 0:
 					t.Errorf("PruneEvents was called %d times, want none", n)
-				case c.want != 0 && (n < 8 || n > 14):
-					t.Errorf("PruneEvents was called %d times in ten minutes", n)
+				case c.want != 0 && (n < 15 || n > 18):
+					t.Errorf("PruneEvents was called %d times, want 11 times about every minute, and then every ten minutes", n)
 				case c.want != 0 && at[2].Sub(at[1]) > 2*time.Second:
 					t.Errorf("the call after one that left more events came after %s", at[2].Sub(at[1]))
 				}
@@ -46,11 +51,11 @@ func TestPruneEvents_RunsPeriodically(t *testing.T) {
 func TestPruneEvents_ReportsARepeatedErrorOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		unreachable, calls := errors.New("connection refused"), 0
-		f := &fakeBackend{pruneEvents: func(time.Duration) (bool, error) {
+		f := &fakeBackend{pruneEvents: func(time.Duration) (int, bool, error) {
 			if calls++; calls == 4 || calls > 7 {
-				return false, nil
+				return 1, false, nil
 			}
-			return false, unreachable
+			return 0, false, unreachable
 		}}
 		var reported []error
 		_, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) {
@@ -125,10 +130,10 @@ func TestPrune_RunsPeriodicallyAndIsReported(t *testing.T) {
 						}
 					}
 				})
-				time.Sleep(10 * time.Minute)
+				time.Sleep(time.Hour)
 				stop()
-				if calls < 8 || calls > 14 || !slices.Equal(reported, []store.PruneResult{pruned}) {
-					t.Errorf("in ten minutes %d calls, reported %+v", calls, reported)
+				if calls < 6 || calls > 9 || !slices.Equal(reported, []store.PruneResult{pruned}) {
+					t.Errorf("in an hour %d calls, reported %+v; want one soon after the first, and then one every ten minutes", calls, reported)
 				}
 			})
 		})

@@ -119,8 +119,7 @@ type Runner struct {
 	SweepInterval time.Duration
 
 	// Lease is how long this process may miss its heartbeats before other workers take its
-	// claims. It sends one every two seconds, or every eighteenth of the Lease if that is
-	// less, and cancels its attempts after five sixths of it without an answer. When the
+	// claims. It sends one every [store.HeartbeatInterval], and cancels its attempts after five sixths of it without an answer. When the
 	// process dies, the end of its session shows it, and the others take its claims after
 	// [store.DisconnectGrace]. So the session of Wakes should not end before the Lease when
 	// the network is interrupted (notify.Options.KeepSession). Default 36 s.

@@ -121,6 +121,32 @@ func TestSweep_ExpiresAWorkerWithoutItsSessionAfterTheGrace(t *testing.T) {
 	}
 }
 
+// With a long lease the grace is as many heartbeats.
+func TestSweep_ExpiresAWorkerWithALongLeaseAfterItsGrace(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for lease, want := range map[time.Duration]time.Duration{
+		5 * time.Second: time.Second, store.DefaultLease: 7 * time.Second, 2 * time.Minute: 7 * time.Second, time.Hour: 211 * time.Second,
+	} {
+		grace := store.DisconnectGrace(lease)
+		if grace.Truncate(time.Second) != want || grace < 3*store.HeartbeatInterval(lease) {
+			t.Errorf("the grace of a lease of %s is %s, want %s, and a heartbeat is sent every %s",
+				lease, grace, want, store.HeartbeatInterval(lease))
+		}
+		w, err := b.RegisterWorker(t.Context(), store.Worker{Host: "test", PID: 1, Lease: lease})
+		must(t, err)
+		b.exec("update workers set session = 1 where id = $1", w) // which nobody has
+		b.setLastHeartbeat(w, (grace - 500*time.Millisecond).String())
+		if lost := b.sweepExpired(nil); len(lost) > 0 {
+			t.Errorf("expired within the grace of a lease of %s: %v", lease, lost)
+		}
+		b.setLastHeartbeat(w, (grace + 500*time.Millisecond).String())
+		if lost := b.sweepExpired(nil); !slices.Equal(lost, []store.ID{w}) {
+			t.Errorf("after the grace of a lease of %s, expired are %v", lease, lost)
+		}
+	}
+}
+
 func TestHeartbeat_WithoutChecksRenewsTheLease(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

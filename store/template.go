@@ -299,7 +299,7 @@ func (d templateData) Connected(row string) string {
 
 // DisconnectGrace is [DisconnectGrace] of a row of workers.
 func (d templateData) DisconnectGrace(row string) string {
-	return "least(" + row + "lease / 5, interval '7 s')"
+	return "greatest(least(" + row + "lease / 5, interval '7 s'), " + row + "lease / 17)"
 }
 
 // TransactionLimits sets the limits of a worker's transaction, as expressions of a

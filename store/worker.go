@@ -113,9 +113,17 @@ type StoredRunning struct {
 // DefaultLease is how long a worker may miss its heartbeats before it is lost.
 const DefaultLease = 36 * time.Second
 
+// HeartbeatInterval is the time between two heartbeats of a worker: 2 s, or an eighteenth of its lease if that is less, or a
+// sixtieth if that is more.
+func HeartbeatInterval(lease time.Duration) time.Duration {
+	return max(min(lease/18, 2*time.Second), lease/60)
+}
+
 // DisconnectGrace is how long a worker whose database session has ended may miss its heartbeats
-// before it is lost: 7 s, or a fifth of its lease if that is less.
-func DisconnectGrace(lease time.Duration) time.Duration { return min(lease/5, 7*time.Second) }
+// before it is lost: 7 s, or a fifth of its lease if that is less, or a seventeenth if that is more.
+func DisconnectGrace(lease time.Duration) time.Duration {
+	return max(min(lease/5, 7*time.Second), lease/17)
+}
 
 const workerColumns = `
 id, pipeline, name, host, pid, version, principal, capabilities, metadata, extract(epoch from lease)::float8, process_identity,

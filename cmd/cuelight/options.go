@@ -50,6 +50,7 @@ type workOptions struct {
 	lease            time.Duration
 	name             string // of the worker; empty for the host's
 	labels           labels
+	untilIdle        time.Duration
 }
 
 // The limits of the flags.
@@ -152,6 +153,16 @@ func (o *workOptions) toolFlags(f *pflag.FlagSet) {
 // labelFlag adds the flag of processes that take the tasks of others.
 func (o *workOptions) labelFlag(f *pflag.FlagSet) {
 	f.Var(&o.labels, "label", "label that tasks may ask for; repeatable")
+}
+
+// untilIdleFlag adds the flag of processes that end without work.
+func (o *workOptions) untilIdleFlag(f *pflag.FlagSet) {
+	f.DurationVar(&o.untilIdle, "until-idle", 0, "exit after so long without work; 0 never")
+	f.Lookup("until-idle").NoOptDefVal = "1m"
+}
+
+func (o *workOptions) checkUntilIdle() flagCheck {
+	return flagCheck{o.untilIdle >= 0, "until-idle", o.untilIdle, "positive, or 0 for never"}
 }
 
 // config checks the flags and returns the configuration of the stages.

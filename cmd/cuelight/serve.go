@@ -36,6 +36,10 @@ the configuration file again, unless the log goes to a terminal: see cuelight co
 At the start it tries the hardware encoders of --encoders, and publishes those that
 work in the list of workers.
 
+With --until-idle it exits with 0 after a minute without work, or another time
+(--until-idle=5m), and leaves tasks for later that wait for a time: for a database
+that sleeps while nobody uses it, together with a timer that starts the daemon again.
+
 It waits for a database that does not answer, also at the start. It never changes the
 tables of a database that is not private: see cuelight migrate.
 
@@ -89,6 +93,7 @@ func (c *cli) serveCommand() *cobra.Command {
 	c.readURLFlag(f)
 	f.DurationVar(&o.readMaxLag, "read-max-lag", 10*time.Second, "how far the standby of --read-database-url may be behind")
 	o.labelFlag(f)
+	o.untilIdleFlag(f)
 	o.log.add(cmd)
 	o.http = addHTTPFlags(f)
 	bindEnvironment(f)
@@ -113,7 +118,7 @@ func (c *cli) runDaemon(
 	d, err := daemon.New(ctx, daemon.Options{
 		DB: db, Config: config, Labels: o.labels, HTTP: o.http.HTTPOptions, Inbox: o.watched, Log: log, Reload: reload, Env: c.Env,
 		KeepDeliveries: o.keep.deliveries.orForEver(), KeepDeadDeliveries: o.keep.deadDeliveries.orForEver(),
-		ReadMaxLag: o.readMaxLag,
+		ReadMaxLag: o.readMaxLag, UntilIdle: o.untilIdle,
 		Engine: &daemon.Engine{
 			Grace: o.grace, Lease: o.lease, AgeAfter: o.ageAfter, MaxPerUser: o.perUser, KeepEvents: o.keep.events.orForEver(),
 			Retention: o.keep.options(config),
@@ -141,7 +146,7 @@ func (o *serveOptions) check() error {
 		flagCheck{o.perUser >= 0, "max-running-per-user", o.perUser, "positive, or 0 for no limit"},
 		flagCheck{o.ageAfter >= 0, "age-after", o.ageAfter, "positive, or 0 for no ageing"},
 		flagCheck{o.readMaxLag > 0, "read-max-lag", o.readMaxLag, "positive"},
-		o.log.check(),
+		o.checkUntilIdle(), o.log.check(),
 	); err != nil {
 		return err
 	}

@@ -58,7 +58,6 @@ type remoteWorkOptions struct {
 	scratch                 string
 	stages                  []string
 	slots                   int
-	untilIdle               time.Duration
 }
 
 func (c *cli) workCommand() *cobra.Command {
@@ -80,8 +79,7 @@ func (c *cli) workCommand() *cobra.Command {
 	f.IntVar(&o.slots, "slots", 1, "concurrent tasks of each stage")
 	f.DurationVar(&o.lease, "lease", store.DefaultLease,
 		"how long this process may lose contact with the coordinator before other workers take its tasks")
-	f.DurationVar(&o.untilIdle, "until-idle", 0, "exit after so long without work; 0 never")
-	f.Lookup("until-idle").NoOptDefVal = "1m"
+	o.untilIdleFlag(f)
 	o.toolFlags(f)
 	o.transcodeFlags(f)
 	o.log.add(cmd)
@@ -161,7 +159,7 @@ func (o *remoteWorkOptions) check() error {
 		}
 	}
 	if err := checkFlags(
-		flagCheck{o.untilIdle >= 0, "until-idle", o.untilIdle, "positive, or 0 for never"},
+		o.checkUntilIdle(),
 		flagCheck{o.slots >= 1 && o.slots <= 1000, "slots", o.slots, "1 to 1000"},
 		o.log.check(),
 	); err != nil {

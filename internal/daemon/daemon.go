@@ -48,6 +48,8 @@ type Options struct {
 
 	// For how long deliveries of webhooks are kept, and dead ones; 0 for the default, negative for ever.
 	KeepDeliveries, KeepDeadDeliveries time.Duration
+	// UntilIdle ends the daemon after so long without a running attempt. Default 0: never.
+	UntilIdle time.Duration
 	// ReadMaxLag is how far the standby of DB may be behind, if it has one.
 	ReadMaxLag time.Duration
 }
@@ -158,6 +160,11 @@ func (d *Daemon) supervise(ctx context.Context, stopWork func(), ended <-chan er
 			stopWork()
 		case <-d.events.Wake:
 			d.logEvents()
+		case <-d.events.Idle(d.UntilIdle):
+			d.Log.Info("stopping because there is no work", zap.Duration("idle", d.UntilIdle))
+			d.systemd.notify("STOPPING=1\nSTATUS=draining")
+			stopping, d.UntilIdle = nil, 0
+			stopWork()
 		case <-watchdogTick:
 			d.feedWatchdog()
 		case <-d.Reload.Signal:

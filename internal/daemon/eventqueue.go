@@ -13,9 +13,10 @@ import (
 type EventQueue struct {
 	Wake chan struct{} // receives when Take has events
 
-	mu      sync.Mutex
-	events  []stages.Event
-	running map[StageKey]*Activity
+	mu        sync.Mutex
+	events    []stages.Event
+	running   map[StageKey]*Activity
+	idleSince time.Time // since when no attempt runs; zero for not, and before the worker was registered
 }
 
 // StageKey identifies a stage of a task, or one of its parts.
@@ -41,6 +42,10 @@ func (q *EventQueue) Observe(e stages.Event) {
 	q.mu.Lock()
 	key := StageKey{e.Task, e.Stage, e.Part}
 	switch e.Kind {
+	case stages.WorkerStarted:
+		if len(q.running) == 0 {
+			q.idleSince = time.Now()
+		}
 	case stages.StageProgress:
 		// Only the latest progress matters; it is not queued.
 		if a := q.running[key]; a != nil {
@@ -53,10 +58,14 @@ func (q *EventQueue) Observe(e stages.Event) {
 		q.running[key] = &Activity{
 			Running: store.Running{Task: e.Task, Stage: e.Stage, Part: e.Part, Parts: e.Parts, Attempt: e.Attempt, Percent: -1}, Since: time.Now(),
 		}
+		q.idleSince = time.Time{}
 	case stages.StageDivided, stages.PartCompleted, stages.StageCompleted, stages.AttemptFailed, stages.StageDead,
 		stages.ClaimReleased, stages.ClaimRevoked:
 		if a := q.running[key]; a != nil && a.Attempt == e.Attempt {
 			delete(q.running, key)
+			if len(q.running) == 0 {
+				q.idleSince = time.Now()
+			}
 		}
 	}
 	q.events = append(q.events, e)
@@ -74,6 +83,17 @@ func (q *EventQueue) Take() []stages.Event {
 	events := q.events
 	q.events = nil
 	return events
+}
+
+// Idle returns a channel that receives when no attempt has run for so long; nil while one runs, before the worker was
+// registered, and for 0. It is to be called again after each event.
+func (q *EventQueue) Idle(after time.Duration) <-chan time.Time {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if after <= 0 || q.idleSince.IsZero() {
+		return nil
+	}
+	return time.After(time.Until(q.idleSince.Add(after)))
 }
 
 // Running returns the running attempts in no particular order.

@@ -52,7 +52,6 @@ func Work(ctx context.Context, o WorkOptions) error {
 	run.Go(func() { ended <- o.Runner.Run(ctx) })
 	manager.notify("READY=1\nSTATUS=waiting for the coordinator")
 	stopping := ctx.Done()
-	var idle <-chan time.Time
 	for {
 		select {
 		case err := <-ended:
@@ -60,12 +59,9 @@ func Work(ctx context.Context, o WorkOptions) error {
 			return explainRefusal(err)
 		case <-events.Wake:
 			o.logEvents(events, manager)
-			if idle = nil; o.UntilIdle > 0 && len(events.Running()) == 0 {
-				idle = time.After(o.UntilIdle)
-			}
-		case <-idle:
+		case <-events.Idle(o.UntilIdle):
 			o.Log.Info("stopping because there is no work", zap.Duration("idle", o.UntilIdle))
-			stopping = nil
+			stopping, o.UntilIdle = nil, 0
 			stop(nil)
 		case <-o.Reload.Signal:
 			o.Reload.Do()

@@ -63,7 +63,7 @@ func (c *Coordinator) register(ctx context.Context, r request, in registerReques
 	c.mu.Unlock()
 	return registerResponse{
 		Protocol: ProtocolVersion, Worker: id, Lease: row.Lease.Seconds(),
-		Heartbeat: min(row.Lease/18, 2*time.Second).Seconds(), Direct: c.o.IsDirect(r.Request), Peer: r.RemoteAddr,
+		Heartbeat: store.HeartbeatInterval(row.Lease).Seconds(), Direct: c.o.IsDirect(r.Request), Peer: r.RemoteAddr,
 	}, nil
 }
 

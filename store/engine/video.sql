@@ -2291,7 +2291,7 @@ select array(select stage from cuelight_pauses
          (greatest(clock_timestamp() - w.heartbeat_at, w.heartbeat_at - clock_timestamp())
             > w.lease + make_interval(secs => $4)
        or greatest(clock_timestamp() - w.heartbeat_at, w.heartbeat_at - clock_timestamp())
-            > least(w.lease / 5, interval '7 s') + make_interval(secs => $3)
+            > greatest(least(w.lease / 5, interval '7 s'), w.lease / 17) + make_interval(secs => $3)
           and w.session is not null
           and not exists (
             select from pg_locks l
@@ -2302,7 +2302,7 @@ select array(select stage from cuelight_pauses
             select from pg_stat_activity b
              where b.datname = current_database() and b.usename = current_user
                and b.application_name = 'cuelight ' || w.id
-               and b.xact_start > clock_timestamp() - least(w.lease / 5, interval '7 s'))));
+               and b.xact_start > clock_timestamp() - greatest(least(w.lease / 5, interval '7 s'), w.lease / 17))));
 
 /* record progress */
 insert into outbox (type, worker_id, data) values ('progress', $1, $2::text::jsonb);
@@ -2381,7 +2381,7 @@ select w.id, cuelight_end_session(b.pid)
          (greatest(clock_timestamp() - w.heartbeat_at, w.heartbeat_at - clock_timestamp())
             > w.lease + make_interval(secs => $4)
        or greatest(clock_timestamp() - w.heartbeat_at, w.heartbeat_at - clock_timestamp())
-            > least(w.lease / 5, interval '7 s') + make_interval(secs => $3)
+            > greatest(least(w.lease / 5, interval '7 s'), w.lease / 17) + make_interval(secs => $3)
           and w.session is not null
           and not exists (
             select from pg_locks l
@@ -2392,10 +2392,10 @@ select w.id, cuelight_end_session(b.pid)
             select from pg_stat_activity b
              where b.datname = current_database() and b.usename = current_user
                and b.application_name = 'cuelight ' || w.id
-               and b.xact_start > clock_timestamp() - least(w.lease / 5, interval '7 s')))
+               and b.xact_start > clock_timestamp() - greatest(least(w.lease / 5, interval '7 s'), w.lease / 17)))
         and ($5::timestamptz is null
         or clock_timestamp() between $5 - interval '2 s' and $5 + interval '2 s'))
-   and coalesce(b.xact_start < clock_timestamp() - least(w.lease / 5, interval '7 s'), true);
+   and coalesce(b.xact_start < clock_timestamp() - greatest(least(w.lease / 5, interval '7 s'), w.lease / 17), true);
 
 /* expire workers */
 with lost as (
@@ -2407,7 +2407,7 @@ with lost as (
          (greatest(clock_timestamp() - w.heartbeat_at, w.heartbeat_at - clock_timestamp())
             > w.lease + make_interval(secs => $4)
        or greatest(clock_timestamp() - w.heartbeat_at, w.heartbeat_at - clock_timestamp())
-            > least(w.lease / 5, interval '7 s') + make_interval(secs => $3)
+            > greatest(least(w.lease / 5, interval '7 s'), w.lease / 17) + make_interval(secs => $3)
           and w.session is not null
           and not exists (
             select from pg_locks l
@@ -2418,7 +2418,7 @@ with lost as (
             select from pg_stat_activity b
              where b.datname = current_database() and b.usename = current_user
                and b.application_name = 'cuelight ' || w.id
-               and b.xact_start > clock_timestamp() - least(w.lease / 5, interval '7 s')))
+               and b.xact_start > clock_timestamp() - greatest(least(w.lease / 5, interval '7 s'), w.lease / 17)))
             and ($5::timestamptz is null
         or clock_timestamp() between $5 - interval '2 s' and $5 + interval '2 s')
             and not exists (select from tasks t
@@ -2428,18 +2428,18 @@ with lost as (
      or t.assemble_status = 'inprogress'
      or t.publish_status = 'inprogress')
                                and (t.ingest_locked_by = w.id
-                                    and t.ingest_locked_at > now() - least(w.lease / 5, interval '7 s')
+                                    and t.ingest_locked_at > now() - greatest(least(w.lease / 5, interval '7 s'), w.lease / 17)
                                  or t.transcode_locked_by = w.id
-                                    and t.transcode_locked_at > now() - least(w.lease / 5, interval '7 s')
+                                    and t.transcode_locked_at > now() - greatest(least(w.lease / 5, interval '7 s'), w.lease / 17)
                                  or t.metadata_locked_by = w.id
-                                    and t.metadata_locked_at > now() - least(w.lease / 5, interval '7 s')
+                                    and t.metadata_locked_at > now() - greatest(least(w.lease / 5, interval '7 s'), w.lease / 17)
                                  or t.assemble_locked_by = w.id
-                                    and t.assemble_locked_at > now() - least(w.lease / 5, interval '7 s')
+                                    and t.assemble_locked_at > now() - greatest(least(w.lease / 5, interval '7 s'), w.lease / 17)
                                  or t.publish_locked_by = w.id
-                                    and t.publish_locked_at > now() - least(w.lease / 5, interval '7 s')))
+                                    and t.publish_locked_at > now() - greatest(least(w.lease / 5, interval '7 s'), w.lease / 17)))
             and not exists (select from parts p
                              where p.status = 'inprogress' and p.locked_by = w.id
-                               and p.locked_at > now() - least(w.lease / 5, interval '7 s'))
+                               and p.locked_at > now() - greatest(least(w.lease / 5, interval '7 s'), w.lease / 17))
             for no key update skip locked)
   returning id, name, host, pid
 ), recorded as (
