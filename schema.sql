@@ -263,32 +263,27 @@ create index if not exists tasks_publish_ready on tasks (priority desc, id)
     and assemble_status = 'completed'
     and publish_run_at is null;
 
--- The same by user, so that claims can take turns between users.
-create index if not exists tasks_ingest_users on tasks (priority desc, user_id, id)
+-- The same by user, so that claims can take turns between users. Tasks without a user count as those of one more.
+create index if not exists tasks_ingest_users on tasks (priority desc, coalesce(user_id, ''), id)
   where ingest_status in ('pending', 'failed')
-    and ingest_run_at is null
-    and user_id is not null;
-create index if not exists tasks_transcode_users on tasks (priority desc, user_id, id)
+    and ingest_run_at is null;
+create index if not exists tasks_transcode_users on tasks (priority desc, coalesce(user_id, ''), id)
   where transcode_status in ('pending', 'failed')
     and ingest_status = 'completed'
-    and transcode_run_at is null
-    and user_id is not null;
-create index if not exists tasks_metadata_users on tasks (priority desc, user_id, id)
+    and transcode_run_at is null;
+create index if not exists tasks_metadata_users on tasks (priority desc, coalesce(user_id, ''), id)
   where metadata_status in ('pending', 'failed')
     and ingest_status = 'completed'
-    and metadata_run_at is null
-    and user_id is not null;
-create index if not exists tasks_assemble_users on tasks (priority desc, user_id, id)
+    and metadata_run_at is null;
+create index if not exists tasks_assemble_users on tasks (priority desc, coalesce(user_id, ''), id)
   where assemble_status in ('pending', 'failed')
     and transcode_status = 'completed'
     and metadata_status = 'completed'
-    and assemble_run_at is null
-    and user_id is not null;
-create index if not exists tasks_publish_users on tasks (priority desc, user_id, id)
+    and assemble_run_at is null;
+create index if not exists tasks_publish_users on tasks (priority desc, coalesce(user_id, ''), id)
   where publish_status in ('pending', 'failed')
     and assemble_status = 'completed'
-    and publish_run_at is null
-    and user_id is not null;
+    and publish_run_at is null;
 
 -- Tasks that wait for a time.
 create index if not exists tasks_ingest_waiting on tasks (ingest_run_at)

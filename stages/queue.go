@@ -120,7 +120,9 @@ func (d *dispatcher) updateQueue(queue int, r engine.ExchangeRequest, out engine
 	q.due = out.MoreReady[queue] || !fromStart
 	if q.missed && out.Granted[queue] > 0 {
 		d.sweeps.recordMiss(d.p.SweepInterval)
-		d.p.observe(Event{Kind: WakeMissed, Stage: q.stage.Name, Count: out.Granted[queue]})
+		if d.p.MaxRunningPerUser == 0 || len(q.stage.Needs) > 0 { // otherwise the limit may have kept them waiting
+			d.p.observe(Event{Kind: WakeMissed, Stage: q.stage.Name, Count: out.Granted[queue]})
+		}
 	}
 	q.missed = q.missed && q.due
 	q.after = engine.Position{}

@@ -131,8 +131,7 @@ type Runner struct {
 	AgeAfter time.Duration
 
 	// MaxRunningPerUser limits the tasks of each user that have started and are not finished, not counting those that wait for a
-	// retry: no more are started by this process. Give all processes the same. Where another process finished a
-	// task, a sweep may be needed to start the next. Default 0: no limit.
+	// retry of their first stage: no more are started by this process. Give all processes the same. Default 0: no limit.
 	MaxRunningPerUser int
 
 	// KeepEvents is how long events are kept; with several processes the shortest counts.

@@ -25,7 +25,7 @@ const (
 //go:embed ddl/*.tmpl ddl/migrations/*.tmpl
 var ddlFiles embed.FS
 
-var ddlTemplates = template.Must(template.ParseFS(ddlFiles, "ddl/*.tmpl", "ddl/migrations/*.tmpl"))
+var ddlTemplates = template.Must(template.New("").Funcs(templateFuncs).ParseFS(ddlFiles, "ddl/*.tmpl", "ddl/migrations/*.tmpl"))
 
 // migrations are the files that upgrade tables of earlier versions, in order. Each has all changes of one
 // version, except those of triggers.sql, which replaces all its functions and triggers.

@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/store"
@@ -61,8 +63,7 @@ func TestExchange_TakesTurnsBetweenUsers(t *testing.T) {
 	if got := b.claimUsers(w, 1, 1, ingest); got[0] != "max" {
 		t.Errorf("first claim is of %q, want max, the oldest", got)
 	}
-	// Every fourth claim is in the usual order.
-	want := []string{"zoe", "anna", "max", "zoe", "anna", "max", "max", "zoe", "anna", "max", "max"}
+	want := []string{"zoe", "anna", "max", "zoe", "anna", "max"}
 	if got := b.claimUsers(w, len(want), 1, ingest); !slices.Equal(got, want) {
 		t.Errorf("claims of one slot are %q, want %q", got, want)
 	}
@@ -101,8 +102,9 @@ func TestExchange_TakesTurnsAfterAPosition(t *testing.T) {
 			claimed[c.Task] = true
 			count[c.UserID]++
 		}
-		if isUsual := n%4 == 2; n < 12 && !isUsual && (count["max"] != 3 || count["anna"] != 3) {
-			t.Errorf("claim %d is of %v, want three of both users", n, count)
+		if n < 5 && (count["max"] != 2 || count["anna"] != 2 || count[""] != 2) ||
+			n >= 5 && n < 11 && (count["max"] != 3 || count["anna"] != 3) {
+			t.Errorf("claim %d is of %v, want as many of each user, and of none", n, count)
 		}
 		if count["zoe"] > 0 {
 			t.Fatalf("claim %d is of %v, before %d tasks with a higher priority", n, count, 99-len(claimed))
@@ -161,15 +163,28 @@ func TestExchange_TakesTurnsOnlyWithinThePriority(t *testing.T) {
 	}
 }
 
-func TestExchange_LeavesATurnToTasksWithoutAUser(t *testing.T) {
+// The backlog of one user, or of none, must not keep those from their turns who submitted later.
+func TestExchange_ServesEachOfManyUsersWithOneSlot(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	w := b.worker()
-	b.submitMany(8, "", 0)
-	b.submitMany(8, "anna", 0)
-	b.submitMany(8, "max", 0)
-	if got := b.claimUsers(w, 9, 1, ingest); !slices.Contains(got[1:], "") {
-		t.Errorf("no claim is without a user: %q", got)
+	for _, oldest := range []string{"", "a", "zoe"} {
+		b := setup(t)
+		w := b.worker()
+		b.submitMany(100, oldest, 0)
+		for _, user := range []string{"b", "c", "d", "e", "f", ""} {
+			b.submitMany(20, user, 0)
+		}
+		count := make(map[string]int)
+		for _, user := range b.claimUsers(w, 71, 1, ingest) {
+			count[user]++
+		}
+		for user, n := range count {
+			if n < 9 || n > 12 {
+				t.Errorf("behind 100 tasks of %q, 71 claims are %v; %q has %d", oldest, count, user, n)
+			}
+		}
+		if want := 7; len(count) != want && (oldest != "" || len(count) != want-1) {
+			t.Errorf("behind 100 tasks of %q, 71 claims are %v; want all users", oldest, count)
+		}
 	}
 }
 
@@ -177,11 +192,13 @@ func TestExchange_LeavesATurnToTasksWithoutAUser(t *testing.T) {
 func TestExchange_DoesNotContinueWhileATaskOfAnotherUserWaits(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		waiting, user string
-		continues     bool
+		waiting   string
+		priority  int16
+		user      string
+		continues bool
 	}{
-		"another user": {"anna", "max", false}, "without a user": {"anna", "", false}, "the same user": {"max", "max", true},
-		"only without a user": {"", "max", true},
+		"another user": {"anna", 0, "max", false}, "without a user": {"anna", 0, "", false}, "the same user": {"max", 0, "max", true},
+		"only without a user": {"", 0, "max", false}, "another user, of lower priority": {"anna", -1, "max", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -189,7 +206,7 @@ func TestExchange_DoesNotContinueWhileATaskOfAnotherUserWaits(t *testing.T) {
 			w := b.worker()
 			b.submitMany(1, c.user, 0) // older than the one that waits
 			older := b.claim(w, ingest)
-			b.submitMany(1, c.waiting, 0)
+			b.submitMany(1, c.waiting, c.priority)
 			b.exchange(w, 0, []engine.Report{completed(b.claim(w, ingest))}) // no slots are free, so that it waits
 			out := b.exchange(w, 1, []engine.Report{completed(older)})
 			if continues := len(out.Claims) > 0; continues != c.continues {
@@ -290,10 +307,122 @@ func TestExchange_LimitsTheRunningTasksOfAUser(t *testing.T) {
 	}
 }
 
+// limitedExchange claims from ingest for users of whom less than two tasks are in progress.
+func (b bundle) limitedExchange(w store.ID, slots int, reports ...engine.Report) engine.ExchangeResult {
+	b.t.Helper()
+	in := exchangeRequest(w, slots, reports, ingest)
+	in.MaxRunningPerUser = 2
+	out, err := b.Exchange(b.t.Context(), in)
+	must(b.t, err)
+	return out
+}
+
+func TestExchange_LimitOfOneUserLeavesSlotsToTasksOfLowerPriority(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	b.submitMany(10, "max", 5)
+	b.submitMany(3, "anna", 0)
+	b.submitMany(3, "zoe", 0)
+	b.submitMany(3, "", -1)
+	_, err := b.SubmitAll(t.Context(), []store.Submission{{Source: "a", UserID: "eva", Priority: 9,
+		Placement: map[string]store.Placement{"ingest": {Requires: []string{"none"}}}}})
+	must(t, err)
+	count := make(map[string]int)
+	for range 4 {
+		for _, c := range b.limitedExchange(w, 4).Claims {
+			count[c.UserID]++
+		}
+	}
+	if count["max"] != 2 || count["anna"] != 2 || count["zoe"] != 2 || count[""] != 3 {
+		t.Errorf("claimed %v, want two of each user, and all without one", count)
+	}
+}
+
+func TestExchange_LimitServesTasksWithoutAUser(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	b.submitMany(4, "", 0)
+	b.submitMany(40, "max", 0)
+	b.submitMany(40, "anna", 0)
+	count := make(map[string]int)
+	for range 9 {
+		in := exchangeRequest(w, 1, nil, ingest)
+		in.MaxRunningPerUser = 60
+		out, err := b.Exchange(t.Context(), in)
+		must(t, err)
+		for _, c := range out.Claims {
+			count[c.UserID]++
+		}
+	}
+	if count[""] != 3 || count["max"] != 3 || count["anna"] != 3 {
+		t.Errorf("nine claims are %v, want three of each user and of none", count)
+	}
+}
+
+// A task that waits for a retry of a later stage starts again without being claimed in the first stage.
+func TestExchange_LimitCountsTasksThatWaitForARetry(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	b.submitMany(4, "max", 0)
+	claims := b.limitedExchange(w, 4).Claims
+	if len(claims) != 2 {
+		t.Fatalf("claimed %d tasks, want two", len(claims))
+	}
+	for _, c := range claims {
+		b.exchange(w, 0, []engine.Report{completed(c)})
+		c = b.claim(w, transcode)
+		b.exchange(w, 0, []engine.Report{{Task: c.Task, Stage: transcode, Token: c.Token, Outcome: engine.Failed, RetryIn: time.Hour}})
+		c = b.claim(w, metadata)
+		b.exchange(w, 0, []engine.Report{completed(c)})
+	}
+	if n := len(b.limitedExchange(w, 4).Claims); n != 0 {
+		t.Errorf("%d more were claimed while two wait for a retry of transcode", n)
+	}
+}
+
+func TestExchange_WaitsForNoOtherClaimOfLimitedUsers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	b.submitMany(4, "max", 0)
+	first := b.claim(w, ingest)
+	other, err := b.pool.Begin(t.Context())
+	must(t, err)
+	defer other.Rollback(context.WithoutCancel(t.Context()))
+	_, err = other.Exec(t.Context(), "select pg_advisory_xact_lock(hashtext('cuelight limits'), 'tasks'::regclass::oid::integer)")
+	must(t, err)
+	out := b.limitedExchange(w, 4, completed(first))
+	if out.Granted[ingest] > 0 || !out.MoreReady[ingest] {
+		t.Errorf("claimed %v, more ready %t; want nothing now, and more later", out.Claims, out.MoreReady[ingest])
+	}
+	b.wantStatuses(first.Task, done, inprogress, inprogress, pending, pending)
+}
+
+func TestExchange_NotifiesOtherProcessesOfTasksBelowTheLimit(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	b.submitMany(3, "max", 0)
+	claims := b.limitedExchange(w, 1).Claims
+	notified := b.listen(b.Graph().Channel("ingest"))
+	var failed engine.Report
+	for _, c := range claims {
+		failed = engine.Report{Task: c.Task, Stage: ingest, Token: c.Token, Outcome: engine.Failed, Dead: true}
+	}
+	b.limitedExchange(w, 0, failed)
+	if got := notified(); len(got) != 1 {
+		t.Errorf("%d notifications about ingest after a task died, want one", len(got))
+	}
+}
+
 func TestExchange_LimitIsExactWithEightProcesses(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.submitMany(100, "max", 0)
+	var claims atomic.Int32
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
@@ -305,13 +434,18 @@ func TestExchange_LimitIsExactWithEightProcesses(t *testing.T) {
 			}
 			in := exchangeRequest(w, 2, nil, ingest)
 			in.MaxRunningPerUser = 5
-			if _, err := e.Exchange(context.Background(), in); err != nil {
-				t.Error(err)
+			for range 20 {
+				out, err := e.Exchange(context.Background(), in)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				claims.Add(int32(len(out.Claims)))
 			}
 		})
 	}
 	all.Wait()
-	if n := b.queryInt("select count(*) from tasks where ingest_status = 'inprogress'"); n != 5 {
-		t.Errorf("%d tasks are running, want 5", n)
+	if n := b.queryInt("select count(*) from tasks where ingest_status = 'inprogress'"); n != 5 || claims.Load() != 5 {
+		t.Errorf("%d tasks are running, and %d were claimed, want 5", n, claims.Load())
 	}
 }

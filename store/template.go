@@ -33,10 +33,13 @@ func (g Graph) StageSQL(text string, stage int, with any) string {
 	return fill(text, d)
 }
 
+var templateFuncs = template.FuncMap{
+	"arg":  func(first, i int) int { return first + i },
+	"user": userOf,
+}
+
 func fill(text string, data any) string {
-	t := template.Must(template.New("").Funcs(template.FuncMap{
-		"arg": func(first, i int) int { return first + i },
-	}).Parse(text))
+	t := template.Must(template.New("").Funcs(templateFuncs).Parse(text))
 	return strings.TrimSpace(execute(t, data))
 }
 
@@ -406,16 +409,19 @@ func (s stageData) PartPlacementWait(row, worker string) string {
 	return fmt.Sprintf("%[1]s(%[2]stask_id, %[2]splacement, '%[3]s', %[4]s, %[2]sready_at)", s.placementWait, row, s.Name, worker)
 }
 
+// userOf is the user of a row, by whom claims take turns; empty for none.
+func userOf(row string) string { return "coalesce(" + row + "user_id, '')" }
+
 // NextUser is an expression for the user after another one whose tasks of the priority in top are ready: the first one
 // after the last. filter is a further condition.
 func (s stageData) NextUser(after, filter string) string {
 	next := func(condition string) string {
-		return fmt.Sprintf(`(select t.user_id from %s t
-               where %s
-                 and t.user_id is not null and t.priority = (select priority from top)%s%s
-               order by t.user_id, t.id limit 1)`, s.Tasks, strings.ReplaceAll(s.Ready("t."), "\n", "\n             "), filter, condition)
+		return fmt.Sprintf(`(select %[1]s from %[2]s t
+               where %[3]s
+                 and t.priority = (select priority from top)%[4]s%[5]s
+               order by %[1]s, t.id limit 1)`, userOf("t."), s.Tasks, strings.ReplaceAll(s.Ready("t."), "\n", "\n             "), filter, condition)
 	}
-	return "coalesce(\n             " + next("\n                 and t.user_id > "+after) + ",\n             " + next("") + ")"
+	return "coalesce(\n             " + next("\n                 and "+userOf("t.")+" > "+after) + ",\n             " + next("") + ")"
 }
 
 // MayClaim is the condition that a worker may claim the ready stage of a row: it has what the

@@ -29,10 +29,6 @@ with claimed as (` + startSQL + `
             for no key update skip locked))` + startedSQL + `
 select * from claimed`
 
-// slotsSQL is how many slots the statements before have left.
-const slotsSQL = `greatest($2 - coalesce(
-                  nullif(current_setting('cuelight.continued_{{.Stage.Name}}', true), '')::int4, 0), 0)`
-
 const startSQL = `
   update {{.Tasks}} t set
          {{.Stage.Name}}_status    = 'inprogress',
@@ -219,7 +215,7 @@ func (x *exchange) queueClaimsAfter(stage int, after Position) {
 		return
 	}
 	x.queueOrigin(originRecorded)
-	if isLimited := x.isLimited(stage); isLimited || x.isFair(stage, after) {
+	if isLimited := x.isLimited(stage); isLimited || x.isFair(stage) {
 		x.queueFairClaims(stage, after, isLimited)
 		return
 	}
@@ -242,8 +238,8 @@ func (x *exchange) queueClaimsAfter(stage int, after Position) {
 	})
 }
 
-// readTaskClaims reads claims of tasks, and returns the last one's user, or the last column if there is one more.
-func (x *exchange) readTaskClaims(rows pgx.Rows, stage int, add func(Claim), lastUser ...any) (user string, err error) {
+// readTaskClaims reads claims of tasks, and returns the last one's user.
+func (x *exchange) readTaskClaims(rows pgx.Rows, stage int, add func(Claim), more ...any) (user string, err error) {
 	x.result.Requested[stage] = x.slots(stage) - x.continued[stage]
 	user = x.turns[stage].after
 	err = x.readClaims(rows, stage, func(c Claim) {
@@ -251,7 +247,7 @@ func (x *exchange) readTaskClaims(rows pgx.Rows, stage int, add func(Claim), las
 		x.result.Granted[stage]++
 		user = c.UserID
 		add(c)
-	}, lastUser...)
+	}, more...)
 	return user, err
 }
 

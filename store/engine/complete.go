@@ -27,6 +27,7 @@ const completeSQL = `
 with me as materialized (
   select {{.Alive "$1"}} as alive
          {{- range $next}},
+         ` + topPrioritySQL + ` as {{.Name}}_top,
          ` + firstUserSQL + ` as {{.Name}}_first_user{{end}}
 ), locked as materialized (
   select ctid as row_ctid, id, priority, placement{{if $next}}, user_id{{end}}
@@ -52,7 +53,7 @@ with me as materialized (
 ), unblocked as (
   select matched.*
          {{- range $next}},
-         {{.Name}}_first_user,
+         {{.Name}}_top, {{.Name}}_first_user,
          alive and {{.Name}}_status in ('pending', 'failed') and {{.Name}}_run_at is null
            {{- range .Needs}}
            and {{if $form.Reports .}}({{.}}_done or {{.}}_status = 'completed'){{else}}{{.}}_status = 'completed'{{end}}
@@ -79,8 +80,8 @@ with me as materialized (
          {{- range $s := $next}},
          {{.Name}}_ready,
          {{.Name}}_ready
-           and case when {{.Name}}_first_user is null then true
-                    else {{.Name}}_first_user = coalesce(user_id, '') and ` + lastUserSQL + ` = user_id end and
+           and (coalesce({{.Name}}_top < priority, true)
+                or {{.Name}}_first_user = {{user ""}} and ` + lastUserSQL + ` = {{user ""}}) and
            {{- if $form.Ranked}} {{.Name}}_rank <= case when{{end}}
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from ` + waitingSQL + ` limit 1), true)

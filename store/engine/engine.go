@@ -49,7 +49,7 @@ type statements struct {
 	complete                                      []string // by form
 	claim, claimAfter, claimContinued, claimAged  []string
 	claimFair, claimFairAfter, claimLimited       []string
-	lockLimit                                     string
+	lockLimit, notifyLimited                      string
 	aged, promote, ready, fail, expireClaims      []string
 	claimParts, divide, completeParts             []string // by stage that divides
 	findLostParts                                 string

@@ -31,6 +31,7 @@ func (e *Engine) Exchange(ctx context.Context, in ExchangeRequest) (ExchangeResu
 	for i := range e.graph.Queues() {
 		x.queueClaims(i)
 	}
+	x.queueLimitNotification()
 	if err := e.db.SendBatch(ctx, &x.batch).Close(); err != nil {
 		return ExchangeResult{}, e.explain("exchange", err)
 	}

@@ -116,8 +116,8 @@ type ExchangeRequest struct {
 	Aged       [][]store.ID // tasks to claim first, from [SweepResult].Aged; nil for none
 
 	// MaxRunningPerUser limits the tasks of each user that have started and are not finished, not counting those that wait
-	// for a retry, by claiming no more for stages without needs. Processes with a limit take turns, so it is
-	// exact. Aged and OnlyTasks do not keep to it. Default 0: no limit.
+	// for a retry of a stage without needs, by claiming no more for such stages. Of processes with a limit one claims
+	// at a time, so it is exact. Aged and OnlyTasks do not keep to it. Default 0: no limit.
 	MaxRunningPerUser int
 
 	// After limits the claims of a stage, not of parts, to ready tasks after a position, so that an exchange

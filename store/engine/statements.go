@@ -47,7 +47,7 @@ func newStatements(g store.Graph, forms []completeForm) statements {
 		claimContinued: each(claimSQL, claimVariant{Continued: true}),
 		claimFair:      each(claimFairSQL, claimVariant{}),
 		claimFairAfter: each(claimFairSQL, claimVariant{After: true}),
-		claimLimited:   each(claimFairSQL, claimVariant{Limited: true}), lockLimit: all(lockLimitSQL),
+		claimLimited:   each(claimFairSQL, claimVariant{Limited: true}), lockLimit: all(lockLimitSQL), notifyLimited: all(notifyLimitedSQL),
 		claimAged:  append(each(claimSQL, claimVariant{Aged: true}), partsWith(claimPartsSQL, claimVariant{Aged: true})...),
 		aged:       byQueue(agedSQL, agedPartsSQL),
 		promote:    byQueue(promoteSQL, promotePartsSQL),
@@ -83,7 +83,7 @@ func Statements(g store.Graph) string {
 			s.expireClaims[n], s.findLostParts)
 	}
 	texts = append(texts, s.findLost, s.findHeld, s.findRecorded,
-		s.lockLimit, registerSQL, s.limits, s.workerStarted, heartbeatSQL, s.workerChecks, s.progress,
+		s.lockLimit, s.notifyLimited, registerSQL, s.limits, s.workerStarted, heartbeatSQL, s.workerChecks, s.progress,
 		asynchronousCommitSQL, remoteHeartbeatSQL, pausesOfPipelineSQL,
 		disconnectSQL, s.deregister, deregisterSilentlySQL, s.stopRegistered, s.expireExitedWorkers,
 		s.endTransactions, s.expireWorkers, s.sweepScan, s.aged[0], s.expireClaims[0],

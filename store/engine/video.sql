@@ -21,16 +21,24 @@ select set_config('cuelight.origin', $1, true);
 with me as materialized (
   select exists (select from workers
                     where id = $1 and coalesce(stopped_at, lost_at) is null offset 0) as alive,
-         (select ready.user_id from tasks ready
+         (select top.priority from tasks top
+                 where top.transcode_status in ('pending', 'failed')
+    and top.ingest_status = 'completed'
+    and top.transcode_run_at is null order by top.priority desc, top.id limit 1) as transcode_top,
+         (select coalesce(ready.user_id, '') from tasks ready
                  where ready.transcode_status in ('pending', 'failed')
     and ready.ingest_status = 'completed'
-    and ready.transcode_run_at is null and ready.user_id is not null
-                 order by ready.priority desc, ready.user_id, ready.id limit 1) as transcode_first_user,
-         (select ready.user_id from tasks ready
+    and ready.transcode_run_at is null
+                 order by ready.priority desc, coalesce(ready.user_id, ''), ready.id limit 1) as transcode_first_user,
+         (select top.priority from tasks top
+                 where top.metadata_status in ('pending', 'failed')
+    and top.ingest_status = 'completed'
+    and top.metadata_run_at is null order by top.priority desc, top.id limit 1) as metadata_top,
+         (select coalesce(ready.user_id, '') from tasks ready
                  where ready.metadata_status in ('pending', 'failed')
     and ready.ingest_status = 'completed'
-    and ready.metadata_run_at is null and ready.user_id is not null
-                 order by ready.priority desc, ready.user_id, ready.id limit 1) as metadata_first_user
+    and ready.metadata_run_at is null
+                 order by ready.priority desc, coalesce(ready.user_id, ''), ready.id limit 1) as metadata_first_user
 ), locked as materialized (
   select ctid as row_ctid, id, priority, placement, user_id,
          ingest_status,
@@ -48,13 +56,13 @@ with me as materialized (
     from locked
 ), unblocked as (
   select matched.*,
-         transcode_first_user,
+         transcode_top, transcode_first_user,
          alive and transcode_status in ('pending', 'failed') and transcode_run_at is null
            and (ingest_done or ingest_status = 'completed')
            and (ingest_done)
            and (placement is null
                  or coalesce(cuelight_video_placement_wait(id, placement, '', $1, now()) <= 0, false)) as transcode_ready,
-         metadata_first_user,
+         metadata_top, metadata_first_user,
          alive and metadata_status in ('pending', 'failed') and metadata_run_at is null
            and (ingest_done or ingest_status = 'completed')
            and (ingest_done)
@@ -71,12 +79,15 @@ with me as materialized (
          ingest_done,
          transcode_ready,
          transcode_ready
-           and case when transcode_first_user is null then true
-                    else transcode_first_user = coalesce(user_id, '') and (select ready.user_id from tasks ready
+           and (coalesce(transcode_top < priority, true)
+                or transcode_first_user = coalesce(user_id, '') and (select coalesce(ready.user_id, '') from tasks ready
                  where ready.transcode_status in ('pending', 'failed')
     and ready.ingest_status = 'completed'
-    and ready.transcode_run_at is null and ready.user_id is not null
-                 order by ready.priority, ready.user_id desc, ready.id desc limit 1) = user_id end and
+    and ready.transcode_run_at is null and ready.priority = (select top.priority from tasks top
+                 where top.transcode_status in ('pending', 'failed')
+    and top.ingest_status = 'completed'
+    and top.transcode_run_at is null order by top.priority desc, top.id limit 1)
+                 order by coalesce(ready.user_id, '') desc, ready.id desc limit 1) = coalesce(user_id, '')) and
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
              where waiting.transcode_status in ('pending', 'failed')
@@ -87,12 +98,15 @@ with me as materialized (
              order by waiting.priority desc, waiting.id limit 1), true) as transcode_continues,
          metadata_ready,
          metadata_ready
-           and case when metadata_first_user is null then true
-                    else metadata_first_user = coalesce(user_id, '') and (select ready.user_id from tasks ready
+           and (coalesce(metadata_top < priority, true)
+                or metadata_first_user = coalesce(user_id, '') and (select coalesce(ready.user_id, '') from tasks ready
                  where ready.metadata_status in ('pending', 'failed')
     and ready.ingest_status = 'completed'
-    and ready.metadata_run_at is null and ready.user_id is not null
-                 order by ready.priority, ready.user_id desc, ready.id desc limit 1) = user_id end and
+    and ready.metadata_run_at is null and ready.priority = (select top.priority from tasks top
+                 where top.metadata_status in ('pending', 'failed')
+    and top.ingest_status = 'completed'
+    and top.metadata_run_at is null order by top.priority desc, top.id limit 1)
+                 order by coalesce(ready.user_id, '') desc, ready.id desc limit 1) = coalesce(user_id, '')) and
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
              where waiting.metadata_status in ('pending', 'failed')
@@ -192,16 +206,24 @@ select updated.* from updated cross join notified;
 with me as materialized (
   select exists (select from workers
                     where id = $1 and coalesce(stopped_at, lost_at) is null offset 0) as alive,
-         (select ready.user_id from tasks ready
+         (select top.priority from tasks top
+                 where top.transcode_status in ('pending', 'failed')
+    and top.ingest_status = 'completed'
+    and top.transcode_run_at is null order by top.priority desc, top.id limit 1) as transcode_top,
+         (select coalesce(ready.user_id, '') from tasks ready
                  where ready.transcode_status in ('pending', 'failed')
     and ready.ingest_status = 'completed'
-    and ready.transcode_run_at is null and ready.user_id is not null
-                 order by ready.priority desc, ready.user_id, ready.id limit 1) as transcode_first_user,
-         (select ready.user_id from tasks ready
+    and ready.transcode_run_at is null
+                 order by ready.priority desc, coalesce(ready.user_id, ''), ready.id limit 1) as transcode_first_user,
+         (select top.priority from tasks top
+                 where top.metadata_status in ('pending', 'failed')
+    and top.ingest_status = 'completed'
+    and top.metadata_run_at is null order by top.priority desc, top.id limit 1) as metadata_top,
+         (select coalesce(ready.user_id, '') from tasks ready
                  where ready.metadata_status in ('pending', 'failed')
     and ready.ingest_status = 'completed'
-    and ready.metadata_run_at is null and ready.user_id is not null
-                 order by ready.priority desc, ready.user_id, ready.id limit 1) as metadata_first_user
+    and ready.metadata_run_at is null
+                 order by ready.priority desc, coalesce(ready.user_id, ''), ready.id limit 1) as metadata_first_user
 ), locked as materialized (
   select ctid as row_ctid, id, priority, placement, user_id,
          ingest_status,
@@ -222,13 +244,13 @@ with me as materialized (
       on r.task = locked.id
 ), unblocked as (
   select matched.*,
-         transcode_first_user,
+         transcode_top, transcode_first_user,
          alive and transcode_status in ('pending', 'failed') and transcode_run_at is null
            and (ingest_done or ingest_status = 'completed')
            and (ingest_done)
            and (placement is null
                  or coalesce(cuelight_video_placement_wait(id, placement, '', $1, now()) <= 0, false)) as transcode_ready,
-         metadata_first_user,
+         metadata_top, metadata_first_user,
          alive and metadata_status in ('pending', 'failed') and metadata_run_at is null
            and (ingest_done or ingest_status = 'completed')
            and (ingest_done)
@@ -245,12 +267,15 @@ with me as materialized (
          ingest_done,
          transcode_ready,
          transcode_ready
-           and case when transcode_first_user is null then true
-                    else transcode_first_user = coalesce(user_id, '') and (select ready.user_id from tasks ready
+           and (coalesce(transcode_top < priority, true)
+                or transcode_first_user = coalesce(user_id, '') and (select coalesce(ready.user_id, '') from tasks ready
                  where ready.transcode_status in ('pending', 'failed')
     and ready.ingest_status = 'completed'
-    and ready.transcode_run_at is null and ready.user_id is not null
-                 order by ready.priority, ready.user_id desc, ready.id desc limit 1) = user_id end and
+    and ready.transcode_run_at is null and ready.priority = (select top.priority from tasks top
+                 where top.transcode_status in ('pending', 'failed')
+    and top.ingest_status = 'completed'
+    and top.transcode_run_at is null order by top.priority desc, top.id limit 1)
+                 order by coalesce(ready.user_id, '') desc, ready.id desc limit 1) = coalesce(user_id, '')) and
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
              where waiting.transcode_status in ('pending', 'failed')
@@ -261,12 +286,15 @@ with me as materialized (
              order by waiting.priority desc, waiting.id limit 1), true) as transcode_continues,
          metadata_ready,
          metadata_ready
-           and case when metadata_first_user is null then true
-                    else metadata_first_user = coalesce(user_id, '') and (select ready.user_id from tasks ready
+           and (coalesce(metadata_top < priority, true)
+                or metadata_first_user = coalesce(user_id, '') and (select coalesce(ready.user_id, '') from tasks ready
                  where ready.metadata_status in ('pending', 'failed')
     and ready.ingest_status = 'completed'
-    and ready.metadata_run_at is null and ready.user_id is not null
-                 order by ready.priority, ready.user_id desc, ready.id desc limit 1) = user_id end and
+    and ready.metadata_run_at is null and ready.priority = (select top.priority from tasks top
+                 where top.metadata_status in ('pending', 'failed')
+    and top.ingest_status = 'completed'
+    and top.metadata_run_at is null order by top.priority desc, top.id limit 1)
+                 order by coalesce(ready.user_id, '') desc, ready.id desc limit 1) = coalesce(user_id, '')) and
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
              where waiting.metadata_status in ('pending', 'failed')
@@ -370,16 +398,24 @@ select updated.* from updated cross join notified;
 with me as materialized (
   select exists (select from workers
                     where id = $1 and coalesce(stopped_at, lost_at) is null offset 0) as alive,
-         (select ready.user_id from tasks ready
+         (select top.priority from tasks top
+                 where top.transcode_status in ('pending', 'failed')
+    and top.ingest_status = 'completed'
+    and top.transcode_run_at is null order by top.priority desc, top.id limit 1) as transcode_top,
+         (select coalesce(ready.user_id, '') from tasks ready
                  where ready.transcode_status in ('pending', 'failed')
     and ready.ingest_status = 'completed'
-    and ready.transcode_run_at is null and ready.user_id is not null
-                 order by ready.priority desc, ready.user_id, ready.id limit 1) as transcode_first_user,
-         (select ready.user_id from tasks ready
+    and ready.transcode_run_at is null
+                 order by ready.priority desc, coalesce(ready.user_id, ''), ready.id limit 1) as transcode_first_user,
+         (select top.priority from tasks top
+                 where top.metadata_status in ('pending', 'failed')
+    and top.ingest_status = 'completed'
+    and top.metadata_run_at is null order by top.priority desc, top.id limit 1) as metadata_top,
+         (select coalesce(ready.user_id, '') from tasks ready
                  where ready.metadata_status in ('pending', 'failed')
     and ready.ingest_status = 'completed'
-    and ready.metadata_run_at is null and ready.user_id is not null
-                 order by ready.priority desc, ready.user_id, ready.id limit 1) as metadata_first_user
+    and ready.metadata_run_at is null
+                 order by ready.priority desc, coalesce(ready.user_id, ''), ready.id limit 1) as metadata_first_user
 ), locked as materialized (
   select ctid as row_ctid, id, priority, placement, user_id,
          ingest_status,
@@ -400,13 +436,13 @@ with me as materialized (
       on r.task = locked.id
 ), unblocked as (
   select matched.*,
-         transcode_first_user,
+         transcode_top, transcode_first_user,
          alive and transcode_status in ('pending', 'failed') and transcode_run_at is null
            and (ingest_done or ingest_status = 'completed')
            and (ingest_done)
            and (placement is null
                  or coalesce(cuelight_video_placement_wait(id, placement, '', $1, now()) <= 0, false)) as transcode_ready,
-         metadata_first_user,
+         metadata_top, metadata_first_user,
          alive and metadata_status in ('pending', 'failed') and metadata_run_at is null
            and (ingest_done or ingest_status = 'completed')
            and (ingest_done)
@@ -426,12 +462,15 @@ with me as materialized (
          ingest_done,
          transcode_ready,
          transcode_ready
-           and case when transcode_first_user is null then true
-                    else transcode_first_user = coalesce(user_id, '') and (select ready.user_id from tasks ready
+           and (coalesce(transcode_top < priority, true)
+                or transcode_first_user = coalesce(user_id, '') and (select coalesce(ready.user_id, '') from tasks ready
                  where ready.transcode_status in ('pending', 'failed')
     and ready.ingest_status = 'completed'
-    and ready.transcode_run_at is null and ready.user_id is not null
-                 order by ready.priority, ready.user_id desc, ready.id desc limit 1) = user_id end and transcode_rank <= case when
+    and ready.transcode_run_at is null and ready.priority = (select top.priority from tasks top
+                 where top.transcode_status in ('pending', 'failed')
+    and top.ingest_status = 'completed'
+    and top.transcode_run_at is null order by top.priority desc, top.id limit 1)
+                 order by coalesce(ready.user_id, '') desc, ready.id desc limit 1) = coalesce(user_id, '')) and transcode_rank <= case when
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
              where waiting.transcode_status in ('pending', 'failed')
@@ -455,12 +494,15 @@ with me as materialized (
            else 0 end as transcode_continues,
          metadata_ready,
          metadata_ready
-           and case when metadata_first_user is null then true
-                    else metadata_first_user = coalesce(user_id, '') and (select ready.user_id from tasks ready
+           and (coalesce(metadata_top < priority, true)
+                or metadata_first_user = coalesce(user_id, '') and (select coalesce(ready.user_id, '') from tasks ready
                  where ready.metadata_status in ('pending', 'failed')
     and ready.ingest_status = 'completed'
-    and ready.metadata_run_at is null and ready.user_id is not null
-                 order by ready.priority, ready.user_id desc, ready.id desc limit 1) = user_id end and metadata_rank <= case when
+    and ready.metadata_run_at is null and ready.priority = (select top.priority from tasks top
+                 where top.metadata_status in ('pending', 'failed')
+    and top.ingest_status = 'completed'
+    and top.metadata_run_at is null order by top.priority desc, top.id limit 1)
+                 order by coalesce(ready.user_id, '') desc, ready.id desc limit 1) = coalesce(user_id, '')) and metadata_rank <= case when
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
              where waiting.metadata_status in ('pending', 'failed')
@@ -662,27 +704,44 @@ select updated.* from updated;
 with me as materialized (
   select exists (select from workers
                     where id = $1 and coalesce(stopped_at, lost_at) is null offset 0) as alive,
-         (select ready.user_id from tasks ready
+         (select top.priority from tasks top
+                 where top.transcode_status in ('pending', 'failed')
+    and top.ingest_status = 'completed'
+    and top.transcode_run_at is null order by top.priority desc, top.id limit 1) as transcode_top,
+         (select coalesce(ready.user_id, '') from tasks ready
                  where ready.transcode_status in ('pending', 'failed')
     and ready.ingest_status = 'completed'
-    and ready.transcode_run_at is null and ready.user_id is not null
-                 order by ready.priority desc, ready.user_id, ready.id limit 1) as transcode_first_user,
-         (select ready.user_id from tasks ready
+    and ready.transcode_run_at is null
+                 order by ready.priority desc, coalesce(ready.user_id, ''), ready.id limit 1) as transcode_first_user,
+         (select top.priority from tasks top
+                 where top.metadata_status in ('pending', 'failed')
+    and top.ingest_status = 'completed'
+    and top.metadata_run_at is null order by top.priority desc, top.id limit 1) as metadata_top,
+         (select coalesce(ready.user_id, '') from tasks ready
                  where ready.metadata_status in ('pending', 'failed')
     and ready.ingest_status = 'completed'
-    and ready.metadata_run_at is null and ready.user_id is not null
-                 order by ready.priority desc, ready.user_id, ready.id limit 1) as metadata_first_user,
-         (select ready.user_id from tasks ready
+    and ready.metadata_run_at is null
+                 order by ready.priority desc, coalesce(ready.user_id, ''), ready.id limit 1) as metadata_first_user,
+         (select top.priority from tasks top
+                 where top.assemble_status in ('pending', 'failed')
+    and top.transcode_status = 'completed'
+    and top.metadata_status = 'completed'
+    and top.assemble_run_at is null order by top.priority desc, top.id limit 1) as assemble_top,
+         (select coalesce(ready.user_id, '') from tasks ready
                  where ready.assemble_status in ('pending', 'failed')
     and ready.transcode_status = 'completed'
     and ready.metadata_status = 'completed'
-    and ready.assemble_run_at is null and ready.user_id is not null
-                 order by ready.priority desc, ready.user_id, ready.id limit 1) as assemble_first_user,
-         (select ready.user_id from tasks ready
+    and ready.assemble_run_at is null
+                 order by ready.priority desc, coalesce(ready.user_id, ''), ready.id limit 1) as assemble_first_user,
+         (select top.priority from tasks top
+                 where top.publish_status in ('pending', 'failed')
+    and top.assemble_status = 'completed'
+    and top.publish_run_at is null order by top.priority desc, top.id limit 1) as publish_top,
+         (select coalesce(ready.user_id, '') from tasks ready
                  where ready.publish_status in ('pending', 'failed')
     and ready.assemble_status = 'completed'
-    and ready.publish_run_at is null and ready.user_id is not null
-                 order by ready.priority desc, ready.user_id, ready.id limit 1) as publish_first_user
+    and ready.publish_run_at is null
+                 order by ready.priority desc, coalesce(ready.user_id, ''), ready.id limit 1) as publish_first_user
 ), locked as materialized (
   select ctid as row_ctid, id, priority, placement, user_id,
          ingest_status,
@@ -715,26 +774,26 @@ with me as materialized (
       on r.task = locked.id
 ), unblocked as (
   select matched.*,
-         transcode_first_user,
+         transcode_top, transcode_first_user,
          alive and transcode_status in ('pending', 'failed') and transcode_run_at is null
            and (ingest_done or ingest_status = 'completed')
            and (ingest_done)
            and (placement is null
                  or coalesce(cuelight_video_placement_wait(id, placement, '', $1, now()) <= 0, false)) as transcode_ready,
-         metadata_first_user,
+         metadata_top, metadata_first_user,
          alive and metadata_status in ('pending', 'failed') and metadata_run_at is null
            and (ingest_done or ingest_status = 'completed')
            and (ingest_done)
            and (placement is null
                  or coalesce(cuelight_video_placement_wait(id, placement, 'metadata', $1, now()) <= 0, false)) as metadata_ready,
-         assemble_first_user,
+         assemble_top, assemble_first_user,
          alive and assemble_status in ('pending', 'failed') and assemble_run_at is null
            and (transcode_done or transcode_status = 'completed')
            and (metadata_done or metadata_status = 'completed')
            and (transcode_done or metadata_done)
            and (placement is null
                  or coalesce(cuelight_video_placement_wait(id, placement, 'assemble', $1, now()) <= 0, false)) as assemble_ready,
-         publish_first_user,
+         publish_top, publish_first_user,
          alive and publish_status in ('pending', 'failed') and publish_run_at is null
            and (assemble_done or assemble_status = 'completed')
            and (assemble_done)
@@ -759,12 +818,15 @@ with me as materialized (
          publish_done,
          transcode_ready,
          transcode_ready
-           and case when transcode_first_user is null then true
-                    else transcode_first_user = coalesce(user_id, '') and (select ready.user_id from tasks ready
+           and (coalesce(transcode_top < priority, true)
+                or transcode_first_user = coalesce(user_id, '') and (select coalesce(ready.user_id, '') from tasks ready
                  where ready.transcode_status in ('pending', 'failed')
     and ready.ingest_status = 'completed'
-    and ready.transcode_run_at is null and ready.user_id is not null
-                 order by ready.priority, ready.user_id desc, ready.id desc limit 1) = user_id end and
+    and ready.transcode_run_at is null and ready.priority = (select top.priority from tasks top
+                 where top.transcode_status in ('pending', 'failed')
+    and top.ingest_status = 'completed'
+    and top.transcode_run_at is null order by top.priority desc, top.id limit 1)
+                 order by coalesce(ready.user_id, '') desc, ready.id desc limit 1) = coalesce(user_id, '')) and
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
              where waiting.transcode_status in ('pending', 'failed')
@@ -775,12 +837,15 @@ with me as materialized (
              order by waiting.priority desc, waiting.id limit 1), true) as transcode_continues,
          metadata_ready,
          metadata_ready
-           and case when metadata_first_user is null then true
-                    else metadata_first_user = coalesce(user_id, '') and (select ready.user_id from tasks ready
+           and (coalesce(metadata_top < priority, true)
+                or metadata_first_user = coalesce(user_id, '') and (select coalesce(ready.user_id, '') from tasks ready
                  where ready.metadata_status in ('pending', 'failed')
     and ready.ingest_status = 'completed'
-    and ready.metadata_run_at is null and ready.user_id is not null
-                 order by ready.priority, ready.user_id desc, ready.id desc limit 1) = user_id end and
+    and ready.metadata_run_at is null and ready.priority = (select top.priority from tasks top
+                 where top.metadata_status in ('pending', 'failed')
+    and top.ingest_status = 'completed'
+    and top.metadata_run_at is null order by top.priority desc, top.id limit 1)
+                 order by coalesce(ready.user_id, '') desc, ready.id desc limit 1) = coalesce(user_id, '')) and
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
              where waiting.metadata_status in ('pending', 'failed')
@@ -791,13 +856,17 @@ with me as materialized (
              order by waiting.priority desc, waiting.id limit 1), true) as metadata_continues,
          assemble_ready,
          assemble_ready
-           and case when assemble_first_user is null then true
-                    else assemble_first_user = coalesce(user_id, '') and (select ready.user_id from tasks ready
+           and (coalesce(assemble_top < priority, true)
+                or assemble_first_user = coalesce(user_id, '') and (select coalesce(ready.user_id, '') from tasks ready
                  where ready.assemble_status in ('pending', 'failed')
     and ready.transcode_status = 'completed'
     and ready.metadata_status = 'completed'
-    and ready.assemble_run_at is null and ready.user_id is not null
-                 order by ready.priority, ready.user_id desc, ready.id desc limit 1) = user_id end and
+    and ready.assemble_run_at is null and ready.priority = (select top.priority from tasks top
+                 where top.assemble_status in ('pending', 'failed')
+    and top.transcode_status = 'completed'
+    and top.metadata_status = 'completed'
+    and top.assemble_run_at is null order by top.priority desc, top.id limit 1)
+                 order by coalesce(ready.user_id, '') desc, ready.id desc limit 1) = coalesce(user_id, '')) and
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
              where waiting.assemble_status in ('pending', 'failed')
@@ -809,12 +878,15 @@ with me as materialized (
              order by waiting.priority desc, waiting.id limit 1), true) as assemble_continues,
          publish_ready,
          publish_ready
-           and case when publish_first_user is null then true
-                    else publish_first_user = coalesce(user_id, '') and (select ready.user_id from tasks ready
+           and (coalesce(publish_top < priority, true)
+                or publish_first_user = coalesce(user_id, '') and (select coalesce(ready.user_id, '') from tasks ready
                  where ready.publish_status in ('pending', 'failed')
     and ready.assemble_status = 'completed'
-    and ready.publish_run_at is null and ready.user_id is not null
-                 order by ready.priority, ready.user_id desc, ready.id desc limit 1) = user_id end and
+    and ready.publish_run_at is null and ready.priority = (select top.priority from tasks top
+                 where top.publish_status in ('pending', 'failed')
+    and top.assemble_status = 'completed'
+    and top.publish_run_at is null order by top.priority desc, top.id limit 1)
+                 order by coalesce(ready.user_id, '') desc, ready.id desc limit 1) = coalesce(user_id, '')) and
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
              where waiting.publish_status in ('pending', 'failed')
@@ -995,27 +1067,44 @@ select updated.* from updated cross join notified;
 with me as materialized (
   select exists (select from workers
                     where id = $1 and coalesce(stopped_at, lost_at) is null offset 0) as alive,
-         (select ready.user_id from tasks ready
+         (select top.priority from tasks top
+                 where top.transcode_status in ('pending', 'failed')
+    and top.ingest_status = 'completed'
+    and top.transcode_run_at is null order by top.priority desc, top.id limit 1) as transcode_top,
+         (select coalesce(ready.user_id, '') from tasks ready
                  where ready.transcode_status in ('pending', 'failed')
     and ready.ingest_status = 'completed'
-    and ready.transcode_run_at is null and ready.user_id is not null
-                 order by ready.priority desc, ready.user_id, ready.id limit 1) as transcode_first_user,
-         (select ready.user_id from tasks ready
+    and ready.transcode_run_at is null
+                 order by ready.priority desc, coalesce(ready.user_id, ''), ready.id limit 1) as transcode_first_user,
+         (select top.priority from tasks top
+                 where top.metadata_status in ('pending', 'failed')
+    and top.ingest_status = 'completed'
+    and top.metadata_run_at is null order by top.priority desc, top.id limit 1) as metadata_top,
+         (select coalesce(ready.user_id, '') from tasks ready
                  where ready.metadata_status in ('pending', 'failed')
     and ready.ingest_status = 'completed'
-    and ready.metadata_run_at is null and ready.user_id is not null
-                 order by ready.priority desc, ready.user_id, ready.id limit 1) as metadata_first_user,
-         (select ready.user_id from tasks ready
+    and ready.metadata_run_at is null
+                 order by ready.priority desc, coalesce(ready.user_id, ''), ready.id limit 1) as metadata_first_user,
+         (select top.priority from tasks top
+                 where top.assemble_status in ('pending', 'failed')
+    and top.transcode_status = 'completed'
+    and top.metadata_status = 'completed'
+    and top.assemble_run_at is null order by top.priority desc, top.id limit 1) as assemble_top,
+         (select coalesce(ready.user_id, '') from tasks ready
                  where ready.assemble_status in ('pending', 'failed')
     and ready.transcode_status = 'completed'
     and ready.metadata_status = 'completed'
-    and ready.assemble_run_at is null and ready.user_id is not null
-                 order by ready.priority desc, ready.user_id, ready.id limit 1) as assemble_first_user,
-         (select ready.user_id from tasks ready
+    and ready.assemble_run_at is null
+                 order by ready.priority desc, coalesce(ready.user_id, ''), ready.id limit 1) as assemble_first_user,
+         (select top.priority from tasks top
+                 where top.publish_status in ('pending', 'failed')
+    and top.assemble_status = 'completed'
+    and top.publish_run_at is null order by top.priority desc, top.id limit 1) as publish_top,
+         (select coalesce(ready.user_id, '') from tasks ready
                  where ready.publish_status in ('pending', 'failed')
     and ready.assemble_status = 'completed'
-    and ready.publish_run_at is null and ready.user_id is not null
-                 order by ready.priority desc, ready.user_id, ready.id limit 1) as publish_first_user
+    and ready.publish_run_at is null
+                 order by ready.priority desc, coalesce(ready.user_id, ''), ready.id limit 1) as publish_first_user
 ), locked as materialized (
   select ctid as row_ctid, id, priority, placement, user_id,
          ingest_status,
@@ -1048,26 +1137,26 @@ with me as materialized (
       on r.task = locked.id
 ), unblocked as (
   select matched.*,
-         transcode_first_user,
+         transcode_top, transcode_first_user,
          alive and transcode_status in ('pending', 'failed') and transcode_run_at is null
            and (ingest_done or ingest_status = 'completed')
            and (ingest_done)
            and (placement is null
                  or coalesce(cuelight_video_placement_wait(id, placement, '', $1, now()) <= 0, false)) as transcode_ready,
-         metadata_first_user,
+         metadata_top, metadata_first_user,
          alive and metadata_status in ('pending', 'failed') and metadata_run_at is null
            and (ingest_done or ingest_status = 'completed')
            and (ingest_done)
            and (placement is null
                  or coalesce(cuelight_video_placement_wait(id, placement, 'metadata', $1, now()) <= 0, false)) as metadata_ready,
-         assemble_first_user,
+         assemble_top, assemble_first_user,
          alive and assemble_status in ('pending', 'failed') and assemble_run_at is null
            and (transcode_done or transcode_status = 'completed')
            and (metadata_done or metadata_status = 'completed')
            and (transcode_done or metadata_done)
            and (placement is null
                  or coalesce(cuelight_video_placement_wait(id, placement, 'assemble', $1, now()) <= 0, false)) as assemble_ready,
-         publish_first_user,
+         publish_top, publish_first_user,
          alive and publish_status in ('pending', 'failed') and publish_run_at is null
            and (assemble_done or assemble_status = 'completed')
            and (assemble_done)
@@ -1097,12 +1186,15 @@ with me as materialized (
          publish_done,
          transcode_ready,
          transcode_ready
-           and case when transcode_first_user is null then true
-                    else transcode_first_user = coalesce(user_id, '') and (select ready.user_id from tasks ready
+           and (coalesce(transcode_top < priority, true)
+                or transcode_first_user = coalesce(user_id, '') and (select coalesce(ready.user_id, '') from tasks ready
                  where ready.transcode_status in ('pending', 'failed')
     and ready.ingest_status = 'completed'
-    and ready.transcode_run_at is null and ready.user_id is not null
-                 order by ready.priority, ready.user_id desc, ready.id desc limit 1) = user_id end and transcode_rank <= case when
+    and ready.transcode_run_at is null and ready.priority = (select top.priority from tasks top
+                 where top.transcode_status in ('pending', 'failed')
+    and top.ingest_status = 'completed'
+    and top.transcode_run_at is null order by top.priority desc, top.id limit 1)
+                 order by coalesce(ready.user_id, '') desc, ready.id desc limit 1) = coalesce(user_id, '')) and transcode_rank <= case when
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
              where waiting.transcode_status in ('pending', 'failed')
@@ -1126,12 +1218,15 @@ with me as materialized (
            else 0 end as transcode_continues,
          metadata_ready,
          metadata_ready
-           and case when metadata_first_user is null then true
-                    else metadata_first_user = coalesce(user_id, '') and (select ready.user_id from tasks ready
+           and (coalesce(metadata_top < priority, true)
+                or metadata_first_user = coalesce(user_id, '') and (select coalesce(ready.user_id, '') from tasks ready
                  where ready.metadata_status in ('pending', 'failed')
     and ready.ingest_status = 'completed'
-    and ready.metadata_run_at is null and ready.user_id is not null
-                 order by ready.priority, ready.user_id desc, ready.id desc limit 1) = user_id end and metadata_rank <= case when
+    and ready.metadata_run_at is null and ready.priority = (select top.priority from tasks top
+                 where top.metadata_status in ('pending', 'failed')
+    and top.ingest_status = 'completed'
+    and top.metadata_run_at is null order by top.priority desc, top.id limit 1)
+                 order by coalesce(ready.user_id, '') desc, ready.id desc limit 1) = coalesce(user_id, '')) and metadata_rank <= case when
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
              where waiting.metadata_status in ('pending', 'failed')
@@ -1155,13 +1250,17 @@ with me as materialized (
            else 0 end as metadata_continues,
          assemble_ready,
          assemble_ready
-           and case when assemble_first_user is null then true
-                    else assemble_first_user = coalesce(user_id, '') and (select ready.user_id from tasks ready
+           and (coalesce(assemble_top < priority, true)
+                or assemble_first_user = coalesce(user_id, '') and (select coalesce(ready.user_id, '') from tasks ready
                  where ready.assemble_status in ('pending', 'failed')
     and ready.transcode_status = 'completed'
     and ready.metadata_status = 'completed'
-    and ready.assemble_run_at is null and ready.user_id is not null
-                 order by ready.priority, ready.user_id desc, ready.id desc limit 1) = user_id end and assemble_rank <= case when
+    and ready.assemble_run_at is null and ready.priority = (select top.priority from tasks top
+                 where top.assemble_status in ('pending', 'failed')
+    and top.transcode_status = 'completed'
+    and top.metadata_status = 'completed'
+    and top.assemble_run_at is null order by top.priority desc, top.id limit 1)
+                 order by coalesce(ready.user_id, '') desc, ready.id desc limit 1) = coalesce(user_id, '')) and assemble_rank <= case when
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
              where waiting.assemble_status in ('pending', 'failed')
@@ -1187,12 +1286,15 @@ with me as materialized (
            else 0 end as assemble_continues,
          publish_ready,
          publish_ready
-           and case when publish_first_user is null then true
-                    else publish_first_user = coalesce(user_id, '') and (select ready.user_id from tasks ready
+           and (coalesce(publish_top < priority, true)
+                or publish_first_user = coalesce(user_id, '') and (select coalesce(ready.user_id, '') from tasks ready
                  where ready.publish_status in ('pending', 'failed')
     and ready.assemble_status = 'completed'
-    and ready.publish_run_at is null and ready.user_id is not null
-                 order by ready.priority, ready.user_id desc, ready.id desc limit 1) = user_id end and publish_rank <= case when
+    and ready.publish_run_at is null and ready.priority = (select top.priority from tasks top
+                 where top.publish_status in ('pending', 'failed')
+    and top.assemble_status = 'completed'
+    and top.publish_run_at is null order by top.priority desc, top.id limit 1)
+                 order by coalesce(ready.user_id, '') desc, ready.id desc limit 1) = coalesce(user_id, '')) and publish_rank <= case when
            coalesce((-priority::int, id) < (
              select -waiting.priority::int, waiting.id from tasks waiting
              where waiting.publish_status in ('pending', 'failed')
@@ -1530,50 +1632,50 @@ with recursive free as materialized (
   select greatest($2 - coalesce(
                   nullif(current_setting('cuelight.continued_ingest', true), '')::int4, 0), 0) as slots
 ), top as materialized (
-  select priority from tasks where ingest_status in ('pending', 'failed')
+  select priority, id from tasks where ingest_status in ('pending', 'failed')
     and ingest_run_at is null order by priority desc, id limit 1
 ), users as (
   select next.user_id, next.user_id as first_user, 1 as number
     from (select coalesce(
-             (select t.user_id from tasks t
+             (select coalesce(t.user_id, '') from tasks t
                where t.ingest_status in ('pending', 'failed')
                  and t.ingest_run_at is null
-                 and t.user_id is not null and t.priority = (select priority from top)
-                 and t.user_id > $3::text
-               order by t.user_id, t.id limit 1),
-             (select t.user_id from tasks t
+                 and t.priority = (select priority from top)
+                 and coalesce(t.user_id, '') > $3::text
+               order by coalesce(t.user_id, ''), t.id limit 1),
+             (select coalesce(t.user_id, '') from tasks t
                where t.ingest_status in ('pending', 'failed')
                  and t.ingest_run_at is null
-                 and t.user_id is not null and t.priority = (select priority from top)
-               order by t.user_id, t.id limit 1)) as user_id offset 0) as next
+                 and t.priority = (select priority from top)
+               order by coalesce(t.user_id, ''), t.id limit 1)) as user_id offset 0) as next
    where next.user_id is not null
   union all
   select next.user_id, users.first_user, users.number + 1
     from users
    cross join lateral (select coalesce(
-             (select t.user_id from tasks t
+             (select coalesce(t.user_id, '') from tasks t
                where t.ingest_status in ('pending', 'failed')
                  and t.ingest_run_at is null
-                 and t.user_id is not null and t.priority = (select priority from top)
-                 and t.user_id > users.user_id
-               order by t.user_id, t.id limit 1),
-             (select t.user_id from tasks t
+                 and t.priority = (select priority from top)
+                 and coalesce(t.user_id, '') > users.user_id
+               order by coalesce(t.user_id, ''), t.id limit 1),
+             (select coalesce(t.user_id, '') from tasks t
                where t.ingest_status in ('pending', 'failed')
                  and t.ingest_run_at is null
-                 and t.user_id is not null and t.priority = (select priority from top)
-               order by t.user_id, t.id limit 1)) as user_id offset 0) as next
+                 and t.priority = (select priority from top)
+               order by coalesce(t.user_id, ''), t.id limit 1)) as user_id offset 0) as next
    where users.number < (select slots from free) and users.number < 20 and next.user_id <> users.first_user
 ), share as materialized (
   select ceil((select slots from free)::float8 / count(*))::int as n from users
 ), first as materialized (
-  select oldest.row_ctid
+  select oldest.row_ctid, users.user_id
     from users
    cross join lateral (
          select row_ctid, row_number() over () as round
            from (select ctid as row_ctid from tasks t
                   where t.ingest_status in ('pending', 'failed')
     and t.ingest_run_at is null
-                    and t.user_id = users.user_id and t.priority = (select priority from top)
+                    and coalesce(t.user_id, '') = users.user_id and t.priority = (select priority from top)
                     and exists (select from workers
                     where id = $1 and coalesce(stopped_at, lost_at) is null offset 0)
                     and (t.placement is null
@@ -1613,56 +1715,58 @@ with recursive free as materialized (
   select 'started', $1, 'ingest', array_agg(id), array_agg(attempt)
     from claimed having count(*) > 0
 )
-select *, (select user_id from users order by number desc limit 1) as last_user from claimed;
+select claimed.*, (select user_id from users order by number desc limit 1) as last_user, top.priority, top.id
+  from claimed
+ cross join top;
 
 /* claim ingest by turns */
 with recursive free as materialized (
   select greatest($2 - coalesce(
                   nullif(current_setting('cuelight.continued_ingest', true), '')::int4, 0), 0) as slots
 ), top as materialized (
-  select $4::int2 as priority
+  select $4::int2 as priority, $5::uuid as id
 ), users as (
   select next.user_id, next.user_id as first_user, 1 as number
     from (select coalesce(
-             (select t.user_id from tasks t
+             (select coalesce(t.user_id, '') from tasks t
                where t.ingest_status in ('pending', 'failed')
                  and t.ingest_run_at is null
-                 and t.user_id is not null and t.priority = (select priority from top) and t.id > $5
-                 and t.user_id > $3::text
-               order by t.user_id, t.id limit 1),
-             (select t.user_id from tasks t
+                 and t.priority = (select priority from top) and t.id > $5
+                 and coalesce(t.user_id, '') > $3::text
+               order by coalesce(t.user_id, ''), t.id limit 1),
+             (select coalesce(t.user_id, '') from tasks t
                where t.ingest_status in ('pending', 'failed')
                  and t.ingest_run_at is null
-                 and t.user_id is not null and t.priority = (select priority from top) and t.id > $5
-               order by t.user_id, t.id limit 1)) as user_id offset 0) as next
+                 and t.priority = (select priority from top) and t.id > $5
+               order by coalesce(t.user_id, ''), t.id limit 1)) as user_id offset 0) as next
    where next.user_id is not null
   union all
   select next.user_id, users.first_user, users.number + 1
     from users
    cross join lateral (select coalesce(
-             (select t.user_id from tasks t
+             (select coalesce(t.user_id, '') from tasks t
                where t.ingest_status in ('pending', 'failed')
                  and t.ingest_run_at is null
-                 and t.user_id is not null and t.priority = (select priority from top) and t.id > $5
-                 and t.user_id > users.user_id
-               order by t.user_id, t.id limit 1),
-             (select t.user_id from tasks t
+                 and t.priority = (select priority from top) and t.id > $5
+                 and coalesce(t.user_id, '') > users.user_id
+               order by coalesce(t.user_id, ''), t.id limit 1),
+             (select coalesce(t.user_id, '') from tasks t
                where t.ingest_status in ('pending', 'failed')
                  and t.ingest_run_at is null
-                 and t.user_id is not null and t.priority = (select priority from top) and t.id > $5
-               order by t.user_id, t.id limit 1)) as user_id offset 0) as next
+                 and t.priority = (select priority from top) and t.id > $5
+               order by coalesce(t.user_id, ''), t.id limit 1)) as user_id offset 0) as next
    where users.number < (select slots from free) and users.number < 20 and next.user_id <> users.first_user
 ), share as materialized (
   select ceil((select slots from free)::float8 / count(*))::int as n from users
 ), first as materialized (
-  select oldest.row_ctid
+  select oldest.row_ctid, users.user_id
     from users
    cross join lateral (
          select row_ctid, row_number() over () as round
            from (select ctid as row_ctid from tasks t
                   where t.ingest_status in ('pending', 'failed')
     and t.ingest_run_at is null
-                    and t.user_id = users.user_id and t.priority = (select priority from top) and t.id > $5
+                    and coalesce(t.user_id, '') = users.user_id and t.priority = (select priority from top) and t.id > $5
                     and exists (select from workers
                     where id = $1 and coalesce(stopped_at, lost_at) is null offset 0)
                     and (t.placement is null
@@ -1703,83 +1807,94 @@ with recursive free as materialized (
   select 'started', $1, 'ingest', array_agg(id), array_agg(attempt)
     from claimed having count(*) > 0
 )
-select *, (select user_id from users order by number desc limit 1) as last_user from claimed;
+select claimed.*, (select user_id from users order by number desc limit 1) as last_user, top.priority, top.id
+  from claimed
+ cross join top;
 
 /* claim ingest by turns */
 with recursive free as materialized (
-  select greatest($2 - coalesce(
+  select (current_setting('cuelight.limit_lock') = 'true')::int * greatest($2 - coalesce(
                   nullif(current_setting('cuelight.continued_ingest', true), '')::int4, 0), 0) as slots
 ), top as materialized (
-  select priority from tasks where ingest_status in ('pending', 'failed')
+  select priority, id from tasks where ingest_status in ('pending', 'failed')
     and ingest_run_at is null order by priority desc, id limit 1
 ), users as (
   select next.user_id, next.user_id as first_user, 1 as number
     from (select coalesce(
-             (select t.user_id from tasks t
+             (select coalesce(t.user_id, '') from tasks t
                where t.ingest_status in ('pending', 'failed')
                  and t.ingest_run_at is null
-                 and t.user_id is not null and t.priority = (select priority from top)
-                 and t.user_id > $3::text
-               order by t.user_id, t.id limit 1),
-             (select t.user_id from tasks t
+                 and t.priority = (select priority from top)
+                 and coalesce(t.user_id, '') > $3::text
+               order by coalesce(t.user_id, ''), t.id limit 1),
+             (select coalesce(t.user_id, '') from tasks t
                where t.ingest_status in ('pending', 'failed')
                  and t.ingest_run_at is null
-                 and t.user_id is not null and t.priority = (select priority from top)
-               order by t.user_id, t.id limit 1)) as user_id offset 0) as next
+                 and t.priority = (select priority from top)
+               order by coalesce(t.user_id, ''), t.id limit 1)) as user_id offset 0) as next
    where next.user_id is not null
   union all
   select next.user_id, users.first_user, users.number + 1
     from users
    cross join lateral (select coalesce(
-             (select t.user_id from tasks t
+             (select coalesce(t.user_id, '') from tasks t
                where t.ingest_status in ('pending', 'failed')
                  and t.ingest_run_at is null
-                 and t.user_id is not null and t.priority = (select priority from top)
-                 and t.user_id > users.user_id
-               order by t.user_id, t.id limit 1),
-             (select t.user_id from tasks t
+                 and t.priority = (select priority from top)
+                 and coalesce(t.user_id, '') > users.user_id
+               order by coalesce(t.user_id, ''), t.id limit 1),
+             (select coalesce(t.user_id, '') from tasks t
                where t.ingest_status in ('pending', 'failed')
                  and t.ingest_run_at is null
-                 and t.user_id is not null and t.priority = (select priority from top)
-               order by t.user_id, t.id limit 1)) as user_id offset 0) as next
+                 and t.priority = (select priority from top)
+               order by coalesce(t.user_id, ''), t.id limit 1)) as user_id offset 0) as next
    where users.number < (select slots from free) + (select count(*) from started where n >= $4) and next.user_id <> users.first_user
 ), started as materialized (
   select user_id, count(*) as n
-    from (select id, user_id from tasks where (ingest_status = 'inprogress'
+    from (select id, user_id from tasks where ingest_status = 'inprogress'
      or transcode_status = 'inprogress'
      or metadata_status = 'inprogress'
      or assemble_status = 'inprogress'
      or publish_status = 'inprogress'
-     or transcode_status = 'divided') and user_id is not null
+     or transcode_status = 'divided'
           union
           select id, user_id from tasks where transcode_status in ('pending', 'failed')
     and ingest_status = 'completed'
-    and transcode_run_at is null and user_id is not null
+    and transcode_run_at is null
+          union
+          select id, user_id from tasks where transcode_run_at is not null
           union
           select id, user_id from tasks where metadata_status in ('pending', 'failed')
     and ingest_status = 'completed'
-    and metadata_run_at is null and user_id is not null
+    and metadata_run_at is null
+          union
+          select id, user_id from tasks where metadata_run_at is not null
           union
           select id, user_id from tasks where assemble_status in ('pending', 'failed')
     and transcode_status = 'completed'
     and metadata_status = 'completed'
-    and assemble_run_at is null and user_id is not null
+    and assemble_run_at is null
+          union
+          select id, user_id from tasks where assemble_run_at is not null
           union
           select id, user_id from tasks where publish_status in ('pending', 'failed')
     and assemble_status = 'completed'
-    and publish_run_at is null and user_id is not null) as each
+    and publish_run_at is null
+          union
+          select id, user_id from tasks where publish_run_at is not null) as each
+   where user_id <> ''
    group by user_id
 ), share as materialized (
   select ceil((select slots from free)::float8 / count(*))::int as n from users
 ), first as materialized (
-  select oldest.row_ctid
+  select oldest.row_ctid, users.user_id
     from users
    cross join lateral (
          select row_ctid, row_number() over () as round
            from (select ctid as row_ctid from tasks t
                   where t.ingest_status in ('pending', 'failed')
     and t.ingest_run_at is null
-                    and t.user_id = users.user_id and t.priority = (select priority from top)
+                    and coalesce(t.user_id, '') = users.user_id and t.priority = (select priority from top)
                     and exists (select from workers
                     where id = $1 and coalesce(stopped_at, lost_at) is null offset 0)
                     and (t.placement is null
@@ -1790,6 +1905,29 @@ with recursive free as materialized (
                     for no key update skip locked) as locked) as oldest
    order by oldest.round, users.number
    limit (select slots from free)
+), counted as (
+  select user_id, sum(n) as n
+    from (select * from started union all select user_id, count(*) from first where user_id <> '' group by 1) as each
+   group by user_id
+), allowed as materialized (
+  select ctid as row_ctid
+    from (select t.ctid, t.priority, t.id, t.user_id, row_number() over (partition by t.user_id order by t.priority desc, t.id) as nth
+            from (select ctid, priority, id, coalesce(user_id, '') as user_id
+                    from tasks
+                   where ingest_status in ('pending', 'failed')
+    and ingest_run_at is null
+                     and exists (select from workers
+                    where id = $1 and coalesce(stopped_at, lost_at) is null offset 0)
+                     and (placement is null
+                 or coalesce(cuelight_video_placement_wait(id, placement, 'ingest', $1, null) <= 0, false))
+                     and coalesce(user_id, '') <> all (array(select user_id from counted where n >= $4))
+                     and ctid <> all (array(select row_ctid from first))
+                   order by priority desc, id
+                   limit 1000) as t) as t
+    left join counted using (user_id)
+   where user_id = '' or nth <= $4 - coalesce(n, 0)
+   order by priority desc, id
+   limit (select slots from free) - (select count(*) from first)
 ), claimed as (
   update tasks t set
          ingest_status    = 'inprogress',
@@ -1802,12 +1940,7 @@ with recursive free as materialized (
          select ctid from tasks
           where ingest_status in ('pending', 'failed')
     and ingest_run_at is null
-            and exists (select from workers
-                    where id = $1 and coalesce(stopped_at, lost_at) is null offset 0)
-            and (placement is null
-                 or coalesce(cuelight_video_placement_wait(id, placement, 'ingest', $1, null) <= 0, false))
-            and ctid <> all (array(select row_ctid from first))
-            and user_id is null
+            and ctid = any (array(select row_ctid from allowed))
           order by priority desc, id
           limit (select slots from free) - (select count(*) from first)
             for no key update skip locked) as others))
@@ -1821,7 +1954,9 @@ with recursive free as materialized (
   select 'started', $1, 'ingest', array_agg(id), array_agg(attempt)
     from claimed having count(*) > 0
 )
-select *, (select user_id from users order by number desc limit 1) as last_user from claimed;
+select claimed.*, (select user_id from users order by number desc limit 1) as last_user, top.priority, top.id
+  from claimed
+ cross join top;
 
 /* find ready ingest */
 select 
@@ -1841,13 +1976,15 @@ select
     and ingest_run_at is null and placement is not null
                    order by id limit 100) as placed
            where wait > 0)),
-       coalesce((select ready.user_id from tasks ready
+       coalesce((select coalesce(ready.user_id, '') from tasks ready
                  where ready.ingest_status in ('pending', 'failed')
-    and ready.ingest_run_at is null and ready.user_id is not null
-                 order by ready.priority desc, ready.user_id, ready.id limit 1) <> (select ready.user_id from tasks ready
+    and ready.ingest_run_at is null
+                 order by ready.priority desc, coalesce(ready.user_id, ''), ready.id limit 1) <> (select coalesce(ready.user_id, '') from tasks ready
                  where ready.ingest_status in ('pending', 'failed')
-    and ready.ingest_run_at is null and ready.user_id is not null
-                 order by ready.priority, ready.user_id desc, ready.id desc limit 1), false);
+    and ready.ingest_run_at is null and ready.priority = (select top.priority from tasks top
+                 where top.ingest_status in ('pending', 'failed')
+    and top.ingest_run_at is null order by top.priority desc, top.id limit 1)
+                 order by coalesce(ready.user_id, '') desc, ready.id desc limit 1), false);
 
 /* fail or release ingest */
 with locked as materialized (
@@ -2256,7 +2393,12 @@ select a.token
   join attempts a on a.task_id = r.id and a.token = r.token and a.outcome::text = r.outcome;
 
 /* lock limited claims */
-select pg_advisory_xact_lock(hashtext('cuelight limits'), 'tasks'::regclass::oid::integer);
+select set_config('cuelight.limit_lock',
+                  pg_try_advisory_xact_lock(hashtext('cuelight limits'), 'tasks'::regclass::oid::integer)::text, true);
+
+/* notify of users below their limit */
+select pg_notify('cuelight_video_ingest', ''), true as sent
+ where pg_notification_queue_usage() < 0.9;
 
 /* register worker */
 with shape as (
