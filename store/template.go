@@ -415,13 +415,14 @@ func userOf(row string) string { return "coalesce(" + row + "user_id, '')" }
 // NextUser is an expression for the user after another one whose tasks of the priority in top are ready: the first one
 // after the last. filter is a further condition.
 func (s stageData) NextUser(after, filter string) string {
+	user, ready := userOf("t."), strings.ReplaceAll(s.Ready("t."), "\n", "\n             ")
 	next := func(condition string) string {
 		return fmt.Sprintf(`(select %[1]s from %[2]s t
                where %[3]s
                  and t.priority = (select priority from top)%[4]s%[5]s
-               order by %[1]s, t.id limit 1)`, userOf("t."), s.Tasks, strings.ReplaceAll(s.Ready("t."), "\n", "\n             "), filter, condition)
+               order by %[1]s, t.id limit 1)`, user, s.Tasks, ready, filter, condition)
 	}
-	return "coalesce(\n             " + next("\n                 and "+userOf("t.")+" > "+after) + ",\n             " + next("") + ")"
+	return "coalesce(\n             " + next("\n                 and "+user+" > "+after) + ",\n             " + next("") + ")"
 }
 
 // MayClaim is the condition that a worker may claim the ready stage of a row: it has what the

@@ -107,7 +107,8 @@ update {{.Tasks}} set {{.Stage.Name}}_run_at = null,
 const readySQL = `
 /* find ready {{.Stage.Name}} */
 select {{with .Stage}}` + readyColumnsSQL + `,
-       coalesce(` + firstUserSQL + ` <> ` + lastUserSQL + `, false){{end}}`
+       coalesce(` + firstUserSQL + `
+                <> ` + lastUserSQL + `, false){{end}}`
 
 // The order by is there for the plan: for a plain exists, PostgreSQL reads a table of
 // which much is ready from its start, past all finished tasks.

@@ -191,7 +191,7 @@ with recursive free as materialized (
    group by user_id
 ), allowed as materialized (
   select ctid as row_ctid
-    from (select t.ctid, t.priority, t.id, t.user_id, row_number() over (partition by t.user_id order by t.priority desc, t.id) as nth
+    from (select t.*, row_number() over (partition by t.user_id order by t.priority desc, t.id) as nth
             from (select ctid, priority, id, {{user ""}} as user_id
                     from {{.Tasks}}
                    where {{.Stage.Ready ""}}

@@ -1911,7 +1911,7 @@ with recursive free as materialized (
    group by user_id
 ), allowed as materialized (
   select ctid as row_ctid
-    from (select t.ctid, t.priority, t.id, t.user_id, row_number() over (partition by t.user_id order by t.priority desc, t.id) as nth
+    from (select t.*, row_number() over (partition by t.user_id order by t.priority desc, t.id) as nth
             from (select ctid, priority, id, coalesce(user_id, '') as user_id
                     from tasks
                    where ingest_status in ('pending', 'failed')
@@ -1979,7 +1979,8 @@ select
        coalesce((select coalesce(ready.user_id, '') from tasks ready
                  where ready.ingest_status in ('pending', 'failed')
     and ready.ingest_run_at is null
-                 order by ready.priority desc, coalesce(ready.user_id, ''), ready.id limit 1) <> (select coalesce(ready.user_id, '') from tasks ready
+                 order by ready.priority desc, coalesce(ready.user_id, ''), ready.id limit 1)
+                <> (select coalesce(ready.user_id, '') from tasks ready
                  where ready.ingest_status in ('pending', 'failed')
     and ready.ingest_run_at is null and ready.priority = (select top.priority from tasks top
                  where top.ingest_status in ('pending', 'failed')
