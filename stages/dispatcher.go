@@ -202,9 +202,6 @@ func (d *dispatcher) nextExchange() (request engine.ExchangeRequest, needed bool
 	if d.draining {
 		return r, needed
 	}
-	if needed && d.p.MaxRunningPerUser > 0 {
-		d.claimForUsers()
-	}
 	now := time.Now()
 	for i := range d.queues {
 		q := &d.queues[i]
@@ -219,15 +216,6 @@ func (d *dispatcher) nextExchange() (request engine.ExchangeRequest, needed bool
 		}
 	}
 	return r, needed
-}
-
-// claimForUsers makes the queues due whose claims are limited by user, because a task of one may have finished.
-func (d *dispatcher) claimForUsers() {
-	for i := range d.queues {
-		if q := &d.queues[i]; len(q.stage.Needs) == 0 {
-			q.due, q.shortClaims, q.notBefore = true, 0, time.Time{}
-		}
-	}
 }
 
 // exchange makes one round trip and starts attempts on the claims it returns.

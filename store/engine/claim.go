@@ -216,7 +216,7 @@ func (x *exchange) queueClaimsAfter(stage int, after Position) {
 		return
 	}
 	x.queueOrigin(originRecorded)
-	if isLimited := x.isLimited(stage); isLimited || x.isFair(stage) {
+	if isLimited := x.isLimited(stage); isLimited || x.isFair(stage, after) {
 		x.queueFairClaims(stage, after, isLimited)
 		return
 	}

@@ -47,9 +47,11 @@ func (f *fairness) setAfter(stage int, user string) {
 	f.stages[stage].after = user
 }
 
-// isFair says whether the next claim takes turns.
-func (x *exchange) isFair(stage int) bool {
-	return x.turns[stage].several && x.request.OnlyTasks == nil
+// isFair says whether the next claim takes turns. One from the start of the queue does so where tasks have users, because a
+// notification, which leads there, may be about a task of another user.
+func (x *exchange) isFair(stage int, after Position) bool {
+	t := x.turns[stage]
+	return (t.several || after.Task.IsZero() && t.after != "") && x.request.OnlyTasks == nil
 }
 
 func (x *exchange) isLimited(stage int) bool {
