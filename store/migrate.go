@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/internal/statement"
@@ -106,9 +104,9 @@ type MigrateResult struct {
 // An upgrade by one version may run while programs of the version before work on the tables: it only adds to them.
 // It locks the tables for some milliseconds; where it would have to wait for longer than a fifth of a second, or after half
 // a minute for longer than 1.2 s, it tries again a second later, for up to a minute, and then returns [ErrLocked].
-// Before, it builds new indexes without locking
-// others out, which takes as long as reading the tables a few times, and as the transactions that are open then; but in a
-// transaction of the caller it locks the tables meanwhile.
+// Before, it builds new indexes without locking others out, in a session without the role's timeouts, which takes as long as
+// reading the tables a few times, and as the transactions that are open then. If that fails, it changes nothing else; call it
+// again. Behind a pooler the role's timeouts apply. But in a transaction of the caller it locks the tables meanwhile.
 //
 // A task that has completed all stages counts an added stage as completed, without a
 // result; so does one that has started a stage behind the added one. Other tasks run it,
@@ -123,22 +121,29 @@ type MigrateResult struct {
 // ErrSchemaShape. While it adds stages, it holds the table of tasks locked and reads it
 // once or twice, some seconds for a million tasks.
 func (s *Store) Migrate(ctx context.Context) (r MigrateResult, err error) {
-	if from, err := s.version(ctx); errors.Is(err, ErrSchemaOlder) {
-		// The migrations build the indexes where this fails, as with a statement_timeout.
-		_ = s.buildIndexes(ctx, from)
-	}
-	for began := time.Now(); ; {
-		// A worker may lock the tables in another order, which ends in a deadlock.
-		r, err = s.migrate(ctx, lockWait(time.Since(began)))
-		if !IsRetryable(err) && !errors.Is(err, ErrLocked) || time.Since(began) > migrateTimeout ||
-			ctxsleep.For(ctx, migrateRetryDelay) != nil {
-			break
-		}
+	err = retry(ctx, func(time.Duration) error { return s.buildIndexes(ctx) })
+	if err == nil {
+		err = retry(ctx, func(tried time.Duration) error {
+			r, err = s.migrate(ctx, lockWait(tried))
+			return err
+		})
 	}
 	if err != nil {
 		return r, fmt.Errorf("migrate pipeline %s: %w", s.graph.name, err)
 	}
 	return r, nil
+}
+
+// retry repeats a part of a migration where another transaction is in its way. A worker may lock the tables in another
+// order, which ends in a deadlock.
+func retry(ctx context.Context, try func(tried time.Duration) error) error {
+	for began := time.Now(); ; {
+		err := try(time.Since(began))
+		if !IsRetryable(err) && !errors.Is(err, ErrLocked) || time.Since(began) > migrateTimeout ||
+			ctxsleep.For(ctx, migrateRetryDelay) != nil {
+			return err
+		}
+	}
 }
 
 const (
@@ -164,64 +169,13 @@ update cuelight_schema
    set version = greatest(version, $2), migrated_to = $3, applied_at = now()
  where pipeline = $1`
 
-// indexPattern is a statement of a migration that creates an index.
-var indexPattern = regexp.MustCompile(`(?ms)^create index if not exists .*?;$`)
-
-// buildIndexes builds the indexes of the migrations before they are applied, without locking out others: on a large table
-// that takes minutes. It does nothing in a transaction of the caller, where the migrations build them.
-func (s *Store) buildIndexes(ctx context.Context, from int) error {
-	conn, release, err := session(ctx, s.db)
-	if conn == nil {
-		return err
-	}
-	defer release()
-	for _, sql := range s.graph.migrationSQL(from) {
-		for _, index := range indexPattern.FindAllString(sql, -1) {
-			sql := strings.Replace(index, "create index", "create index concurrently", 1)
-			if _, err := conn.Exec(ctx, sql); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// session returns a connection of the database that is in no transaction, with a function to call afterwards; nil if there
-// is none.
-func session(ctx context.Context, db DB) (conn *pgx.Conn, release func(), err error) {
-	if pool, ok := db.(interface {
-		Acquire(ctx context.Context) (*pgxpool.Conn, error)
-	}); ok {
-		c, err := pool.Acquire(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		return c.Conn(), c.Release, nil
-	}
-	conn, _ = db.(*pgx.Conn)
-	return conn, func() {}, nil
-}
-
-// dropInvalidSQL drops indexes whose building was interrupted. One that is being built makes it fail at its lock.
-const dropInvalidSQL = `
-/* drop invalid indexes */
-do $$
-declare invalid regclass;
-begin
-  for invalid in
-    select indexrelid from pg_index
-     where indrelid = to_regclass(format('%I.%I', current_schema(), '{{.Tasks}}')) and not indisvalid
-  loop
-    execute format('drop index %s', invalid);
-  end loop;
-end
-$$`
-
 // upgrade applies the migrations after a version of the tables.
 func (s *Store) upgrade(ctx context.Context, tx pgx.Tx, from int, lockWait time.Duration) error {
 	_, err := tx.Exec(ctx, statement.LimitLockWaitSQL, lockWait.Milliseconds())
-	if err == nil {
-		_, err = tx.Exec(ctx, s.graph.SQL(dropInvalidSQL, nil))
+	for _, ix := range s.graph.newIndexes(from) {
+		if err == nil { // an index that is being built makes it fail at its lock
+			_, err = ix.dropInvalid(ctx, tx, "")
+		}
 	}
 	if err == nil {
 		err = execAll(ctx, tx, s.graph.migrationSQL(from)...)
