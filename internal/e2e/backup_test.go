@@ -16,9 +16,6 @@ import (
 // mustRun runs a program that must succeed.
 func mustRun(t testing.TB, name string, args ...string) {
 	t.Helper()
-	if _, err := exec.LookPath(name); err != nil {
-		t.Skip(name + " is not installed")
-	}
 	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", name, err, out)
 	}
@@ -27,14 +24,14 @@ func mustRun(t testing.TB, name string, args ...string) {
 // dump writes a dump of the database, as docs/operations.md says.
 func dump(t testing.TB, pool *pgxpool.Pool, file string) {
 	t.Helper()
-	mustRun(t, "pg_dump", "--format=custom", "--file="+file, "--dbname="+pool.Config().ConnString())
+	mustRun(t, pgtest.Program(t, "pg_dump"), "--format=custom", "--file="+file, "--dbname="+pool.Config().ConnString())
 }
 
 // restore loads a dump into a database of another server.
 func restore(t testing.TB, file string) *pgxpool.Pool {
 	t.Helper()
 	pool := pgtest.NewServer(t, pgtest.ServerOptions{}).New(pgtest.Schema{})
-	mustRun(t, "pg_restore", "--no-owner", "--exit-on-error", "--dbname="+pool.Config().ConnString(), file)
+	mustRun(t, pgtest.Program(t, "pg_restore"), "--no-owner", "--exit-on-error", "--dbname="+pool.Config().ConnString(), file)
 	return pool
 }
 

@@ -188,10 +188,7 @@ func TestDaemons_ShareTheWork(t *testing.T) {
 }
 
 func TestInsert_FromPsqlWakesADaemon(t *testing.T) {
-	psql, err := exec.LookPath("psql")
-	if err != nil {
-		t.Skip("psql is not installed")
-	}
+	psql := pgtest.Program(t, "psql")
 	h := newEnvironment(t)
 	pool := h.newDatabase()
 	h.serve(pool)
