@@ -2,14 +2,16 @@
 # Builds packages of bin/cuelight for Debian and for RPM systems, in bin. The files are those
 # of `make install`, with the licence, the changelog and an example of the configuration file.
 #
-# VERSION is that of the packages; without a number, as in a checkout without tags, it
+# VERSION is that of the packages. dpkg and rpm sort 1.0.0~rc1 before 1.0.0, and what git describe
+# adds to a tag, as in 1.0.0+5+gHASH, after it. Without a number, as in a checkout without tags, it
 # becomes 0~DATE.COMMIT, which is older than every release.
 set -eu
+umask 022
 cd "$(dirname "$0")/../.."
 
 version=${VERSION#v}
 case $version in
-[0-9]*.[0-9]*) version=$(echo "$version" | tr '-' '+') ;;
+[0-9]*.[0-9]*) version=$(echo "$version" | sed 's/-dirty$/+dirty/; s/-\([0-9]*\)-\(g[0-9a-f]*\)/+\1+\2/; s/-/~/g') ;;
 *) version="0~$(TZ=UTC git log -1 --date=format-local:%Y%m%d%H%M%S --format=%cd).$(echo "${version:-unknown}" | tr '-' '+')" ;;
 esac
 
