@@ -83,6 +83,7 @@ build() {
 	cp "bin/cuelight_$1_$(dpkg --print-architecture).deb" "$root/root/cuelight-$1.deb"
 }
 
+# The output of scripts has apt's line ends, \r\n.
 install_package() {
 	inside apt-get -q -y install "/root/cuelight-$1.deb" >"$logs/install-$1" 2>&1 || fail "the installation of $1"
 }
@@ -160,7 +161,8 @@ wait "$daemon" || fail "the daemon's exit code"
 logged '"draining"' || fail 'the daemon did not drain'
 start
 wait_for 600 status '"status":"completed","stages"'
-as_service cuelight workers --json | grep -o '"version":"[^"]*"' | sort | uniq -c
+as_service cuelight workers --json >"$logs/workers"
+[ "$(grep -o '"version":"[^"]*"' "$logs/workers")" = '"version":"0.0.2"' ] || fail 'the version of the worker after the upgrade'
 if as_service cuelight list --json | grep -o '"attempts":[2-9]'; then fail 'a stage was attempted again'; fi
 ! logged '"attempt failed"' || fail 'an attempt failed'
 video=$(cd "$root/var/lib/cuelight/published" && ls -d ./*/master.m3u8)
@@ -172,8 +174,11 @@ daemon=
 say 'remove and purge'
 inside apt-get -q -y remove cuelight >"$logs/remove" 2>&1 || fail 'the removal'
 [ -e "$root/etc/cuelight/cuelight.yaml" ] || fail 'the removal has deleted the configuration file'
+install_package 0.0.2
+grep '^cuelight: .*systemctl enable --now cuelight' "$logs/install-0.0.2" || fail 'the installation after a removal gives no hint'
 inside apt-get -q -y purge cuelight >"$logs/purge" 2>&1 || fail 'the purge'
-grep '^cuelight: ' "$logs/purge"
+grep '^cuelight: .*rm -r /var/lib/cuelight' "$logs/purge" || fail 'the purge does not say how to delete the videos'
+grep '^cuelight: .*userdel cuelight' "$logs/purge" || fail 'the purge does not say how to delete the account'
 [ ! -e "$root/etc/cuelight" ] || fail 'the purge has left the configuration file'
 [ -e "$root/var/lib/cuelight/published/$video" ] || fail 'the purge has deleted a video'
 say 'ok'

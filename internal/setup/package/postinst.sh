@@ -1,12 +1,10 @@
 #!/bin/sh
-# After the installation. Debian calls it as `postinst configure [PREVIOUS]`, RPM as `1` or, for an
-# upgrade, `2`.
+# After the installation, an upgrade, or another installation after a removal. Debian calls it as `postinst configure`,
+# RPM as `1` or, for an upgrade, `2`.
 set -e
 
 case ${1:-} in
-configure) previous=${2:-} ;;
-1) previous= ;;
-2) previous=yes ;;
+configure | 1 | 2) ;;
 *) exit 0 ;; # Debian takes an upgrade back
 esac
 
@@ -17,13 +15,13 @@ if [ "$(stat -c %G /etc/cuelight/cuelight.yaml 2>/dev/null)" = root ]; then
 fi
 
 if [ -d /run/systemd/system ]; then
-	systemctl daemon-reload
+	# On Debian this program asks policy-rc.d whether services may be restarted.
+	invoke=$(command -v deb-systemd-invoke || echo systemctl)
+	# Services that run finish their work for as long as the setting grace, release the rest, and start again.
+	{ systemctl daemon-reload && "$invoke" try-restart cuelight.service cuelight-work.service; } ||
+		echo 'cuelight: a service did not restart; see systemctl status cuelight cuelight-work' >&2
 fi
-if [ -z "$previous" ]; then
+if ! systemctl --quiet is-enabled cuelight.service cuelight-work.service 2>/dev/null; then
 	# Nothing is started: the first start creates a private database, unless the file names another one.
 	echo 'cuelight: edit /etc/cuelight/cuelight.yaml, then start the service: systemctl enable --now cuelight'
-elif [ -d /run/systemd/system ]; then
-	# Services that run finish their work for as long as the setting grace, release the rest, and start again.
-	systemctl try-restart cuelight.service cuelight-work.service ||
-		echo 'cuelight: a service did not restart; see systemctl status cuelight cuelight-work' >&2
 fi

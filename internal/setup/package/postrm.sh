@@ -9,11 +9,15 @@ remove | purge | 0) ;;
 esac
 
 if [ -d /run/systemd/system ]; then
-	systemctl daemon-reload
+	systemctl daemon-reload || echo 'cuelight: systemd did not read its units again; do so: systemctl daemon-reload' >&2
 fi
 if [ "$1" = purge ]; then
 	rmdir /etc/cuelight 2>/dev/null || true # Debian has deleted the configuration file
 fi
-if [ "$1" != remove ] && [ -e /var/lib/cuelight ]; then
-	echo 'cuelight: videos and the database remain in /var/lib/cuelight, or where data-dir and publish-dir were'
+if [ "$1" != remove ]; then
+	if [ -e /var/lib/cuelight ]; then
+		echo 'cuelight: videos and the database remain in /var/lib/cuelight, or where data-dir and publish-dir were;' \
+			'to delete them: rm -r /var/lib/cuelight'
+	fi
+	echo 'cuelight: the account cuelight remains; to delete it: userdel cuelight'
 fi
