@@ -85,6 +85,31 @@ func TestMigrate_UpgradesEveryOlderSchemaAndKeepsItsRows(t *testing.T) {
 	}
 }
 
+// statementsOf returns the statements in testdata that programs of a version send.
+func statementsOf(t *testing.T, version string) []string {
+	t.Helper()
+	file, err := os.ReadFile("testdata/statements/" + version + ".sql")
+	must(t, err)
+	_, all, _ := strings.Cut(string(file), "\n\n") // the first lines are a comment
+	return strings.Split(strings.TrimSuffix(all, ";\n"), ";\n\n")
+}
+
+func TestMigrate_LeavesStatementsOfTheVersionBeforeValid(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	version := fmt.Sprintf("%03d", store.SchemaVersion-1)
+	conn, err := pgtest.New(t, olderSchemas(t)[version]).Acquire(ctx)
+	must(t, err)
+	defer conn.Release()
+	_, err = store.New(conn.Conn(), store.Video()).Migrate(ctx)
+	must(t, err)
+	for _, sql := range statementsOf(t, version) {
+		if _, err := conn.Conn().Prepare(ctx, "", sql); err != nil {
+			t.Errorf("%v in the statement\n%s", err, sql)
+		}
+	}
+}
+
 // programs of version 13 read these two columns.
 func TestMigrate_LetsProgramsOfTheVersionBeforeWorkOn(t *testing.T) {
 	t.Parallel()

@@ -82,6 +82,9 @@ func Statements(g store.Graph) string {
 		texts = append(texts, s.promote[n], s.claimParts[0], s.ready[n], s.divide[0], s.completeParts[0], s.fail[n],
 			s.expireClaims[n], s.findLostParts)
 	}
+	for _, text := range []string{claimUnpublishedSQL, recordUnpublishedSQL, postponeUnpublishSQL, claimToPurgeSQL, purgeSQL} {
+		texts = append(texts, g.SQL(text, nil))
+	}
 	texts = append(texts, s.findLost, s.findHeld, s.findRecorded,
 		s.lockLimit, s.notifyLimited, registerSQL, s.limits, s.workerStarted, heartbeatSQL, s.workerChecks, s.progress,
 		asynchronousCommitSQL, remoteHeartbeatSQL, pausesOfPipelineSQL,

@@ -2343,6 +2343,70 @@ select r.token,
        select * from parts where task_id = r.task and stage = r.stage and part = r.part limit 1) as p on true
  where (r.token = p.token) is not true;
 
+/* claim deleted tasks with published files */
+update deleted_tasks d set claimed_until = now() + make_interval(secs => $1)
+ where d.id in (
+       select id from deleted_tasks
+        where unpublish_at <= now() and purging_at is null and coalesce(claimed_until, '-infinity') < now()
+        order by unpublish_at limit $2 for update skip locked)
+returning 
+d.id, d.task->>'source', coalesce(d.task->>'user_id', ''), (d.task->>'created_at')::timestamptz,
+       d.deleted_at, d.deleted_by, d.keep_published, d.unpublished_at, d.purge_at, d.purging_at,
+       d.task->'params', d.user_context, d.claimed_until, d.expired,
+       exists (select from tasks other
+                where other.request_id = d.task->>'request_id' and other.source = d.task->>'source');
+
+/* record that published files were removed */
+update deleted_tasks
+   set unpublished_at = coalesce(unpublished_at, now()), claimed_until = null,
+       unpublish_at = case when unpublished_at is null then now() + interval '1 min' end
+ where id = $1 and claimed_until = $2;
+
+/* postpone the removal of published files */
+update deleted_tasks set claimed_until = null, unpublish_at = now() + interval '1 min'
+ where id = $1 and claimed_until = $2;
+
+/* claim deleted tasks to purge */
+with at_its_time as (
+  select id from deleted_tasks
+   where purged_at is null and purge_at <= now() and coalesce(claimed_until, '-infinity') < now()
+   order by purge_at limit $2 for update skip locked
+), after_retention as (
+  select id from deleted_tasks
+   where purged_at is null and purge_at is null and deleted_at < now() - make_interval(secs => $3)
+     and coalesce(claimed_until, '-infinity') < now()
+   order by deleted_at limit $2 for update skip locked
+)
+update deleted_tasks d
+   set claimed_until = now() + make_interval(secs => $1), purging_at = coalesce(d.purging_at, now())
+ where d.id in (select id from at_its_time union all select id from after_retention)
+returning 
+d.id, d.task->>'source', coalesce(d.task->>'user_id', ''), (d.task->>'created_at')::timestamptz,
+       d.deleted_at, d.deleted_by, d.keep_published, d.unpublished_at, d.purge_at, d.purging_at,
+       d.task->'params', d.user_context, d.claimed_until, d.expired,
+       exists (select from tasks other
+                where other.request_id = d.task->>'request_id' and other.source = d.task->>'source');
+
+/* purge deleted tasks */
+with remembered as (
+  update deleted_tasks
+     set purged_at = now(), claimed_until = null, unpublish_at = null, user_context = null,
+         task = jsonb_build_object('request_id', task -> 'request_id')
+   where id = $1 and purging_at is not null and purged_at is null
+     and $2 <> '' and starts_with(task ->> 'request_id', $2)
+  returning id
+), removed as (
+  delete from deleted_tasks
+   where id = $1 and purging_at is not null and purged_at is null
+     and ($2 = '' or not coalesce(starts_with(task ->> 'request_id', $2), false))
+  returning id
+), purged as (
+  select id from remembered union all select id from removed
+), history as (
+  delete from attempts a using purged where a.task_id = purged.id
+)
+insert into outbox (type, task_id) select 'purged', id from purged;
+
 /* find lost claims */
 select r.token,
        t.id is null or exists (
