@@ -442,7 +442,7 @@ create table if not exists deleted_tasks (
   keep_published boolean     not null default false, -- its published files stay until it is purged
   unpublish_at   timestamptz,                        -- when its published files are to be removed, or once more
   unpublished_at timestamptz,                        -- its published files were removed
-  purge_at       timestamptz,                        -- null: after the retention of the processes
+  purge_at       timestamptz,                        -- null: after the retention of the processes; unless expired: then at once
   purging_at     timestamptz,                        -- its files are being removed; it cannot be undeleted any more
   purged_at      timestamptz,                        -- only its request id is left, so that it is not submitted again
   claimed_until  timestamptz,                        -- until then a process removes its files

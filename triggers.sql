@@ -611,7 +611,7 @@ begin
       on conflict do nothing;
   insert into outbox (type, task_id, data)
   select 'deleted', id, jsonb_strip_nulls(jsonb_build_object(
-           'keep_published', keep_published, 'purge_at', purge_at, 'deleted_by', nullif(deleted_by, '')))
+           'keep_published', keep_published, 'purge_at', case when not expired then purge_at end, 'deleted_by', nullif(deleted_by, '')))
     from deleted_tasks where id in (select id from old_rows)
    order by id;
   ids := array(select id from old_rows o

@@ -68,7 +68,8 @@ func (s *Store) Delete(ctx context.Context, task ID, o DeleteOptions) error {
 
 const purgeNowSQL = `
 /* purge a deleted task at once */
-update {{.Prefix}}deleted_tasks set purge_at = now() where id = $1 and purged_at is null returning id`
+update {{.Prefix}}deleted_tasks set purge_at = case when expired then purge_at else now() end
+ where id = $1 and purged_at is null returning id`
 
 func (s *Store) deleteTask(ctx context.Context, task ID, o DeleteOptions) error {
 	return s.updateOne(ctx, "delete", s.graph.SQL(deleteSQL, nil), task, o.KeepPublished, statement.CleanText(o.By), o.Purge)
@@ -109,7 +110,8 @@ func (s *Store) Undelete(ctx context.Context, task ID, from string) error {
 // DeletedColumns are those of a [DeletedTask], for [ScanDeleted].
 const DeletedColumns = `
 d.id, d.task->>'source', coalesce(d.task->>'user_id', ''), (d.task->>'created_at')::timestamptz,
-       d.deleted_at, d.deleted_by, d.keep_published, d.unpublished_at, d.purge_at, d.purging_at,
+       d.deleted_at, d.deleted_by, d.keep_published, d.unpublished_at,
+       case when not d.expired then d.purge_at end, d.purging_at,
        d.task->'params', d.user_context, d.claimed_until, d.expired,
        exists (select from {{.Tasks}} other
                 where other.request_id = d.task->>'request_id' and other.source = d.task->>'source')`

@@ -66,6 +66,8 @@ func (s *Store) Prune(ctx context.Context, o PruneOptions) (r PruneResult, err e
 
 // pruneTasksSQL deletes those of the tasks $1 that have the status and ended long enough ago. It
 // returns whether no other process prunes, how many it has deleted, and whether later tasks are all too new.
+// Programs of version 14 would also remove what is published. With this purge_at they claim no such task before
+// the year 9999, the last that JSON can have.
 const pruneTasksSQL = `
 /* prune tasks */
 with turn as materialized (
@@ -80,8 +82,8 @@ with turn as materialized (
 ), gone as (
   delete from {{.Tasks}} t using ended where t.id = ended.id returning t
 ), kept as (
-  insert into {{.Prefix}}deleted_tasks (id, keep_published, deleted_by, purge_at, expired, user_context, task)
-  select (gone.t).id, true, 'retention', now(), true, (gone.t).user_context, {{.DeletedRow "gone.t"}} from gone where $5
+  insert into {{.Prefix}}deleted_tasks (id, keep_published, deleted_by, purge_at, purging_at, expired, user_context, task)
+  select (gone.t).id, true, 'retention', '9999-01-01Z', now(), true, (gone.t).user_context, {{.DeletedRow "gone.t"}} from gone where $5
 )
 select (select mine from turn), (select count(*) from gone),
        exists (select from {{.Tasks}} t where t.id = any($1) and t.created_at > now() - make_interval(secs => $4))`

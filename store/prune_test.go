@@ -1,12 +1,16 @@
 package store_test
 
 import (
+	"encoding/json"
 	"errors"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 const month = 30 * 24 * time.Hour
@@ -129,6 +133,57 @@ func TestPrune_LeavesTheRestToProcessesWithFiles(t *testing.T) {
 	must(t, b.Purge(ctx, id, ""))
 	if h := b.history(id); len(h) != 0 {
 		t.Errorf("history of the purged task: %+v", h)
+	}
+}
+
+// They do not know that what the task has published stays.
+func TestPrune_HidesTasksWithFilesFromProgramsOfTheVersionBefore(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	id := b.submit()
+	must(t, b.Cancel(ctx, id))
+	b.age(2*month, id)
+	b.wantPruned(store.PruneOptions{Finished: month, HasFiles: true}, store.PruneResult{Finished: 1})
+	b.exec("update deleted_tasks set deleted_at = deleted_at - interval '1 year'")
+	for name, args := range map[string][]any{
+		"claim deleted tasks with published files": {300, 20}, "claim deleted tasks to purge": {300, 20, 0},
+		"undelete task": {id, nil},
+	} {
+		sql := statementOf(t, "014", name)
+		if tag, err := b.pool.Exec(ctx, sql, args...); err != nil || tag.RowsAffected() != 0 {
+			t.Errorf("%s found %d tasks, %v", name, tag.RowsAffected(), err)
+		}
+	}
+	// It lists them as tasks that are being purged.
+	rows, err := b.pool.Query(ctx, statementOf(t, "014", "get deleted task"), id)
+	must(t, err)
+	var purgeAt, purgingAt *time.Time
+	_, err = pgx.ForEachRow(rows, []any{nil, nil, nil, nil, nil, nil, nil, nil, &purgeAt, &purgingAt, nil, nil, nil}, func() error {
+		_, err := json.Marshal(purgeAt)
+		return err
+	})
+	if err != nil || purgingAt == nil {
+		t.Errorf("the deleted task is purged since %v, %v", purgingAt, err)
+	}
+
+	must(t, b.Delete(ctx, id, store.DeleteOptions{Purge: true})) // it is purged already
+	if tag, err := b.pool.Exec(ctx, statementOf(t, "014", "claim deleted tasks to purge"), 300, 20, 0); err != nil || tag.RowsAffected() != 0 {
+		t.Errorf("after Delete with Purge it claimed %d tasks, %v", tag.RowsAffected(), err)
+	}
+	for range 2 { // the first process dies
+		claimed, err := b.ClaimToPurge(ctx, -1)
+		if err != nil || len(claimed) != 1 || claimed[0].ID != id || !claimed[0].Expired || claimed[0].PurgeAt != nil {
+			t.Fatalf("claimed to purge %+v, %v", claimed, err)
+		}
+		if again, err := b.ClaimToPurge(ctx, -1); err != nil || len(again) != 0 {
+			t.Errorf("claimed %+v twice, %v", again, err)
+		}
+		b.exec("update deleted_tasks set claimed_until = claimed_until - $1::interval", engine.RemovalTime)
+	}
+	must(t, b.Purge(ctx, id, ""))
+	if n := b.queryInt("select count(*) from deleted_tasks"); n != 0 {
+		t.Errorf("%d deleted tasks are left", n)
 	}
 }
 

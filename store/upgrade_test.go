@@ -94,6 +94,18 @@ func statementsOf(t *testing.T, version string) []string {
 	return strings.Split(strings.TrimSuffix(all, ";\n"), ";\n\n")
 }
 
+// statementOf returns the first of them with a name.
+func statementOf(t *testing.T, version, name string) string {
+	t.Helper()
+	for _, sql := range statementsOf(t, version) {
+		if strings.HasPrefix(sql, "/* "+name+" */") {
+			return sql
+		}
+	}
+	t.Fatalf("version %s has no statement %q", version, name)
+	return ""
+}
+
 func TestMigrate_LeavesStatementsOfTheVersionBeforeValid(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -56,7 +56,8 @@ func (e *Engine) PostponeUnpublish(ctx context.Context, task store.DeletedTask) 
 	return e.execBackground(ctx, "postpone unpublishing", postponeUnpublishSQL, task.ID, task.ClaimedUntil)
 }
 
-// claimToPurgeSQL makes sure that the tasks are not restored. $3 is null where they are kept for ever.
+// claimToPurgeSQL makes sure that the tasks are not restored. $3 is null where they are kept for ever. Tasks deleted by
+// retention are due at once, but have a purge_at in the future.
 const claimToPurgeSQL = `
 /* claim deleted tasks to purge */
 with at_its_time as (
@@ -68,14 +69,19 @@ with at_its_time as (
    where purged_at is null and purge_at is null and deleted_at < now() - make_interval(secs => $3)
      and coalesce(claimed_until, '-infinity') < now()
    order by deleted_at limit $2 for update skip locked
+), by_retention as (
+  select id from {{.Prefix}}deleted_tasks
+   where purged_at is null and purge_at > now() and expired and coalesce(claimed_until, '-infinity') < now()
+   order by purge_at limit $2 for update skip locked
 )
 update {{.Prefix}}deleted_tasks d
    set claimed_until = now() + make_interval(secs => $1), purging_at = coalesce(d.purging_at, now())
- where d.id in (select id from at_its_time union all select id from after_retention)
+ where d.id in (select id from at_its_time union all select id from after_retention union all select id from by_retention)
 returning ` + store.DeletedColumns
 
-// ClaimToPurge claims, for [RemovalTime], deleted tasks that are to be purged now: at their PurgeAt, or keep after their
-// deletion; a negative keep is for ever. They cannot be restored any more. Each must be followed by [Engine.Purge].
+// ClaimToPurge claims, for [RemovalTime], deleted tasks that are to be purged now: at their PurgeAt, keep after their
+// deletion (a negative keep is for ever), or at once if they are Expired. They cannot be restored any more. Each must be
+// followed by [Engine.Purge].
 func (e *Engine) ClaimToPurge(ctx context.Context, keep time.Duration) ([]store.DeletedTask, error) {
 	var seconds *float64
 	if keep >= 0 {

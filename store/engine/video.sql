@@ -2351,7 +2351,8 @@ update deleted_tasks d set claimed_until = now() + make_interval(secs => $1)
         order by unpublish_at limit $2 for update skip locked)
 returning 
 d.id, d.task->>'source', coalesce(d.task->>'user_id', ''), (d.task->>'created_at')::timestamptz,
-       d.deleted_at, d.deleted_by, d.keep_published, d.unpublished_at, d.purge_at, d.purging_at,
+       d.deleted_at, d.deleted_by, d.keep_published, d.unpublished_at,
+       case when not d.expired then d.purge_at end, d.purging_at,
        d.task->'params', d.user_context, d.claimed_until, d.expired,
        exists (select from tasks other
                 where other.request_id = d.task->>'request_id' and other.source = d.task->>'source');
@@ -2376,13 +2377,18 @@ with at_its_time as (
    where purged_at is null and purge_at is null and deleted_at < now() - make_interval(secs => $3)
      and coalesce(claimed_until, '-infinity') < now()
    order by deleted_at limit $2 for update skip locked
+), by_retention as (
+  select id from deleted_tasks
+   where purged_at is null and purge_at > now() and expired and coalesce(claimed_until, '-infinity') < now()
+   order by purge_at limit $2 for update skip locked
 )
 update deleted_tasks d
    set claimed_until = now() + make_interval(secs => $1), purging_at = coalesce(d.purging_at, now())
- where d.id in (select id from at_its_time union all select id from after_retention)
+ where d.id in (select id from at_its_time union all select id from after_retention union all select id from by_retention)
 returning 
 d.id, d.task->>'source', coalesce(d.task->>'user_id', ''), (d.task->>'created_at')::timestamptz,
-       d.deleted_at, d.deleted_by, d.keep_published, d.unpublished_at, d.purge_at, d.purging_at,
+       d.deleted_at, d.deleted_by, d.keep_published, d.unpublished_at,
+       case when not d.expired then d.purge_at end, d.purging_at,
        d.task->'params', d.user_context, d.claimed_until, d.expired,
        exists (select from tasks other
                 where other.request_id = d.task->>'request_id' and other.source = d.task->>'source');
