@@ -40,7 +40,8 @@ const (
 
 // Prune deletes rows that are older than the options say, in batches with pauses between them, until none is left or
 // ctx ends. It returns what it has deleted also with an error. Where another process prunes these tables at the same
-// time, it leaves the tasks to that one. A task that overrides others is kept until these are deleted.
+// time, it leaves the tasks to that one. A task that overrides others is kept until these are deleted, and a dead or cancelled
+// one while other stages of it are or will be worked on.
 func (s *Store) Prune(ctx context.Context, o PruneOptions) (r PruneResult, err error) {
 	for _, of := range []struct {
 		keep    time.Duration
@@ -74,7 +75,7 @@ with turn as materialized (
   select pg_try_advisory_xact_lock(hashtext('cuelight prune'), '{{.Tasks}}'::regclass::oid::integer) as mine
 ), ended as materialized (
   select t.id from {{.Tasks}} t
-   where (select mine from turn) and t.id = any($1) and {{.StatusOf "t."}} = $2
+   where (select mine from turn) and t.id = any($1) and {{.StatusOf "t."}} = $2 and not {{.HasWork "t."}}
      and (t.overridden_by is not null or not $3)
      and ` + endedAt + ` < now() - make_interval(secs => $4)
      and not exists (select from {{.Tasks}} old where old.overridden_by = t.id)

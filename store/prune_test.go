@@ -72,6 +72,37 @@ func TestPrune_DeletesTasksThatEndedLongAgo(t *testing.T) {
 	b.wantTasks(late, open)
 }
 
+// A dead stage, or a cancelled one, ends neither its siblings nor their retries.
+func TestPrune_KeepsTasksWithStagesThatAreOrWillBeWorkedOn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	all := store.PruneOptions{Finished: month, Dead: month}
+	worker := b.worker().String()
+	for _, metadata := range []string{"dead", "cancelled"} {
+		for transcode, isPruned := range map[string]bool{
+			"pending": false, "pending', transcode_run_at = now() + interval '1 h": false,
+			"failed": false, "failed', transcode_run_at = now() + interval '1 h": false,
+			"inprogress', transcode_token = cuelight_id(), transcode_locked_at = now(), transcode_locked_by = '" + worker: false,
+			"divided', transcode_parts = 2, transcode_open_parts = '2": false,
+			"completed": true, "cancelled": true, "dead": true,
+		} {
+			id := b.submit()
+			b.exec("update tasks set ingest_status = 'completed', metadata_status = '" + metadata + "', transcode_status = '" + transcode + "'")
+			b.age(2*month, id)
+			b.wantEnds(all, map[store.ID]bool{id: isPruned})
+			var want store.PruneResult
+			switch {
+			case isPruned && (metadata == "dead" || transcode == "dead"):
+				want.Dead = 1
+			case isPruned:
+				want.Finished = 1
+			}
+			b.wantPruned(all, want)
+			b.exec("delete from tasks")
+		}
+	}
+}
+
 // It may have been submitted long before.
 func TestPrune_CountsFromTheCancellation(t *testing.T) {
 	t.Parallel()

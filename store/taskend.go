@@ -13,7 +13,7 @@ type TaskEnd struct {
 	// Status is that of the task; empty for a deleted one that is not purged yet.
 	Status Status
 	// Ago is the time since a completed, dead or cancelled task ended, or since one that it overrides ended if that was
-	// later; for a deleted task, since it was deleted. It is 0 for others.
+	// later; for a deleted task, since it was deleted. It is 0 for others, and while stages of the task are or will be worked on.
 	Ago time.Duration
 
 	IsOverridden bool
@@ -37,7 +37,7 @@ func (e TaskEnd) IsPrunedBy(o PruneOptions) bool {
 const taskEndsSQL = `
 /* ends of tasks */
 select asked.id, {{.StatusOf "t."}}::text,
-       case when {{.StatusOf "t."}} in ('completed', 'dead', 'cancelled') then
+       case when {{.StatusOf "t."}} in ('completed', 'dead', 'cancelled') and not {{.HasWork "t."}} then
          greatest(extract(epoch from now() - greatest(` + endedAt + `,
            (select max(` + endedAt + `) from {{.Tasks}} t where t.overridden_by = asked.id))), 0)
        else 0 end::float8,

@@ -159,6 +159,16 @@ func (d templateData) IsWorkedOn(row string) string {
 	return strings.Join(parts, "\n     or ")
 }
 
+// HasWork is the condition that a stage of the task is worked on or will be: it is claimed or divided, or it is ready or
+// waits only for a time.
+func (d templateData) HasWork(row string) string {
+	parts := []string{d.IsWorkedOn(row)}
+	for _, s := range d.Stages {
+		parts = append(parts, s.Unblocked(row))
+	}
+	return "(" + strings.Join(parts, "\n     or ") + ")"
+}
+
 // NeverClaimed is the condition that no stage has attempts and none could be claimed yet.
 // A released claim is not an attempt, but it leaves ready_at.
 func (d templateData) NeverClaimed(row string) string {
