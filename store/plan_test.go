@@ -43,6 +43,12 @@ func TestReads_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 		}
 		reads[fmt.Sprintf("page %s, oldest %t", key.index, key.oldest)] = read{sql, 11, index}
 	}
+	cancelled, overridden, completed, dead := s.graph.templateData().prunable()
+	for where, index := range map[string]string{
+		cancelled: "tasks_by_status", completed: "tasks_by_status", overridden: "tasks_overridden", dead: "tasks_dead",
+	} {
+		reads["prune where "+where] = read{s.graph.SQL(pruneTasksSQL, where), 4, index + " tasks_overridden attempts_pkey"}
+	}
 	for name, c := range reads {
 		plan := plantest.WantIndexes(t, conn, name, c.sql, plantest.Nulls(c.args), strings.Fields(c.indexes)...)
 		// A page must not sort what it reads in the order of an index.

@@ -43,15 +43,17 @@ const (
 // time, it leaves the tasks to that one. A task that overrides others is kept until these are deleted, and a dead or cancelled
 // one while other stages of it are or will be worked on.
 func (s *Store) Prune(ctx context.Context, o PruneOptions) (r PruneResult, err error) {
+	cancelled, overridden, completed, dead := s.graph.templateData().prunable()
 	for _, of := range []struct {
 		keep    time.Duration
 		deleted *int
 		prune   func(context.Context, time.Duration, *int) error
 	}{
-		{o.Finished, &r.Finished, s.taskPruner(StatusCancelled, false, o.HasFiles)},
-		{o.Finished, &r.Finished, s.taskPruner(StatusDead, true, o.HasFiles)},
-		{o.Finished, &r.Finished, s.taskPruner(StatusCompleted, false, o.HasFiles)},
-		{o.Dead, &r.Dead, s.taskPruner(StatusDead, false, o.HasFiles)},
+		// Most overridden tasks come before the completed ones that override them.
+		{o.Finished, &r.Finished, s.taskPruner(cancelled, o.HasFiles)},
+		{o.Finished, &r.Finished, s.taskPruner(overridden, o.HasFiles)},
+		{o.Finished, &r.Finished, s.taskPruner(completed, o.HasFiles)},
+		{o.Dead, &r.Dead, s.taskPruner(dead, o.HasFiles)},
 		{o.Workers, &r.Workers, s.rowPruner(pruneWorkersSQL)},
 		{o.Audit, &r.Audit, s.rowPruner(pruneAuditSQL)},
 	} {
@@ -65,29 +67,42 @@ func (s *Store) Prune(ctx context.Context, o PruneOptions) (r PruneResult, err e
 	return r, nil
 }
 
-// pruneTasksSQL deletes those of the tasks $1 that have the status and ended long enough ago. It
-// returns whether no other process prunes, how many it has deleted, and whether later tasks are all too new.
+// prunable returns the conditions on a row t of tasks that Prune deletes when they are old enough. An index serves each.
+// A cancelled task with a stage that waits for a time is not among them.
+func (d templateData) prunable() (cancelled, overridden, completed, dead string) {
+	dead = "(" + d.Any("t.", "dead") + ")"
+	cancelled = d.withStatus(StatusCancelled, d.indexed("t.", StatusCancelled, notWaiting))[0]
+	return cancelled, dead + " and t.overridden_by is not null", d.indexed("t.", StatusCompleted, notWaiting)[0], dead
+}
+
+// pruneTasksSQL reads a page of the tasks after $1 that meet a condition, and deletes those that ended long enough ago,
+// unless another process prunes. It returns how many it has deleted, and the last task of the page; null if it has read all
+// that are old enough.
 // Programs of version 14 would also remove what is published. With this purge_at they claim no such task before
 // the year 9999, the last that JSON can have.
 const pruneTasksSQL = `
 /* prune tasks */
 with turn as materialized (
   select pg_try_advisory_xact_lock(hashtext('cuelight prune'), '{{.Tasks}}'::regclass::oid::integer) as mine
+), page as materialized (
+  select t.id from {{.Tasks}} t
+   where (select mine from turn) and {{.With}} and t.id > coalesce($1::uuid, '00000000-0000-0000-0000-000000000000')
+   order by t.id limit $2
 ), ended as materialized (
   select t.id from {{.Tasks}} t
-   where (select mine from turn) and t.id = any($1) and {{.StatusOf "t."}} = $2 and not {{.HasWork "t."}}
-     and (t.overridden_by is not null or not $3)
-     and ` + endedAt + ` < now() - make_interval(secs => $4)
+   where t.id = any(array(select id from page)) and {{.With}} and not {{.HasWork "t."}} and ` + endedAt + ` < now() - make_interval(secs => $3)
      and not exists (select from {{.Tasks}} old where old.overridden_by = t.id)
    order by t.id for update of t skip locked
 ), gone as (
   delete from {{.Tasks}} t using ended where t.id = ended.id returning t
 ), kept as (
   insert into {{.Prefix}}deleted_tasks (id, keep_published, deleted_by, purge_at, purging_at, expired, user_context, task)
-  select (gone.t).id, true, 'retention', '9999-01-01Z', now(), true, (gone.t).user_context, {{.DeletedRow "gone.t"}} from gone where $5
+  select (gone.t).id, true, 'retention', '9999-01-01Z', now(), true, (gone.t).user_context, {{.DeletedRow "gone.t"}}
+    from gone where $4
 )
-select (select mine from turn), (select count(*) from gone),
-       exists (select from {{.Tasks}} t where t.id = any($1) and t.created_at > now() - make_interval(secs => $4))`
+select (select count(*) from gone),
+       (select t.id from {{.Tasks}} t
+         where t.id = any(array(select id from page)) and t.created_at < now() - make_interval(secs => $3) order by t.id offset $2 - 1)`
 
 // endedAt is when a task t ended that is completed, dead or cancelled.
 const endedAt = `greatest(t.created_at, t.ready_at, (select max(finished_at) from {{.Attempts}} a where a.task_id = t.id))`
@@ -107,26 +122,20 @@ func (s *Store) Completed(ctx context.Context, tasks []ID, ago time.Duration) ([
 	return found, s.explain("find completed tasks", err)
 }
 
-// taskPruner returns a function that prunes tasks with a status: all, or only overridden ones.
-func (s *Store) taskPruner(status Status, overridden, hasFiles bool) func(context.Context, time.Duration, *int) error {
-	sql := s.graph.SQL(pruneTasksSQL, nil)
+// taskPruner returns a function that prunes tasks t that meet a condition. Tasks
+// that are kept are read in every run, so an index must serve it.
+func (s *Store) taskPruner(where string, hasFiles bool) func(context.Context, time.Duration, *int) error {
+	sql := s.graph.SQL(pruneTasksSQL, where)
 	return func(ctx context.Context, keep time.Duration, deleted *int) error {
-		q := ListQuery{Filter: Filter{Status: status, Limit: pruneBatch}, OldestFirst: true}
+		var after ID
 		return s.inBatches(ctx, func(in *Store) (more bool, err error) {
-			page, err := in.Page(ctx, q)
-			if err != nil || len(page.Tasks) == 0 {
-				return false, err
-			}
-			ids := make([]ID, len(page.Tasks))
-			for i, t := range page.Tasks {
-				ids[i] = t.ID
-			}
-			var mine, tooNew bool
 			var n int
-			err = in.db.QueryRow(ctx, sql, ids, status, overridden, keep.Seconds(), hasFiles).Scan(&mine, &n, &tooNew)
+			err = in.read(ctx, sql, []any{after, pruneBatch, keep.Seconds(), hasFiles}, func(rows pgx.Rows) error {
+				_, err := pgx.ForEachRow(rows, []any{&n, &after}, func() error { return nil })
+				return err
+			})
 			*deleted += n
-			q.After = page.Next
-			return mine && !tooNew && !page.Next.IsZero(), s.explain("prune "+string(status)+" tasks", err)
+			return !after.IsZero(), s.explain("prune tasks", err)
 		})
 	}
 }

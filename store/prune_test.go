@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
@@ -83,7 +85,7 @@ func TestPrune_KeepsTasksWithStagesThatAreOrWillBeWorkedOn(t *testing.T) {
 			"pending": false, "pending', transcode_run_at = now() + interval '1 h": false,
 			"failed": false, "failed', transcode_run_at = now() + interval '1 h": false,
 			"inprogress', transcode_token = cuelight_id(), transcode_locked_at = now(), transcode_locked_by = '" + worker: false,
-			"divided', transcode_parts = 2, transcode_open_parts = '2": false,
+			"divided', transcode_parts = 2, transcode_open_parts = '2":                                                    false,
 			"completed": true, "cancelled": true, "dead": true,
 		} {
 			id := b.submit()
@@ -140,6 +142,34 @@ func TestPrune_DeletesManyBatches(t *testing.T) {
 	        select 'a.mp4', now() - n * interval '1 day', 'completed', 'completed', 'completed', 'completed', 'completed'
 	          from generate_series(1, 1700) as n order by n desc`)
 	b.wantPruned(store.PruneOptions{Finished: 10*24*time.Hour + time.Hour}, store.PruneResult{Finished: 1690})
+}
+
+// countingPool counts transactions.
+type countingPool struct {
+	*pgxpool.Pool
+	transactions int
+}
+
+func (c *countingPool) Begin(ctx context.Context) (pgx.Tx, error) {
+	c.transactions++
+	return c.Pool.Begin(ctx)
+}
+
+func TestPrune_DoesNotReadDeadTasksThatAreKeptForEver(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.exec(`insert into tasks (source, created_at, ingest_status, ingest_attempts)
+	        select 'a.mp4', now() - interval '1 year', 'dead', 3 from generate_series(1, 2000)`)
+	old := b.submit()
+	b.makeDead(old)
+	by, err := b.Override(t.Context(), []store.ID{old}, store.Submission{Source: "b.mp4"})
+	must(t, err)
+	b.age(2*month, old, by.ID)
+	pool := &countingPool{Pool: b.pool}
+	r, err := store.New(pool, b.Graph()).Prune(t.Context(), store.PruneOptions{Finished: month})
+	if err != nil || r != (store.PruneResult{Finished: 1}) || pool.transactions > 3 {
+		t.Errorf("Prune returned %+v, %v, in %d transactions", r, err, pool.transactions)
+	}
 }
 
 func TestPrune_LeavesTheRestToProcessesWithFiles(t *testing.T) {
