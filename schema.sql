@@ -466,9 +466,11 @@ create table if not exists cuelight_schema (
   shape       text        not null,
   applied_at  timestamptz not null default now(),
   pruned_to   bigint      not null default 0,   -- events up to this id were deleted
-  migrated_to integer     not null default 13   -- version of the tables: the number of the last migration
+  migrated_to integer     not null default 13,  -- version of the tables: the number of the last migration
+  cancel_times_from timestamptz                 -- tasks cancelled before have no time of that in ready_at
 );
 alter table cuelight_schema add column if not exists migrated_to integer not null default 13; -- of version 13
+alter table cuelight_schema add column if not exists cancel_times_from timestamptz; -- of version 14
 
 -- The server's identity, which a dump does not take along. Managed services may forbid
 -- pg_control_system; there the start time stands in for it, so that every restart counts

@@ -1069,7 +1069,8 @@ language sql set search_path from current as $$
     publish_locked_at = null,
     publish_locked_by = null,
     publish_run_at    = null,
-    ready_at = now(),
+    ready_at = case when array[ingest_status, transcode_status, metadata_status, assemble_status, publish_status]
+              && '{pending,inprogress,divided,failed}' then now() else ready_at end,
     scheduled_at = coalesce(greatest(case when ingest_status = 'pending' and ingest_attempts = 0 and ready_at is null
          then ingest_run_at end), scheduled_at)
   where t.id = task

@@ -84,7 +84,7 @@ update {{.Tasks}} t set
        {{- end}}
        {{.Name}}_run_at    = null
        {{- end}},
-       ready_at = now(),
+       ready_at = {{.CancelledAt}},
        scheduled_at = coalesce(greatest({{.Scheduled}}), scheduled_at)
  where id in (select id from {{.Tasks}} where id = any($2::uuid[]) order by id for no key update)
    and id <> $1 and overridden_by is null`

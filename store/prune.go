@@ -90,7 +90,8 @@ with turn as materialized (
    order by t.id limit $2
 ), ended as materialized (
   select t.id from {{.Tasks}} t
-   where t.id = any(array(select id from page)) and {{.With}} and not {{.HasWork "t."}} and ` + endedAt + ` < now() - make_interval(secs => $3)
+   where t.id = any(array(select id from page)) and {{.With}} and not {{.HasWork "t."}}
+     and ` + endedAt + ` < now() - make_interval(secs => $3)
      and not exists (select from {{.Tasks}} old where old.overridden_by = t.id)
    order by t.id for update of t skip locked
 ), gone as (
@@ -102,10 +103,15 @@ with turn as materialized (
 )
 select (select count(*) from gone),
        (select t.id from {{.Tasks}} t
-         where t.id = any(array(select id from page)) and t.created_at < now() - make_interval(secs => $3) order by t.id offset $2 - 1)`
+         where t.id = any(array(select id from page)) and t.created_at < now() - make_interval(secs => $3)
+         order by t.id offset $2 - 1)`
 
-// endedAt is when a task t ended that is completed, dead or cancelled.
-const endedAt = `greatest(t.created_at, t.ready_at, (select max(finished_at) from {{.Attempts}} a where a.task_id = t.id))`
+// endedAt is when a task t ended that is completed, dead or cancelled. Programs of version 14 do not record when they cancel
+// a task, so it is not before that is recorded, and not before the task that overrides it.
+const endedAt = `greatest(t.created_at, t.ready_at, (select max(finished_at) from {{.Attempts}} a where a.task_id = t.id),
+         case when 'cancelled' in ({{.Each "t." "_status"}}) then
+           greatest((select cancel_times_from from cuelight_schema where pipeline = '{{.Name}}'),
+                    (select created_at from {{.Tasks}} other where other.id = t.overridden_by)) end)`
 
 const completedSQL = `
 /* completed tasks */

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
 )
@@ -117,6 +118,53 @@ func TestPrune_CountsFromTheCancellation(t *testing.T) {
 	b.wantPruned(store.PruneOptions{Finished: month}, store.PruneResult{})
 	b.age(2*month, id)
 	b.wantPruned(store.PruneOptions{Finished: month}, store.PruneResult{Finished: 1})
+}
+
+func TestPrune_CountsFromTheEndWhereACancellationChangesNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	completed, cancelled, overridden := b.submit(), b.submit(), b.submit()
+	must(t, b.Cancel(ctx, cancelled))
+	b.exec(`update tasks set ingest_status = 'completed', transcode_status = 'completed', metadata_status = 'completed',
+	        assemble_status = 'completed', publish_status = 'completed' where id in ($1, $2)`, completed, overridden)
+	b.age(2*month, completed, cancelled, overridden)
+	must(t, b.Cancel(ctx, completed))
+	must(t, b.Cancel(ctx, cancelled))
+	by, err := b.Override(ctx, []store.ID{overridden}, store.Submission{Source: "b.mp4"})
+	must(t, err)
+	b.wantPruned(store.PruneOptions{Finished: month}, store.PruneResult{Finished: 3})
+	b.wantTasks(by.ID)
+}
+
+// Programs of the version before do not record when a task was cancelled.
+func TestPrune_KeepsTasksThatTheVersionBeforeCancelled(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	pool := pgtest.New(t, olderSchemas(t)["014"])
+	b := newBundle(t, pool, store.Video())
+	b.exec("delete from tasks")
+	submit := func() (id store.ID) {
+		must(t, pool.QueryRow(ctx, `
+			insert into tasks (source, created_at) values ('a.mp4', now() - interval '2 months') returning id`).Scan(&id))
+		return id
+	}
+	cancelled := submit()
+	b.exec("select cuelight_video_cancel($1)", cancelled)
+	_, err := b.Migrate(ctx)
+	must(t, err)
+	overridden, by := submit(), b.submit()
+	b.exec(statementOf(t, "014", "override tasks"), by, []store.ID{overridden})
+	all := store.PruneOptions{Finished: month}
+	b.wantEnds(all, map[store.ID]bool{cancelled: false, overridden: false})
+	b.wantPruned(all, store.PruneResult{})
+
+	b.exec("update cuelight_schema set cancel_times_from = cancel_times_from - $1::interval", 2*month)
+	b.wantEnds(all, map[store.ID]bool{cancelled: true, overridden: false})
+	b.wantPruned(all, store.PruneResult{Finished: 1})
+	b.age(2*month, by)
+	b.wantPruned(all, store.PruneResult{Finished: 1})
+	b.wantTasks(by)
 }
 
 // Otherwise the overridden task could be retried.

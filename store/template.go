@@ -169,6 +169,12 @@ func (d templateData) HasWork(row string) string {
 	return "(" + strings.Join(parts, "\n     or ") + ")"
 }
 
+// CancelledAt is ready_at of a task that is cancelled now: as it was where no stage is to be cancelled.
+func (d templateData) CancelledAt() string {
+	return "case when array[" + d.Each("", "_status") + "]\n" +
+		"              && '{pending,inprogress,divided,failed}' then now() else ready_at end"
+}
+
 // NeverClaimed is the condition that no stage has attempts and none could be claimed yet.
 // A released claim is not an attempt, but it leaves ready_at.
 func (d templateData) NeverClaimed(row string) string {
