@@ -41,6 +41,7 @@ type signals struct {
 	drainStarted  chan struct{} // dispatcher → drain recorder: a drain started while attempts were running
 	wrote         chan struct{} // all → event notifier: there are new events
 	deleted       chan struct{} // dispatcher → retention: tasks may have been deleted
+	toPurge       chan struct{} // retention: tasks may have to be purged
 }
 
 // controls are what operators want of this process: read when it registers, and with
@@ -95,7 +96,7 @@ func newProcess(r Runner) *process {
 			ended: make(chan finished, slots), overdue: make(chan store.ID, 2*slots),
 			workerExpired: make(chan struct{}, 1), notListening: make(chan struct{}, 1), controls: make(chan controls, 1),
 			refused: make(chan error, 1), checkClaims: make(chan struct{}, 1), drainStarted: make(chan struct{}, 1), wrote: make(chan struct{}, 1),
-			deleted: make(chan struct{}, 1),
+			deleted: make(chan struct{}, 1), toPurge: make(chan struct{}, 1),
 		},
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cuelight/cuelight/internal/ctxsleep"
@@ -66,12 +67,11 @@ type remover interface {
 
 var _ remover = database{}
 
-// retention removes deleted tasks. Its goroutine owns all fields.
+// retention removes deleted tasks.
 type retention struct {
 	*process
 	Retention
 	remover
-	failed bool // the last run
 }
 
 func (r *Runner) prepareRetention() error {
@@ -99,38 +99,65 @@ func (r *Runner) prepareRetention() error {
 	return nil
 }
 
-// removeDeleted removes deleted tasks when it is notified, and at intervals.
-func (p *process) removeDeleted(ctx context.Context) {
+func (p *process) retention() *retention {
+	return &retention{process: p, Retention: *p.Retention, remover: p.Backend.(remover)}
+}
+
+// unpublishDeleted removes the published files of deleted tasks. It does not wait for purgeDeleted, which may have
+// thousands of tasks to purge.
+func (p *process) unpublishDeleted(ctx context.Context) {
 	if p.Retention == nil {
 		return
 	}
-	r := &retention{process: p, Retention: *p.Retention, remover: p.Backend.(remover)}
-	for {
-		err := r.run(ctx)
-		if err != nil && !r.failed && ctx.Err() == nil {
-			p.observe(Event{Kind: RemovalFailed, Err: err})
+	r := p.retention()
+	r.whenDue(ctx, p.deleted, func() error {
+		defer signal(p.toPurge, true) // a task is not purged while it is claimed here
+		return r.forEach(ctx, r.ClaimToUnpublish, r.unpublish)
+	})
+}
+
+// purgeDeleted removes the other files of deleted tasks, and their rows.
+func (p *process) purgeDeleted(ctx context.Context) {
+	if p.Retention == nil {
+		return
+	}
+	r := p.retention()
+	r.whenDue(ctx, p.toPurge, func() error { return r.forEach(ctx, r.claimToPurge, r.purge) })
+}
+
+// claimToPurge puts tasks first that are still published.
+func (r *retention) claimToPurge(ctx context.Context) ([]store.DeletedTask, error) {
+	tasks, err := r.ClaimToPurge(ctx, r.KeepDeleted)
+	isRemoved := func(t store.DeletedTask) int {
+		if t.Expired || t.UnpublishedAt != nil {
+			return 1
 		}
-		r.failed = err != nil
+		return 0
+	}
+	slices.SortStableFunc(tasks, func(a, b store.DeletedTask) int { return isRemoved(a) - isRemoved(b) })
+	return tasks, err
+}
+
+// whenDue calls remove, which removes all that is due or as much as it can before an error, when it is notified, and
+// at intervals.
+func (r *retention) whenDue(ctx context.Context, notified <-chan struct{}, remove func() error) {
+	for failed := false; ; {
+		err := remove()
+		if err != nil && !failed && ctx.Err() == nil {
+			r.observe(Event{Kind: RemovalFailed, Err: err})
+		}
+		failed = err != nil
 		waiting, cancel := context.WithTimeout(ctx, jitter(pruneInterval))
 		select {
-		case <-p.deleted:
+		case <-notified:
 		case <-waiting.Done():
 		}
 		cancel()
 		// Notifications must not make a failing run follow the other at once.
-		if ctx.Err() != nil || r.failed && ctxsleep.For(ctx, time.Second) != nil {
+		if ctx.Err() != nil || failed && ctxsleep.For(ctx, time.Second) != nil {
 			return
 		}
 	}
-}
-
-// run removes all that is due, or as much as it can before an error.
-func (r *retention) run(ctx context.Context) error {
-	unpublished := r.forEach(ctx, r.ClaimToUnpublish, r.unpublish)
-	purged := r.forEach(ctx, func(ctx context.Context) ([]store.DeletedTask, error) {
-		return r.ClaimToPurge(ctx, r.KeepDeleted)
-	}, r.purge)
-	return errors.Join(unpublished, purged)
 }
 
 // forEach calls do for each task that claim returns, until it returns none, or one of them fails. A failed task is

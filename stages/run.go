@@ -45,7 +45,7 @@ func (r Runner) run(ctx context.Context) error {
 	background, end := context.WithCancel(base)
 	var all sync.WaitGroup
 	for _, run := range []func(context.Context){
-		p.runHeartbeat, p.notifyEvents, p.pruneEvents, p.pruneRows, p.recordDrain, p.removeDeleted,
+		p.runHeartbeat, p.notifyEvents, p.pruneEvents, p.pruneRows, p.recordDrain, p.unpublishDeleted, p.purgeDeleted,
 	} {
 		all.Go(func() { run(background) })
 	}
