@@ -1195,8 +1195,9 @@ begin
 end
 $$;
 
--- How many tasks and parts workers of a stage could work on now: those that are ready, unless it is
--- paused on all hosts, and those in progress. Ready ones are counted up to 10000. For autoscalers:
+-- How many tasks and parts workers of a stage could work on now: those that are ready or whose
+-- time has come, unless it is paused on all hosts, and those in progress. Of the former up to 10000 of a kind are
+-- counted. For autoscalers:
 --   select cuelight_video_backlog('ingest');
 create or replace function cuelight_video_backlog(stage text) returns bigint language plpgsql stable
 set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -1209,6 +1210,9 @@ begin
       return (select count(*) from (select from tasks where ingest_status in ('pending', 'failed')
     and ingest_run_at is null
                                        and not is_paused limit 10000) as ready)
+             + (select count(*) from (select from tasks where ingest_run_at <= now()
+                                         and ingest_status in ('pending', 'failed')
+                                         and not is_paused limit 10000) as due)
              + (select count(*) from tasks where (ingest_status = 'inprogress'
      or transcode_status = 'inprogress'
      or metadata_status = 'inprogress'
@@ -1221,6 +1225,10 @@ begin
     and ingest_status = 'completed'
     and transcode_run_at is null
                                        and not is_paused limit 10000) as ready)
+             + (select count(*) from (select from tasks where transcode_run_at <= now()
+                                         and transcode_status in ('pending', 'failed')
+    and ingest_status = 'completed'
+                                         and not is_paused limit 10000) as due)
              + (select count(*) from tasks where (ingest_status = 'inprogress'
      or transcode_status = 'inprogress'
      or metadata_status = 'inprogress'
@@ -1231,12 +1239,19 @@ begin
              + (select count(*) from (select from parts p where p.stage = 'transcode' and p.status in ('pending', 'failed')
     and p.run_at is null
                                          and not is_paused limit 10000) as ready_parts)
+             + (select count(*) from (select from parts p where p.stage = 'transcode' and p.status in ('pending', 'failed')
+                                         and p.run_at <= now()
+                                         and not is_paused limit 10000) as due_parts)
              + (select count(*) from parts p where p.stage = 'transcode' and p.status = 'inprogress');
     when 'metadata' then
       return (select count(*) from (select from tasks where metadata_status in ('pending', 'failed')
     and ingest_status = 'completed'
     and metadata_run_at is null
                                        and not is_paused limit 10000) as ready)
+             + (select count(*) from (select from tasks where metadata_run_at <= now()
+                                         and metadata_status in ('pending', 'failed')
+    and ingest_status = 'completed'
+                                         and not is_paused limit 10000) as due)
              + (select count(*) from tasks where (ingest_status = 'inprogress'
      or transcode_status = 'inprogress'
      or metadata_status = 'inprogress'
@@ -1250,6 +1265,11 @@ begin
     and metadata_status = 'completed'
     and assemble_run_at is null
                                        and not is_paused limit 10000) as ready)
+             + (select count(*) from (select from tasks where assemble_run_at <= now()
+                                         and assemble_status in ('pending', 'failed')
+    and transcode_status = 'completed'
+    and metadata_status = 'completed'
+                                         and not is_paused limit 10000) as due)
              + (select count(*) from tasks where (ingest_status = 'inprogress'
      or transcode_status = 'inprogress'
      or metadata_status = 'inprogress'
@@ -1262,6 +1282,10 @@ begin
     and assemble_status = 'completed'
     and publish_run_at is null
                                        and not is_paused limit 10000) as ready)
+             + (select count(*) from (select from tasks where publish_run_at <= now()
+                                         and publish_status in ('pending', 'failed')
+    and assemble_status = 'completed'
+                                         and not is_paused limit 10000) as due)
              + (select count(*) from tasks where (ingest_status = 'inprogress'
      or transcode_status = 'inprogress'
      or metadata_status = 'inprogress'

@@ -42,6 +42,20 @@ func TestBacklog_CountsWhatWorkersCouldDo(t *testing.T) {
 	b.exchange(w, 0, []engine.Report{completed(out.Claims[0])})
 	want("transcode", 1+2)
 
+	// Without a process nothing makes tasks and parts ready whose time has come.
+	for _, sql := range []string{
+		"update tasks set ingest_run_at = now() + interval '1 hour' where ingest_status = 'pending'",
+		"update parts set run_at = now() + interval '1 hour' where part > 1 and status = 'pending'",
+	} {
+		b.exec(sql)
+	}
+	want("ingest", 0)
+	want("transcode", 1)
+	b.exec("update tasks set ingest_run_at = now() - interval '1 hour' where ingest_run_at is not null")
+	b.exec("update parts set run_at = now() - interval '1 hour' where run_at is not null")
+	want("ingest", 1)
+	want("transcode", 1+2)
+
 	must(t, b.Pause(t.Context(), store.Pause{Stage: "ingest"}))
 	want("ingest", 0)
 	want("metadata", 2)
@@ -52,5 +66,62 @@ func TestBacklog_CountsWhatWorkersCouldDo(t *testing.T) {
 	want("metadata", 1)
 	if _, err := b.pool.Exec(t.Context(), "select cuelight_video_backlog('nothing')"); err == nil {
 		t.Error("an unknown stage has a backlog")
+	}
+}
+
+// The plan of a statement in a function is made once per connection, when the tables may be new. A statement
+// that cannot use its partial index is quick then, and reads all of a large table later.
+func TestBacklog_ReadsOnlyWhatItCounts(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	conn, err := b.pool.Acquire(t.Context())
+	must(t, err)
+	defer conn.Release()
+	check := func(when string, want int) {
+		t.Helper()
+		tx, err := conn.Begin(t.Context()) // in which the server does not reset its counters
+		must(t, err)
+		counters := func() (scans, rows int) {
+			must(t, tx.QueryRow(t.Context(), `
+				select sum(seq_scan), sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) from pg_stat_xact_user_tables
+				 where relname in ('tasks', 'parts')`).Scan(&scans, &rows))
+			return scans, rows
+		}
+		scansBefore, rowsBefore := counters()
+		var counted int
+		must(t, tx.QueryRow(t.Context(), `
+			select sum(cuelight_video_backlog(stage)) from unnest(array['ingest', 'transcode', 'metadata', 'assemble', 'publish']) as stage`,
+		).Scan(&counted))
+		scans, rows := counters()
+		must(t, tx.Commit(t.Context()))
+		if counted != want || scans > scansBefore || rows-rowsBefore > counted+100 {
+			t.Errorf("%s: it counts %d, want %d; it reads whole tables %d times, and %d rows",
+				when, counted, want, scans-scansBefore, rows-rowsBefore)
+		}
+	}
+	for range 10 { // more often than plans are made for given arguments
+		check("in new tables", 0)
+	}
+	for _, sql := range []string{
+		`alter table tasks disable trigger user`,
+		`alter table parts disable trigger user`,
+		`insert into tasks (source, ingest_status, transcode_status, metadata_status, assemble_status, publish_status)
+		 select n::text, 'completed', 'completed', 'completed', 'completed', 'completed' from generate_series(1, 50000) as n`,
+		`insert into parts (task_id, stage, part, priority, turn, status)
+		 select id, 'transcode', 1, 0, 1, 'completed' from tasks`,
+		`insert into tasks (source, ingest_run_at)
+		 select n::text, case when n > 500 then now() + n * interval '1 min' - interval '1000 min' end from generate_series(1, 5000) as n`,
+		`insert into tasks (source, ingest_status, metadata_status, transcode_status, transcode_parts, transcode_open_parts)
+		 values ('film', 'completed', 'completed', 'divided', 5000, 5000)`,
+		`insert into parts (task_id, stage, part, priority, turn, run_at)
+		 select id, 'transcode', n, 0, 1, case when n > 500 then now() + n * interval '1 min' - interval '1000 min' end
+		   from tasks cross join generate_series(1, 5000) as n where transcode_status = 'divided'`,
+	} {
+		b.exec(sql)
+	}
+	check("with the plans of new tables", 2000)
+	b.exec("analyze")
+	for range 10 {
+		check("in large tables", 2000)
 	}
 }

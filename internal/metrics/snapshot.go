@@ -46,8 +46,8 @@ func databaseMetrics(stages []string) []databaseMetric {
 				"time, inprogress or dead. Exact up to 10000; beyond that, ready is PostgreSQL's estimate " +
 				"and the others are 10000."},
 		{name: "backlog", labels: []labelValues{stage},
-			help: "Tasks and parts that workers of a stage could work on now: ready, unless it is paused on all hosts, or in " +
-				"progress; for autoscalers. Ready ones are counted up to 10000."},
+			help: "Tasks and parts that workers of a stage could work on now: ready or due, unless it is paused on all hosts, or in " +
+				"progress; for autoscalers. Of ready and of due ones up to 10000 are counted."},
 		{name: "oldest_ready_seconds", labels: []labelValues{stage},
 			help: "How long, about, the oldest ready task has been ready for a stage; 0 if none is."},
 		{name: "stage_paused", labels: []labelValues{stage},

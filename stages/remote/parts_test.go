@@ -3,10 +3,12 @@ package remote_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/stages/remote"
 	"github.com/cuelight/cuelight/store"
@@ -136,4 +138,35 @@ func TestRemoteWorkers_LoseOnlyThePartsInHandWhenOneIsKilled(t *testing.T) {
 			t.Errorf("part %d was tried %d times; %v were in hand", part, n, inHand)
 		}
 	}
+}
+
+// A process without slots for parts makes those ready, when it sweeps, whose time has come.
+func TestRemoteWorkers_DoPartsThatBecameDueWithoutAnyWorker(t *testing.T) {
+	t.Parallel()
+	s := setup(t, dividing(2, returnSpec))
+	local := s.workOnDatabase(dividing(-1, refuse))
+	s.submit("film")
+	local.wait(t, stages.StageDivided)
+	if _, err := s.pool.Exec(t.Context(), `update test_parts set run_at = now() + interval '1 s'`); err != nil {
+		t.Fatal(err)
+	}
+	wantBacklog := func(n int) {
+		t.Helper()
+		waittest.Until(t, fmt.Sprintf("the backlog is %d", n), func() bool {
+			var backlog int
+			if err := s.pool.QueryRow(t.Context(), `select cuelight_test_backlog('encode')`).Scan(&backlog); err != nil {
+				t.Fatal(err)
+			}
+			return backlog == n
+		})
+	}
+	wantBacklog(0)
+	wantBacklog(10)
+	only, err := stages.New("test", stages.Stage{Name: "encode", Slots: 2, Part: returnSpec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.work(func(_ *remote.ClientOptions, r *stages.Runner) { r.Pipeline = only })
+	local.wait(t, stages.StageCompleted)
+	wantBacklog(0)
 }
