@@ -312,6 +312,35 @@ func TestPrune_WhileAnotherProcessPrunesDoesNothing(t *testing.T) {
 	b.wantPruned(store.PruneOptions{Finished: month}, store.PruneResult{Finished: 1})
 }
 
+func TestPrune_LocksNobodyOutOfOtherTasks(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	old, claimed, waiting := b.submit(), b.submit(), b.submit()
+	must(t, b.Cancel(t.Context(), old))
+	b.age(2*month, old, claimed, waiting)
+	claim := b.claim(w, ingest)
+	tx, err := b.pool.Begin(t.Context())
+	must(t, err)
+	defer func() { _ = tx.Rollback(context.Background()) }() // if the test fails
+	pruned, err := b.WithTx(tx).Prune(t.Context(), store.PruneOptions{Finished: month})
+	if err != nil || pruned.Finished != 1 {
+		t.Fatalf("pruned %+v, %v", pruned, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // while the deletion is not committed
+	defer cancel()
+	out, err := b.Exchange(ctx, exchangeRequest(w, 1, []engine.Report{completed(claim)}, ingest, transcode))
+	if err != nil || len(out.Claims) != 3 || len(out.Locked) > 0 || len(out.Stale) > 0 {
+		t.Errorf("the exchange returned %+v, %v, want claims of three stages", out, err)
+	}
+	must(t, b.Cancel(ctx, claimed))
+	must(t, b.Delete(ctx, waiting, store.DeleteOptions{}))
+	later, err := b.Submit(ctx, store.Submission{Source: "b.mp4"})
+	must(t, err)
+	must(t, tx.Commit(ctx))
+	b.wantTasks(claimed, later.ID)
+}
+
 func TestPrune_DeletesOldWorkersAndAuditEntries(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -52,14 +52,17 @@ func TestSubmit_IsIdempotent(t *testing.T) {
 	}
 }
 
+// The context has the largest size, and what a JSON library would change.
 func TestUserContext_IsInTasksEventsAndStreams(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	l := b.openStream("/events/stream", "")
 	l.wantEvents("open")
 	var r receipt
-	b.post(api+"/tasks", `{"source": "/a", "user_context": {"z": "<1>", "a": 1.50}}`).wantStatus(201, &r)
-	const want = `"user_context":{"z":"<1>","a":1.50}`
+	text := `{"z":"<1>&\u2028` + "\u2028" + `","a":[1.50,1e3,12345678901234567890123],"b":"`
+	text += strings.Repeat("x", store.MaxUserContext-len(text)-2) + `"}`
+	b.post(api+"/tasks", `{"source": "/a", "user_context": `+text+`}`).wantStatus(201, &r)
+	want := `"user_context":` + text
 	at := api + "/tasks/" + r.TaskID.String()
 	for _, path := range []string{at, api + "/tasks", api + "/events"} {
 		if got := b.get(path).body; !strings.Contains(string(got), want) {

@@ -58,6 +58,23 @@ func TestRun_DeliversSignedEventsInOrder(t *testing.T) {
 	}
 }
 
+func TestRun_DeliversTheLargestContextUnchanged(t *testing.T) {
+	t.Parallel()
+	b, rc := setup(t, Options{}), newReceiver(t, nil)
+	b.add(rc.URL)
+	b.run()
+	text := `{"z":"<1>&\u2028` + "\u2028" + `","a":[1.50,1e3,12345678901234567890123],"a":"`
+	text += strings.Repeat("x", store.MaxUserContext-len(text)-2) + `"}`
+	r, err := b.store.Submit(t.Context(), store.Submission{Source: "a.mp4", UserContext: []byte(text)})
+	must(t, err)
+	must(t, b.store.Delete(t.Context(), r.ID, store.DeleteOptions{}))
+	for _, m := range rc.waitForRequests(b, 2) {
+		if !strings.Contains(m.body, `"user_context":`+text) {
+			t.Errorf("%s has another context: %s", m.Type, m.body)
+		}
+	}
+}
+
 func TestRun_DeliversOnlyRequestedTypes(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
