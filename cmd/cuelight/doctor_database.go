@@ -119,7 +119,7 @@ func (d *doctor) checkWorkers(ctx context.Context) []finding {
 	}
 	alive := 0
 	for _, w := range workers {
-		if w.HeartbeatAge < daemon.AliveWithin {
+		if daemon.IsAlive(w) {
 			alive++
 		}
 	}

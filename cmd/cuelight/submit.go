@@ -227,7 +227,7 @@ func (c *cli) warnMissingFiles(subs []store.Submission) {
 func (c *cli) warnNoWorkers(ctx context.Context, st *store.Store, required []string) {
 	workers, err := st.Workers(ctx, false)
 	takesAny := func(w store.Worker) bool {
-		return w.HeartbeatAge <= daemon.AliveWithin && !daemon.WorkspaceOf(w).OnlyOwnTasks
+		return daemon.IsAlive(w) && !daemon.WorkspaceOf(w).OnlyOwnTasks
 	}
 	offersAll := func(w store.Worker) bool { return takesAny(w) && len(w.Lacks(required)) == 0 }
 	switch {

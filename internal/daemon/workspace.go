@@ -19,8 +19,13 @@ type Workspace struct {
 	OnlyOwnTasks bool   `json:"only_some_tasks,omitempty"` // the process takes its own tasks only
 }
 
-// AliveWithin is how long a worker counts as alive after its last heartbeat.
-const AliveWithin = 30 * time.Second
+// aliveWithin is how long a worker counts as alive after its last heartbeat, unless its lease makes these rare.
+const aliveWithin = 30 * time.Second
+
+// IsAlive reports whether a worker has sent a heartbeat lately.
+func IsAlive(w store.Worker) bool {
+	return w.HeartbeatAge <= max(aliveWithin, store.DisconnectGrace(w.Lease))
+}
 
 // CheckNoWorkers returns an error if a worker may be alive: one that has stopped counts until its lease
 // is over, unless it has deregistered.
@@ -30,7 +35,7 @@ func CheckNoWorkers(ctx context.Context, st *store.Store) error {
 		return err
 	}
 	for _, w := range workers {
-		if w.HeartbeatAge > max(w.Lease, AliveWithin) {
+		if w.HeartbeatAge > max(w.Lease, aliveWithin) {
 			continue
 		}
 		return &usererr.Error{
@@ -61,7 +66,7 @@ func (w Workspace) checkWorkers(ctx context.Context, st *store.Store, onlyOwnTas
 	}
 	for _, other := range workers {
 		o := WorkspaceOf(other)
-		if o.Data == "" || onlyOwnTasks && o.OnlyOwnTasks || other.HeartbeatAge > AliveWithin {
+		if o.Data == "" || onlyOwnTasks && o.OnlyOwnTasks || !IsAlive(other) {
 			continue
 		}
 		kind := ""

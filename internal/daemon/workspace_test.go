@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cuelight/cuelight"
 	"github.com/cuelight/cuelight/internal/pgtest"
@@ -34,6 +35,19 @@ func TestCheckNoWorkers_NamesTheWorker(t *testing.T) {
 		}
 		if err := e.DeregisterWorker(t.Context(), id); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+func TestIsAlive_AllowsForTheRareHeartbeatsOfALongLease(t *testing.T) {
+	t.Parallel()
+	for _, lease := range []time.Duration{5 * time.Second, store.DefaultLease, time.Hour, 24 * time.Hour} {
+		w := store.Worker{Lease: lease, HeartbeatAge: 2 * store.HeartbeatInterval(lease)}
+		if !IsAlive(w) {
+			t.Errorf("with a lease of %s it is dead %s after its last heartbeat", lease, w.HeartbeatAge)
+		}
+		if w.HeartbeatAge = max(lease, 31*time.Second); IsAlive(w) {
+			t.Errorf("it is alive %s after its last heartbeat", w.HeartbeatAge)
 		}
 	}
 }
