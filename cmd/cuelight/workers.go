@@ -23,9 +23,10 @@ func (c *cli) workersCommand() *cobra.Command {
 		Long: `Workers lists the worker processes on all hosts, and the stages that each of them is
 running. A busy worker runs something, an idle one waits for tasks. A remote worker
 has no database; another process speaks for it. A worker sends a heartbeat every two
-seconds; one that has missed three is silent. It is lost, and other workers take its
-tasks, at once if its connection has ended too, otherwise when its lease expires
-(--lease of serve). A - is what a remote worker has not said.`,
+seconds, more rarely if its lease is longer than two minutes (--lease of serve); one
+that has missed three is silent. It is lost, and other workers take its tasks, at once
+if its connection has ended too, otherwise when its lease expires. A - is what a remote
+worker has not said.`,
 		Args: noArguments,
 	}
 	all := cmd.Flags().Bool("all", false, "include workers that stopped or were lost")

@@ -46,3 +46,23 @@ func TestRecordingUnit_SubmitsARecordingOnce(t *testing.T) {
 		t.Errorf("there are %d tasks", n)
 	}
 }
+
+func TestUnits_AreValid(t *testing.T) {
+	t.Parallel()
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("there is no systemd-analyze")
+	}
+	dir, args := t.TempDir(), []string{"verify"}
+	for _, name := range []string{"cuelight.service", "cuelight-periodic.timer", "cuelight-recording.service", "cuelight-recording.timer"} {
+		path := filepath.Join(dir, name)
+		text := strings.ReplaceAll(readText(t, "../../docs/deploy/"+name), "/usr/local/bin/cuelight", program)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, path)
+	}
+	if out, err := exec.Command(analyze, args...).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
