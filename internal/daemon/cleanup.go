@@ -24,11 +24,14 @@ const (
 type cleanup struct {
 	cleaner video.Cleaner
 	log     *zap.Logger
-	report  func(error) // logs failures
+	report  func(error)                     // logs failures
+	observe func(removed video.CleanResult) // what each run removed
 }
 
 func newCleanup(cleaner video.Cleaner, log *zap.Logger) cleanup {
-	return cleanup{cleaner, log, failureLogger(log, "disk cleanup is incomplete", "disk cleanup is complete again")}
+	return cleanup{
+		cleaner, log, failureLogger(log, "disk cleanup is incomplete", "disk cleanup is complete again"), func(video.CleanResult) {},
+	}
 }
 
 // start runs the cleanup in the background, from the time that workStarted is closed: until then the locations may be
@@ -66,8 +69,10 @@ func (c *cleanup) run(ctx context.Context) {
 
 func (c *cleanup) runOnce(ctx context.Context) {
 	done, err := c.cleaner.Clean(ctx)
+	c.observe(done)
 	if done.Removed > 0 {
-		c.log.Info("disk cleaned up", zap.Int("removed", done.Removed), zap.Int64("bytes", done.Bytes))
+		c.log.Info("disk cleaned up", zap.Int("removed", done.Removed), zap.Int64("bytes", done.Bytes),
+			zap.Int("source_copies", done.SourceCopies))
 	}
 	if ctx.Err() == nil {
 		c.report(err)

@@ -105,6 +105,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 		d.close()
 		return nil, err
 	}
+	d.cleanup.observe = func(removed video.CleanResult) { d.services.metrics.ObserveSourceCopies(removed.SourceCopies) }
 	return d, nil
 }
 

@@ -10,14 +10,17 @@ import (
 type deleted struct {
 	unpublished, purged                                       prometheus.Counter
 	finished, dead, workers, auditEntries, events, deliveries prometheus.Counter
+	sourceCopies                                              prometheus.Counter
 }
 
 func (m *Metrics) newDeleted() deleted {
 	pruned := m.counter("rows_pruned_total",
 		"Rows that this process deleted because their retention was over; of events, rows of the outbox.", "kind")
 	return deleted{
-		unpublished:  m.counter("tasks_unpublished_total", "Deleted tasks whose published files this process removed.").WithLabelValues(),
-		purged:       m.counter("tasks_purged_total", "Deleted tasks whose files and rows this process removed.").WithLabelValues(),
+		unpublished: m.counter("tasks_unpublished_total", "Deleted tasks whose published files this process removed.").WithLabelValues(),
+		purged:      m.counter("tasks_purged_total", "Deleted tasks whose files and rows this process removed.").WithLabelValues(),
+		sourceCopies: m.counter("source_copies_removed_total",
+			"Tasks of which this process removed the copy of the source and the results.").WithLabelValues(),
 		finished:     pruned.WithLabelValues("finished_task"),
 		dead:         pruned.WithLabelValues("dead_task"),
 		workers:      pruned.WithLabelValues("worker"),
@@ -42,6 +45,9 @@ func (d deleted) observe(e stages.Event) {
 		d.auditEntries.Add(float64(e.Pruned.Audit))
 	}
 }
+
+// ObserveSourceCopies counts tasks whose copies of sources were removed.
+func (m *Metrics) ObserveSourceCopies(n int) { m.deleted.sourceCopies.Add(float64(n)) }
 
 // ObserveDeletedDeliveries counts deliveries of webhooks that were deleted.
 func (m *Metrics) ObserveDeletedDeliveries(n int) { m.deleted.deliveries.Add(float64(n)) }

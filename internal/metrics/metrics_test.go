@@ -181,6 +181,7 @@ func TestObserve_CountsDeletions(t *testing.T) {
 		m.Observe(stages.Event{Kind: stages.EventsPruned, Count: 5})
 		m.Observe(stages.Event{Kind: stages.TaskPurged})
 		m.ObserveDeletedDeliveries(6)
+		m.ObserveSourceCopies(7)
 	}
 	m.Observe(stages.Event{Kind: stages.TaskUnpublished})
 	const rows = "rows_pruned_total"
@@ -191,6 +192,7 @@ func TestObserve_CountsDeletions(t *testing.T) {
 	want(t, m, 10, rows, "kind", "event")
 	want(t, m, 12, rows, "kind", "delivery")
 	want(t, m, 2, "tasks_purged_total")
+	want(t, m, 14, "source_copies_removed_total")
 	want(t, m, 1, "tasks_unpublished_total")
 }
 

@@ -82,6 +82,9 @@ type CleanResult struct {
 	Removed int
 	// Bytes is the freed space on disks, not counting files with other hard links.
 	Bytes int64
+	// SourceCopies counts the tasks of which it removed what stages made, because of Config.KeepSourceCopies. Removed and
+	// Bytes include this.
+	SourceCopies int
 }
 
 // Clean inspects up to 20,000 tasks in each of the two directories, the newest

@@ -39,7 +39,7 @@ func (c Config) unpublish(ctx context.Context, t store.DeletedTask) error {
 		}
 		defer flock.Unlock(lock) // an attempt that has not noticed the deletion may be publishing
 	}
-	err := l.removeTaskFiles(ctx, removal{
+	_, _, err := l.removeTaskFiles(ctx, removal{
 		dir: t.ID.String(), files: []string{media.MasterName, media.ManifestName}, stages: []string{generationPrefix},
 	})
 	if err != nil {
@@ -58,7 +58,7 @@ func (c Config) removeFiles(ctx context.Context, t store.DeletedTask) error {
 	if err := c.checkRoot("data", c.DataDir); err != nil {
 		return fmt.Errorf("remove files: %w", err)
 	}
-	if err := c.DataLocation().removeTaskFiles(ctx, removal{dir: path.Join(tasksName, t.ID.String()), stages: resultStages()}); err != nil {
+	if _, _, err := c.DataLocation().removeTaskFiles(ctx, resultsOf(t.ID)); err != nil {
 		return fmt.Errorf("remove files: %w", err)
 	}
 	if c.Bucket == nil {
@@ -76,12 +76,18 @@ func (c Config) removeFiles(ctx context.Context, t store.DeletedTask) error {
 	return nil
 }
 
-// removeTaskFiles removes all of a task's files in the location that stages have made. Files with other names stay.
-func (p Location) removeTaskFiles(ctx context.Context, what removal) error {
+// resultsOf is all that stages have made of a task in the data location.
+func resultsOf(task store.ID) removal {
+	return removal{dir: path.Join(tasksName, task.String()), stages: resultStages()}
+}
+
+// removeTaskFiles removes all of a task's files in the location that stages have made. Files with other names stay. It
+// returns the number of removed names, and the freed bytes on a disk.
+func (p Location) removeTaskFiles(ctx context.Context, what removal) (removed int, freed int64, err error) {
 	what.isThere = func(dirName) bool { return true }
 	remove, _, err := p.divide(ctx, what)
-	if err == nil {
-		err = p.removeNames(ctx, what, remove)
+	if err != nil {
+		return 0, 0, err
 	}
-	return err
+	return p.removeNames(ctx, what, remove)
 }

@@ -92,7 +92,7 @@ type removal struct {
 func (r Route) remove(ctx context.Context, what removal) error {
 	remove, stay, err := r.From.divide(ctx, what)
 	if err == nil {
-		err = r.From.removeNames(ctx, what, remove)
+		_, _, err = r.From.removeNames(ctx, what, remove)
 	}
 	if err == nil && len(stay) > 0 {
 		err = &stayError{stay, r.From, r.To}
@@ -136,33 +136,33 @@ func (p Location) divide(ctx context.Context, what removal) (remove, stay []stri
 // path is that of a name in a directory.
 func (p Location) path(name string) string { return filepath.Join(p.Dir, filepath.FromSlash(name)) }
 
-func (p Location) removeNames(ctx context.Context, what removal, names []string) error {
+// removeNames removes the files and the names, and returns their number and the freed bytes on a disk.
+func (p Location) removeNames(ctx context.Context, what removal, names []string) (removed int, freed int64, err error) {
 	if p.Bucket != nil {
 		for _, file := range what.files {
 			if err := p.Bucket.storage.DeleteDocument(ctx, path.Join(what.dir, file)); err != nil {
-				return err
+				return removed, 0, err
 			}
 		}
 		for _, name := range names {
 			if err := p.Bucket.storage.DeleteArtifact(ctx, path.Join(what.dir, name)); err != nil {
-				return err
+				return removed, 0, err
 			}
+			removed++
 		}
-		return nil
+		return removed, 0, nil
 	}
 	list, err := newRemovalList(p.path(what.dir))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return 0, 0, nil
 	}
 	if err != nil {
-		return err
+		return 0, 0, err
 	}
 	defer list.close()
 	list.names = slices.Concat(what.files, names)
-	var freed int64
-	if _, err := list.remove(ctx, &freed, func() {}); err != nil {
-		return err
+	if removed, err = list.remove(ctx, &freed, func() {}); err == nil {
+		_ = os.Remove(list.path) // if it is empty
 	}
-	_ = os.Remove(list.path) // if it is empty
-	return nil
+	return removed, freed, err
 }

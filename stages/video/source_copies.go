@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"time"
 
@@ -56,8 +55,13 @@ func (t *Cleaner) removeSourceCopy(ctx context.Context, l Location, task store.I
 	if err != nil || len(still) == 0 {
 		return err
 	}
-	done.Removed++
-	return l.removeTaskFiles(ctx, removal{dir: path.Join(tasksName, task.String()), stages: resultStages()})
+	removed, freed, err := l.removeTaskFiles(ctx, resultsOf(task))
+	if removed > 0 {
+		done.SourceCopies++
+	}
+	done.Removed += removed
+	done.Bytes += freed
+	return err
 }
 
 // classify is the function of this name, but an error is permanent if the files of earlier stages are missing where

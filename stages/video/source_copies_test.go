@@ -3,6 +3,7 @@ package video
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +32,7 @@ func TestCleaner_RemovesSourceCopiesOfTasksCompletedLongAgo(t *testing.T) {
 	h.mustPublish(m)
 	published, all := snapshot(t, h.PublishDir), snapshot(t, h.DataDir, h.PublishDir)
 	var old []store.ID
-	clean := func(keep time.Duration) {
+	clean := func(keep time.Duration) CleanResult {
 		t.Helper()
 		c := Cleaner{Config: h.Config, Completed: func(_ context.Context, tasks []store.ID, ago time.Duration) ([]store.ID, error) {
 			if len(tasks) != 1 || tasks[0] != h.job.Task || ago != keep {
@@ -40,25 +41,45 @@ func TestCleaner_RemovesSourceCopiesOfTasksCompletedLongAgo(t *testing.T) {
 			return old, nil
 		}}
 		c.Config.KeepSourceCopies = keep
-		if _, err := c.Clean(t.Context()); err != nil {
+		done, err := c.Clean(t.Context())
+		if err != nil {
 			t.Fatal(err)
 		}
+		return done
 	}
 	clean(time.Hour)
 	wantSame(t, all, snapshot(t, h.DataDir, h.PublishDir))
 	old = []store.ID{h.job.Task}
 	clean(0) // for ever
 	wantSame(t, all, snapshot(t, h.DataDir, h.PublishDir))
-	clean(time.Hour)
+	source, notes := filepath.Join(h.TaskDir(h.job.Task), m.in.File), filepath.Join(h.TaskDir(h.job.Task), "notes.txt")
+	copied, err := os.ReadFile(source) // the file has another link, in the directory of all tests
+	if err == nil {
+		err = os.Remove(source)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, source, string(copied))
+	write(t, notes, "")
+	if done := clean(time.Hour); done.SourceCopies != 1 || done.Removed != 4 || done.Bytes < m.in.Bytes {
+		t.Errorf("it removed %+v; the source has %d bytes", done, m.in.Bytes)
+	}
 	wantSame(t, published, snapshot(t, h.PublishDir))
-	if exists(h.TaskDir(h.job.Task)) {
-		t.Errorf("files in the task's directory: %q", list(t, h.TaskDir(h.job.Task)))
+	if got := list(t, h.TaskDir(h.job.Task)); len(got) != 1 || got[0] != "notes.txt" {
+		t.Errorf("files in the task's directory: %q", got)
+	}
+	if done := clean(time.Hour); done != (CleanResult{}) {
+		t.Errorf("of a file with an unknown name it removed %+v", done)
+	}
+	if err := os.RemoveAll(h.TaskDir(h.job.Task)); err != nil {
+		t.Fatal(err)
 	}
 	if _, err := os.Stat(h.job.Source); err != nil {
 		t.Error(err)
 	}
 
-	_, err := h.tryPublish(m)
+	_, err = h.tryPublish(m)
 	if again := h.classify(t.Context(), err, 1); !stages.IsPostponed(again) {
 		t.Errorf("a retry without the files returned %v", again)
 	}
