@@ -88,7 +88,8 @@ func (c *cli) undeleteCommand() *cobra.Command {
 		Use:   "undelete ID...",
 		Short: "Restore deleted videos",
 		Long: `Undelete restores deleted videos that are not purged yet. Their published files are
-published again, and stages that were running begin again.`,
+published again, also if nothing else was left of a video (serve --keep-source-copies),
+and stages that were running begin again.`,
 		Args: atLeastOne("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()

@@ -52,3 +52,41 @@ func TestDelete_UnpublishesAndUndeletePublishesAgain(t *testing.T) {
 	}
 	daemon.stop()
 }
+
+func TestUndelete_PublishesAVideoOfWhichOnlyThePublishedFilesWereLeft(t *testing.T) {
+	t.Parallel()
+	p := newWorkDir(t)
+	p.run(0, "run", "clip.mp4")
+	if err := os.Remove(filepath.Join(p.dir, "clip.mp4")); err != nil {
+		t.Fatal(err)
+	}
+	id := p.list()[0].TaskID.String()
+	master := filepath.Join(p.dir, "data", "published", id, "master.m3u8")
+	daemon := p.start("serve", "--keep-source-copies", "1ms")
+	daemon.waitForOutput(`"source_copies":1`, 1)
+	if left, err := os.ReadDir(filepath.Join(p.dir, "data", "tasks")); err != nil || len(left) > 0 {
+		t.Errorf("after the cleanup: %v, %v", left, err)
+	}
+	for n := range 2 {
+		p.run(0, "delete", id)
+		daemon.waitForOutput(`"msg":"deleted task unpublished"`, n+1)
+		if _, err := os.Stat(filepath.Dir(master)); !os.IsNotExist(err) {
+			t.Errorf("published files of a deleted video are there: %v", err)
+		}
+		p.run(0, "undelete", id)
+		if r := p.run(0, "watch", "--json", id); decode[reported](r)[0].Status != store.StatusCompleted {
+			t.Errorf("the restored video is %+v", decode[reported](r))
+		}
+		if _, err := os.Stat(master); err != nil {
+			t.Errorf("the restored video is not published: %v", err)
+		}
+	}
+	p.run(0, "delete", "--purge", id)
+	daemon.waitForOutput(`"msg":"deleted task purged"`, 1)
+	for _, dir := range []string{"tasks", "published"} {
+		if _, err := os.Stat(filepath.Join(p.dir, "data", dir, id)); !os.IsNotExist(err) {
+			t.Errorf("after the purge, %s: %v", dir, err)
+		}
+	}
+	daemon.stop()
+}

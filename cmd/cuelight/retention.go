@@ -12,6 +12,7 @@ import (
 	"github.com/cuelight/cuelight/internal/inbox"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/stages/video"
+	"github.com/cuelight/cuelight/store"
 )
 
 const day = 24 * time.Hour
@@ -80,8 +81,8 @@ func addRetentionFlags(f *pflag.FlagSet) *retentions {
 }
 
 // options returns what the daemon deletes, for its Runner.
-func (r *retentions) options(config video.Config) *stages.Retention {
-	o := config.Retention()
+func (r *retentions) options(config video.Config, st *store.Store) *stages.Retention {
+	o := config.Retention(st.Result)
 	o.KeepDeleted, o.RememberPrefix = r.deleted.orForEver(), inbox.RequestPrefix
 	o.KeepFinished, o.KeepDead = time.Duration(r.finished), time.Duration(r.dead)
 	o.KeepWorkers, o.KeepAudit = r.workers.orForEver(), r.audit.orForEver()

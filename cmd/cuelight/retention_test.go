@@ -34,7 +34,7 @@ func TestRetentions_AreForEverWith0(t *testing.T) {
 	t.Parallel()
 	f := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	r := addRetentionFlags(f)
-	o := r.options(video.Config{})
+	o := r.options(video.Config{}, nil)
 	if o.KeepFinished != 0 || o.KeepDead != 0 || o.KeepDeleted != 30*day || o.KeepWorkers != 90*day || o.KeepAudit != 730*day {
 		t.Errorf("by default %+v", o)
 	}
@@ -42,7 +42,7 @@ func TestRetentions_AreForEverWith0(t *testing.T) {
 		"--keep-dead=3d", "--keep-deliveries=0", "--keep-dead-deliveries=4h"}); err != nil {
 		t.Fatal(err)
 	}
-	o = r.options(video.Config{})
+	o = r.options(video.Config{}, nil)
 	if o.KeepFinished != 2*day || o.KeepDead != 3*day || o.KeepDeleted >= 0 || o.KeepWorkers >= 0 || o.KeepAudit >= 0 ||
 		r.events.orForEver() >= 0 || r.deliveries.orForEver() >= 0 || r.deadDeliveries.orForEver() != 4*time.Hour {
 		t.Errorf("with flags %+v, %+v", o, r)

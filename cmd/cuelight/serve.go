@@ -51,7 +51,8 @@ Published videos stay until they are deleted (cuelight delete). With --keep-fini
 or --keep-dead, older videos leave the lists with their history, and all of their
 files except published ones are removed. With --keep-source-copies only files are
 removed: the copy of the source, which may be the only one, as that of an upload,
-and results of stages. See cuelight du for what each would free.
+and results of stages. Such a video can be deleted and restored, but of the stages only
+publish can be retried. See cuelight du for what each would free.
 
 With --read-database-url the dashboard, lists of the API and metrics are read from a
 standby of the database, while that is up to date; everything else uses the primary.
@@ -121,7 +122,7 @@ func (c *cli) runDaemon(
 		ReadMaxLag: o.readMaxLag, UntilIdle: o.untilIdle,
 		Engine: &daemon.Engine{
 			Grace: o.grace, Lease: o.lease, AgeAfter: o.ageAfter, MaxPerUser: o.perUser, KeepEvents: o.keep.events.orForEver(),
-			Retention: o.keep.options(config),
+			Retention: o.keep.options(config, db.Store),
 			Name:      o.name, Version: programVersion(), Abort: c.sig.Abort,
 		},
 	})

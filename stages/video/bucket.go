@@ -125,6 +125,11 @@ func (b *bucketStages) attempt(
 	if err != nil {
 		return nil, err
 	}
+	if stage == publishStage {
+		if err := b.config.restoreAssembled(ctx, job.Task, job.Results, reportTransfer(job, "restoring")); err != nil {
+			return nil, err
+		}
+	}
 	config := b.config
 	config.numbers = stored
 	var used []string

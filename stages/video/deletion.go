@@ -2,6 +2,7 @@ package video
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,16 +16,31 @@ import (
 )
 
 // Retention returns the functions that remove the files of deleted videos, for a [stages.Runner].
-// KeepDeleted is its default.
+// KeepDeleted is its default. Results reads the recorded result of a stage, as store.Store.Result does: with it, the
+// published files of a task become its result again if that was removed, and can be published again.
 //
 // They never touch a source, except for the copy of it that StoreSource made in Bucket.
-func (c Config) Retention() *stages.Retention {
-	return &stages.Retention{Unpublish: c.unpublish, RemoveFiles: c.removeFiles}
+func (c Config) Retention(
+	results func(ctx context.Context, task store.ID, stage string) (json.RawMessage, error),
+) *stages.Retention {
+	return &stages.Retention{
+		Unpublish: func(ctx context.Context, t store.DeletedTask) error {
+			if results == nil || t.PurgeAt != nil && !t.PurgeAt.After(t.DeletedAt) {
+				return c.unpublish(ctx, t, nil)
+			}
+			return c.unpublish(ctx, t, func(ctx context.Context, stage string) (json.RawMessage, error) {
+				return results(ctx, t.ID, stage)
+			})
+		},
+		RemoveFiles: c.removeFiles,
+	}
 }
 
 // unpublish removes the published video of a deleted task: the manifests first, so that no player finds one
-// whose segments are gone. The assembled files stay, and publish can be repeated.
-func (c Config) unpublish(ctx context.Context, t store.DeletedTask) error {
+// whose segments are gone. The assembled files stay, or with results are restored, and publish can be repeated.
+func (c Config) unpublish(
+	ctx context.Context, t store.DeletedTask, results func(ctx context.Context, stage string) (json.RawMessage, error),
+) error {
 	l := c.PublishLocation()
 	if l.Bucket == nil {
 		if err := c.checkRoot("publish", c.PublishDir); err != nil {
@@ -39,9 +55,16 @@ func (c Config) unpublish(ctx context.Context, t store.DeletedTask) error {
 		}
 		defer flock.Unlock(lock) // an attempt that has not noticed the deletion may be publishing
 	}
-	_, _, err := l.removeTaskFiles(ctx, removal{
+	what := removal{
 		dir: t.ID.String(), files: []string{media.MasterName, media.ManifestName}, stages: []string{generationPrefix},
-	})
+	}
+	_, _, err := l.removeNames(ctx, what, nil)
+	if err == nil && results != nil {
+		err = c.restoreAssembled(ctx, t.ID, results, nil)
+	}
+	if err == nil {
+		_, _, err = l.removeTaskFiles(ctx, what)
+	}
 	if err != nil {
 		return fmt.Errorf("unpublish: %w", err)
 	}
@@ -51,7 +74,7 @@ func (c Config) unpublish(ctx context.Context, t store.DeletedTask) error {
 // removeFiles removes everything of a deleted task, except for a published video whose task retention has deleted.
 func (c Config) removeFiles(ctx context.Context, t store.DeletedTask) error {
 	if !t.Expired {
-		if err := c.unpublish(ctx, t); err != nil {
+		if err := c.unpublish(ctx, t, nil); err != nil {
 			return err
 		}
 	}

@@ -20,7 +20,7 @@ func TestUnpublish_RemovesOnlyWhatIsServed(t *testing.T) {
 	task := store.DeletedTask{ID: h.job.Task, Source: h.job.Source}
 	before := snapshot(t, h.DataDir)
 	for range 2 { // it is repeatable
-		if err := h.unpublish(t.Context(), task); err != nil {
+		if err := h.unpublish(t.Context(), task, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -77,11 +77,11 @@
 //
 //   - DataDir/tasks/<task>, completely, after all stages are completed, or after
 //     the task is dead or cancelled for good. The published video does not need
-//     it. Afterwards the task can only run again from ingest on, if the source
-//     still exists. If renditions are linked, this frees little more than the
+//     it. Afterwards publish can run again, and else only all stages from ingest
+//     on, if the source still exists. If renditions are linked, this frees little more than the
 //     copy of the source; Config.MeasureTasks says how much.
-//   - PublishDir/<task>, completely, to withdraw the video. To publish it again,
-//     run the publish stage again.
+//   - PublishDir/<task>, completely, to withdraw the video, unless it is the only
+//     copy. To publish it again, run the publish stage again.
 //   - PublishDir/<task>/gen-…, if neither master.m3u8 nor manifest.mpd refers to
 //     it and nobody plays it. A Cleaner, and publishing the task again, do so
 //     after Config.KeepOld.

@@ -47,6 +47,11 @@ func (c Config) Publish() stages.Stage {
 			if err := errors.Join(err1, err2, err3, err4); err != nil {
 				return Publish{}, err
 			}
+			if c.Bucket == nil { // otherwise it is restored before it is fetched
+				if err := c.restoreAssembled(ctx, job.Task, job.Results, reportTransfer(job, "restoring")); err != nil {
+					return Publish{}, err
+				}
+			}
 			return c.publish(ctx, job, in, tr, md, as)
 		}, c.publishRoots()...),
 	}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/flock"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 )
@@ -49,13 +51,25 @@ func (t *Cleaner) removeSourceCopies(ctx context.Context, done *CleanResult) err
 	return first
 }
 
-// removeSourceCopy asks once more, because the task may have been retried since the question about many.
+// removeSourceCopy asks once more, because the task may have been retried or deleted since the question about many. A
+// deletion that finds the results here deletes the published files, so it waits until they are removed.
 func (t *Cleaner) removeSourceCopy(ctx context.Context, l Location, task store.ID, done *CleanResult) error {
+	what := resultsOf(task)
+	if l.Bucket == nil {
+		lock, err := lockDir(ctx, l.path(what.dir))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		defer flock.Unlock(lock)
+	}
 	still, err := t.Completed(ctx, []store.ID{task}, t.Config.KeepSourceCopies)
 	if err != nil || len(still) == 0 {
 		return err
 	}
-	removed, freed, err := l.removeTaskFiles(ctx, resultsOf(task))
+	removed, freed, err := l.removeTaskFiles(ctx, what)
 	if removed > 0 {
 		done.SourceCopies++
 	}

@@ -26,6 +26,7 @@ type linker struct {
 	need    int64 // bytes to copy if links do not work
 	reserve int64
 	copying bool
+	resume  bool // a call that was interrupted goes on: a file that has its whole size stays
 	onFile  func(done treeSize)
 	done    treeSize
 }
@@ -43,7 +44,7 @@ func (l *linker) add(ctx context.Context, src, dst string, mode fs.FileMode) err
 		from, to := filepath.Join(src, e.Name()), filepath.Join(dst, e.Name())
 		switch {
 		case e.IsDir():
-			if err := os.Mkdir(to, mode); err != nil {
+			if err := os.Mkdir(to, mode); err != nil && (!l.resume || !errors.Is(err, fs.ErrExist)) {
 				return fmt.Errorf("create directory: %w", err)
 			}
 			if err := l.add(ctx, from, to, mode); err != nil {
@@ -61,6 +62,9 @@ func (l *linker) add(ctx context.Context, src, dst string, mode fs.FileMode) err
 }
 
 func (l *linker) linkOrCopy(from, to string) error {
+	if l.resume && !hasSizeOf(from, to) {
+		_ = os.Remove(to) // if it is there
+	}
 	err := error(syscall.EXDEV)
 	if !l.copying {
 		err = os.Link(from, to)
@@ -74,7 +78,7 @@ func (l *linker) linkOrCopy(from, to string) error {
 		}
 		err = copyFile(from, to)
 	}
-	if err != nil {
+	if err != nil && (!l.resume || !errors.Is(err, fs.ErrExist)) {
 		return err
 	}
 	info, err := os.Stat(to)
@@ -87,6 +91,13 @@ func (l *linker) linkOrCopy(from, to string) error {
 		l.onFile(l.done)
 	}
 	return nil
+}
+
+// hasSizeOf reports whether a copy has the size of its original.
+func hasSizeOf(from, to string) bool {
+	original, err1 := os.Stat(from)
+	there, err2 := os.Stat(to)
+	return err1 == nil && err2 == nil && there.Size() == original.Size()
 }
 
 // cannotLink reports whether the file system refused a link that a copy can replace.

@@ -88,7 +88,8 @@ type Config struct {
 
 	// KeepSourceCopies is how long a task's copy of its source, and all else in DataDir or Bucket, stays after the
 	// task was completed. A Cleaner with Completed removes them; the video stays published. Afterwards the task can
-	// only be retried from ingest, if the source still exists: of an upload there is only this copy. Default 0: for ever.
+	// be retried from publish, and else only from ingest, if the source still exists: of an upload there is only this copy.
+	// Default 0: for ever.
 	KeepSourceCopies time.Duration
 
 	// Marker names a file that exists in DataDir and PublishDir while their
