@@ -324,6 +324,64 @@ func TestCheck_AcceptsDeletedAndRestoredTasks(t *testing.T) {
 	accept("after a purge", invariant.Options{Settled: true, NoRetries: true})
 }
 
+func TestCheck_ExcusesOfARestoredTaskOnlyWhatPrecedesItsDeletion(t *testing.T) {
+	t.Parallel()
+	const (
+		triggers  = `alter table tasks disable trigger user;`
+		finishNow = `update attempts set finished_at = clock_timestamp()`
+		divided   = ` where stage = 'transcode' and part is null and outcome = 'divided'`
+		joined    = ` where stage = 'transcode' and part is null and outcome = 'completed'`
+		// diesDivided leaves a dead stage whose latest attempt divided it.
+		diesDivided = triggers + `delete from attempts` + joined + ` or stage = 'publish';
+			update tasks set transcode_status = 'dead', transcode_attempts = 0, publish_status = 'cancelled', publish_attempts = 0;`
+		// failedOnce makes the division the second attempt, which the next one should follow.
+		failedOnce = triggers + `update attempts set attempt = 2` + divided + `;`
+	)
+	for name, c := range map[string]struct {
+		isClaimed bool // after it was restored; otherwise it was completed before
+		change    string
+		rule      string
+		isBroken  bool
+	}{
+		"a claim without an end": {true, triggers + `update tasks set ingest_status = 'pending', ingest_attempts = 0,
+			ingest_token = null, ingest_locked_at = null, ingest_locked_by = null`, "event-status", true},
+		"a stage that died divided before":     {false, diesDivided, "status-matches", false},
+		"a stage that died divided afterwards": {false, diesDivided + finishNow + divided, "status-matches", true},
+		"attempts that start again afterwards": {false, failedOnce + finishNow + joined, "no-renumbering", false},
+		"attempts that started again before":   {false, failedOnce, "no-renumbering", true},
+		"attempts that start again later on":   {false, failedOnce + finishNow + divided + `;` + finishNow + joined, "no-renumbering", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := setupParts(t)
+			r, err := f.Submit(t.Context(), store.Submission{Source: "film"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !c.isClaimed {
+				f.workClaims(endPart(new(bool)))
+			}
+			if err := f.Delete(t.Context(), r.ID, store.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.Undelete(t.Context(), r.ID, ""); err != nil {
+				t.Fatal(err)
+			}
+			if c.isClaimed {
+				f.work(func(string, string, int) engine.Report { return engine.Report{} })
+			}
+			if violated, details := f.check(invariant.Options{NoRetries: true}); len(violated) > 0 {
+				t.Fatalf("a restored task violates %v:\n%s", violated, strings.Join(details, "\n"))
+			}
+			f.exec(c.change)
+			violated, details := f.check(invariant.Options{NoRetries: true})
+			if slices.Contains(violated, c.rule) != c.isBroken {
+				t.Errorf("violated rules are %v, with %s: want %t\n%s", violated, c.rule, c.isBroken, strings.Join(details, "\n"))
+			}
+		})
+	}
+}
+
 func TestCheck_ChecksCustomPipelines(t *testing.T) {
 	t.Parallel()
 	f := setup(t)

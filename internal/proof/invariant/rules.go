@@ -136,13 +136,14 @@ select format('stage %s of task %s was completed, and started again with attempt
 select format('stage %s of task %s is %s, but %s', stage, task, status,
               coalesce('its latest attempt is ' || outcome, 'has no attempt'))
   from stages
-  left join (select task, stage, outcome from runs where is_latest) as latest using (task, stage)
+  left join (select task, stage, outcome, finished_at from runs where is_latest) as latest using (task, stage)
  where case status when 'completed'  then outcome is distinct from 'completed'
                    when 'failed'     then outcome is null or outcome not in ('failed', 'expired')
                    when 'dead'       then outcome is null or outcome not in ('failed', 'expired')
                                           and not (outcome = 'divided' and ((task, stage, 'dead') in (
                                             select task, node, status from stages where part is not null)
-                                            or task in (select task from undeleted)))
+                                            or exists (select from undeleted u
+                                                        where u.task = stages.task and u.at > latest.finished_at)))
                    when 'divided'    then outcome is distinct from 'divided'
                    when 'inprogress' then outcome is distinct from 'live'
                    else false end`},
@@ -172,7 +173,8 @@ select format('stage %s of task %s: attempt 1 (%s) follows attempt %s (%s)',
   from runs
  where attempt = 1 and attempt_before + counts_before::int <> 1
    and (part is null or division = division_before)
-   and not (outcome_before = 'divided' and task in (select task from undeleted))`},
+   and not (outcome_before = 'divided' and exists (
+         select from undeleted u where u.task = runs.task and u.at between finished_before and finished_at))`},
 	{name: "attempt-limit",
 		sentence: "no stage has more attempts than allowed, nor is due for one more",
 		applies:  func(o Options) bool { return o.MaxAttempts != nil },
@@ -319,7 +321,8 @@ select format('stage %s of task %s is %s, but event %s says %s',
    and not (s.part is not null and last_event.status <> 'completed'
             and (s.status = 'cancelled' or s.status = 'pending' and not $3))
    and not (last_event.status = 'kept' and s.status in ('pending', 'completed'))
-   and not (last_event.status = 'inprogress' and s.status = 'pending' and s.task in (select task from undeleted))
+   and not (last_event.status = 'inprogress' and s.status = 'pending'
+            and exists (select from undeleted u where u.task = s.task and u.id > last_event.id))
    and s.task in (select task_id from {{.Events}} where type = 'submitted')
    and not ` + triggersOffSQL},
 	{name: "event-outcome",
@@ -352,14 +355,14 @@ select format('task %s is %s, but its last event of that kind is %s, %s',
 //
 //   - stages: one row per task and stage, and one per part of a divided stage, as it is now. A part
 //     has a name of its own, such as transcode part 3; node is the stage it belongs to.
-//   - undeleted: tasks that were deleted and restored. Their parts were deleted, and a claim that the deletion cancelled
-//     does not count. Its row was written by the transaction of the event.
+//   - undeleted: the events of tasks that were deleted and restored. Their parts were deleted, and a claim that the
+//     deletion cancelled does not count. Its row was written by the transaction of the event.
 //   - tries: one row per claim that ever existed, ordered by its end: the history, and the current
 //     claims, whose outcome is "live". A claim starts with its transaction, which may be earlier
 //     than one it waited for, so the start orders nothing. It ends while its worker holds the
 //     row lock, so the end orders everything. It counts unless it was released, divided its stage without
 //     an error, or was cancelled by a deletion that was undone.
-//   - runs: tries, each with the number and the outcome of the previous try of its stage, and with how often its stage
+//   - runs: tries, each with the number, the outcome and the end of the previous try of its stage, and with how often its stage
 //     had been divided then, and was divided in all.
 //   - needs: which stage needs which.
 const commonSQL = `
@@ -382,9 +385,9 @@ with stages as not materialized (
    where p.stage = '{{.Name}}'
   {{- end}}{{end}}
 ), undeleted as not materialized (
-  select task_id as task from {{.Outbox}} where type = 'undeleted' and task_id is not null
-   union
-  select unnest(tasks) from {{.Outbox}} where type = 'undeleted'
+  select task_id as task, id << 16 as id, at from {{.Outbox}} where type = 'undeleted' and task_id is not null
+   union all
+  select unnest(tasks), id << 16, at from {{.Outbox}} where type = 'undeleted'
 ), tries as (
   select task_id as task, (stage || coalesce(' part ' || part, '')) collate "C" as stage, stage collate "C" as node, part,
          attempt, token, worker_id, started_at, finished_at, outcome::text,
@@ -408,6 +411,7 @@ with stages as not materialized (
          lag(outcome) over of_stage as outcome_before,
          lag(counts) over of_stage as counts_before,
          lag(division) over of_stage as division_before,
+         lag(finished_at) over of_stage as finished_before,
          lead(task) over of_stage is null as is_latest
     from numbered
   window of_stage as (partition by task, stage order by finished_at)
