@@ -466,7 +466,9 @@ func TestUsers_StartTheNextTaskWhereOneOfTheirLimitHasFinished(t *testing.T) {
 	t.Parallel()
 	var running, most atomic.Int32
 	work := func(context.Context, *stages.Job) (any, error) {
-		most.Store(max(most.Load(), running.Add(1)))
+		n := running.Add(1)
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		}
 		time.Sleep(2 * time.Millisecond) // so that others could run meanwhile
 		running.Add(-1)
 		return nil, nil
