@@ -387,8 +387,16 @@ func TestRemoteWorkers_EndWhenTheyAreIdle(t *testing.T) {
 	f.submit(2)
 	f.addWorkers(1)
 	f.awaitPublished(2)
-	if err := <-f.workers[0].ended; err != nil {
-		t.Errorf("the idle worker ended: %v", err)
+	if n := count(t, f.pool, `select count(*) from attempts a join workers w on w.id = a.worker_id
+		where w.name = 'worker-0' and a.stage = 'metadata' and a.outcome = 'completed'`); n != 2 {
+		t.Errorf("the worker has done %d of 2 tasks", n)
 	}
-	f.workers[0].cmd = nil
+	select {
+	case err := <-f.workers[0].ended:
+		if f.workers[0].cmd = nil; err != nil {
+			t.Errorf("the idle worker ended: %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the idle worker did not end")
+	}
 }
