@@ -48,8 +48,9 @@ func (h *harness) check(ctx context.Context, firstFault time.Time) (f findings, 
 	}
 	v := d.check(&f)
 	if h.options.upgrade != "" {
+		h.upgrade.minWaits = minWaitsPerSecond * int(h.options.duration.Seconds())
 		longest, measured, violations := v.checkUpgrade(&h.upgrade)
-		f.UpgradeWaitMS, f.measuredWaits = new(longest.duration().Milliseconds()), measured
+		f.UpgradeWaitMS, f.measuredWaits = new(longest.unexplained.Milliseconds()), measured
 		h.Logf("the longest wait during the upgrade: %s", longest.describe(&h.upgrade))
 		f.violations = append(f.violations, violations...)
 	}

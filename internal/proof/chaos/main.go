@@ -37,9 +37,10 @@
 //   - After half, or after the migration if that ends later, the old processes are drained and replaced, one by one.
 //
 // From the beginning of the migration until the last process is replaced no stage that is ready may wait for more than two seconds
-// until it starts, unless a fault explains it: the server was away, or is back for less than 10 s; triggers were
-// disabled; sessions were ended; its task was locked; a coordinator was killed; or the worker that started it had a
-// fault. A division or a join that waits only because a process does two at once does not count.
+// until it starts. The times of faults that explain a wait do not count, with a limited time after each: the server was
+// away (10 s); triggers were disabled (15 s, if the stage became ready meanwhile); sessions were ended (3 s); its task was
+// locked (15 s); a coordinator was killed (5 s); or the worker that started it had a fault (1 s). A division or a join does not
+// wait as long as others precede it in a process that has two in hand. Enough waits must have met no fault.
 //
 // # How to read the output
 //
@@ -62,7 +63,7 @@
 //	remote_…     the same, of remote workers
 //	switchover_… time from the death of a coordinator until a remote worker's next outcome is recorded
 //	outage_ms    with -failover, time between the last acknowledgement before and the first after
-//	upgrade_wait_ms  with -upgrade, the longest time that a ready stage waited during the upgrade
+//	upgrade_wait_ms  with -upgrade, the longest time that a ready stage waited during the upgrade without a cause
 //
 // A task that was to be purged may still be a deleted one at the end if the process that had begun to purge it was
 // killed, or the server was away: others continue after five minutes.

@@ -69,7 +69,7 @@ func (h *harness) printReport(f *findings, sum summary) {
 	}
 	if sum.UpgradeWaitMS != nil {
 		h.printRow("migration", "%d ms", h.upgrade.migration.Milliseconds())
-		h.printRow("waits during the upgrade", "%d without another cause, longest %d ms (promised: %d ms)",
+		h.printRow("waits during the upgrade", "%d undisturbed, the longest without a cause %d ms (promised: %d ms)",
 			f.measuredWaits, *sum.UpgradeWaitMS, maxUpgradeWait.Milliseconds())
 	}
 	h.printRow("claims only a sweep found", "%d", f.missedWakes)

@@ -15,7 +15,7 @@ import (
 type runData struct {
 	firstFault   time.Time // nothing was broken before
 	acknowledged map[string]store.ID
-	notBefore    map[string]time.Time // of scheduled tasks, by request id
+	submissions  map[string]store.Submission // by request id
 	rolledBack   []string
 	tasks        map[store.ID]taskRow
 	history      []attemptRow
@@ -81,8 +81,8 @@ select task_id, token, stage, coalesce(part, 0), attempt, worker_id, started_at,
 func (h *harness) readRunData(ctx context.Context, firstFault time.Time) (*runData, error) {
 	d := &runData{
 		firstFault: firstFault, acknowledged: h.submitter.acknowledged, rolledBack: h.submitter.rolledBack,
-		notBefore: h.submitter.notBefore,
-		tasks:     make(map[store.ID]taskRow), faults: h.faultLog.list(),
+		submissions: h.submitter.submissions,
+		tasks:       make(map[store.ID]taskRow), faults: h.faultLog.list(),
 		deletions: h.deletions.tasks, deletedRows: make(map[store.ID]deletedRow),
 	}
 	var err error

@@ -34,12 +34,12 @@ type submitter struct {
 
 	mu           sync.Mutex
 	rand         *rand.Rand
-	notBefore    map[string]time.Time // of scheduled tasks, by request id
-	named        int                  // tasks, including those that were rolled back
-	submitted    int                  // tasks, without them
-	acknowledged map[string]store.ID  // by request id
-	repeated     int                  // submissions that took more than one try
-	rolledBack   []string             // request ids
+	submissions  map[string]store.Submission // by request id
+	named        int                         // tasks, including those that were rolled back
+	submitted    int                         // tasks, without them
+	acknowledged map[string]store.ID         // by request id
+	repeated     int                         // submissions that took more than one try
+	rolledBack   []string                    // request ids
 
 	outageStart time.Time // zero: there was none
 	lastBefore  time.Time // acknowledgement before the outage
@@ -54,7 +54,7 @@ func newSubmitter(ctx context.Context, address string, seed uint64) (*submitter,
 	return &submitter{
 		pool: pool,
 		rand: rand.New(rand.NewPCG(seed, 1)), acknowledged: make(map[string]store.ID),
-		notBefore: make(map[string]time.Time),
+		submissions: make(map[string]store.Submission),
 	}, nil
 }
 
@@ -103,11 +103,10 @@ func (s *submitter) next() (tasks []store.Submission, isRolledBack bool) {
 			task.Priority = int16(s.rand.IntN(5) - 2)
 		case 1:
 			task.NotBefore = time.Now().Add(time.Duration(s.rand.IntN(3000)) * ms)
-			s.notBefore[task.RequestID] = task.NotBefore
 		case 2, 3, 4, 5:
 			task.Placement = s.placement()
 		}
-		tasks = append(tasks, task)
+		tasks, s.submissions[task.RequestID] = append(tasks, task), task
 	}
 	if !isRolledBack {
 		s.submitted += n
@@ -141,6 +140,9 @@ func (s *submitter) submitLongTasks(ctx context.Context, until time.Time) {
 		}
 		s.mu.Lock()
 		s.submitted += len(tasks)
+		for _, task := range tasks {
+			s.submissions[task.RequestID] = task
+		}
 		s.mu.Unlock()
 		s.submit(ctx, tasks)
 		if ctxsleep.For(ctx, time.Minute) != nil {

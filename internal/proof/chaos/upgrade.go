@@ -58,7 +58,11 @@ type upgrade struct {
 	from, to  time.Time // the beginning of the migration, and the end of the replacement
 	migration time.Duration
 	failures  []string // of the migration
+	minWaits  int      // that no fault may disturb
 }
+
+// minWaitsPerSecond is how many waits that no fault disturbs a run must have for each second of its duration.
+const minWaitsPerSecond = 10
 
 // buildRevision builds the chaos of the earlier revision, and creates the tables with its SQL.
 func (h *harness) buildRevision(ctx context.Context) (err error) {

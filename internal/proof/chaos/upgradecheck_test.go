@@ -24,13 +24,18 @@ func upgradedRun() (*dataBuilder, *upgrade) {
 		}})
 	}
 	r.works(2 * time.Second)
-	return r, &upgrade{from: after(800 * ms), migrated: after(900 * ms), to: after(10 * time.Second)}
+	return r, &upgrade{from: after(800 * ms), migrated: after(900 * ms), to: after(10 * time.Second), minWaits: 1}
 }
 
 // works adds a failed attempt at the last stage by the last newcomer.
 func (r *dataBuilder) works(at time.Duration) {
 	token := r.executes(len(r.logs)-1, "publish", 2, at, 10*ms, endedFailed)
 	r.addHistory(token, "publish", 2, store.ID{70, workers - 1}, at+11*ms, "failed")
+}
+
+// isScheduled schedules the task.
+func (r *dataBuilder) isScheduled(at time.Duration) {
+	r.submissions = map[string]store.Submission{"task-1": {NotBefore: after(at)}}
 }
 
 func TestCheckUpgrade_MeasuresTheLongestWait(t *testing.T) {
@@ -59,12 +64,35 @@ func TestCheckUpgrade_FindsEachError(t *testing.T) {
 		}, "was ready"},
 		"a scheduled stage that waited longer": {func(r *dataBuilder, _ *upgrade) {
 			r.works(5 * time.Second)
-			r.notBefore = map[string]time.Time{"task-1": after(2500 * ms)}
+			r.isScheduled(2500 * ms)
 		}, "was ready 2.5s before"},
 		"a migration that failed": {func(_ *dataBuilder, u *upgrade) { u.failures = []string{"it failed"} }, "it failed"},
 		"faults all the time": {func(r *dataBuilder, _ *upgrade) {
 			r.addFault(freezeServer, noWorker, 0, time.Minute)
-		}, "faults explain every wait"},
+		}, "only 0 waits during the upgrade were undisturbed, want 1"},
+		"too few waits without faults": {func(_ *dataBuilder, u *upgrade) { u.minWaits = 1000 }, "undisturbed, want 1000"},
+		"a long wait during which the server was restarted": {func(r *dataBuilder, _ *upgrade) {
+			r.works(30 * time.Second)
+			r.addFault(restartFast, noWorker, 4*time.Second, 5*time.Second)
+		}, "was ready 27.989s before attempt 2 at it started (worker 5), 16.989s of them without a cause"},
+		"a long wait during which listeners were ended": {func(r *dataBuilder, _ *upgrade) {
+			r.works(30 * time.Second)
+			r.addFault(endListeners, noWorker, 10*time.Second, 10*time.Second)
+		}, "24.989s of them without a cause"},
+		"a long wait during which triggers were disabled": {func(r *dataBuilder, _ *upgrade) {
+			r.works(30 * time.Second)
+			r.addFault(disableTriggers, noWorker, 10*time.Second, 12*time.Second)
+		}, "25.989s of them without a cause"},
+		"a long wait that began while triggers were disabled": {func(r *dataBuilder, _ *upgrade) {
+			r.works(30 * time.Second)
+			r.addFault(disableTriggers, noWorker, 2*time.Second, 4*time.Second)
+		}, "11s of them without a cause"},
+		"a long wait with overlapping faults": {func(r *dataBuilder, _ *upgrade) {
+			r.works(30 * time.Second)
+			r.addFault(endSessions, noWorker, 4*time.Second, 5*time.Second)
+			r.addFault(killServer, noWorker, 6*time.Second, 10*time.Second)
+			r.addFault(endListeners, noWorker, 12*time.Second, 12*time.Second)
+		}, "11.989s of them without a cause"},
 		"no work by the earlier version afterwards": {func(r *dataBuilder, u *upgrade) {
 			u.migrated = after(1900 * ms)
 		}, "only one version worked (earlier false, this true)"},
@@ -105,7 +133,7 @@ func TestCheckUpgrade_AcceptsWaitsThatFaultsExplain(t *testing.T) {
 		"the triggers were disabled": func(r *dataBuilder) { r.addFault(disableTriggers, noWorker, 0, 3*time.Second) },
 		"the server was away":        func(r *dataBuilder) { r.addFault(killServer, noWorker, -2*time.Second, -time.Second) },
 		"the task was scheduled": func(r *dataBuilder) {
-			r.notBefore = map[string]time.Time{"task-1": after(4500 * ms)}
+			r.isScheduled(4500 * ms)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -121,25 +149,71 @@ func TestCheckUpgrade_AcceptsWaitsThatFaultsExplain(t *testing.T) {
 	}
 }
 
+// queue is a run in which worker 2 divides tasks without a pause, two at once, and starts one every 300 ms. The task
+// waits from 2.1 s to 8 s.
+func queue(change func(started *execution, of *store.Submission)) (*verifier, stageWait) {
+	r := correctRun()
+	v := newVerifier(r.runData)
+	v.submissions = make(map[string]store.Submission)
+	for at := 1800 * ms; at < 8*time.Second; at += 300 * ms {
+		e := execution{incarnation: 1, from: after(at), to: after(at + 500*ms)}
+		e.start = logEntry{Task: store.ID{0, 1}, Stage: dividedStage, Token: store.ID{88, byte(len(v.executions))}, Source: at.String()}
+		of := store.Submission{}
+		change(&e, &of)
+		v.submissions[e.start.Source] = of
+		v.executions = append(v.executions, e)
+	}
+	return v, stageWait{attemptRow: attemptRow{task: theTask, stage: dividedStage}, ready: after(2100 * ms), start: after(8 * time.Second)}
+}
+
 func TestCheckUpgrade_LeavesOutQueuesOfDivisions(t *testing.T) {
 	t.Parallel()
-	r, _ := upgradedRun()
-	for at := 2 * time.Second; at < 5*time.Second; at += 300 * ms {
-		r.executes(1, dividedStage, 1, at, 10*ms, endedFailed)
+	later := store.ID{2}
+	for name, c := range map[string]struct {
+		change  func(*execution, *store.Submission)
+		longest time.Duration
+	}{
+		"of earlier tasks":                   {func(*execution, *store.Submission) {}, 300 * ms},
+		"of later tasks":                     {func(e *execution, _ *store.Submission) { e.start.Task = later }, 5900 * ms},
+		"of later tasks of higher priority":  {func(e *execution, s *store.Submission) { e.start.Task, s.Priority = later, 1 }, 300 * ms},
+		"of earlier tasks of lower priority": {func(_ *execution, s *store.Submission) { s.Priority = -1 }, 5900 * ms},
+		"in a process with a free slot":      {func(e *execution, _ *store.Submission) { e.to = e.from.Add(200 * ms) }, 5900 * ms},
+		"of parts":                           {func(e *execution, _ *store.Submission) { e.start.Part = 1 }, 5900 * ms},
+		"of the task itself":                 {func(e *execution, _ *store.Submission) { e.start.Task = theTask }, 5900 * ms},
+		"of another user, which has one turn": {func(e *execution, s *store.Submission) {
+			e.start.Task, s.UserID = later, "max"
+		}, 5900 * ms},
+		"of several users by turns": {func(e *execution, s *store.Submission) {
+			if e.from.UnixMilli()/300%3 > 0 {
+				e.start.Task, s.UserID = later, "max"
+			}
+		}, 600 * ms},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v, w := queue(c.change)
+			longest := time.Duration(0)
+			for _, step := range v.stepsOf(w, v.queuedDivisions()) {
+				longest = max(longest, step.duration())
+			}
+			if longest != c.longest {
+				t.Errorf("the longest step took %v, want %v", longest, c.longest)
+			}
+			w.part = 1
+			if steps := v.stepsOf(w, v.queuedDivisions()); len(steps) != 1 || steps[0] != w {
+				t.Errorf("the wait of a part became %v", steps)
+			}
+		})
 	}
-	w := stageWait{attemptRow: attemptRow{stage: dividedStage}, ready: after(2100 * ms), start: after(4700 * ms)}
-	v := newVerifier(r.runData)
-	if got := v.withoutQueue(w); got.duration() != 300*ms {
-		t.Errorf("a division in a queue waited %v", got.duration())
+}
+
+func TestCheckUpgrade_LeavesOutDivisionsThatWereClaimedBefore(t *testing.T) {
+	t.Parallel()
+	v, w := queue(func(e *execution, _ *store.Submission) { e.start.Task = store.ID{2} })
+	for _, e := range v.executions {
+		v.rows[e.start.Token] = attemptRow{started: after(2 * time.Second)}
 	}
-	w.ready, w.start = after(4700*ms), after(9*time.Second)
-	r.executes(1, dividedStage, 1, 9*time.Second, 10*ms, endedFailed)
-	if got := newVerifier(r.runData).withoutQueue(w); got.duration() != 4300*ms {
-		t.Errorf("a division without others waited %v", got.duration())
-	}
-	w.part = 1
-	w.ready = after(2100 * ms)
-	if got := v.withoutQueue(w); got != w {
-		t.Errorf("the wait of a part became %v", got.duration())
+	if steps := v.stepsOf(w, v.queuedDivisions()); len(steps) != 21 {
+		t.Errorf("%d steps, want one for each of 20 divisions, and the last", len(steps))
 	}
 }
