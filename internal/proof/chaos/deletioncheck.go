@@ -13,7 +13,7 @@ type deletedRow struct {
 	id            store.ID
 	isPurged      bool // only its request id is left
 	keepPublished bool
-	isClaimed     bool // a process that has ended removes its files, until its claim ends
+	claimed       time.Time // by a process that has ended, which removed its files; zero: not any more
 }
 
 // wasRemoved reports whether an acknowledged task need not exist: this program deleted it, and did not restore it.
@@ -33,6 +33,22 @@ func (v *verifier) isPurged(id store.ID) bool {
 	return !exists && !isDeleted && v.deletions[id] != nil && v.deletions[id].mayBePurged()
 }
 
+// abandonTime is how long a process may take with a claim of deleted tasks, of which it has several at once.
+const abandonTime = 10 * time.Second
+
+// wasAbandoned reports whether a process claimed the deleted task and could not continue: it was killed, it was replaced, or
+// the server was away or ended its session. Others continue when the claim ends.
+func (v *verifier) wasAbandoned(row deletedRow) bool {
+	until := row.claimed.Add(abandonTime)
+	return !row.claimed.IsZero() && (slices.ContainsFunc(v.logs, func(log workerLog) bool {
+		hasEnded := !log.killed.IsZero() || log.isReplaced
+		return hasEnded && !isRemote(log.worker) && !log.ended.Before(row.claimed) && log.ended.Before(until)
+	}) || slices.ContainsFunc(v.faults, func(f fault) bool {
+		isIts := f.worker != noWorker && !isRemote(f.worker) || f.is(serverFaults[:]...) || f.is(endPools, endSessions)
+		return isIts && f.overlaps(row.claimed, until)
+	}))
+}
+
 // wrongDeletions lists tasks that are not in the state in which this program left them: deleted, restored or purged.
 func (v *verifier) wrongDeletions() (found []string) {
 	wrong := func(id store.ID, text string) { found = append(found, fmt.Sprintf("task %s %s", id, text)) }
@@ -44,9 +60,9 @@ func (v *verifier) wrongDeletions() (found []string) {
 			wrong(id, "exists and is deleted")
 		case exists && !d.deleted.IsZero() && d.restoring.IsZero():
 			wrong(id, "exists although it was deleted")
-		case isDeleted && d.mayBePurged() && !d.deleted.IsZero() && !row.isClaimed:
+		case isDeleted && d.mayBePurged() && !d.deleted.IsZero() && !v.wasAbandoned(row):
 			wrong(id, "was not purged")
-		case isDeleted && !row.keepPublished && !row.isClaimed && v.removals[id][removedPublished] == 0:
+		case isDeleted && !row.keepPublished && !v.wasAbandoned(row) && v.removals[id][removedPublished] == 0:
 			wrong(id, "was deleted, and what it had published was not removed")
 		case !exists && !isDeleted && v.removals[id][removedFiles] == 0:
 			wrong(id, "was purged, and its files were not removed")

@@ -27,6 +27,12 @@ func (r *dataBuilder) isPurged() *deletion {
 	return d
 }
 
+// isClaimedToPurge makes the task one that was to be purged, and that a process claimed just before it ended.
+func (r *dataBuilder) isClaimedToPurge() {
+	r.isDeleted(store.DeleteOptions{Purge: true})
+	r.deletedRows[theTask] = deletedRow{id: theTask, claimed: after(59 * time.Second)}
+}
+
 func (r *dataBuilder) removes(files string) {
 	r.logs[0].entries = append(r.logs[0].entries, logEntry{What: removalEntry, How: files, Task: theTask})
 }
@@ -70,6 +76,17 @@ func TestCheck_FindsErrorsOfDeletions(t *testing.T) {
 		}, "was not purged"},
 		"a deleted task that was to be purged later": {func(r *dataBuilder) {
 			r.isDeleted(store.DeleteOptions{KeepPublished: true}).purging = after(3 * time.Second)
+		}, "was not purged"},
+		"a task that was to be purged by a process that ended in good order": {func(r *dataBuilder) {
+			r.isClaimedToPurge()
+		}, "was not purged"},
+		"a task that was to be purged by a process that was killed much later": {func(r *dataBuilder) {
+			r.isClaimedToPurge()
+			r.logs[1].killed, r.logs[1].ended = after(75*time.Second), after(75*time.Second)
+		}, "was not purged"},
+		"a task that was to be purged by a remote worker": {func(r *dataBuilder) {
+			r.isClaimedToPurge()
+			r.logs[1].killed, r.logs[1].worker = r.logs[1].ended, workers
 		}, "was not purged"},
 		"a purged task whose request id is kept": {func(r *dataBuilder) {
 			r.isPurged()
@@ -132,8 +149,16 @@ func TestCheck_AcceptsDeletions(t *testing.T) {
 		"a purged task":   {func(r *dataBuilder) { r.isPurged() }, 1},
 		"a restored task": {func(r *dataBuilder) { r.restores() }, 0},
 		"a task that a killed process purges": {func(r *dataBuilder) {
-			r.isDeleted(store.DeleteOptions{Purge: true})
-			r.deletedRows[theTask] = deletedRow{id: theTask, isClaimed: true}
+			r.isClaimedToPurge()
+			r.logs[1].killed = r.logs[1].ended
+		}, 1},
+		"a task that a replaced process purges": {func(r *dataBuilder) {
+			r.isClaimedToPurge()
+			r.logs[1].isReplaced = true
+		}, 1},
+		"a task that is purged while the server is away": {func(r *dataBuilder) {
+			r.isClaimedToPurge()
+			r.addFault(restartFast, noWorker, 55*time.Second, 61*time.Second)
 		}, 1},
 		"a frozen worker that goes on": {func(r *dataBuilder) {
 			r.isPurged()

@@ -66,7 +66,7 @@
 //	upgrade_wait_ms  with -upgrade, the longest time that a ready stage waited during the upgrade without a cause
 //
 // A task that was to be purged may still be a deleted one at the end if the process that had begun to purge it was
-// killed, or the server was away: others continue after five minutes.
+// killed or replaced then, or the server was away: others continue after five minutes.
 //
 // The check compares two independent records: the history in the database, and the logs that the
 // workers write before they start an execution and after they end it.

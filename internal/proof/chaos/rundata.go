@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // runData is what the rules compare: the tables, the worker logs, and what this program did itself.
@@ -68,9 +69,11 @@ const (
 	tasksSQL      = `select id, coalesce(request_id, ''), created_at, ` + statusColumns
 	unfinishedSQL = `select (select count(*) from (select ` + statusColumns + `) as t where unfinished) +
        (select count(*) from chaos_deleted_tasks
-         where (unpublish_at <= now() and unpublished_at is null or purge_at <= now()) and coalesce(claimed_until, now()) <= now())`
+         where (unpublish_at <= now() and unpublished_at is null or purge_at <= now())
+           -- not claimed, or for less than 10 s of five minutes
+           and (coalesce(claimed_until, now()) <= now() or claimed_until > now() + interval '4 min 50 s'))`
 	deletedSQL = `
-select id, purged_at is not null, keep_published, coalesce(claimed_until > now(), false) from chaos_deleted_tasks`
+select id, purged_at is not null, keep_published, case when claimed_until > now() then claimed_until end from chaos_deleted_tasks`
 	historySQL = `
 select task_id, token, stage, coalesce(part, 0), attempt, worker_id, started_at, finished_at, retry_at,
        outcome::text, coalesce(error_class, '')
@@ -116,8 +119,12 @@ func (d *runData) readTasks(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	var deleted deletedRow
-	columns = []any{&deleted.id, &deleted.isPurged, &deleted.keepPublished, &deleted.isClaimed}
+	var claimed *time.Time
+	columns = []any{&deleted.id, &deleted.isPurged, &deleted.keepPublished, &claimed}
 	_, err = pgx.ForEachRow(rows, columns, func() error {
+		if deleted.claimed = (time.Time{}); claimed != nil {
+			deleted.claimed = claimed.Add(-engine.RemovalTime)
+		}
 		d.deletedRows[deleted.id] = deleted
 		return nil
 	})

@@ -20,6 +20,8 @@ type workerLog struct {
 	killed  time.Time // zero if it was not
 	isOld   bool      // of the earlier revision
 	entries []logEntry
+
+	isReplaced bool // in an upgrade
 }
 
 // logEntry is one line of a worker's log. Only the fields that apply are set.

@@ -205,7 +205,9 @@ func (p *workerPool) readLogs() ([]workerLog, error) {
 			if err != nil {
 				return nil, err
 			}
-			logs = append(logs, workerLog{worker: s.number, ended: i.ended, killed: i.killed, isOld: i.program != "", entries: entries})
+			logs = append(logs, workerLog{
+				worker: s.number, ended: i.ended, killed: i.killed, isOld: i.program != "", isReplaced: i.wasStopped(), entries: entries,
+			})
 		}
 	}
 	return logs, nil
