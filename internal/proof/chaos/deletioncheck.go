@@ -13,6 +13,7 @@ type deletedRow struct {
 	id            store.ID
 	isPurged      bool // only its request id is left
 	keepPublished bool
+	isExpired     bool      // retention deleted it
 	claimed       time.Time // by a process that has ended, which removed its files; zero: not any more
 }
 
@@ -30,7 +31,8 @@ func (v *verifier) wasRemoved(id store.ID) bool {
 func (v *verifier) isPurged(id store.ID) bool {
 	_, exists := v.tasks[id]
 	_, isDeleted := v.deletedRows[id]
-	return !exists && !isDeleted && v.deletions[id] != nil && v.deletions[id].mayBePurged()
+	d := v.deletions[id]
+	return !exists && !isDeleted && (d != nil && d.mayBePurged() || v.isExpired(id))
 }
 
 // abandonTime is how long a process may take with a claim of deleted tasks, of which it has several at once.
@@ -56,23 +58,24 @@ func (v *verifier) wrongDeletions() (found []string) {
 		_, exists := v.tasks[id]
 		row, isDeleted := v.deletedRows[id]
 		switch {
+		case v.isExpired(id): // before this program deleted it, or after it was restored
 		case exists && isDeleted:
 			wrong(id, "exists and is deleted")
 		case exists && !d.deleted.IsZero() && d.restoring.IsZero():
 			wrong(id, "exists although it was deleted")
 		case isDeleted && d.mayBePurged() && !d.deleted.IsZero() && !v.wasAbandoned(row):
 			wrong(id, "was not purged")
-		case isDeleted && !row.keepPublished && !v.wasAbandoned(row) && v.removals[id][removedPublished] == 0:
+		case isDeleted && !row.keepPublished && !v.wasAbandoned(row) && !v.hasRemoved(id, removedPublished):
 			wrong(id, "was deleted, and what it had published was not removed")
-		case !exists && !isDeleted && v.removals[id][removedFiles] == 0:
+		case !exists && !isDeleted && !v.hasRemoved(id, removedFiles):
 			wrong(id, "was purged, and its files were not removed")
 		}
 		if isDeleted && row.isPurged {
 			wrong(id, "was purged, and its request id is kept")
 		}
 	}
-	for id := range v.deletedRows {
-		if v.deletions[id] == nil {
+	for id, row := range v.deletedRows {
+		if v.deletions[id] == nil && !row.isExpired {
 			wrong(id, "was deleted, but not by this program")
 		}
 	}

@@ -34,7 +34,9 @@ func (r *dataBuilder) isClaimedToPurge() {
 }
 
 func (r *dataBuilder) removes(files string) {
-	r.logs[0].entries = append(r.logs[0].entries, logEntry{What: removalEntry, How: files, Task: theTask})
+	r.logs[0].entries = append(r.logs[0].entries, logEntry{
+		At: after(2500 * ms).UnixMicro(), What: removalEntry, How: files, Task: theTask,
+	})
 }
 
 // restores makes a deleted task a completed one again.

@@ -22,7 +22,6 @@ type findings struct {
 	exhausted                         int // claims of killed workers that were the last attempt
 	missedWakes                       int // ready stages that only a sweep found
 	measuredWaits                     int // during the upgrade
-	restored, purged                  int // tasks that were deleted
 	playableVideos                    int
 	executions, remoteExecutions      int
 	switchovers                       []recovery // of remote workers, after the kill of a coordinator
@@ -159,7 +158,7 @@ func (d *runData) check(f *findings) *verifier {
 	for _, rule := range []func() []string{
 		v.claimsWithoutHistory, v.historyWithoutExecution, v.earlyStarts, v.wrongJoins, v.overlappingExecutions,
 		v.wrongReports, v.deadTasksWithoutCause, v.repeatedConnectionEvents, v.unexplainedExpiries,
-		v.wrongDeletions, v.executionsAfterDeletion,
+		v.wrongDeletions, v.executionsAfterDeletion, v.wrongRetention, v.wrongSubmitters,
 	} {
 		f.violations = append(f.violations, rule()...)
 	}
@@ -175,16 +174,20 @@ func (d *runData) check(f *findings) *verifier {
 		}
 	}
 	for _, id := range d.acknowledged {
-		if _, exists := d.tasks[id]; !exists && v.wasRemoved(id) {
+		_, exists := d.tasks[id]
+		switch {
+		case !exists && v.isExpired(id):
+			f.Expired++
+		case !exists && v.wasRemoved(id):
 			f.Deleted++
 			if v.isPurged(id) {
-				f.purged++
+				f.Purged++
 			}
 		}
 	}
 	for _, deletion := range d.deletions {
 		if !deletion.restored.IsZero() {
-			f.restored++
+			f.Restored++
 		}
 	}
 	f.executions, f.remoteExecutions, f.switchovers = len(v.executions), v.remoteExecutions(), v.switchovers()

@@ -28,6 +28,13 @@ const (
 	acknowledgeTimeout = 30 * time.Second
 )
 
+// Finished tasks are kept for a part of the duration, so that most of them are there at the end. Tasks whose submission is
+// repeated must not be deleted before.
+const (
+	keptPart = 3
+	minKeep  = 5 * time.Second
+)
+
 // harness has everything that runs.
 type harness struct {
 	*injector
@@ -95,6 +102,7 @@ func (h *harness) build(ctx context.Context) (err error) {
 	h.workers = newWorkerPool(h.Log, h.dir, size, addrs...)
 	h.onExit(h.workers.close)
 	if h.standby == nil {
+		h.workers.keep = max(h.options.duration/keptPart, minKeep)
 		h.workers.addRemote(h.Log)
 		h.submitter.placesRemotely = true
 		if err := h.workers.addProxies(network); err != nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -108,7 +107,8 @@ func (i *injector) endDeletion(ctx context.Context, id store.ID, d *deletion, ch
 	case d.options.Purge:
 	case choice == 0:
 		d.restoring = time.Now()
-		if err = i.restoreTask(ctx, id); err == nil {
+		var isThere bool
+		if isThere, err = i.restoreTask(ctx, id); err == nil && isThere {
 			d.restored = time.Now()
 		}
 		if errors.Is(err, store.ErrUnpublishing) {
@@ -132,18 +132,21 @@ func (i *injector) deleteTask(ctx context.Context, id store.ID, o store.DeleteOp
 	})
 }
 
-// restoreTask restores a task. A try without an answer may have restored it.
-func (i *injector) restoreTask(ctx context.Context, id store.ID) error {
-	return i.retry(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+// restoreTask restores a task, and reports whether it is there. A try without an answer may have restored it. Retention
+// may have deleted it before, or since.
+func (i *injector) restoreTask(ctx context.Context, id store.ID) (isThere bool, err error) {
+	err = i.retry(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		err := store.New(conn, graph()).Undelete(ctx, id, "")
-		if !errors.Is(err, store.ErrNotFound) {
-			return err
+		if errors.Is(err, store.ErrNotFound) {
+			_, err = store.New(conn, graph()).Get(ctx, id)
 		}
-		if _, getErr := store.New(conn, graph()).Get(ctx, id); getErr != nil {
-			return fmt.Errorf("%w, and %w", err, getErr)
+		isThere = err == nil
+		if errors.Is(err, store.ErrNotFound) {
+			return nil // the check finds out why
 		}
-		return nil
+		return err
 	})
+	return isThere, err
 }
 
 // operatorTimeout is how long an operation of an operator is tried, in which the server may be away.

@@ -16,7 +16,10 @@
 // triggers, resets, delays and drops connections, and locks rows. It also deletes tasks in every way that
 // store.Delete has, and restores and purges some of them. Then it ends all faults, waits
 // until the tasks are finished, and checks the result: a restored task is finished, and a purged one has
-// no rows left and its files were removed. The workers with the database have a stages.Retention for that.
+// no rows left and its files were removed. The workers with the database have a stages.Retention for that, which also deletes
+// tasks a third of the duration after their end. They do so ten seconds after they were started, and about once a minute
+// afterwards. The logs must show that such a task was finished, and that its published files stay. A third of the tasks
+// have users, who take turns, and some have a context; both must be there at the end.
 //
 // With -failover there is one fault. Three workers know the addresses of a primary and of its
 // synchronous standby, and no worker is remote. The primary is killed, or refuses to write (readonly),
@@ -27,13 +30,14 @@
 // the environment and the standard input that workers and coordinators of this program have, and they write the same
 // logs. So REV must have a chaos whose workerConfig, coordinatorConfig and logEntry have the fields that matter here; those it does
 // not know are ignored. The command tables, built with REV, creates the tables. Tasks are submitted with SQL that both versions
-// accept, and after the migration in both ways. There are no videos, no long tasks and no deletions. Beginning with the first fault:
+// accept, and after the migration in both ways. There are no videos and no long tasks. Beginning with the first fault:
 //
 //   - Three workers, three remote ones and both coordinators are old.
 //   - After a sixth of the duration two workers of this version start. They wait for the migration, and say so once.
 //   - After a quarter Store.Migrate upgrades the tables, under load and faults, and delayed by an open transaction.
 //     Faults that stop all work are left out
 //     from the start of the newcomers until five seconds after the migration, and so are those of one old worker.
+//     Deletions begin then. The newcomers have a retention, and no old process may remove what is published because of it.
 //   - After half, or after the migration if that ends later, the old processes are drained and replaced, one by one.
 //
 // From the beginning of the migration until the last process is replaced no stage that is ready may wait for more than two seconds
@@ -53,6 +57,9 @@
 //	completed    of these, tasks with all stages completed
 //	dead         tasks with a dead stage
 //	deleted      tasks that were deleted and not restored
+//	restored     tasks that were deleted and restored
+//	purged       of the deleted ones, tasks of which nothing is left
+//	expired      of the submitted ones, tasks that retention deleted
 //	lost         acknowledged tasks that do not exist or are not finished
 //	duplicated   stages completed twice, tokens used by two executions, and tasks that ran
 //	             although their submission was rolled back

@@ -37,8 +37,11 @@ func TestRun_FindsNoErrorUnderFaults(t *testing.T) {
 	if err != nil || !sum.passed() {
 		t.Errorf("%v, %v\n%s", sum, err, &out)
 	}
-	if sum.Completed == 0 || sum.Completed+sum.Dead+sum.Deleted != sum.Submitted || sum.Kills == 0 || sum.Restarts == 0 {
+	if sum.Completed == 0 || sum.Completed+sum.Dead+sum.Deleted+sum.Expired != sum.Submitted || sum.Kills == 0 || sum.Restarts == 0 {
 		t.Errorf("the run had too few tasks, kills or restarts: %v\n%s", sum, &out)
+	}
+	if sum.Deleted == 0 || sum.Restored == 0 || sum.Purged == 0 || sum.Expired == 0 {
+		t.Errorf("no task was deleted, restored, purged or deleted by retention: %v\n%s", sum, &out)
 	}
 	if !bytes.Contains(out.Bytes(), []byte("executions by remote workers")) || !bytes.Contains(out.Bytes(), []byte("kill-coordinator")) {
 		t.Errorf("no remote worker worked, or no coordinator was killed\n%s", &out)

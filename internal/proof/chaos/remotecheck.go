@@ -80,9 +80,12 @@ func (v *verifier) isRegisteredAt(incarnation int, at time.Time) bool {
 func (v *verifier) firstOutcomeAfter(incarnation int, at time.Time) (first time.Time) {
 	for _, e := range v.executions {
 		row, ok := v.rows[e.start.Token]
-		if e.incarnation == incarnation && e.from.After(at) && ok && e.endedAs(row.outcome) &&
-			(first.IsZero() || row.finished.Before(first)) {
-			first = row.finished
+		isRecorded, finished := ok && e.endedAs(row.outcome), row.finished
+		if v.isPurged(e.start.Task) { // with its history
+			isRecorded, finished = e.end != "" && e.end != endedInterrupted, e.to
+		}
+		if e.incarnation == incarnation && e.from.After(at) && isRecorded && (first.IsZero() || finished.Before(first)) {
+			first = finished
 		}
 	}
 	return first

@@ -16,6 +16,9 @@ type summary struct {
 	Completed  int     `json:"completed"`
 	Dead       int     `json:"dead"`
 	Deleted    int     `json:"deleted"`
+	Restored   int     `json:"restored"`
+	Purged     int     `json:"purged"`
+	Expired    int     `json:"expired"`
 	Lost       int     `json:"lost"`
 	Duplicated int     `json:"duplicated"`
 	Violations int     `json:"violations"`
@@ -54,7 +57,10 @@ func (h *harness) printReport(f *findings, sum summary) {
 	h.printRow("tasks acknowledged", "%d, with %d submissions repeated", len(h.submitter.acknowledged), h.submitter.repeated)
 	h.printRow("tasks finished", "%d completed, %d dead", sum.Completed, sum.Dead)
 	if len(h.deletions.tasks) > 0 {
-		h.printRow("tasks deleted", "%d, %d of them restored, and %d purged", len(h.deletions.tasks), f.restored, f.purged)
+		h.printRow("tasks deleted", "%d, %d of them restored, and %d purged", len(h.deletions.tasks), sum.Restored, sum.Purged)
+	}
+	if h.workers.keep > 0 {
+		h.printRow("tasks deleted by retention", "%d, %v after their end or later", sum.Expired, h.workers.keep)
 	}
 	if h.videos != nil {
 		h.printRow("videos", "%d submitted, %d published and playable", len(h.videos.videos), f.playableVideos)

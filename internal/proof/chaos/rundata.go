@@ -24,12 +24,15 @@ type runData struct {
 	faults       []fault
 	deletions    map[store.ID]*deletion
 	deletedRows  map[store.ID]deletedRow
+	keep         time.Duration // of finished tasks, by workers that delete them
 }
 
 // taskRow is a task at the end of the run.
 type taskRow struct {
 	id           store.ID
 	request      string
+	user         string
+	context      string // of the submitter
 	created      time.Time
 	isCompleted  bool // all stages are
 	isDead       bool // a stage is
@@ -66,14 +69,15 @@ const (
  cross join lateral (select array[
        ingest_status, transcode_status, metadata_status, assemble_status, publish_status]) as s (statuses)`
 
-	tasksSQL      = `select id, coalesce(request_id, ''), created_at, ` + statusColumns
+	tasksSQL = `select id, coalesce(request_id, ''), coalesce(user_id, ''), coalesce(user_context::text, ''),
+       created_at, ` + statusColumns
 	unfinishedSQL = `select (select count(*) from (select ` + statusColumns + `) as t where unfinished) +
        (select count(*) from chaos_deleted_tasks
          where (unpublish_at <= now() and unpublished_at is null or purge_at <= now())
            -- not claimed, or for less than 10 s of five minutes
            and (coalesce(claimed_until, now()) <= now() or claimed_until > now() + interval '4 min 50 s'))`
 	deletedSQL = `
-select id, purged_at is not null, keep_published, case when claimed_until > now() then claimed_until end from chaos_deleted_tasks`
+select id, purged_at is not null, keep_published, expired, case when claimed_until > now() then claimed_until end from chaos_deleted_tasks`
 	historySQL = `
 select task_id, token, stage, coalesce(part, 0), attempt, worker_id, started_at, finished_at, retry_at,
        outcome::text, coalesce(error_class, '')
@@ -86,6 +90,7 @@ func (h *harness) readRunData(ctx context.Context, firstFault time.Time) (*runDa
 		firstFault: firstFault, acknowledged: h.submitter.acknowledged, rolledBack: h.submitter.rolledBack,
 		submissions: h.submitter.submissions,
 		tasks:       make(map[store.ID]taskRow), faults: h.faultLog.list(),
+		keep:      h.workers.keep,
 		deletions: h.deletions.tasks, deletedRows: make(map[store.ID]deletedRow),
 	}
 	var err error
@@ -108,7 +113,7 @@ func (d *runData) readTasks(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	var t taskRow
-	columns := []any{&t.id, &t.request, &t.created, &t.isCompleted, &t.isDead, &t.isUnfinished}
+	columns := []any{&t.id, &t.request, &t.user, &t.context, &t.created, &t.isCompleted, &t.isDead, &t.isUnfinished}
 	if _, err := pgx.ForEachRow(rows, columns, func() error {
 		d.tasks[t.id] = t
 		return nil
@@ -120,7 +125,7 @@ func (d *runData) readTasks(ctx context.Context, conn *pgx.Conn) error {
 	}
 	var deleted deletedRow
 	var claimed *time.Time
-	columns = []any{&deleted.id, &deleted.isPurged, &deleted.keepPublished, &claimed}
+	columns = []any{&deleted.id, &deleted.isPurged, &deleted.keepPublished, &deleted.isExpired, &claimed}
 	_, err = pgx.ForEachRow(rows, columns, func() error {
 		if deleted.claimed = (time.Time{}); claimed != nil {
 			deleted.claimed = claimed.Add(-engine.RemovalTime)

@@ -14,11 +14,11 @@ import (
 // submitSQL names only columns that the tables of every version have.
 const submitSQL = `
 with given as (
-  select * from unnest($1::text[], $2::text[], $3::int2[], $4::timestamptz[], $5::text[])
-           as given (request_id, source, priority, run_at, placement)
+  select * from unnest($1::text[], $2::text[], $3::int2[], $4::timestamptz[], $5::text[], $6::text[])
+           as given (request_id, source, priority, run_at, placement, user_id)
 ), added as (
-  insert into chaos_tasks (request_id, source, priority, ingest_run_at, placement)
-  select request_id, source, priority, case when run_at > now() then run_at end, placement::jsonb
+  insert into chaos_tasks (request_id, source, priority, ingest_run_at, placement, user_id)
+  select request_id, source, priority, case when run_at > now() then run_at end, placement::jsonb, nullif(user_id, '')
     from given order by request_id
       on conflict do nothing
   returning request_id, id
@@ -30,10 +30,10 @@ select request_id, t.id from chaos_tasks t join given using (request_id)`
 // submitWithSQL submits tasks with SQL, as other programs do, and returns their ids.
 func submitWithSQL(ctx context.Context, db store.DB, tasks []store.Submission) ([]store.ID, error) {
 	n := len(tasks)
-	requests, sources, priorities := make([]string, n), make([]string, n), make([]int16, n)
+	requests, sources, users, priorities := make([]string, n), make([]string, n), make([]string, n), make([]int16, n)
 	times, placements := make([]*time.Time, n), make([]*string, n)
 	for i, t := range tasks {
-		requests[i], sources[i], priorities[i] = t.RequestID, t.Source, t.Priority
+		requests[i], sources[i], users[i], priorities[i] = t.RequestID, t.Source, t.UserID, t.Priority
 		if !t.NotBefore.IsZero() {
 			times[i] = &t.NotBefore
 		}
@@ -45,7 +45,7 @@ func submitWithSQL(ctx context.Context, db store.DB, tasks []store.Submission) (
 			placements[i] = new(string(text))
 		}
 	}
-	rows, err := db.Query(ctx, submitSQL, requests, sources, priorities, times, placements)
+	rows, err := db.Query(ctx, submitSQL, requests, sources, priorities, times, placements, users)
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,7 @@ const (
 	tasksPerSecond        = 28 // on average
 	submitTimeout         = 5 * time.Second
 	longTasksPerMinute    = 10
+	submittingUsers       = 5 // of a third of the tasks
 )
 
 // submitter submits tasks and records which were acknowledged.
@@ -106,7 +107,16 @@ func (s *submitter) next() (tasks []store.Submission, isRolledBack bool) {
 		case 2, 3, 4, 5:
 			task.Placement = s.placement()
 		}
-		tasks, s.submissions[task.RequestID] = append(tasks, task), task
+		if n := s.rand.IntN(3 * submittingUsers); n < submittingUsers {
+			task.UserID = fmt.Sprintf("user-%d", n+1)
+		}
+		tasks = append(tasks, task)
+	}
+	for i := range tasks {
+		if s.rand.IntN(4) == 0 && !s.usesSQL(tasks) {
+			tasks[i].UserContext = fmt.Appendf(nil, `{"of": %q,  "odd spaces": 1.0}`, tasks[i].RequestID)
+		}
+		s.submissions[tasks[i].RequestID] = tasks[i]
 	}
 	if !isRolledBack {
 		s.submitted += n
@@ -167,9 +177,14 @@ func (s *submitter) submit(ctx context.Context, tasks []store.Submission) {
 	}
 }
 
+// usesSQL reports whether tasks are submitted with SQL. Those that were not at first never are.
+func (s *submitter) usesSQL(tasks []store.Submission) bool {
+	return s.tablesAreOlder.Load() || s.usesBothWays && sourceHash(tasks[0].RequestID)%2 == 0
+}
+
 // submitOnce submits tasks in one try, and returns their ids.
 func (s *submitter) submitOnce(ctx context.Context, db store.DB, tasks []store.Submission) (ids []store.ID, err error) {
-	if s.tablesAreOlder.Load() || s.usesBothWays && sourceHash(tasks[0].RequestID)%2 == 0 {
+	if s.usesSQL(tasks) {
 		return submitWithSQL(ctx, db, tasks)
 	}
 	receipts, err := store.New(db, graph()).SubmitAll(ctx, tasks)

@@ -39,14 +39,14 @@ const (
 	maxUpgradeFault = 15 * time.Second
 )
 
-// newUpgradePlan is the plan of a run with -upgrade: that of the seed, without deletions, faults of a newcomer or of the first worker
-// before newcomers work, faults that stop all work around the migration, and faults that last too long.
+// newUpgradePlan is the plan of a run with -upgrade: that of the seed, without deletions and faults of a newcomer or of the first
+// worker before newcomers work, faults that stop all work around the migration, and faults that last too long.
 func newUpgradePlan(seed uint64, duration time.Duration) plan {
 	t := timesOfUpgrade(duration)
 	return slices.DeleteFunc(newPlan(seed, duration), func(s step) bool {
 		stopsAllWork := slices.Contains(serverFaults[:], s.kind) || s.kind == disableTriggers
-		return s.kind.needsDaemon() || s.kind == deleteTasks || s.duration > maxUpgradeFault ||
-			(isNewcomer(s.worker) || s.worker == 0) && s.at < t.migration+migrationTime ||
+		return s.kind.needsDaemon() || s.duration > maxUpgradeFault ||
+			(isNewcomer(s.worker) || s.worker == 0 || s.kind == deleteTasks) && s.at < t.migration+migrationTime ||
 			stopsAllWork && s.at < t.migration+migrationTime && s.at+s.duration > t.newcomers-recoveryTime
 	})
 }

@@ -56,21 +56,23 @@ type verifier struct {
 	executions   []execution // by time
 	byToken      map[store.ID][]execution
 	byStage      map[stageKey][]execution
+	byTask       map[store.ID][]execution
 	rows         map[store.ID]attemptRow   // by token
 	attempts     map[stageKey][]attemptRow // by time
 	completed    map[stageKey][]attemptRow // by time
 	divisions    map[store.ID][]division   // of a task's stage that divides, by time
 	needs        map[string][]string
-	incarnations map[store.ID]int            // by the worker id that they registered
-	removals     map[store.ID]map[string]int // how often which files of a task were removed
+	incarnations map[store.ID]int // by the worker id that they registered
+	removals     map[store.ID][]removal
 }
 
 func newVerifier(d *runData) *verifier {
 	v := &verifier{
 		runData: d, byToken: make(map[store.ID][]execution), byStage: make(map[stageKey][]execution),
-		rows: make(map[store.ID]attemptRow), attempts: make(map[stageKey][]attemptRow), completed: make(map[stageKey][]attemptRow),
+		byTask: make(map[store.ID][]execution),
+		rows:   make(map[store.ID]attemptRow), attempts: make(map[stageKey][]attemptRow), completed: make(map[stageKey][]attemptRow),
 		divisions: make(map[store.ID][]division), needs: make(map[string][]string), incarnations: make(map[store.ID]int),
-		removals: make(map[store.ID]map[string]int),
+		removals: make(map[store.ID][]removal),
 	}
 	for _, n := range nodes {
 		v.needs[n.Name] = n.Needs
@@ -89,6 +91,7 @@ func newVerifier(d *runData) *verifier {
 	for _, e := range v.executions {
 		v.byToken[e.start.Token] = append(v.byToken[e.start.Token], e)
 		v.byStage[e.key()] = append(v.byStage[e.key()], e)
+		v.byTask[e.start.Task] = append(v.byTask[e.start.Task], e)
 	}
 	v.findDivisions()
 	return v
@@ -102,10 +105,7 @@ func (v *verifier) addExecutions(incarnation int, log workerLog) {
 		case entry.What == endEntry:
 			ends[entry.Token] = entry
 		case entry.What == removalEntry:
-			if v.removals[entry.Task] == nil {
-				v.removals[entry.Task] = make(map[string]int)
-			}
-			v.removals[entry.Task][entry.How]++
+			v.removals[entry.Task] = append(v.removals[entry.Task], removal{entry.How, entry.time(), entry.Expired, incarnation})
 		case entry.How == string(stages.WorkerStarted):
 			v.incarnations[entry.Worker] = incarnation
 		}
@@ -129,6 +129,10 @@ func (v *verifier) workerOf(e execution) int { return v.logs[e.incarnation].work
 func (v *verifier) lostTasks() (found []string) {
 	for request, id := range v.acknowledged {
 		switch task, ok := v.tasks[id]; {
+		case !ok && v.isExpired(id):
+			if _, isFinished := v.endOf(id); !isFinished {
+				found = append(found, fmt.Sprintf("%s: retention deleted task %s, which was not finished", request, id))
+			}
 		case !ok && v.wasRemoved(id):
 		case !ok:
 			found = append(found, fmt.Sprintf("%s: task %s does not exist", request, id))

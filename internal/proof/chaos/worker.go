@@ -31,7 +31,8 @@ type workerConfig struct {
 	Coordinator string // URL of the coordinators of a remote worker
 	Key         string // of a remote worker
 	LogFile     string
-	Host        string // its host name; "" where it has none of its own
+	Host        string        // its host name; "" where it has none of its own
+	Keep        time.Duration // of finished and dead tasks; 0: for ever
 }
 
 // registeredLine is what a worker prints when it is registered.
@@ -53,7 +54,7 @@ func workerMain(c workerConfig) error {
 	if c.Coordinator != "" {
 		return workRemotely(ctx, c, runner)
 	}
-	return work(ctx, c.Address, log, runner)
+	return work(ctx, c, log, runner)
 }
 
 // untilInputEnds returns a context that is done when the standard input ends.
@@ -68,15 +69,18 @@ func untilInputEnds() context.Context {
 }
 
 // work runs the pipeline as `cuelight serve` does.
-func work(ctx context.Context, address string, log *logWriter, runner stages.Runner) error {
-	pool, err := connect(ctx, address)
+func work(ctx context.Context, c workerConfig, log *logWriter, runner stages.Runner) error {
+	pool, err := connect(ctx, c.Address)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
 	waitForMigration(ctx, pool, log)
 	runner.Pool = pool
-	runner.Retention = &stages.Retention{Unpublish: log.removal(removedPublished), RemoveFiles: log.removal(removedFiles)}
+	runner.Retention = &stages.Retention{
+		KeepFinished: c.Keep, KeepDead: c.Keep,
+		Unpublish: log.removal(removedPublished), RemoveFiles: log.removal(removedFiles),
+	}
 	runner.Wakes = notify.New(pool, notify.Options{Channels: runner.Pipeline.Channels(), OnChange: log.writeListener})
 	return runner.Run(ctx)
 }

@@ -24,6 +24,14 @@ type workerLog struct {
 	isReplaced bool // in an upgrade
 }
 
+// name names the worker in violations, and its revision.
+func (l workerLog) name() string {
+	if l.isOld {
+		return workerName(l.worker) + " of the earlier revision"
+	}
+	return workerName(l.worker)
+}
+
 // logEntry is one line of a worker's log. Only the fields that apply are set.
 type logEntry struct {
 	At      int64    `json:"at"`   // microseconds since 1970
@@ -38,6 +46,7 @@ type logEntry struct {
 	Why     string   `json:"why,omitempty"`
 	Worker  store.ID `json:"worker,omitzero"`
 	Count   int      `json:"count,omitempty"`
+	Expired bool     `json:"expired,omitempty"` // of a removal: retention deleted the task
 
 	IsJoin bool       `json:"is_join,omitempty"` // of parts
 	Kept   []int      `json:"kept,omitempty"`    // of a division into Count parts: those that stay
@@ -104,7 +113,7 @@ func (l *logWriter) write(e logEntry) {
 // removal returns a function of stages.Retention. There are no files; it records that it was called.
 func (l *logWriter) removal(files string) func(context.Context, store.DeletedTask) error {
 	return func(_ context.Context, task store.DeletedTask) error {
-		l.write(logEntry{What: removalEntry, How: files, Task: task.ID})
+		l.write(logEntry{What: removalEntry, How: files, Task: task.ID, Expired: task.Expired})
 		return nil
 	}
 }

@@ -18,10 +18,11 @@ import (
 type workerPool struct {
 	slots        []*workerSlot // those with the database, then the remote ones
 	coordinators []*coordinatorSlot
-	dir          string   // of the worker logs
-	addrs        []string // of the servers
-	ownHosts     bool     // each worker has a host name of its own
-	hasNewcomers bool     // some workers start during an upgrade
+	dir          string        // of the worker logs
+	addrs        []string      // of the servers
+	ownHosts     bool          // each worker has a host name of its own
+	hasNewcomers bool          // some workers start during an upgrade
+	keep         time.Duration // of finished tasks, by workers with the database; in an upgrade, by newcomers
 }
 
 // workerSlot runs one worker, and has its connection to the server or to the coordinators.
@@ -96,6 +97,9 @@ func (p *workerPool) command(s *workerSlot, n int) (*exec.Cmd, error) {
 		c.Coordinator, c.Key = "http://"+s.proxy.addr, fmt.Sprintf("key-%d", s.number+1)
 	} else {
 		c.Address = sessionURL(fmt.Sprintf("worker-%d", s.number+1), addrs...)
+		if !p.hasNewcomers || isNewcomer(s.number) {
+			c.Keep = p.keep
+		}
 	}
 	if p.ownHosts {
 		prefix, c.Host = append(prefix, ownHostname...), fmt.Sprintf("chaos-%d", s.number+1)
