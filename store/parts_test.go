@@ -73,6 +73,27 @@ func (b divisible) divide(s store.Submission, n, claims int) (store.ID, []engine
 	return id, out.Claims
 }
 
+func TestPurge_DeletesThePartsThatADeletionWithoutTriggersLeaves(t *testing.T) {
+	t.Parallel()
+	b := setupParts(t)
+	id, _ := b.divide(store.Submission{}, 3, 1)
+	other, _ := b.divide(store.Submission{}, 2, 0)
+	b.exec(`alter table film_tasks disable trigger user`)
+	must(t, b.Delete(t.Context(), id, store.DeleteOptions{Purge: true}))
+	b.exec(`alter table film_tasks enable trigger user`)
+	claimed, err := b.ClaimToPurge(t.Context(), -1)
+	if err != nil || len(claimed) != 1 {
+		t.Fatalf("claimed %+v, %v", claimed, err)
+	}
+	must(t, b.Purge(t.Context(), id, ""))
+	b.wantParts(other, pending, pending)
+	var left int
+	const leftSQL = `select (select count(*) from film_parts where task_id = $1) + (select count(*) from film_attempts where task_id = $1)`
+	if err := b.pool.QueryRow(t.Context(), leftSQL, id).Scan(&left); err != nil || left > 0 {
+		t.Errorf("%d parts and attempts of the purged task are left, %v", left, err)
+	}
+}
+
 func division(c engine.Claim, n int) engine.Report {
 	r := engine.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Divided}
 	for range n {

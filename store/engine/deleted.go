@@ -119,10 +119,13 @@ with remembered as (
   select id from remembered union all select id from removed
 ), history as (
   delete from {{.Attempts}} a using purged where a.task_id = purged.id
-)
+){{if .HasParts}}, parts as (
+  delete from {{.Parts}} p using purged where p.task_id = purged.id
+){{end}}
 insert into {{.Outbox}} (type, task_id) select 'purged', id from purged`
 
-// Purge deletes the rows of a deleted task that [Engine.ClaimToPurge] returned, with its history. A request id
+// Purge deletes the rows of a deleted task that [Engine.ClaimToPurge] returned, with its history, and the parts that a
+// deletion without triggers leaves. A request id
 // with the prefix, if that is not empty, stays known to [store.Store.DeletedRequests].
 func (e *Engine) Purge(ctx context.Context, task store.ID, remember string) error {
 	return e.execBackground(ctx, "purge deleted task", purgeSQL, task, remember)
