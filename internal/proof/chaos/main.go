@@ -36,8 +36,8 @@
 //   - After a sixth of the duration two workers of this version start. They wait for the migration, and say so once.
 //   - After a quarter Store.Migrate upgrades the tables, under load and faults, and delayed by an open transaction.
 //     Faults that stop all work are left out
-//     from the start of the newcomers until five seconds after the migration, and so are those of one old worker.
-//     Deletions begin then. The newcomers have a retention, and no old process may remove what is published because of it.
+//     from the start of the newcomers until five seconds after the migration, and those of one old worker until it is
+//     replaced. Deletions begin after the migration. The newcomers have a retention, and no old process may remove what is published because of it.
 //   - After half, or after the migration if that ends later, the old processes are drained and replaced, one by one.
 //
 // From the beginning of the migration until the last process is replaced no stage that is ready may wait for more than two seconds

@@ -112,6 +112,7 @@ func TestNewUpgradePlan_LeavesOutFaultsThatWouldExplainEveryWait(t *testing.T) {
 			switch {
 			case s.kind.needsDaemon(), s.duration > maxUpgradeFault,
 				meetsMigration && (slices.Contains(serverFaults[:], s.kind) || s.kind == disableTriggers || isNewcomer(s.worker)),
+				s.worker == 0 && s.at < times.replacement,
 				s.kind == deleteTasks && s.at < times.migration+migrationTime:
 				t.Errorf("seed %d: %s", seed, s)
 			}

@@ -39,14 +39,16 @@ const (
 	maxUpgradeFault = 15 * time.Second
 )
 
-// newUpgradePlan is the plan of a run with -upgrade: that of the seed, without deletions and faults of a newcomer or of the first
-// worker before newcomers work, faults that stop all work around the migration, and faults that last too long.
+// newUpgradePlan is the plan of a run with -upgrade: that of the seed, without deletions and faults of a newcomer before newcomers
+// work, faults of the first worker before it is replaced, faults that stop all work around the migration, and faults that last too
+// long. The first worker may be the only one that works until the newcomers do.
 func newUpgradePlan(seed uint64, duration time.Duration) plan {
 	t := timesOfUpgrade(duration)
 	return slices.DeleteFunc(newPlan(seed, duration), func(s step) bool {
 		stopsAllWork := slices.Contains(serverFaults[:], s.kind) || s.kind == disableTriggers
 		return s.kind.needsDaemon() || s.duration > maxUpgradeFault ||
-			(isNewcomer(s.worker) || s.worker == 0 || s.kind == deleteTasks) && s.at < t.migration+migrationTime ||
+			(isNewcomer(s.worker) || s.kind == deleteTasks) && s.at < t.migration+migrationTime ||
+			s.worker == 0 && s.at < t.replacement ||
 			stopsAllWork && s.at < t.migration+migrationTime && s.at+s.duration > t.newcomers-recoveryTime
 	})
 }
