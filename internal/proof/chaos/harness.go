@@ -28,7 +28,7 @@ const (
 	acknowledgeTimeout = 30 * time.Second
 )
 
-// Finished tasks are kept for a part of the duration, so that most of them are there at the end. Tasks whose submission is
+// Finished tasks are kept for a part of the duration, so that many of them are there at the end. Tasks whose submission is
 // repeated must not be deleted before.
 const (
 	keptPart = 3
@@ -62,6 +62,9 @@ func run(ctx context.Context, o options, out io.Writer) (sum summary, err error)
 	}
 	firstFault, err := h.runPhases(ctx)
 	if err != nil {
+		return sum, err
+	}
+	if err := h.stopRetention(ctx); err != nil {
 		return sum, err
 	}
 	f, err := h.check(ctx, firstFault)
@@ -221,6 +224,23 @@ func (h *harness) runFaults(ctx context.Context, running *sync.WaitGroup) error 
 		return err
 	}
 	return ctxsleep.For(ctx, time.Until(end))
+}
+
+// stopRetentionSQL takes the lock of store.Prune.
+const stopRetentionSQL = `select pg_advisory_lock(hashtext('cuelight prune'), 'chaos_tasks'::regclass::oid::integer)`
+
+// stopRetention keeps processes from deleting more tasks while the others are finished: their history is checked.
+func (h *harness) stopRetention(ctx context.Context) error {
+	if h.workers.keep == 0 {
+		return nil
+	}
+	conn, err := h.connect(ctx)
+	if err != nil {
+		return err
+	}
+	h.cleanups = append(h.cleanups, func() error { return conn.Close(context.WithoutCancel(ctx)) })
+	_, err = conn.Exec(ctx, stopRetentionSQL)
+	return err
 }
 
 // startVideos starts the daemon that publishes videos, if ffmpeg is there.

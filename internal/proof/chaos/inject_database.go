@@ -25,9 +25,13 @@ const (
 	faultTimeout = 10 * time.Second
 )
 
+func (i *injector) connect(ctx context.Context) (*pgx.Conn, error) {
+	return pgx.Connect(ctx, i.server.URL(database)+"&application_name=injector")
+}
+
 // withConn calls do with a connection of its own.
 func (i *injector) withConn(ctx context.Context, do func(*pgx.Conn) error) error {
-	conn, err := pgx.Connect(ctx, i.server.URL(database)+"&application_name=injector")
+	conn, err := i.connect(ctx)
 	if err != nil {
 		return err
 	}

@@ -26,17 +26,21 @@ func (v *verifier) hasRemoved(id store.ID, files string) bool {
 	return slices.ContainsFunc(v.removals[id], func(r removal) bool { return r.files == files })
 }
 
-// endOf returns when a task was finished, by the logs: its last stage was completed, or an attempt died. Its history may have
-// been deleted.
+// endOf returns when a task was finished at the earliest, by the logs: its last stage was completed, or an attempt was the last.
+// Its history may have been deleted. Processes that were frozen may have ended an attempt later than others.
 func (v *verifier) endOf(id store.ID) (end time.Time, ok bool) {
 	for _, e := range v.byTask[id] {
 		isLast := e.start.Stage == nodes[len(nodes)-1].Name && e.end == endedCompleted
 		isDead := e.end == endedPermanent || e.start.Attempt >= maxAttempts && e.end != endedCompleted && e.end != endedDivided
-		if isLast || isDead {
-			return e.to, true
+		at := e.to
+		if e.end == "" { // it may have expired before its process ended
+			at = e.from
+		}
+		if (isLast || isDead) && (!ok || at.Before(end)) {
+			end, ok = at, true
 		}
 	}
-	return end, false
+	return end, ok
 }
 
 // wrongRetention lists what retention deleted too early or by halves, and files of tasks that were removed although nobody

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -103,6 +104,11 @@ func TestCheck_AcceptsRetention(t *testing.T) {
 		"of a task without attempts left": func(r *dataBuilder) {
 			r.entry(isPublishing).How = endedFailed
 			r.entry(func(e logEntry) bool { return e.What == startEntry && e.Stage == "publish" }).Attempt = maxAttempts
+		},
+		"of a task that a frozen process completed, too": func(r *dataBuilder) {
+			r.executes(1, "publish", 1, 900*ms, 15*time.Second, endedCompleted)
+			r.reports(1, stages.ClaimRevoked, "publish", 1, 16*time.Second)
+			r.addFault(freezeWorker, 1, 910*ms, 15*time.Second)
 		},
 		"of a task that is deleted afterwards": func(r *dataBuilder) {
 			d := &deletion{asked: after(30 * time.Second), deleted: after(31 * time.Second), restoring: after(40 * time.Second)}
