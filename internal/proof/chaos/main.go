@@ -29,7 +29,8 @@
 // earlier version. The program checks it out with git and builds its chaos: the old processes are that program, started with
 // the environment and the standard input that workers and coordinators of this program have, and they write the same
 // logs. So REV must have a chaos whose workerConfig, coordinatorConfig and logEntry have the fields that matter here; those it does
-// not know are ignored. The command tables, built with REV, creates the tables. Tasks are submitted with SQL that both versions
+// not know are ignored. The command tables, built with REV, creates the tables, and removes deleted tasks until the old
+// processes are replaced. Tasks are submitted with SQL that both versions
 // accept, and after the migration in both ways. There are no videos and no long tasks. Beginning with the first fault:
 //
 //   - Three workers, three remote ones and both coordinators are old.

@@ -97,6 +97,9 @@ func (h *harness) readRunData(ctx context.Context, firstFault time.Time) (*runDa
 	if d.logs, err = h.workers.readLogs(); err != nil {
 		return nil, err
 	}
+	if h.upgrade.remover != nil {
+		d.logs = append(d.logs, h.upgrade.remover.workerLog())
+	}
 	return d, h.withConn(ctx, func(conn *pgx.Conn) error {
 		err := d.readTasks(ctx, conn)
 		if err == nil {

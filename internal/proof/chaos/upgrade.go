@@ -56,6 +56,7 @@ func newUpgradePlan(seed uint64, duration time.Duration) plan {
 // upgrade is what a run with -upgrade knows besides others.
 type upgrade struct {
 	program   string    // chaos of the earlier revision
+	remover   *remover  // of the earlier revision
 	migrated  time.Time // when the tables were upgraded
 	from, to  time.Time // the beginning of the migration, and the end of the replacement
 	migration time.Duration
@@ -95,7 +96,13 @@ func (h *harness) buildRevision(ctx context.Context) (err error) {
 		return err
 	}
 	h.upgrade.program = filepath.Join(programs, "chaos")
-	return proofkit.Execute(ctx, filepath.Join(programs, "tables"), h.server.URL(database), pipelineName, string(nodes))
+	tablesProgram, args := filepath.Join(programs, "tables"), []string{h.server.URL(database), pipelineName, string(nodes)}
+	if err := proofkit.Execute(ctx, tablesProgram, append([]string{"create"}, args...)...); err != nil {
+		return err
+	}
+	h.upgrade.remover = newRemover(h.Log, tablesProgram, append([]string{"remove"}, args...)...)
+	h.onExit(h.upgrade.remover.close)
+	return h.upgrade.remover.start()
 }
 
 // checkOlder returns an error unless this version can upgrade the tables.
@@ -148,6 +155,7 @@ func (h *harness) replaceAll(ctx context.Context, t upgradeTimes) error {
 	if err := ctxsleep.For(ctx, time.Until(h.Started().Add(t.replacement))); err != nil {
 		return err
 	}
+	h.upgrade.failures = append(h.upgrade.failures, h.upgrade.remover.drain(0)...)
 	for _, s := range h.workers.all() {
 		if s.program == "" {
 			continue

@@ -1,9 +1,11 @@
-// Command tables creates the tables of a pipeline:
+// Command tables works on the tables of a pipeline:
 //
-//	tables URL NAME NODES
+//	tables create URL NAME NODES
+//	tables remove URL NAME NODES
 //
-// The nodes are a JSON array of store.Node. The command chaos builds it with an earlier revision of Cuelight, to get
-// tables as that revision creates them.
+// create creates them. remove removes deleted tasks, as a process with stages.Retention does, until its standard input ends, and
+// prints a line for each: published or files, and the task. The nodes are a JSON array of store.Node. The command chaos
+// builds it with an earlier revision of Cuelight, to get what that revision does.
 package main
 
 import (
@@ -11,37 +13,84 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 func main() {
-	if err := create(context.Background(), os.Args[1:]); err != nil {
+	if err := run(context.Background(), os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "tables:", err)
 		os.Exit(1)
 	}
 }
 
-func create(ctx context.Context, args []string) error {
-	if len(args) != 3 {
-		return errors.New("usage: tables URL NAME NODES")
+func run(ctx context.Context, args []string) error {
+	if len(args) != 4 {
+		return errors.New("usage: tables create|remove URL NAME NODES")
 	}
 	var nodes []store.Node
-	if err := json.Unmarshal([]byte(args[2]), &nodes); err != nil {
+	if err := json.Unmarshal([]byte(args[3]), &nodes); err != nil {
 		return fmt.Errorf("read nodes: %w", err)
 	}
-	g, err := store.NewGraph(args[1], nodes...)
+	g, err := store.NewGraph(args[2], nodes...)
 	if err != nil {
 		return err
 	}
-	conn, err := pgx.Connect(ctx, args[0])
+	pool, err := pgxpool.New(ctx, args[1])
 	if err != nil {
 		return err
 	}
-	defer conn.Close(ctx)
-	_, err = store.New(conn, g).Migrate(ctx)
+	defer pool.Close()
+	if args[0] == "create" {
+		_, err = store.New(pool, g).Migrate(ctx)
+		return err
+	}
+	removeUntilInputEnds(ctx, engine.New(pool, g))
+	return nil
+}
+
+const (
+	interval    = 100 * time.Millisecond
+	keepDeleted = 30 * 24 * time.Hour
+)
+
+func removeUntilInputEnds(ctx context.Context, e *engine.Engine) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = io.Copy(io.Discard, os.Stdin)
+	}()
+	for {
+		within, cancel := context.WithTimeout(ctx, 10*time.Second)
+		_ = remove(within, e) // the next call tries again
+		cancel()
+		select {
+		case <-ended:
+			return
+		case <-time.After(interval):
+		}
+	}
+}
+
+func remove(ctx context.Context, e *engine.Engine) error {
+	published, err := e.ClaimToUnpublish(ctx)
+	for _, task := range published {
+		fmt.Println("published", task.ID)
+		err = errors.Join(err, e.RecordUnpublished(ctx, task))
+	}
+	if err != nil {
+		return err
+	}
+	purged, err := e.ClaimToPurge(ctx, keepDeleted)
+	for _, task := range purged {
+		fmt.Println("files", task.ID)
+		err = errors.Join(err, e.Purge(ctx, task.ID, ""))
+	}
 	return err
 }
