@@ -27,12 +27,12 @@ func (v *verifier) wasRemoved(id store.ID) bool {
 	return isDeleted || d.mayBePurged()
 }
 
-// isPurged reports whether the task has no rows any more because it was purged, as it was to be.
+// isPurged reports whether the task has no rows any more because it was purged, as it was to be or not; see wrongRetention.
 func (v *verifier) isPurged(id store.ID) bool {
 	_, exists := v.tasks[id]
 	_, isDeleted := v.deletedRows[id]
 	d := v.deletions[id]
-	return !exists && !isDeleted && (d != nil && d.mayBePurged() || v.isExpired(id))
+	return !exists && !isDeleted && (d != nil && d.mayBePurged() || v.hasRemoved(id, removedFiles))
 }
 
 // abandonTime is how long a process may take with a claim of deleted tasks, of which it has several at once.

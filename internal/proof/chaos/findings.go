@@ -40,6 +40,9 @@ func (h *harness) check(ctx context.Context, firstFault time.Time) (f findings, 
 	}
 	h.Logf("stopping the workers")
 	f.violations = h.workers.drain()
+	if h.upgrade.remover != nil {
+		f.violations = append(f.violations, h.upgrade.remover.drain(0)...)
+	}
 	h.Logf("the workers have ended")
 	d, err := h.readRunData(ctx, firstFault)
 	if err != nil {

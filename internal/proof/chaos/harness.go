@@ -30,10 +30,12 @@ const (
 
 // Finished tasks are kept for a part of the duration, so that many of them are there at the end. Tasks whose submission is
 // repeated must not be deleted before.
-const (
-	keptPart = 3
-	minKeep  = 5 * time.Second
-)
+func keepTime(o options) time.Duration {
+	if o.upgrade != "" {
+		return o.duration / 2 // the newcomers prune ten seconds after the migration, in a run of a minute
+	}
+	return max(o.duration/3, 5*time.Second)
+}
 
 // harness has everything that runs.
 type harness struct {
@@ -105,7 +107,7 @@ func (h *harness) build(ctx context.Context) (err error) {
 	h.workers = newWorkerPool(h.Log, h.dir, size, addrs...)
 	h.onExit(h.workers.close)
 	if h.standby == nil {
-		h.workers.keep = max(h.options.duration/keptPart, minKeep)
+		h.workers.keep = keepTime(h.options)
 		h.workers.addRemote(h.Log)
 		h.submitter.placesRemotely = true
 		if err := h.workers.addProxies(network); err != nil {

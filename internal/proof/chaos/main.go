@@ -29,8 +29,8 @@
 // earlier version. The program checks it out with git and builds its chaos: the old processes are that program, started with
 // the environment and the standard input that workers and coordinators of this program have, and they write the same
 // logs. So REV must have a chaos whose workerConfig, coordinatorConfig and logEntry have the fields that matter here; those it does
-// not know are ignored. The command tables, built with REV, creates the tables, and removes deleted tasks until the old
-// processes are replaced. Tasks are submitted with SQL that both versions
+// not know are ignored. The command tables, built with REV, creates the tables, and removes deleted tasks, as an old
+// process that is left, until the end. Tasks are submitted with SQL that both versions
 // accept, and after the migration in both ways. There are no videos and no long tasks. Beginning with the first fault:
 //
 //   - Three workers, three remote ones and both coordinators are old.
@@ -38,7 +38,8 @@
 //   - After a quarter Store.Migrate upgrades the tables, under load and faults, and delayed by an open transaction.
 //     Faults that stop all work are left out
 //     from the start of the newcomers until five seconds after the migration, and those of one old worker until it is
-//     replaced. Deletions begin after the migration. The newcomers have a retention, and no old process may remove what is published because of it.
+//     replaced. Deletions begin after the migration. The newcomers delete tasks half the duration after their end,
+//     once if that is a minute, and no old process may remove what is published because of it.
 //   - After half, or after the migration if that ends later, the old processes are drained and replaced, one by one.
 //
 // From the beginning of the migration until the last process is replaced no stage that is ready may wait for more than two seconds

@@ -11,8 +11,8 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// remover runs the command tables of an earlier revision, which removes deleted tasks as the workers of that revision would: its
-// chaos may have no retention.
+// remover runs the command tables of an earlier revision until the end, which removes deleted tasks as the workers of that
+// revision would: its chaos may have no retention, and its workers are replaced before many tasks are old enough.
 type remover struct {
 	slot
 	entriesMu sync.Mutex
@@ -47,5 +47,5 @@ func (r *remover) read(line []byte) {
 func (r *remover) workerLog() workerLog {
 	r.entriesMu.Lock()
 	defer r.entriesMu.Unlock()
-	return workerLog{ended: r.current().ended, isOld: true, isReplaced: true, entries: r.entries}
+	return workerLog{ended: r.current().ended, isOld: true, entries: r.entries}
 }

@@ -155,7 +155,6 @@ func (h *harness) replaceAll(ctx context.Context, t upgradeTimes) error {
 	if err := ctxsleep.For(ctx, time.Until(h.Started().Add(t.replacement))); err != nil {
 		return err
 	}
-	h.upgrade.failures = append(h.upgrade.failures, h.upgrade.remover.drain(0)...)
 	for _, s := range h.workers.all() {
 		if s.program == "" {
 			continue

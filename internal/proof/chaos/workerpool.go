@@ -22,7 +22,7 @@ type workerPool struct {
 	addrs        []string      // of the servers
 	ownHosts     bool          // each worker has a host name of its own
 	hasNewcomers bool          // some workers start during an upgrade
-	keep         time.Duration // of finished tasks, by workers with the database; in an upgrade, by newcomers
+	keep         time.Duration // of finished tasks, by workers with the database; in an upgrade, by newcomers at first
 }
 
 // workerSlot runs one worker, and has its connection to the server or to the coordinators.
@@ -97,7 +97,7 @@ func (p *workerPool) command(s *workerSlot, n int) (*exec.Cmd, error) {
 		c.Coordinator, c.Key = "http://"+s.proxy.addr, fmt.Sprintf("key-%d", s.number+1)
 	} else {
 		c.Address = sessionURL(fmt.Sprintf("worker-%d", s.number+1), addrs...)
-		if !p.hasNewcomers || isNewcomer(s.number) {
+		if !p.hasNewcomers || isNewcomer(s.number) && n == 0 {
 			c.Keep = p.keep
 		}
 	}
