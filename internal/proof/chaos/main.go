@@ -18,7 +18,8 @@
 // until the tasks are finished, and checks the result: a restored task is finished, and a purged one has
 // no rows left and its files were removed. The workers with the database have a stages.Retention for that, which also deletes
 // tasks a third of the duration after their end. They do so ten seconds after they were started, and about once a minute
-// afterwards, until the faults have ended. The logs must show that such a task was finished, and that its published files stay. A third of the tasks
+// afterwards, until the faults have ended. The logs must show that such a task was finished, and that its published files
+// stay. A third of the tasks
 // have users, who take turns, and some have a context; both must be there at the end.
 //
 // With -failover there is one fault. Three workers know the addresses of a primary and of its
