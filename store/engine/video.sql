@@ -2410,6 +2410,8 @@ with remembered as (
   select id from remembered union all select id from removed
 ), history as (
   delete from attempts a using purged where a.task_id = purged.id
+), parts as (
+  delete from parts p using purged where p.task_id = purged.id
 )
 insert into outbox (type, task_id) select 'purged', id from purged;
 
