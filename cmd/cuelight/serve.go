@@ -39,6 +39,7 @@ work in the list of workers.
 With --until-idle it exits with 0 after a minute without work, or another time
 (--until-idle=5m), and leaves tasks for later that wait for a time: for a database
 that sleeps while nobody uses it, together with a timer that starts the daemon again.
+Claims of remote workers, uploads and due deliveries of webhooks are work, too.
 
 It waits for a database that does not answer, also at the start. It never changes the
 tables of a database that is not private: see cuelight migrate.

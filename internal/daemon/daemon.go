@@ -48,7 +48,8 @@ type Options struct {
 
 	// For how long deliveries of webhooks are kept, and dead ones; 0 for the default, negative for ever.
 	KeepDeliveries, KeepDeadDeliveries time.Duration
-	// UntilIdle ends the daemon after so long without a running attempt. Default 0: never.
+	// UntilIdle ends the daemon after so long without a running attempt, unless remote workers have claims, or uploads or
+	// deliveries are to be completed: then it waits as long again. Default 0: never.
 	UntilIdle time.Duration
 	// ReadMaxLag is how far the standby of DB may be behind, if it has one.
 	ReadMaxLag time.Duration
@@ -162,6 +163,10 @@ func (d *Daemon) supervise(ctx context.Context, stopWork func(), ended <-chan er
 		case <-d.events.Wake:
 			d.logEvents()
 		case <-d.events.Idle(d.UntilIdle):
+			if d.services.isBusy(ctx) {
+				d.events.RestartIdle()
+				continue
+			}
 			d.Log.Info("stopping because there is no work", zap.Duration("idle", d.UntilIdle))
 			d.systemd.notify("STOPPING=1\nSTATUS=draining")
 			stopping, d.UntilIdle = nil, 0

@@ -96,6 +96,15 @@ func (q *EventQueue) Idle(after time.Duration) <-chan time.Time {
 	return time.After(time.Until(q.idleSince.Add(after)))
 }
 
+// RestartIdle makes Idle wait as long again.
+func (q *EventQueue) RestartIdle() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.idleSince.IsZero() {
+		q.idleSince = time.Now()
+	}
+}
+
 // Running returns the running attempts in no particular order.
 func (q *EventQueue) Running() []Activity {
 	q.mu.Lock()

@@ -46,5 +46,10 @@ func TestEventQueue_IsIdleWithoutRunningAttempts(t *testing.T) {
 			t.Error("it is idle as soon as an attempt has failed")
 		}
 		wait(true, "the last attempt ended")
+		q.RestartIdle()
+		if isIdle() {
+			t.Error("it is idle although it was to wait again")
+		}
+		wait(true, "it was to wait again")
 	})
 }

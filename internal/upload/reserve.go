@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/cuelight/cuelight/internal/diskspace"
@@ -45,6 +46,18 @@ func (u *Uploads) reserve(ctx context.Context, e *record) error {
 			"the server is receiving too many uploads; retry later").After(retryAfter)
 	}
 	return u.checkDisk(onDisk)
+}
+
+// HasOpen reports whether a request has an upload, or a client may be about to continue one.
+func (u *Uploads) HasOpen(ctx context.Context) (bool, error) {
+	u.mu.Lock()
+	active := len(u.active)
+	u.mu.Unlock()
+	if active > 0 {
+		return true, nil
+	}
+	unfinished, err := u.unfinished(ctx)
+	return slices.ContainsFunc(unfinished, func(e *record) bool { return !u.isReservationExpired(e) }), err
 }
 
 // remaining returns how many bytes an upload can still receive.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -161,4 +162,38 @@ func TestProblems_HaveKinds(t *testing.T) {
 	if a := s.mustSend(http.StatusNotFound, "HEAD", "/uploads/x", nil); a.body != "" {
 		t.Errorf("HEAD: %s", a.body)
 	}
+}
+
+func TestHasOpen_CountsUploadsWhoseClientsMayContinue(t *testing.T) {
+	t.Parallel()
+	s := serve(t, upload.Options{ReservationTimeout: time.Hour})
+	wantOpen := func(want bool, when string) {
+		t.Helper()
+		if isOpen, err := s.uploads.HasOpen(t.Context()); err != nil || isOpen != want {
+			t.Errorf("%s: %t, %v", when, isOpen, err)
+		}
+	}
+	wantOpen(false, "without any")
+	url := s.create(4)
+	s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("ab"))
+	wantOpen(true, "after half of the bytes")
+	s.makeOlder(url, 2*time.Hour)
+	wantOpen(false, "long after the last byte")
+
+	body, sender := io.Pipe()
+	var running sync.WaitGroup
+	running.Go(func() { s.mustPatch(http.StatusNoContent, url, 2, body) })
+	waittest.Until(t, "the request has the upload", func() bool {
+		isOpen, err := s.uploads.HasOpen(t.Context())
+		return isOpen && err == nil
+	})
+	if _, err := sender.Write([]byte("cd")); err != nil {
+		t.Error(err)
+	}
+	sender.Close()
+	running.Wait()
+	waittest.Until(t, "the request has ended", func() bool {
+		isOpen, err := s.uploads.HasOpen(t.Context())
+		return !isOpen && err == nil
+	})
 }

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -73,6 +74,21 @@ func (d *deliverer) sendDue(ctx, callCtx context.Context, endpoints []endpoint) 
 		})
 	}
 	return nil
+}
+
+const hasDueSQL = `
+/* is a delivery due */
+select exists (select from cuelight_webhooks w
+                where w.pipeline = $1 and w.disabled_at is null
+                  and exists (select from cuelight_deliveries d
+                               where d.webhook_id = w.id and d.status = 'pending' and d.run_at <= now()))`
+
+// HasDue reports whether deliveries are due, including those whose receivers are being called.
+func (w *Webhooks) HasDue(ctx context.Context) (isDue bool, err error) {
+	if err := w.db.QueryRow(ctx, hasDueSQL, w.options.Pipeline).Scan(&isDue); err != nil {
+		return false, fmt.Errorf("look for due deliveries: %w", err)
+	}
+	return isDue, nil
 }
 
 // inFlightIDs returns the deliveries whose last results are not written yet.

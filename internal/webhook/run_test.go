@@ -301,3 +301,31 @@ func TestRun_DisablesAWebhookThatAnswers410(t *testing.T) {
 		t.Errorf("listed %+v", got)
 	}
 }
+
+func TestHasDue_CountsWhatIsToBeSentNow(t *testing.T) {
+	t.Parallel()
+	called, release := make(chan struct{}), make(chan struct{})
+	b := setup(t, Options{schedule: []time.Duration{time.Hour}})
+	rc := newReceiver(t, func(_ int, _ request, w http.ResponseWriter) {
+		called <- struct{}{}
+		<-release
+		w.WriteHeader(http.StatusInternalServerError)
+	})
+	b.add(rc.URL, "submitted")
+	hasDue := func() bool {
+		isDue, err := b.HasDue(t.Context())
+		must(t, err)
+		return isDue
+	}
+	if hasDue() {
+		t.Error("a delivery is due before there are any")
+	}
+	b.run()
+	b.submit()
+	<-called
+	if !hasDue() {
+		t.Error("no delivery is due during the call")
+	}
+	close(release)
+	waittest.Until(t, "the next attempt is due in an hour", func() bool { return !hasDue() })
+}

@@ -79,6 +79,7 @@ func TestStatements_UseIndexes(t *testing.T) {
 		},
 		{"outdate", deleteOutdatedProgressSQL, []any{busy.ID, []store.ID{newID()}, []string{"ingest"}, []store.ID{}}, ""},
 		{"back", retryAfterOutageSQL, []any{busy.ID}, "cuelight_deliveries_due"},
+		{"is due", hasDueSQL, []any{"video"}, ""},
 		{"who waits", failedBeforeSQL, []any{"video"}, "cuelight_deliveries_due"},
 		{"webhooks", listSQL, []any{"video"}, ""},
 		{"redeliver dead", redeliverDeadSQL, []any{busy.ID, "video"}, ""},

@@ -66,3 +66,24 @@ func TestWorkers_ListsAndExpiresThoseOfTheKey(t *testing.T) {
 	}
 	s.send("POST", "/deregister", `{"worker_id": "`+two.String()+`"}`, http.StatusNoContent, nil)
 }
+
+func TestCoordinator_HasClaimsUntilTheyAreReported(t *testing.T) {
+	t.Parallel()
+	s := setup(t, stages.Stage{Name: "one", Work: echo, Slots: 1})
+	worker := s.register("key-1")
+	if s.HasClaims() {
+		t.Error("a worker without work has claims")
+	}
+	s.submit("a.mp4")
+	claim := s.claim("key-1", worker, "one")
+	if !s.HasClaims() {
+		t.Error("a claim was granted, and there are none")
+	}
+	if other := s.startCoordinator(nil); other.HasClaims() {
+		t.Error("another coordinator has the claim")
+	}
+	s.report("key-1", worker, claim.Token, `"outcome":"completed","result":1`)
+	if s.HasClaims() {
+		t.Error("a reported claim is still there")
+	}
+}

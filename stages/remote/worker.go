@@ -68,6 +68,19 @@ func (w *worker) update(graph store.Graph, reports []engine.Report, free []int, 
 	}
 }
 
+// HasClaims reports whether workers have claims of this coordinator. The claims of a worker that is not heard of count
+// until it is forgotten.
+func (c *Coordinator) HasClaims() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, w := range c.workers {
+		if len(w.claims) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // answer ends the request that waits for a worker, if there is one. The lock is held.
 func (c *Coordinator) answer(w *worker, r waitResult) {
 	if w.wait == nil {
