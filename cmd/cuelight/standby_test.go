@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cuelight/cuelight"
 	"github.com/cuelight/cuelight/internal/pgtest"
@@ -99,6 +101,46 @@ func TestServe_ReadsFromAStandby(t *testing.T) {
 	s.do(http.StatusOK, http.MethodGet, "api/v1/tasks", nil)
 	r.signal(syscall.SIGTERM)
 	r.end(0)
+}
+
+// Deliveries go on while the standby replays nothing, and their receivers ask about what they got.
+func TestServe_ShowsReceiversOfWebhooksWhatTheyWereSent(t *testing.T) {
+	t.Parallel()
+	p, server, database := newStandby(t)
+	delivered := make(chan string, 10)
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var body struct {
+			Data struct {
+				Task struct{ ID string }
+			}
+		}
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			t.Error(err)
+		}
+		delivered <- body.Data.Task.ID
+	}))
+	defer receiver.Close()
+	p.run(0, "pause")
+	p.run(0, "webhooks", "add", "--type", "submitted", "--webhook-allow", "127.0.0.1", receiver.URL)
+	r := p.start("serve", "--listen", "127.0.0.1:0", "--webhook-allow", "127.0.0.1",
+		"--read-database-url", server.URL(database), "--read-max-lag", "1h")
+	s := p.site(r)
+	r.waitForOutput(readsStandby, 1)
+	if _, err := server.Pool(database).Exec(t.Context(), "select pg_wal_replay_pause()"); err != nil {
+		t.Fatal(err)
+	}
+	p.run(0, "submit", "clip.mp4")
+	select {
+	case id := <-delivered:
+		s.do(http.StatusOK, http.MethodGet, "api/v1/tasks/"+id, nil)
+	case <-time.After(waittest.Limit):
+		t.Errorf("the webhook was not called:\n%s", r.stderr())
+	}
+	r.signal(syscall.SIGTERM)
+	r.end(0)
+	if text := r.stderr(); strings.Contains(text, readsPrimary) {
+		t.Errorf("it logged\n%s", text)
+	}
 }
 
 func TestServe_WorksWithoutTheStandby(t *testing.T) {

@@ -48,7 +48,7 @@ func (s *services) newDashboard() (*ui.UI, error) {
 		Poster:       poster,
 		Playback:     playback,
 		ReadFrom:     s.readFrom(),
-		OnAction:     s.onAction,
+		OnAction:     s.requireReplay,
 	})
 }
 

@@ -74,6 +74,7 @@ func (d *Daemon) newServices(ctx context.Context) (*services, error) {
 	})
 	o := d.webhookOptions()
 	o.DB, o.Store, o.Wake, o.Abort = d.DB.Pool, d.DB.Store, s.webhookWakes.C(), d.Engine.Abort
+	o.BeforeSend = s.requireReplay
 	o.OnDelivery = func(r webhook.DeliveryResult) { s.metrics.ObserveDelivery(r.Type, string(r.Outcome)) }
 	o.OnDeleted, o.Retention, o.DeadRetention = s.metrics.ObserveDeletedDeliveries, d.KeepDeliveries, d.KeepDeadDeliveries
 	o.OnError = failureLogger(d.Log, "webhooks cannot be delivered", "webhooks are delivered again")

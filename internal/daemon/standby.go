@@ -70,8 +70,8 @@ func (s *services) readFrom() func() string {
 	}
 }
 
-// onAction makes pages that are read again show the action.
-func (s *services) onAction(ctx context.Context) {
+// requireReplay makes later reads show what is committed now: an action of the dashboard, or an event that is delivered.
+func (s *services) requireReplay(ctx context.Context) {
 	if s.standby != nil {
 		s.standby.Require(ctx)
 	}

@@ -63,6 +63,9 @@ func (d *deliverer) sendDue(ctx, callCtx context.Context, endpoints []endpoint) 
 	if err != nil {
 		return err
 	}
+	if len(due) > 0 {
+		d.webhooks.options.BeforeSend(ctx)
+	}
 	if time.Since(d.renewed) >= d.webhooks.options.leaseDuration {
 		return nil // another process may hold the lease now; the next step checks
 	}

@@ -57,6 +57,8 @@ type Options struct {
 
 	// Wake signals that new events may exist. The outbox is also polled every second.
 	Wake <-chan struct{}
+	// BeforeSend is called before deliveries are sent, once for those that are sent together.
+	BeforeSend func(context.Context)
 	// OnDelivery is called with the result of each attempt. It must not block.
 	OnDelivery func(DeliveryResult)
 	// OnDeleted is called with the number of deliveries whose retention was over. It must not block.
@@ -132,6 +134,9 @@ func New(o Options) *Webhooks {
 	o.pollInterval = cmp.Or(o.pollInterval, time.Second)
 	if o.schedule == nil {
 		o.schedule = retrySchedule()
+	}
+	if o.BeforeSend == nil {
+		o.BeforeSend = func(context.Context) {}
 	}
 	if o.OnDelivery == nil {
 		o.OnDelivery = func(DeliveryResult) {}
