@@ -108,10 +108,15 @@ type setting struct {
 	Origin string `json:"origin"`
 }
 
-// settingsOf returns the settings of a command that were read.
+func (s setting) redacted() setting {
+	s.Value = redact.Passwords(s.Value)
+	return s
+}
+
+// settingsOf returns the settings of a command that were read, with passwords.
 func settingsOf(cmd *cobra.Command) (all []setting) {
 	for _, f := range settingFlags(cmd) {
-		all = append(all, setting{f.Name, redact.Passwords(valueOf(f)), originOf(f)})
+		all = append(all, setting{f.Name, valueOf(f), originOf(f)})
 	}
 	return all
 }
@@ -157,7 +162,11 @@ file, a flag, or default. Passwords are not shown.`,
 		if err := c.readSettings(target); err != nil {
 			return err
 		}
-		return printList(c, settingsOf(target), "settings", "SETTING VALUE ORIGIN", func(s setting) []string {
+		all := settingsOf(target)
+		for i, s := range all {
+			all[i] = s.redacted()
+		}
+		return printList(c, all, "settings", "SETTING VALUE ORIGIN", func(s setting) []string {
 			return []string{s.Name, cmp.Or(usererr.Printable(s.Value), "-"), s.Origin}
 		})
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -304,6 +305,42 @@ func TestReload_AppliesTheLogLevelAndNamesOtherChanges(t *testing.T) {
 	if got := settings(reload("nice: 5\ncrf: 20\nlog-level: warn")); level.Level() != zap.WarnLevel ||
 		!slices.Equal(got, []string{"log-level setting changed"}) {
 		t.Errorf("it logged %v, and the level is %s", got, level)
+	}
+}
+
+// The list is alphabetical: database-url comes before log-level, and read-database-url after it.
+func TestReload_NamesAllChangesWhicheverWayTheLogLevelGoes(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "cuelight.yaml")
+	config := func(level, password string) string {
+		return "log-level: " + level + "\ndatabase-url: postgres://u:" + password + "@h/x\nnotify-url: host=h password=" + password +
+			"\nserve: {listen: '127.0.0.1:0', read-database-url: 'postgres://u:" + password + "@h/y'}\n"
+	}
+	for _, change := range [][2]string{{"error", "info"}, {"info", "error"}, {"warn", "warn"}} {
+		writeConfig(t, path, config(change[0], "first"))
+		c := scratchCLI(nil)
+		c.args = []string{"serve", "--config", path}
+		cmd, err := scratchCLI(nil).prepare(c.args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		level := zap.NewAtomicLevelAt(parseLevel(change[0]))
+		core, logged := observer.New(level)
+		r := &reloader{c: c, running: settingsOf(cmd), level: level, log: zap.New(core)}
+		writeConfig(t, path, config(change[1], "second"))
+		r.reload()
+		var names []string
+		for _, e := range logged.All() {
+			if name, ok := e.ContextMap()["setting"].(string); ok && name != logLevelFlag {
+				names = append(names, name)
+			}
+			if text := fmt.Sprint(e.ContextMap()); strings.Contains(text, "first") || strings.Contains(text, "second") {
+				t.Errorf("a password is logged: %s", text)
+			}
+		}
+		if !slices.Equal(names, []string{"database-url", "notify-url", "read-database-url"}) || level.Level() != parseLevel(change[1]) {
+			t.Errorf("from %s to %s: it logged %v, and the level is %s", change[0], change[1], names, level)
+		}
 	}
 }
 

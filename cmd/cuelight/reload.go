@@ -28,8 +28,7 @@ func (o *logOptions) check() flagCheck {
 
 // newLog returns the log of a command that runs until it is stopped, and what SIGHUP does to it.
 func (c *cli) newLog(cmd *cobra.Command, o logOptions) (*zap.Logger, daemon.Reload) {
-	level := zap.NewAtomicLevel()
-	setLevel(level, o.level)
+	level := zap.NewAtomicLevelAt(parseLevel(o.level))
 	log := daemon.NewLog(c.err, level)
 	if c.err.IsTerminal {
 		return log, daemon.Reload{} // SIGHUP is the end of the terminal
@@ -38,16 +37,15 @@ func (c *cli) newLog(cmd *cobra.Command, o logOptions) (*zap.Logger, daemon.Relo
 	return log, daemon.Reload{Signal: c.sig.Hangups(), Do: r.reload}
 }
 
-func setLevel(level zap.AtomicLevel, name string) {
-	if parsed, err := zapcore.ParseLevel(name); err == nil { // it has been checked
-		level.SetLevel(parsed)
-	}
+func parseLevel(name string) zapcore.Level {
+	level, _ := zapcore.ParseLevel(name) // it has been checked
+	return level
 }
 
 // reloader reads the settings again while a daemon runs.
 type reloader struct {
 	c       *cli
-	running []setting // only reload uses it
+	running []setting // with passwords; only reload uses it
 	level   zap.AtomicLevel
 	log     *zap.Logger
 }
@@ -65,19 +63,22 @@ func (r *reloader) reload() {
 		r.log.Error("settings not reloaded: the running ones stay", fields...)
 		return
 	}
+	// The changes are logged at the more verbose of both levels.
+	level := parseLevel(cmd.Flags().Lookup(logLevelFlag).Value.String())
+	r.level.SetLevel(min(level, r.level.Level()))
+	defer r.level.SetLevel(level)
 	restart := 0
 	for i, s := range settingsOf(cmd) {
 		if s.Value == r.running[i].Value {
 			continue
 		}
-		fields := []zap.Field{zap.String("setting", s.Name), zap.String("value", s.Value), zap.String("origin", s.Origin)}
+		fields := []zap.Field{zap.String("setting", s.Name), zap.String("value", s.redacted().Value), zap.String("origin", s.Origin)}
 		if s.Name != logLevelFlag {
 			restart++
 			r.log.Warn("setting changed: a restart is required", fields...)
 			continue
 		}
 		r.log.Info("setting changed", fields...)
-		setLevel(r.level, s.Value)
 		r.running[i] = s
 	}
 	r.log.Info("settings reloaded", zap.Int("restart_required", restart))
