@@ -71,8 +71,18 @@ func (c *cli) checkConfig() error {
 	for _, name := range []string{"serve", "run", "work"} {
 		scratch := scratchCLI(c.Env)
 		scratch.configPath = file.path
-		if _, err := scratch.prepare([]string{name}); err != nil && !slices.Contains(problems, err.Error()) {
-			problems = append(problems, err.Error())
+		_, err := scratch.prepare([]string{name})
+		if err == nil {
+			continue
+		}
+		text := err.Error()
+		if e, ok := err.(*usererr.Error); ok {
+			text += "\n" + e.Hint
+		}
+		for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
+			if !slices.Contains(problems, line) {
+				problems = append(problems, line)
+			}
 		}
 	}
 	if err := usageError(problems); err != nil {

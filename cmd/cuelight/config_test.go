@@ -152,6 +152,44 @@ func TestConfig_NamesEveryMistakeWithItsLine(t *testing.T) {
 	}
 }
 
+func TestConfigCheck_ReportsEveryWrongValue(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "cuelight.yaml")
+	for _, c := range []struct {
+		text string
+		want []string // begin the lines
+	}{
+		{
+			"serve:\n  nice: 55\n  crf: 99\n  lease: 1s\n  slots: {transcode: 2000}\n  encoders: [h265]\n  settle: 0s\n" +
+				"  watch: [/nowhere, /none]\n  max-upload: 0\n  base-path: x\n  listen: nonsense\n  log-level: debug\n",
+			[]string{
+				":7: settle", ":12: log-level", ":8: watch /nowhere", "it must be a directory", ":8: watch /none",
+				":9: max-upload", ":10: base-path", ":11: listen", ":3: crf 99", ":2: nice 55", ":4: lease 1s", ":6: encoders", ":5: slots",
+			},
+		},
+		{"crf: 99\nwork: {slots: 0, server: x}\n", []string{":1: crf 99", ":2: server x", ":2: slots 0"}},
+		{"database-url: 'postgres://[x'", []string{"invalid database address (:1)", "such as postgres://"}},
+		{"database-url: private\nserve: {listen: '127.0.0.1:1', read-database-url: nonsense}\nnotify-url: '::'", []string{
+			":3: invalid database address (notify-url", "such as postgres://", ":2: invalid database address (read-database-url",
+		}},
+	} {
+		writeConfig(t, path, c.text)
+		scratch := scratchCLI(nil)
+		scratch.configPath = path
+		e, ok := scratch.checkConfig().(*usererr.Error)
+		if !ok || e.Kind != usererr.Usage {
+			t.Errorf("%q: no errors, or %v", c.text, e)
+			continue
+		}
+		lines := strings.Split(e.Text+"\n"+e.Hint, "\n")
+		if !slices.EqualFunc(lines, c.want, func(line, want string) bool {
+			return strings.HasPrefix(strings.ReplaceAll(line, path, ""), want)
+		}) {
+			t.Errorf("%q: it prints\n%s", c.text, strings.Join(lines, "\n"))
+		}
+	}
+}
+
 func TestConfig_ReportsAllMistakesInOrder(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "cuelight.yaml")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -51,14 +52,7 @@ func addHTTPFlags(f *pflag.FlagSet) *httpFlags {
 
 // check checks the flags by themselves and against each other.
 func (o *httpFlags) check() error {
-	switch {
-	case o.Listen == "" && o.hasListenFlags():
-		return usererr.Usagef("--tls-cert, --tls-key, --no-auth, --insecure, --base-path, --origin, --proxy, " +
-			"--admin-secret-file and --read-secret-file require --listen")
-	case (o.CertFile == "") != (o.KeyFile == ""):
-		return usererr.Usagef("--tls-cert and --tls-key require each other")
-	}
-	if err := checkFlags(
+	errs := []error{checkFlags(
 		flagCheck{o.ConnectionsPerAddress > 0, "max-connections-per-address", o.ConnectionsPerAddress, "at least 1"},
 		flagCheck{o.MaxSubmissions >= 0, "max-submissions-per-user", o.MaxSubmissions, "positive, or 0 for no limit"},
 		flagCheck{o.MaxUpload > 0, "max-upload", o.MaxUpload, "positive"},
@@ -66,25 +60,29 @@ func (o *httpFlags) check() error {
 			o.BasePath == "" || strings.HasPrefix(o.BasePath, "/") && !strings.HasSuffix(o.BasePath, "/"),
 			"base-path", o.BasePath, "a path that begins with a slash and does not end with one",
 		},
-	); err != nil {
-		return err
-	}
-	if o.CertFile != "" {
+	)}
+	switch {
+	case o.Listen == "" && o.hasListenFlags():
+		errs = append(errs, usererr.Usagef("--tls-cert, --tls-key, --no-auth, --insecure, --base-path, --origin, --proxy, "+
+			"--admin-secret-file and --read-secret-file require --listen"))
+	case (o.CertFile == "") != (o.KeyFile == ""):
+		errs = append(errs, usererr.Usagef("--tls-cert and --tls-key require each other"))
+	case o.CertFile != "":
 		if _, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile); err != nil {
-			return usererr.Usagef("--tls-cert, --tls-key: %s", usererr.Printable(err.Error()))
+			errs = append(errs, usererr.Usagef("--tls-cert, --tls-key: %s", usererr.Printable(err.Error())))
 		}
 	}
 	if o.DebugListen != "" {
 		if err := debug.Check(o.DebugListen); err != nil {
-			return usererr.Usagef("--debug-listen %s: %v", usererr.Printable(o.DebugListen), err)
+			errs = append(errs, usererr.Usagef("--debug-listen %s: %v", usererr.Printable(o.DebugListen), err))
 		}
 	}
 	for _, origin := range o.Origins {
 		if http.NewCrossOriginProtection().AddTrustedOrigin(origin) != nil {
-			return invalidFlag("origin", origin, "an address without a path, such as https://studio.example")
+			errs = append(errs, invalidFlag("origin", origin, "an address without a path, such as https://studio.example"))
 		}
 	}
-	return o.checkListen()
+	return errors.Join(append(errs, o.checkListen())...)
 }
 
 // hasListenFlags reports whether flags were given that only matter with --listen.

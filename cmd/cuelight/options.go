@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"os/user"
 	"path/filepath"
 	"slices"
@@ -182,16 +183,7 @@ func (o *workOptions) config(data, published string) (video.Config, error) {
 		Reserve:      cmp.Or(int64(o.reserve), -1), KeepOld: cmp.Or(time.Duration(o.keepOld), forEver),
 		KeepSourceCopies: time.Duration(o.keepSourceCopies),
 	}
-	if err := o.check(); err != nil {
-		return config, err
-	}
-	if err := o.setEncoders(&config.Tools); err != nil {
-		return config, err
-	}
-	if err := o.setSandbox(&config.Tools); err != nil {
-		return config, err
-	}
-	return config, o.setSlots(&config.Slots)
+	return config, errors.Join(o.check(), o.setEncoders(&config.Tools), o.setSandbox(&config.Tools), o.setSlots(&config.Slots))
 }
 
 // checkConfig checks the flags without the directories.

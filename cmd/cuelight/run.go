@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 
@@ -55,7 +56,7 @@ func (c *cli) runCommand() *cobra.Command {
 	settings.add(cmd.Flags())
 	c.jsonFlag(cmd)
 	quiet := cmd.Flags().BoolP("quiet", "q", false, "print errors only, no progress")
-	cmd.PreRunE = func(*cobra.Command, []string) error { return checkRun(o) }
+	cmd.PreRunE = func(*cobra.Command, []string) error { return errors.Join(checkRun(o), c.CheckAddresses()) }
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c.locationFlags = locationFlags(cmd.Flags())
 		return c.runTasks(cmd.Context(), args, o, settings, *quiet)
@@ -64,13 +65,14 @@ func (c *cli) runCommand() *cobra.Command {
 }
 
 func checkRun(o *workOptions) error {
+	err := o.checkConfig()
 	for stage, n := range o.slots {
 		if n == 0 {
-			return usererr.Usagef("--slots %s=0: nobody else works on the tasks of this command; it must be 1 to 1000",
-				usererr.Printable(stage))
+			return errors.Join(err, usererr.Usagef("--slots %s=0: nobody else works on the tasks of this command; it must be 1 to 1000",
+				usererr.Printable(stage)))
 		}
 	}
-	return o.checkConfig()
+	return err
 }
 
 func (c *cli) runTasks(ctx context.Context, args []string, o *workOptions, settings videoFlags, quiet bool) error {

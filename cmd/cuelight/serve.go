@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -99,7 +100,7 @@ func (c *cli) serveCommand() *cobra.Command {
 	o.log.add(cmd)
 	o.http = addHTTPFlags(f)
 	bindEnvironment(f)
-	cmd.PreRunE = func(*cobra.Command, []string) error { return o.check() }
+	cmd.PreRunE = func(*cobra.Command, []string) error { return errors.Join(o.check(c.ReadURL), c.CheckAddresses()) }
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return c.serve(cmd, o) }
 	return cmd
 }
@@ -142,16 +143,14 @@ func (c *cli) runDaemon(
 }
 
 // check checks the flags, and sets the directories to watch.
-func (o *serveOptions) check() error {
-	if err := checkFlags(
+func (o *serveOptions) check(readURL string) error {
+	errs := []error{checkFlags(
 		flagCheck{o.settle > 0, "settle", o.settle, "positive"},
 		flagCheck{o.perUser >= 0, "max-running-per-user", o.perUser, "positive, or 0 for no limit"},
 		flagCheck{o.ageAfter >= 0, "age-after", o.ageAfter, "positive, or 0 for no ageing"},
 		flagCheck{o.readMaxLag > 0, "read-max-lag", o.readMaxLag, "positive"},
 		o.checkUntilIdle(), o.log.check(),
-	); err != nil {
-		return err
-	}
+	)}
 	o.watched = inbox.Options{UnchangedFor: o.settle}
 	for _, dir := range o.watch {
 		abs, err := filepath.Abs(dir)
@@ -159,16 +158,13 @@ func (o *serveOptions) check() error {
 			_, err = os.ReadDir(abs)
 		}
 		if err != nil {
-			return &usererr.Error{
+			errs = append(errs, &usererr.Error{
 				Kind: usererr.Usage,
 				Text: fmt.Sprintf("--watch %s: %s", usererr.Printable(dir), usererr.SystemMessage(err)),
 				Hint: "it must be a directory that this user may read",
-			}
+			})
 		}
 		o.watched.Dirs = append(o.watched.Dirs, abs)
 	}
-	if err := o.http.check(); err != nil {
-		return err
-	}
-	return o.checkConfig()
+	return errors.Join(append(errs, o.http.check(), o.checkConfig())...)
 }

@@ -143,26 +143,38 @@ func originOf(f *pflag.Flag) string {
 // flagPattern matches a flag in a message.
 var flagPattern = regexp.MustCompile(`--[a-z][a-z-]+`)
 
-// atOrigin adds the line of the configuration file to an error about a value that comes from there.
+// atOrigin returns one error for all that err joins, if they are about wrong usage. Errors about values from a
+// configuration file get their lines.
 func atOrigin(cmd *cobra.Command, err error) error {
-	e, ok := err.(*usererr.Error)
-	if !ok || e.Kind != usererr.Usage {
+	all := wrongUsage(err)
+	if all == nil {
 		return err
 	}
+	var lines []string
+	for _, e := range all {
+		lines = append(lines, textAtOrigin(cmd, e.Text))
+		if e.Hint != "" {
+			lines = append(lines, e.Hint)
+		}
+	}
+	located := *all[0]
+	located.Text, located.Hint = lines[0], strings.Join(lines[1:], "\n")
+	return &located
+}
+
+func textAtOrigin(cmd *cobra.Command, text string) string {
 	setting := func(flag string) *pflag.Flag { return cmd.Flags().Lookup(strings.TrimPrefix(flag, "--")) }
-	for _, flag := range flagPattern.FindAllString(e.Text, -1) {
+	for _, flag := range flagPattern.FindAllString(text, -1) {
 		if origin := originOf(setting(flag)); strings.Contains(origin, ":") { // FILE:LINE
-			located := *e
-			located.Text = origin + ": " + flagPattern.ReplaceAllStringFunc(e.Text, func(flag string) string {
+			return origin + ": " + flagPattern.ReplaceAllStringFunc(text, func(flag string) string {
 				if setting(flag) == nil {
 					return flag
 				}
 				return strings.TrimPrefix(flag, "--")
 			})
-			return &located
 		}
 	}
-	return err
+	return text
 }
 
 // warnUnknown warns of variables that may be misspelt. They are not errors, because other

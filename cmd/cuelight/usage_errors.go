@@ -37,12 +37,31 @@ type flagCheck struct {
 	wanted  string
 }
 
-// checkFlags returns the error of the first invalid flag.
+// checkFlags returns the joined errors of all invalid flags.
 func checkFlags(checks ...flagCheck) error {
+	var errs []error
 	for _, c := range checks {
 		if !c.isValid {
-			return invalidFlag(c.name, c.value, c.wanted)
+			errs = append(errs, invalidFlag(c.name, c.value, c.wanted))
 		}
+	}
+	return errors.Join(errs...)
+}
+
+// wrongUsage returns the errors of wrong usage that err joins, or that it is; nil if it has others.
+func wrongUsage(err error) (all []*usererr.Error) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, one := range joined.Unwrap() {
+			found := wrongUsage(one)
+			if found == nil {
+				return nil
+			}
+			all = append(all, found...)
+		}
+		return all
+	}
+	if e, ok := err.(*usererr.Error); ok && e.Kind == usererr.Usage {
+		return []*usererr.Error{e}
 	}
 	return nil
 }

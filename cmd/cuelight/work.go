@@ -153,29 +153,24 @@ func (o *remoteWorkOptions) prepare(c *cli) (video.Config, error) {
 
 // check checks the flags, except that the coordinator and the key are given.
 func (o *remoteWorkOptions) check() error {
+	var errs []error
 	if o.server != "" {
-		if err := o.checkServer(); err != nil {
-			return err
-		}
+		errs = append(errs, o.checkServer())
 	}
-	if err := checkFlags(
+	errs = append(errs, checkFlags(
 		o.checkUntilIdle(),
 		flagCheck{o.slots >= 1 && o.slots <= 1000, "slots", o.slots, "1 to 1000"},
+		flagCheck{len(o.stages) > 0, "stages", "", "some of " + strings.Join(video.RemoteStageNames(), ", ")},
 		o.log.check(),
-	); err != nil {
-		return err
-	}
-	if len(o.stages) == 0 {
-		return invalidFlag("stages", "", "some of "+strings.Join(video.RemoteStageNames(), ", "))
-	}
+	))
 	for _, name := range o.stages {
 		if !slices.Contains(video.RemoteStageNames(), name) {
-			return invalidFlag("stages", name, "some of "+strings.Join(video.RemoteStageNames(), ", "))
+			errs = append(errs, invalidFlag("stages", name, "some of "+strings.Join(video.RemoteStageNames(), ", ")))
 		}
 	}
 	// The flags that this command does not have are valid.
 	o.downloadTimeout = time.Hour
-	return o.checkConfig()
+	return errors.Join(append(errs, o.checkConfig())...)
 }
 
 func (o *remoteWorkOptions) checkServer() error {

@@ -103,6 +103,16 @@ func (o *Options) poolConfig(ctx context.Context, db *Database) (*pgxpool.Config
 	return config, nil
 }
 
+// CheckAddresses parses the addresses of the options, and returns joined errors.
+func (o *Options) CheckAddresses() (err error) {
+	if t := o.Target(); !t.Private {
+		_, err = t.config()
+	}
+	none := new(pgx.ConnConfig)
+	_, notifyErr := o.notifyConfig(none)
+	return errors.Join(err, notifyErr, o.configureStandby(new(Database), none))
+}
+
 // notifyConfig returns the listener's configuration if it has an address of its own.
 func (o *Options) notifyConfig(pool *pgx.ConnConfig) (*pgx.ConnConfig, error) {
 	if o.NotifyURL == "" {
