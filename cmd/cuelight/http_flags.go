@@ -50,8 +50,8 @@ func addHTTPFlags(f *pflag.FlagSet) *httpFlags {
 	return o
 }
 
-// check checks the flags by themselves and against each other.
-func (o *httpFlags) check() error {
+// check checks the flags by themselves and against each other. Reading from a standby is for clients of --listen, too.
+func (o *httpFlags) check(readsStandby bool) error {
 	errs := []error{checkFlags(
 		flagCheck{o.ConnectionsPerAddress > 0, "max-connections-per-address", o.ConnectionsPerAddress, "at least 1"},
 		flagCheck{o.MaxSubmissions >= 0, "max-submissions-per-user", o.MaxSubmissions, "positive, or 0 for no limit"},
@@ -62,9 +62,9 @@ func (o *httpFlags) check() error {
 		},
 	)}
 	switch {
-	case o.Listen == "" && o.hasListenFlags():
+	case o.Listen == "" && (o.hasListenFlags() || readsStandby):
 		errs = append(errs, usererr.Usagef("--tls-cert, --tls-key, --no-auth, --insecure, --base-path, --origin, --proxy, "+
-			"--admin-secret-file and --read-secret-file require --listen"))
+			"--admin-secret-file, --read-secret-file, --max-submissions-per-user, --read-database-url and --read-max-lag require --listen"))
 	case (o.CertFile == "") != (o.KeyFile == ""):
 		errs = append(errs, usererr.Usagef("--tls-cert and --tls-key require each other"))
 	case o.CertFile != "":
@@ -88,7 +88,7 @@ func (o *httpFlags) check() error {
 // hasListenFlags reports whether flags were given that only matter with --listen.
 func (o *httpFlags) hasListenFlags() bool {
 	return o.CertFile != "" || o.KeyFile != "" || o.NoAuth || o.Insecure || o.BasePath != "" ||
-		len(o.Origins) > 0 || len(o.Proxies) > 0 || o.AdminFile != "" || o.ReadFile != ""
+		len(o.Origins) > 0 || len(o.Proxies) > 0 || o.AdminFile != "" || o.ReadFile != "" || o.MaxSubmissions != 0
 }
 
 // checkListen refuses an address that is not safe to listen on.

@@ -62,6 +62,8 @@ standby of the database, while that is up to date; everything else uses the prim
 Logs go to standard error: JSON, or plain lines on a terminal. systemd units can
 use Type=notify and WatchdogSec.`
 
+const defaultReadMaxLag = 10 * time.Second
+
 type serveOptions struct {
 	*workOptions
 	log        logOptions
@@ -94,7 +96,7 @@ func (c *cli) serveCommand() *cobra.Command {
 	f.Var(&o.keepSourceCopies, "keep-source-copies",
 		"how long a published video can be retried without its source; 0 for ever")
 	c.readURLFlag(f)
-	f.DurationVar(&o.readMaxLag, "read-max-lag", 10*time.Second, "how far the standby of --read-database-url may be behind")
+	f.DurationVar(&o.readMaxLag, "read-max-lag", defaultReadMaxLag, "how far the standby of --read-database-url may be behind")
 	o.labelFlag(f)
 	o.untilIdleFlag(f)
 	o.log.add(cmd)
@@ -166,5 +168,6 @@ func (o *serveOptions) check(readURL string) error {
 		}
 		o.watched.Dirs = append(o.watched.Dirs, abs)
 	}
-	return errors.Join(append(errs, o.http.check(), o.checkConfig())...)
+	readsStandby := readURL != "" || o.readMaxLag != defaultReadMaxLag
+	return errors.Join(append(errs, o.http.check(readsStandby), o.checkConfig())...)
 }
