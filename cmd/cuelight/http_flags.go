@@ -41,7 +41,7 @@ func addHTTPFlags(f *pflag.FlagSet) *httpFlags {
 		"maximum connections to --listen from one address, except loopback addresses and --proxy")
 	f.Var((*byteSize)(&o.MaxUpload), "max-upload", "largest upload")
 	f.IntVar(&o.MaxSubmissions, "max-submissions-per-user", 0,
-		"maximum videos that are submitted for one user per minute through --listen, except uploads; 0 for no limit")
+		"maximum videos that are submitted for one user per minute through --listen; 0 for no limit")
 	f.BoolVar(&o.SourcesFromBucket, "sources-from-bucket", true,
 		"let remote workers fetch sources from the bucket that --data-dir is; false to send them from here")
 	f.StringVar(&o.DebugListen, "debug-listen", "", "serve profiles (pprof) at this loopback address or unix socket")

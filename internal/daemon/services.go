@@ -155,8 +155,9 @@ func (d *Daemon) uploadOptions(guard *access.Guard) upload.Options {
 		Dir: d.Config.DataDir, BasePath: web.UploadsPath(d.HTTP.BasePath),
 		MaxBytes: d.HTTP.MaxUpload, MinFree: cmp.Or(max(d.Config.Reserve, 0), -1),
 		Principal:      func(ctx context.Context) string { return access.PrincipalOf(ctx).Name },
-		CheckPrincipal: stillAuthorized(guard), Prepare: prepareUpload(st), OnComplete: submitUpload(st, d.Config.Bucket),
-		Store: storeUpload(d.Config.Bucket), Release: releaseUpload(d.Config.Bucket),
+		CheckPrincipal: stillAuthorized(guard), Prepare: prepareUpload(st, d.HTTP.MaxSubmissions),
+		OnComplete: submitUpload(st, d.Config.Bucket),
+		Store:      storeUpload(d.Config.Bucket), Release: releaseUpload(d.Config.Bucket),
 		SourceState: uploadSourceState(st, d.Config.Bucket),
 		OnError:     func(id string, err error) { d.Log.Warn("upload failed", zap.String("upload", id), zap.Error(err)) },
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/ops"
+	"github.com/cuelight/cuelight/internal/problem"
 	"github.com/cuelight/cuelight/internal/profiles"
 	"github.com/cuelight/cuelight/internal/trace"
 	"github.com/cuelight/cuelight/internal/upload"
@@ -60,8 +61,9 @@ func submitUpload(st *store.Store, bucket *video.Bucket) func(context.Context, u
 const prepareTimeout = 5 * time.Second
 
 // prepareUpload returns a function that checks the params of an upload when it begins, and resolves
-// their profile: the file is received only if its task can be submitted.
-func prepareUpload(st *store.Store) func(context.Context, *upload.Upload) error {
+// their profile: the file is received only if its task can be submitted. maxPerMinute limits the submissions for each user;
+// 0 for no limit.
+func prepareUpload(st *store.Store, maxPerMinute int) func(context.Context, *upload.Upload) error {
 	return func(ctx context.Context, u *upload.Upload) error {
 		placement, err := uploadPlacement(*u)
 		if err != nil {
@@ -70,6 +72,9 @@ func prepareUpload(st *store.Store) func(context.Context, *upload.Upload) error 
 		subs := []store.Submission{{Params: u.Params, Placement: placement}}
 		ctx, cancel := context.WithTimeout(ctx, prepareTimeout)
 		defer cancel()
+		if err := checkUploadRate(ctx, st, cmp.Or(u.UserID, u.Principal), maxPerMinute); err != nil {
+			return err
+		}
 		if err := profiles.Prepare(ctx, st, subs); err != nil {
 			if errors.Is(err, store.ErrInvalid) {
 				err = fmt.Errorf("%w: %w", upload.ErrRefused, err)
@@ -82,6 +87,19 @@ func prepareUpload(st *store.Store) func(context.Context, *upload.Upload) error 
 		}
 		return err
 	}
+}
+
+// checkUploadRate returns a problem if a user has submitted too much to begin an upload.
+func checkUploadRate(ctx context.Context, st *store.Store, user string, maxPerMinute int) error {
+	if user == "" || maxPerMinute <= 0 {
+		return nil
+	}
+	wait, err := st.SubmissionDelay(ctx, user, 1, maxPerMinute)
+	if err == nil && wait > 0 {
+		rate := &ops.RateError{User: user, Limit: maxPerMinute, Wait: wait}
+		return problem.New(problem.TooManySubmissions, "%v", rate).After(wait)
+	}
+	return err
 }
 
 func uploadPlacement(u upload.Upload) (placement map[string]store.Placement, err error) {

@@ -10,6 +10,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -212,7 +214,7 @@ func TestUploads_ResolveTheirProfileWhenTheyBegin(t *testing.T) {
 	}
 	u := sent(t, "a", "", "abc")
 	u.Name, u.Params, u.Placement = "f.mp4", []byte(`{"profile": "web"}`), []byte(`{"metadata": {"requires": ["m"]}}`)
-	if err := prepareUpload(st)(t.Context(), &u); err != nil {
+	if err := prepareUpload(st, 0)(t.Context(), &u); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.Remove(t.Context(), "web"); err != nil {
@@ -238,13 +240,55 @@ func TestUploads_ResolveTheirProfileWhenTheyBegin(t *testing.T) {
 	for _, wrong := range []upload.Upload{
 		{Params: []byte(`{"profile": "web"}`)}, {Params: []byte(`{"qualty": 1}`)}, {Placement: []byte(`{"transcode": 7}`)},
 	} {
-		if err := prepareUpload(st)(t.Context(), &wrong); !errors.Is(err, upload.ErrRefused) {
+		if err := prepareUpload(st, 0)(t.Context(), &wrong); !errors.Is(err, upload.ErrRefused) {
 			t.Errorf("%s, %s: %v", wrong.Params, wrong.Placement, err)
 		}
 		wrong.ID, wrong.Path, wrong.Size = "b", u.Path, 3
 		if _, err := submitUpload(st, nil)(t.Context(), wrong); !errors.Is(err, upload.ErrRefused) {
 			t.Errorf("submit %s, %s: %v", wrong.Params, wrong.Placement, err)
 		}
+	}
+}
+
+func TestUploads_BeyondTheLimitOfTheirUserDoNotBegin(t *testing.T) {
+	t.Parallel()
+	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers)), store.Video())
+	uploads, err := upload.New(upload.Options{
+		Dir: t.TempDir(), Prepare: prepareUpload(st, 1), OnComplete: submitUpload(st, nil), MinFree: -1,
+		Principal: func(context.Context) string { return "ann" },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer uploads.Close()
+	send := func(status int, method, path, body string, headers ...string) http.Header {
+		t.Helper()
+		r := httptest.NewRequest(method, path, strings.NewReader(body))
+		for i := 0; i < len(headers); i += 2 {
+			r.Header.Set(headers[i], headers[i+1])
+		}
+		w := httptest.NewRecorder()
+		uploads.ServeHTTP(w, r)
+		if w.Code != status {
+			t.Fatalf("%s %s: %d %s, want %d", method, path, w.Code, w.Body, status)
+		}
+		return w.Header()
+	}
+	tus := []string{"Tus-Resumable", "1.0.0", "Upload-Length", "3"}
+	chunk := []string{"Tus-Resumable", "1.0.0", "Content-Type", "application/offset+octet-stream", "Upload-Offset", "0"}
+	first, second := send(201, http.MethodPost, "/uploads/", "", tus...), send(201, http.MethodPost, "/uploads/", "", tus...)
+	send(204, http.MethodPatch, first.Get("Location"), "abc", chunk...)
+	for _, refused := range []http.Header{
+		send(429, http.MethodPost, "/uploads/", "", tus...),
+		send(429, http.MethodPut, "/uploads/film.mp4", "abc"),
+	} {
+		if after, err := strconv.Atoi(refused.Get("Retry-After")); err != nil || after < 1 || after > 60 {
+			t.Errorf("Retry-After is %q", refused.Get("Retry-After"))
+		}
+	}
+	send(201, http.MethodPut, "/uploads/film.mp4?user_id=max", "abc")
+	if done := send(204, http.MethodPatch, second.Get("Location"), "xyz", chunk...); done.Get("Cuelight-Task") == "" {
+		t.Error("an upload that had begun was not submitted")
 	}
 }
 

@@ -23,8 +23,8 @@ type Options struct {
 	BasePath string
 
 	// Prepare is called when an upload begins, and may change Params and Placement. After an error that
-	// matches ErrRefused, nothing is received; others are ignored, because OnComplete may find them
-	// again. Default: nothing is done.
+	// matches ErrRefused, or a *problem.Problem, which is the response, nothing is received; others are ignored, because
+	// OnComplete may find them again. Default: nothing is done.
 	Prepare func(ctx context.Context, u *Upload) error
 
 	// OnComplete submits a complete file as a task. After an error, it is called again

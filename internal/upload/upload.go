@@ -113,10 +113,13 @@ func (u *Uploads) createUpload(ctx context.Context, r *activeRequest, e *record)
 // prepare lets Options.Prepare check and change what the client asked for, before it sends the file.
 func (u *Uploads) prepare(ctx context.Context, e *record) error {
 	prepared := e.Upload
-	switch err := u.options.Prepare(ctx, &prepared); {
-	case errors.Is(err, ErrRefused):
-		return problem.New(problem.Invalid, "%v", err)
-	case err != nil:
+	if err := u.options.Prepare(ctx, &prepared); err != nil {
+		if p, ok := errors.AsType[*problem.Problem](err); ok {
+			return p
+		}
+		if errors.Is(err, ErrRefused) {
+			return problem.New(problem.Invalid, "%v", err)
+		}
 		u.options.OnError("", err)
 		return nil
 	}
