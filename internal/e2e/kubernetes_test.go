@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -211,40 +213,55 @@ func TestKubernetes_PodsAreSetUpForTheWorker(t *testing.T) {
 	}
 }
 
-// The README says which rights the role of the autoscaler needs.
+// The README says which rights the role of the autoscaler needs, in the schema of docs/deploy or another one.
 func TestKubernetes_BacklogQueryNeedsOnlyTheDocumentedGrants(t *testing.T) {
 	t.Parallel()
-	h := newEnvironment(t)
-	pool := pgtest.NewServer(t, pgtest.ServerOptions{}).New(pgtest.Schema{})
-	cmd := h.command("migrate")
-	cmd.Env = append(cmd.Env, "CUELIGHT_DATABASE_URL="+pool.Config().ConnString())
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	readme := readText(t, filepath.Join(kubernetesDir, "README.md"))
-	blocks := regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(readme, -1)
+	query := readManifests(t).job.Spec.Triggers[0].Metadata["query"]
+	blocks := regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(readText(t, filepath.Join(kubernetesDir, "README.md")), -1)
 	if len(blocks) != 1 {
 		t.Fatalf("%d blocks of SQL", len(blocks))
 	}
-	// The task is ready for transcode.
-	for _, sql := range []string{
-		blocks[0][1], `insert into tasks (source) values ('a')`, `update tasks set ingest_status = 'completed'`,
-	} {
-		if _, err := pool.Exec(t.Context(), sql); err != nil {
-			t.Fatalf("%s: %v", sql, err)
-		}
-	}
-	conn, err := pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
-	var backlog int
-	if _, err = conn.Exec(t.Context(), "set role autoscaler"); err == nil {
-		err = conn.QueryRow(t.Context(), readManifests(t).job.Spec.Triggers[0].Metadata["query"]).Scan(&backlog)
-	}
-	if err != nil || backlog != 1 {
-		t.Errorf("the backlog is %d, want 1: %v", backlog, err)
+	for _, schema := range []string{"cuelight", "public"} {
+		t.Run(schema, func(t *testing.T) {
+			t.Parallel()
+			h := newEnvironment(t)
+			pool := pgtest.NewServer(t, pgtest.ServerOptions{}).New(pgtest.Schema{})
+			exec := func(sql string) {
+				t.Helper()
+				if _, err := pool.Exec(t.Context(), sql); err != nil {
+					t.Fatalf("%s: %v", sql, err)
+				}
+			}
+			as := func(role string) string {
+				address, err := url.Parse(pool.Config().ConnString())
+				if err != nil {
+					t.Fatal(err)
+				}
+				address.User = url.User(role)
+				return address.String()
+			}
+			exec(`create role studio login`)
+			exec(`create schema if not exists ` + schema)
+			exec(`grant all on schema ` + schema + ` to studio`)
+			exec(`alter role studio set search_path = ` + schema)
+			cmd := h.command("migrate")
+			cmd.Env = append(cmd.Env, "CUELIGHT_DATABASE_URL="+as("studio"))
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			exec(regexp.MustCompile(`\bcuelight\b`).ReplaceAllString(blocks[0][1], schema))
+			// The task is ready for transcode.
+			exec(`set search_path = ` + schema + `; insert into tasks (source) values ('a'); update tasks set ingest_status = 'completed'`)
+			conn, err := pgx.Connect(t.Context(), as("autoscaler"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close(t.Context())
+			var backlog int
+			if err := conn.QueryRow(t.Context(), query).Scan(&backlog); err != nil || backlog != 1 {
+				t.Errorf("the backlog is %d, want 1: %v", backlog, err)
+			}
+		})
 	}
 }
 
