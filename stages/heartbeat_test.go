@@ -57,9 +57,9 @@ func TestHeartbeat_IsRareWithALongLease(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := 0
+				var heartbeats atomic.Int32
 				f := &fakeBackend{heartbeat: func(engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
-					n++
+					heartbeats.Add(1)
 					return engine.HeartbeatResult{Now: time.Now()}, nil
 				}}
 				listener := newFakeListener()
@@ -68,9 +68,9 @@ func TestHeartbeat_IsRareWithALongLease(t *testing.T) {
 				time.Sleep(time.Minute)
 				listener.disconnected.Store(!c.listening)
 				time.Sleep(time.Minute)
-				n = 0
+				heartbeats.Store(0)
 				time.Sleep(10 * time.Minute)
-				if n < c.min || n > c.max {
+				if n := int(heartbeats.Load()); n < c.min || n > c.max {
 					t.Errorf("%d heartbeats in ten minutes, want %d to %d", n, c.min, c.max)
 				}
 				stop()
