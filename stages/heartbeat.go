@@ -66,9 +66,9 @@ const maxTick = time.Second
 // tick is how often progress is recorded, and how often it is decided whether a heartbeat is due.
 func (h *heartbeat) tick() time.Duration { return min(h.interval/2, maxTick) }
 
-// untilDue is the time between two heartbeats. Without notifications only heartbeats tell of cancelled claims and pauses, so
+// currentInterval is the time between two heartbeats. Without notifications only heartbeats tell of cancelled claims and pauses, so
 // they are not as rare as the lease allows.
-func (h *heartbeat) untilDue() time.Duration {
+func (h *heartbeat) currentInterval() time.Duration {
 	if h.p.isListening() {
 		return h.interval
 	}
@@ -91,7 +91,7 @@ func (h *heartbeat) sendIfDue(ctx context.Context, checkNow bool) {
 	key, held := h.p.session()
 	checkNow = checkNow || !h.uncheckedSince.IsZero()
 	if h.err == nil && !checkNow && len(progressed) == 0 && (!held || key == h.session) &&
-		time.Since(h.sent) < h.untilDue()-h.tick()*2/5 {
+		time.Since(h.sent) < h.currentInterval()-h.tick()*2/5 {
 		return
 	}
 	h.sent = time.Now()
@@ -181,7 +181,7 @@ func (h *heartbeat) mustPoll() bool {
 	case h.notListeningSince.IsZero():
 		h.notListeningSince = time.Now()
 	default:
-		return time.Since(h.notListeningSince) >= h.untilDue()
+		return time.Since(h.notListeningSince) >= h.currentInterval()
 	}
 	return false
 }

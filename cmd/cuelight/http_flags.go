@@ -50,8 +50,9 @@ func addHTTPFlags(f *pflag.FlagSet) *httpFlags {
 	return o
 }
 
-// check checks the flags by themselves and against each other. Reading from a standby is for clients of --listen, too.
-func (o *httpFlags) check(readsStandby bool) error {
+// check checks the flags by themselves and against each other. further are the names of other given flags that only matter
+// with --listen.
+func (o *httpFlags) check(further []string) error {
 	errs := []error{checkFlags(
 		flagCheck{o.ConnectionsPerAddress > 0, "max-connections-per-address", o.ConnectionsPerAddress, "at least 1"},
 		flagCheck{o.MaxSubmissions >= 0, "max-submissions-per-user", o.MaxSubmissions, "positive, or 0 for no limit"},
@@ -62,9 +63,8 @@ func (o *httpFlags) check(readsStandby bool) error {
 		},
 	)}
 	switch {
-	case o.Listen == "" && (o.hasListenFlags() || readsStandby):
-		errs = append(errs, usererr.Usagef("--tls-cert, --tls-key, --no-auth, --insecure, --base-path, --origin, --proxy, "+
-			"--admin-secret-file, --read-secret-file, --max-submissions-per-user, --read-database-url and --read-max-lag require --listen"))
+	case o.Listen == "" && len(o.listenFlags())+len(further) > 0:
+		errs = append(errs, usererr.Usagef("%s: without --listen this has no effect", strings.Join(append(o.listenFlags(), further...), ", ")))
 	case (o.CertFile == "") != (o.KeyFile == ""):
 		errs = append(errs, usererr.Usagef("--tls-cert and --tls-key require each other"))
 	case o.CertFile != "":
@@ -85,10 +85,22 @@ func (o *httpFlags) check(readsStandby bool) error {
 	return errors.Join(append(errs, o.checkListen())...)
 }
 
-// hasListenFlags reports whether flags were given that only matter with --listen.
-func (o *httpFlags) hasListenFlags() bool {
-	return o.CertFile != "" || o.KeyFile != "" || o.NoAuth || o.Insecure || o.BasePath != "" ||
-		len(o.Origins) > 0 || len(o.Proxies) > 0 || o.AdminFile != "" || o.ReadFile != "" || o.MaxSubmissions != 0
+// listenFlags returns the names of given flags that only matter with --listen.
+func (o *httpFlags) listenFlags() (names []string) {
+	for _, f := range []struct {
+		isGiven bool
+		name    string
+	}{
+		{o.CertFile != "", "--tls-cert"}, {o.KeyFile != "", "--tls-key"}, {o.NoAuth, "--no-auth"}, {o.Insecure, "--insecure"},
+		{o.BasePath != "", "--base-path"}, {len(o.Origins) > 0, "--origin"}, {len(o.Proxies) > 0, "--proxy"},
+		{o.AdminFile != "", "--admin-secret-file"}, {o.ReadFile != "", "--read-secret-file"},
+		{o.MaxSubmissions != 0, "--max-submissions-per-user"},
+	} {
+		if f.isGiven {
+			names = append(names, f.name)
+		}
+	}
+	return names
 }
 
 // checkListen refuses an address that is not safe to listen on.

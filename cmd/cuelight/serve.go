@@ -168,6 +168,12 @@ func (o *serveOptions) check(readURL string) error {
 		}
 		o.watched.Dirs = append(o.watched.Dirs, abs)
 	}
-	readsStandby := readURL != "" || o.readMaxLag != defaultReadMaxLag
-	return errors.Join(append(errs, o.http.check(readsStandby), o.checkConfig())...)
+	var standby []string
+	if readURL != "" {
+		standby = append(standby, "--read-database-url")
+	}
+	if o.readMaxLag != defaultReadMaxLag {
+		standby = append(standby, "--read-max-lag")
+	}
+	return errors.Join(append(errs, o.http.check(standby), o.checkConfig())...)
 }
