@@ -37,7 +37,7 @@ func (s *Store) buildIndexes(ctx context.Context) error {
 	if !errors.Is(err, ErrSchemaOlder) {
 		return nil // Migrate finds the error again
 	}
-	conn, release, err := session(ctx, s.db)
+	conn, release, err := idleConn(ctx, s.db)
 	if conn == nil {
 		return err
 	}
@@ -55,9 +55,9 @@ func (s *Store) buildIndexes(ctx context.Context) error {
 	return nil
 }
 
-// session returns a connection of the database that is in no transaction, with a function to call afterwards; nil if there
+// idleConn returns a connection of the database that is in no transaction, with a function to call afterwards; nil if there
 // is none.
-func session(ctx context.Context, db DB) (conn *pgx.Conn, release func(), err error) {
+func idleConn(ctx context.Context, db DB) (conn *pgx.Conn, release func(), err error) {
 	if pool, ok := db.(interface {
 		Acquire(ctx context.Context) (*pgxpool.Conn, error)
 	}); ok {

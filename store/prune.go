@@ -82,11 +82,11 @@ func (d templateData) prunable() (cancelled, overridden, completed, dead string)
 // the year 9999, the last that JSON can have.
 const pruneTasksSQL = `
 /* prune tasks */
-with turn as materialized (
-  select pg_try_advisory_xact_lock(hashtext('cuelight prune'), '{{.Tasks}}'::regclass::oid::integer) as mine
+with lock as materialized (
+  select pg_try_advisory_xact_lock(hashtext('cuelight prune'), '{{.Tasks}}'::regclass::oid::integer) as acquired
 ), page as materialized (
   select t.id from {{.Tasks}} t
-   where (select mine from turn) and {{.With}} and t.id > coalesce($1::uuid, '00000000-0000-0000-0000-000000000000')
+   where (select acquired from lock) and {{.With}} and t.id > coalesce($1::uuid, '00000000-0000-0000-0000-000000000000')
    order by t.id limit $2
 ), ended as materialized (
   select t.id from {{.Tasks}} t

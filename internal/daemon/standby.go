@@ -77,7 +77,7 @@ func (s *services) requireReplay(ctx context.Context) {
 	}
 }
 
-// eventReader reads events from the primary. Who gets an event can read its effects.
+// eventReader reads events from the primary. A client that gets an event can then read its effects.
 type eventReader struct {
 	*store.Store
 	standby *standby.Router // may be nil

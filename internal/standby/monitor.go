@@ -99,7 +99,7 @@ func (m *monitor) samplePrimary(ctx context.Context) {
 	if len(m.unreached) > maxSamples { // the oldest one says how far it is behind
 		m.unreached = append(m.unreached[:1], m.unreached[2:]...)
 	}
-	m.router.know(now, failures)
+	m.router.setRequired(now, failures)
 }
 
 // maxSamples are those of an hour.
@@ -118,9 +118,9 @@ func (r *Router) failureCount() int {
 	return r.failures
 }
 
-// know ends the time for which the required position is not known, unless [Router.Require] has failed again since the
+// setRequired ends the time for which the required position is not known, unless [Router.Require] has failed again since the
 // position was asked for: that call may be about a later one.
-func (r *Router) know(now position, failures int) {
+func (r *Router) setRequired(now position, failures int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.unknown && r.failures == failures {

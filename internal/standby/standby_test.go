@@ -134,11 +134,11 @@ func TestRouter_UsesThePrimaryWhereThePositionIsUnknown(t *testing.T) {
 	if got := closed.choose(t.Context(), ""); got != f.primary {
 		t.Error("the read goes to the standby")
 	}
-	closed.know(0, 0) // asked for before the failure
+	closed.setRequired(0, 0) // asked for before the failure
 	if got := closed.choose(t.Context(), ""); got != f.primary {
 		t.Error("the read goes to the standby after an older position is known")
 	}
-	closed.know(0, 1)
+	closed.setRequired(0, 1)
 	if got := closed.choose(t.Context(), ""); got != f.standby {
 		t.Error("the read goes to the primary")
 	}
