@@ -13,6 +13,7 @@ func (d *dispatcher) applyControls(c controls) {
 		if q.paused {
 			kind = StagePaused
 			d.releasePrefetched(q, errPaused)
+			d.collecting = true
 		} else {
 			q.wake(false)
 		}
@@ -28,7 +29,7 @@ func (d *dispatcher) applyControls(c controls) {
 // startDrain stops claiming. Attempts may take as long as they need, unless the
 // shutdown cancels them.
 func (d *dispatcher) startDrain() {
-	d.draining = true
+	d.draining, d.collecting = true, true
 	for i := range d.queues {
 		d.releasePrefetched(&d.queues[i], ErrDraining)
 	}

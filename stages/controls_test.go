@@ -5,13 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cuelight/cuelight/internal/waittest"
+	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 func TestPause_StopsClaimsUntilResumed(t *testing.T) {
@@ -202,5 +206,77 @@ func TestStageStarted_ReportsWaitAndWakes(t *testing.T) {
 		case e.Stage == "one" && (e.Task != id || e.Woken || e.Waited < wait):
 			t.Errorf("without a free slot: woken %v, waited %s", e.Woken, e.Waited)
 		}
+	}
+}
+
+// A coordinator grants a claim while its worker stops claiming.
+func TestDispatcher_ReleasesClaimsThatArriveWhenItHasStoppedClaiming(t *testing.T) {
+	for name, c := range map[string]struct {
+		control engine.HeartbeatResult
+		result  error // of the running attempt; without one it goes on
+	}{
+		"it drains":                              {control: engine.HeartbeatResult{Draining: true}},
+		"the stage is paused":                    {control: engine.HeartbeatResult{Paused: []bool{true}}},
+		"the stage is paused as an attempt ends": {control: engine.HeartbeatResult{Paused: []bool{true}}, result: errors.New("failed")},
+		"the stage is suspended":                 {result: stages.Postpone(time.Hour, errors.New("the disk is full"))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				running, granted := engine.Claim{Task: store.ID{1}, Token: store.ID{2}}, engine.Claim{Task: store.ID{3}, Token: store.ID{4}}
+				end := make(chan error, 1)
+				p := pipeline(t, func(_ context.Context, job *stages.Job) (any, error) {
+					if job.Task == granted.Task {
+						return nil, nil
+					}
+					return nil, <-end
+				}, "one")
+				var controlled atomic.Bool
+				answers := make(chan engine.Claim, 2)
+				answers <- running
+				f := &fakeBackend{
+					exchange: func(engine.ExchangeRequest) (out engine.ExchangeResult, err error) {
+						if len(answers) > 0 {
+							out.Claims = []engine.Claim{<-answers}
+						}
+						return out, nil
+					},
+					heartbeat: func(engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
+						if controlled.Load() {
+							return c.control, nil
+						}
+						return engine.HeartbeatResult{}, nil
+					},
+				}
+				w := notify.NewWakes()
+				events, stop := runFake(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = w, time.Hour })
+				w.Add(p.Graph().Channel("one"))
+				synctest.Wait()
+				answers <- granted
+				controlled.Store(true)
+				w.Add(p.Graph().ControlChannel())
+				time.Sleep(5 * time.Second)
+				if c.result != nil {
+					end <- c.result
+					time.Sleep(time.Second / 2)
+				}
+				var reports []engine.Report
+				for _, r := range f.requests() {
+					reports = append(reports, r.Reports...)
+				}
+				if i := slices.IndexFunc(reports, func(r engine.Report) bool { return r.Token == granted.Token }); i < 0 {
+					t.Error("the granted claim is still held")
+				} else if reports[i].Outcome != engine.Released {
+					t.Errorf("the report of the granted claim is %+v", reports[i])
+				}
+				kinds := events()
+				if n := len(slices.DeleteFunc(kinds, func(k stages.Kind) bool { return k != stages.StageStarted })); n != 1 {
+					t.Errorf("%d attempts started, want 1", n)
+				}
+				if c.result == nil {
+					end <- nil
+				}
+				stop()
+			})
+		})
 	}
 }

@@ -21,14 +21,15 @@ import (
 // A claim goes through the files queue.go → dispatcher.go → slots.go → attempt.go →
 // reports.go and back. The goroutine of run owns all fields.
 type dispatcher struct {
-	p         *process
-	queues    []stageQueue     // of the stages, then of the parts of those that divide: see store.Graph.Queues
-	byChannel map[string][]int // NOTIFY channel → queues
-	reports   reports
-	outage    outage
-	sweeps    sweeps
-	draining  bool  // claims nothing more
-	refused   error // the Backend refuses this worker for good, so nothing can be reported
+	p          *process
+	queues     []stageQueue     // of the stages, then of the parts of those that divide: see store.Graph.Queues
+	byChannel  map[string][]int // NOTIFY channel → queues
+	reports    reports
+	outage     outage
+	sweeps     sweeps
+	draining   bool  // claims nothing more
+	collecting bool  // a coordinator may have granted claims that cannot start: the next exchange returns them
+	refused    error // the Backend refuses this worker for good, so nothing can be reported
 
 	exchanges     int
 	exchangeTime  time.Duration // moving average
@@ -198,7 +199,7 @@ func (d *dispatcher) nextExchange() (request engine.ExchangeRequest, needed bool
 
 		MaxRunningPerUser: d.p.MaxRunningPerUser,
 	}
-	needed = len(r.Reports) > 0
+	needed = len(r.Reports) > 0 || d.collecting
 	if d.draining {
 		return r, needed
 	}
@@ -235,6 +236,7 @@ func (d *dispatcher) exchange(base context.Context, r engine.ExchangeRequest) {
 		return
 	}
 	d.databaseAnswered()
+	d.collecting = false
 	took := time.Since(started)
 	d.exchangeTime += (took - d.exchangeTime) / 8
 	signal(d.p.wrote, len(r.Reports)+len(out.Claims) > 0)

@@ -14,19 +14,39 @@ func (d *dispatcher) queueOf(c engine.Claim) int {
 	return d.p.Pipeline.graph.Queue(c.Stage, c.Part > 0)
 }
 
-// accept starts an attempt on a claim, or prefetches the claim until a slot is free.
+// accept starts an attempt on a claim, or prefetches the claim until a slot is free. It releases one that was on its way
+// when this process stopped claiming from the queue: a coordinator grants claims at any time.
 // woken says that only the notification of its task was waited for.
 func (d *dispatcher) accept(base context.Context, c engine.Claim, woken bool) {
 	q := &d.queues[d.queueOf(c)]
+	refusal := d.refusal(d.queueOf(c))
 	a := newAttempt(base, c, q.stage, d.p.overdue)
 	a.woken = woken
 	d.p.attempts.add(a)
+	if refusal != nil {
+		d.releaseClaim(a, refusal)
+		return
+	}
 	if q.busy < q.slots {
 		d.start(a)
 		return
 	}
 	at, _ := slices.BinarySearchFunc(q.prefetched, c, func(b *attempt, c engine.Claim) int { return b.claim.Compare(c) })
 	q.prefetched = slices.Insert(q.prefetched, at, a)
+}
+
+// refusal returns why a queue starts no attempt; nil if it does.
+func (d *dispatcher) refusal(queue int) error {
+	q := &d.queues[queue]
+	switch {
+	case d.draining:
+		return ErrDraining
+	case q.paused:
+		return errPaused
+	case q.suspension.active() && d.suspendedSlots(queue) == 0:
+		return errSuspended
+	}
+	return nil
 }
 
 // start runs an attempt in a slot.

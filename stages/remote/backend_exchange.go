@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/cuelight/cuelight/store"
@@ -15,11 +16,10 @@ func (b clientBackend) Exchange(ctx context.Context, in engine.ExchangeRequest) 
 	defer b.exchanging.Unlock()
 	out := b.newResult()
 	b.mu.Lock()
-	granted := b.granted
-	b.granted = nil
+	granted := slices.Clone(b.granted)
 	b.mu.Unlock()
 	if len(in.Reports) == 0 && len(granted) > 0 {
-		b.give(in, &out, granted)
+		b.give(in, &out, nil)
 		return out, nil
 	}
 	request := b.newExchange(b.freeSlots(in, granted))
@@ -28,9 +28,6 @@ func (b clientBackend) Exchange(ctx context.Context, in engine.ExchangeRequest) 
 	}
 	var response exchangeResponse
 	if err := b.call(ctx, http.MethodPost, "/exchange", request, &response); err != nil {
-		b.mu.Lock()
-		b.granted = append(granted, b.granted...)
-		b.mu.Unlock()
 		return out, refusedForGood(err)
 	}
 	claims, err := b.receive(request.Worker, response.Claims)
@@ -38,7 +35,7 @@ func (b clientBackend) Exchange(ctx context.Context, in engine.ExchangeRequest) 
 		return out, err
 	}
 	b.setControls(response.Control)
-	b.give(in, &out, append(granted, claims...))
+	b.give(in, &out, claims)
 	b.answerReports(in.Reports, response, &out)
 	return out, nil
 }
@@ -70,17 +67,18 @@ func (b clientBackend) freeSlots(in engine.ExchangeRequest, granted []engine.Cla
 	return free
 }
 
-// give adds claims to a result.
+// give adds claims to a result, also those that the waiting request has brought, until now: they take slots, too.
 func (b clientBackend) give(in engine.ExchangeRequest, out *engine.ExchangeResult, claims []engine.Claim) {
-	out.Claims = claims
-	for _, claim := range claims {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out.Claims = append(b.granted, claims...)
+	b.granted = nil
+	for _, claim := range out.Claims {
 		queue := b.o.Graph.WorkQueue(claim.Stage)
 		out.Granted[queue]++
 		out.Requested[queue]++
 	}
-	b.mu.Lock()
-	b.free = b.freeSlots(in, claims)
-	b.mu.Unlock()
+	b.free = b.freeSlots(in, out.Claims)
 }
 
 // answerReports tells the dispatcher what became of its reports.

@@ -264,3 +264,74 @@ func TestRemoteWorker_CompletesAStageAlthoughTheAnswerWasLost(t *testing.T) {
 		}
 	}
 }
+
+// Otherwise it asks for more claims than it has slots, and keeps them until a slot is free.
+func TestClient_CountsClaimsThatTheWaitingRequestBringsDuringAnExchange(t *testing.T) {
+	t.Parallel()
+	p, err := stages.New("test", stages.Stage{Name: "first", Work: echo})
+	if err != nil {
+		t.Fatal(err)
+	}
+	type request struct {
+		Wait      float64        `json:"wait_s"`
+		FreeSlots map[string]int `json:"free_slots"`
+		answer    chan string
+	}
+	exchanges := make(chan request)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := fmt.Sprintf(`{"worker_id":%q}`, store.ID{1})
+		if r.URL.Path == "/exchange" {
+			in := request{answer: make(chan string, 1)}
+			if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+				t.Error(err)
+			}
+			select {
+			case exchanges <- in:
+				answer = <-in.answer
+			case <-r.Context().Done():
+			}
+		}
+		_, _ = io.WriteString(w, answer)
+	}))
+	defer server.Close()
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	client, err := remote.NewClient(remote.ClientOptions{
+		URL: server.URL, Key: "key-1", Graph: p.Graph(), HTTP: &http.Client{Transport: transport},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Backend().RegisterWorker(t.Context(), store.Worker{}); err != nil {
+		t.Fatal(err)
+	}
+	<-client.Wakes().C() // of the registration
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- client.Wakes().(interface{ Run(context.Context) error }).Run(ctx) }()
+	waiting := <-exchanges
+	claims := make(chan []engine.Claim, 1)
+	go func() {
+		out, err := client.Backend().Exchange(ctx, engine.ExchangeRequest{FreeSlots: []int{1}})
+		if err != nil {
+			t.Error(err)
+		}
+		claims <- out.Claims
+	}()
+	exchange := <-exchanges
+	waiting.answer <- fmt.Sprintf(`{"claims":[{"task_id":%q,"token":%q,"stage":"first","params":{}}]}`, store.ID{2}, store.ID{3})
+	<-client.Wakes().C()
+	exchange.answer <- `{"claims":[]}`
+	if got := <-claims; len(got) != 1 || got[0].Token != (store.ID{3}) {
+		t.Errorf("the exchange brings %+v", got)
+	}
+	next := <-exchanges
+	next.answer <- `{}`
+	if next.Wait == 0 || next.FreeSlots["first"] > 0 {
+		t.Errorf("the next request is %+v, but no slot is free", next)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
