@@ -152,8 +152,8 @@ func TestStageStarted_WaitedCountsFromTheRetry(t *testing.T) {
 				}
 				return nil, nil
 			}})
+			b.submit() // before the start: its notification would cause an exchange that might claim the retried task
 			r := b.start(func(r *stages.Runner) { r.Wakes = b.listening() })
-			b.submit()
 			r.wait(t, stages.StageDead)
 			p := b.Graph().Name()
 			for _, sql := range []string{
