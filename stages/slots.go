@@ -19,12 +19,12 @@ func (d *dispatcher) queueOf(c engine.Claim) int {
 // woken says that only the notification of its task was waited for.
 func (d *dispatcher) accept(base context.Context, c engine.Claim, woken bool) {
 	q := &d.queues[d.queueOf(c)]
-	refusal := d.refusal(d.queueOf(c))
+	reason := d.releaseReason(d.queueOf(c))
 	a := newAttempt(base, c, q.stage, d.p.overdue)
 	a.woken = woken
 	d.p.attempts.add(a)
-	if refusal != nil {
-		d.releaseClaim(a, refusal)
+	if reason != nil {
+		d.releaseClaim(a, reason)
 		return
 	}
 	if q.busy < q.slots {
@@ -35,8 +35,8 @@ func (d *dispatcher) accept(base context.Context, c engine.Claim, woken bool) {
 	q.prefetched = slices.Insert(q.prefetched, at, a)
 }
 
-// refusal returns why a queue starts no attempt; nil if it does.
-func (d *dispatcher) refusal(queue int) error {
+// releaseReason returns why a new claim of a queue is released; nil if it starts or is prefetched.
+func (d *dispatcher) releaseReason(queue int) error {
 	q := &d.queues[queue]
 	switch {
 	case d.draining:

@@ -3,7 +3,6 @@ package remote
 import (
 	"context"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/cuelight/cuelight/store"
@@ -16,13 +15,13 @@ func (b clientBackend) Exchange(ctx context.Context, in engine.ExchangeRequest) 
 	defer b.exchanging.Unlock()
 	out := b.newResult()
 	b.mu.Lock()
-	granted := slices.Clone(b.granted)
-	b.mu.Unlock()
-	if len(in.Reports) == 0 && len(granted) > 0 {
+	if len(in.Reports) == 0 && len(b.granted) > 0 {
 		b.give(in, &out, nil)
+		b.mu.Unlock()
 		return out, nil
 	}
-	request := b.newExchange(b.freeSlots(in, granted))
+	request := b.newExchange(b.freeSlots(in, b.granted))
+	b.mu.Unlock()
 	for _, r := range in.Reports {
 		request.Reports = append(request.Reports, newReportBody(r))
 	}
@@ -30,12 +29,16 @@ func (b clientBackend) Exchange(ctx context.Context, in engine.ExchangeRequest) 
 	if err := b.call(ctx, http.MethodPost, "/exchange", request, &response); err != nil {
 		return out, refusedForGood(err)
 	}
+	b.mu.Lock()
 	claims, err := b.receive(request.Worker, response.Claims)
+	if err == nil {
+		b.give(in, &out, claims)
+	}
+	b.mu.Unlock()
 	if err != nil {
 		return out, err
 	}
 	b.setControls(response.Control)
-	b.give(in, &out, claims)
 	b.answerReports(in.Reports, response, &out)
 	return out, nil
 }
@@ -67,10 +70,9 @@ func (b clientBackend) freeSlots(in engine.ExchangeRequest, granted []engine.Cla
 	return free
 }
 
-// give adds claims to a result, also those that the waiting request has brought, until now: they take slots, too.
+// give adds claims to a result, also those that the waiting request has brought, until now: they take slots, too. The lock is
+// held.
 func (b clientBackend) give(in engine.ExchangeRequest, out *engine.ExchangeResult, claims []engine.Claim) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	out.Claims = append(b.granted, claims...)
 	b.granted = nil
 	for _, claim := range out.Claims {

@@ -280,19 +280,15 @@ func (c *Client) stage(name string) (int, error) {
 	return i, nil
 }
 
-// newExchange returns a request with free slots.
+// newExchange returns a request with free slots. The lock is held, so that these do not count what Held has.
 func (c *Client) newExchange(free map[string]int) exchangeRequest {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.sequence++
 	held := slices.AppendSeq([]store.ID{}, maps.Keys(c.claims))
 	return exchangeRequest{Worker: c.worker, Sequence: c.sequence, Held: held, FreeSlots: free}
 }
 
-// receive remembers the claims of an answer to a worker, and returns those that no other answer had.
+// receive remembers the claims of an answer to a worker, and returns those that no other answer had. The lock is held.
 func (c *Client) receive(worker store.ID, bodies []claimBody) ([]engine.Claim, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if worker != c.worker {
 		return nil, nil // it was lost meanwhile, and registered as another one
 	}

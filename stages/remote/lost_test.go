@@ -118,6 +118,7 @@ func TestRemoteWorker_StopsItsWorkBeforeOthersTakeIt(t *testing.T) {
 	task := s.submit("a source")
 	<-started
 	other := s.work(func(o *remote.ClientOptions, _ *stages.Runner) { o.Key = "key-2" })
+	waittest.Equal(t, "the waiting workers", 2, s.Waiting) // only then the coordinator sees the end of the connection
 	cut := time.Now()
 	k.setDown(true)
 	end, second := <-ended, <-started

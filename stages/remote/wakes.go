@@ -99,23 +99,21 @@ func (w clientWakes) waitOnce(ctx context.Context, wait time.Duration) error {
 	trace := &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) { w.setWaits(i.Err == nil) }}
 	var out exchangeResponse
 	err := w.call(httptrace.WithClientTrace(ctx, trace), http.MethodPost, "/exchange", in, &out)
+	w.mu.Lock()
 	var claims []engine.Claim
 	if err == nil {
 		claims, err = w.receive(in.Worker, out.Claims)
 	}
-	w.mu.Lock()
 	w.ended = nil
-	w.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	w.setControls(out.Control)
-	w.mu.Lock()
 	w.granted = append(w.granted, claims...)
 	for _, claim := range claims {
 		w.free[w.stages[claim.Stage]]--
 	}
 	w.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	w.setControls(out.Control)
 	for _, claim := range claims {
 		w.notify(w.o.Graph.Channel(w.stages[claim.Stage]))
 	}
@@ -128,10 +126,9 @@ func (w clientWakes) newWaiting(wait time.Duration) exchangeRequest {
 	w.exchanging.Lock()
 	defer w.exchanging.Unlock()
 	w.mu.Lock()
-	free := maps.Clone(w.free)
+	defer w.mu.Unlock()
 	w.ended = make(map[store.ID]bool)
-	w.mu.Unlock()
-	in := w.newExchange(free)
+	in := w.newExchange(maps.Clone(w.free))
 	in.Wait = wait.Seconds()
 	return in
 }
