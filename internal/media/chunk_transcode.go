@@ -244,7 +244,8 @@ func (t Tools) transcodeAudio(
 	ctx, cancel := t.withTimeLimit(ctx, info.Duration)
 	defer cancel()
 	plan := planTiming(info)
-	report, err := t.run(ctx, command{
+	r := transcodeRun{tools: t, source: source, info: info, audio: audio, found: c}
+	report, err := r.run(ctx, command{
 		tool: "ffmpeg", purpose: "transcode audio", dir: dir, source: source,
 		args:   t.transcodeArgs(source, info, nil, audio, plan, c, libx264, nil),
 		stdout: newProgressReader(info.Duration, progress, time.Now),
@@ -252,9 +253,12 @@ func (t Tools) transcodeAudio(
 	if err != nil {
 		return nil, report.preferDiskError(err)
 	}
-	o := &Output{Warnings: []string{}}
+	o := &Output{DecodeErrors: report.errors, Warnings: []string{}}
 	if err := t.collectAudio(ctx, o, dir, audio, info, plan, report); err != nil {
 		return nil, report.preferDiskError(err)
+	}
+	if err := r.checkSound(ctx, dir, o); err != nil {
+		return nil, err
 	}
 	return &ChunkOutput{Chunk: audioChunk, DecodeErrors: report.errors, Audio: o.Audio, Warnings: o.Warnings}, nil
 }

@@ -27,9 +27,10 @@ type command struct {
 	// source is the input's absolute path. It is removed from messages, so that
 	// errors show nothing of this host.
 	source string
-	device *device   // the graphics card that the child may use; nil for none
-	stdin  io.Reader // nil: empty
-	stdout io.Writer // nil: discarded
+	device *device    // the graphics card that the child may use; nil for none
+	stdin  io.Reader  // nil: empty
+	stdout io.Writer  // nil: discarded
+	pipes  []*os.File // what the child may read, from firstPipe on
 	// noProgress means that the child does not write to stdout all the time;
 	// then Stall limits the whole run.
 	noProgress bool
@@ -66,6 +67,7 @@ func (t Tools) execute(ctx context.Context, c command) (stderrReport, error) {
 	cmd := exec.Command(path, c.args...)
 	cmd.Dir, cmd.Env = cmp.Or(c.dir, "/"), append(environment(c.dir), c.device.environment()...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.stdin, stdout, stderr
+	cmd.ExtraFiles = slices.Clone(c.pipes)
 	oomKills := oomKillCount()
 	grant, err := t.applySandbox(ctx, cmd, c)
 	if err != nil {

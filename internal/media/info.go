@@ -106,7 +106,10 @@ type Video struct {
 
 // Audio describes one usable audio stream.
 type Audio struct {
-	Index    int    `json:"index"`
+	Index int `json:"index"`
+	// Tracks are the streams whose channels make this sound, if these are separate mono tracks; Index is then the
+	// first of them.
+	Tracks   []int  `json:"tracks,omitempty"`
 	Codec    string `json:"codec"`
 	Channels int    `json:"channels"`
 	// Layout is ffmpeg's name for the channel layout; it may be empty.

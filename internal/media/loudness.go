@@ -49,12 +49,18 @@ func (t Tools) MeasureLoudness(ctx context.Context, src string, info *Info) erro
 }
 
 func (t Tools) measureLoudness(ctx context.Context, source string, info *Info, a *Audio, c capabilities) (*Loudness, error) {
-	args := t.ffmpegArgs("-max_error_rate", "1")
-	args = append(args, input(source, probedInputOptions(info, c.decoders)...)...)
-	args = append(args, "-map", fmt.Sprintf("0:%d", a.Index), "-af",
-		stereoFilter(a)+",ebur128=metadata=1:peak=true,ametadata=mode=print:file=-", "-f", "null", "-")
+	sounds, err := soundDecoder{tools: t, source: source, info: info, found: c}.start(ctx, []*Audio{a})
+	if err != nil {
+		return nil, err
+	}
+	options, stream := decodedInput(info, 0)
+	args := append(t.ffmpegArgs(), options...)
+	args = append(args, "-map", fmt.Sprintf("0:%d", stream), "-af",
+		evenSound+",ebur128=metadata=1:peak=true,ametadata=mode=print:file=-", "-f", "null", "-")
 	r := newLoudnessReader()
-	_, err := t.run(ctx, command{tool: "ffmpeg", purpose: "loudness", args: args, source: source, stdout: r})
+	_, err = sounds.finish(t.run(ctx, command{
+		tool: "ffmpeg", purpose: "loudness", args: args, stdout: r, pipes: sounds.pipes,
+	}))
 	if _, err := exitBySource(err); err != nil {
 		return nil, err
 	}

@@ -99,18 +99,27 @@ func (i *Info) setFirstDecodable(first float64) {
 	}
 }
 
-// sampleAudio removes streams that cannot be decoded. They would become silence.
+// sampleAudio removes streams that cannot be decoded. They would become silence. Sound without timestamps is decoded to
+// its end, to measure how long it is.
 func (t Tools) sampleAudio(ctx context.Context, source string, info *Info) error {
 	args := t.ffmpegArgs(input(source, probedInputOptions(info, t.probeDecoders)...)...)
 	for _, a := range info.Audio {
 		args = append(args, "-map", "0:"+strconv.Itoa(a.Index))
 	}
-	args = append(args, "-t", strconv.Itoa(audioSampleSeconds), "-max_error_rate", "1", "-f", "framecrc", "-")
-	decoded := map[int]bool{}
+	if !isUntimed(info) {
+		args = append(args, "-t", strconv.Itoa(audioSampleSeconds))
+	}
+	args = append(args, "-ar", strconv.Itoa(sampleRate), "-max_error_rate", "1", "-f", "framecrc", "-")
+	decoded := map[int]int64{} // samples
 	lines := childproc.Lines(func(line []byte) {
-		stream, _, ok := bytes.Cut(line, []byte(","))
-		if n, err := strconv.Atoi(string(stream)); ok && err == nil {
-			decoded[n] = true
+		fields := bytes.Split(line, []byte(","))
+		if len(fields) < 5 {
+			return
+		}
+		n, err := strconv.Atoi(string(fields[0]))
+		samples, durationErr := strconv.ParseInt(string(bytes.TrimSpace(fields[3])), 10, 32)
+		if err == nil && durationErr == nil {
+			decoded[n] += samples
 		}
 	})
 	out, err := t.run(ctx, command{tool: "ffmpeg", purpose: "audio sample", args: args, source: source, stdout: lines})
@@ -120,14 +129,23 @@ func (t Tools) sampleAudio(ctx context.Context, source string, info *Info) error
 	kept := info.Audio[:0:0]
 	for i, a := range info.Audio {
 		// A stream that starts late may have no packets in the sample.
-		if late := a.Start-info.Start > audioSampleSeconds/2; decoded[i] || late {
+		if late := a.Start-info.Start > audioSampleSeconds/2; decoded[i] > 0 || late {
 			a.Default = len(kept) == 0
+			if isUntimed(info) {
+				a.Start, a.Duration = 0, float64(decoded[i])/sampleRate
+			}
 			kept = append(kept, a)
 			continue
 		}
 		info.warn("the audio stream %d is left out: it could not be decoded", a.Index)
 	}
 	info.Audio = kept
+	if isUntimed(info) {
+		info.Start, info.Duration = 0, 0
+		for _, a := range kept {
+			info.Duration = max(info.Duration, a.Duration)
+		}
+	}
 	if len(kept) == 0 && info.Video == nil {
 		return noAudioDecoded(out.tail)
 	}

@@ -101,8 +101,8 @@ func (r *sampleRun) addSource(seek bool) {
 		if a.audio.Start-u.info.Start+a.audio.Duration < r.m.at+soundSeconds+2*soundLead {
 			continue // ffmpeg would read the rest of the source for it
 		}
-		r.graphs = append(r.graphs, fmt.Sprintf("[%d:%d]asetpts=PTS-%.6f/TB,%s,atrim=end=%.3f[wantsound%d]", n, a.audio.Index,
-			shift, soundFilters(a.audio), soundSeconds+2*soundLead, i))
+		r.graphs = append(r.graphs, fmt.Sprintf("%sasetpts=PTS-%.6f/TB,%s,atrim=end=%.3f[wantsound%d]", soundInput(n, a.audio),
+			shift, r.soundFilters(a.audio), soundSeconds+2*soundLead, i))
 		r.addSound(fmt.Sprintf("[wantsound%d]", i), fmt.Sprintf("want-%d.pcm", i))
 	}
 }
@@ -192,14 +192,14 @@ func (u *untrustedCheck) lowerSize(i int) (w, h int) {
 	return even(float64(r.Width) * 2 / 3), even(float64(r.Height) * 2 / 3)
 }
 
-// soundFilters convert sound to one channel, as Transcode converts it to two.
-func soundFilters(a *Audio) string {
-	filter := "atrim=start=0,"
-	if a.Layout == "" && a.Channels > 2 {
-		filter += "pan=stereo|c0=c0|c1=c1,"
+// soundFilters convert sound to one channel, as Transcode converts it to two. Sound that begins within the moment is
+// preceded by silence; other sound is not, because ffmpeg would insert it again where the channels change.
+func (r *sampleRun) soundFilters(a *Audio) string {
+	filter := "atrim=start=0," + stereoFilter
+	if a.Start-r.u.info.Start > r.m.at-1 {
+		filter += fmt.Sprintf(",aresample=%d:async=1:first_pts=0", sampleRate)
 	}
-	return filter + fmt.Sprintf("aresample=%d:async=1:first_pts=0:rematrix_maxval=1,"+
-		"aformat=sample_fmts=fltp:channel_layouts=stereo,%s", sampleRate, oneChannel)
+	return filter + "," + oneChannel
 }
 
 var oneChannel = fmt.Sprintf("pan=mono|c0=0.5*c0+0.5*c1,aresample=%d,aformat=sample_fmts=s16", soundRate)

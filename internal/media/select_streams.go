@@ -124,6 +124,7 @@ func chooseAudio(raw *rawProbe, tracks map[int]*trackTiming, info *Info, decoder
 			Start: track.first, Duration: track.duration(),
 		})
 	}
+	info.joinMonoTracks(streams)
 	slices.SortStableFunc(info.Audio, func(a, b Audio) int {
 		return rankAudio(streams[a.Index], a.Duration, longest) - rankAudio(streams[b.Index], b.Duration, longest)
 	})

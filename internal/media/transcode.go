@@ -91,7 +91,7 @@ func (r transcodeRun) encode(ctx context.Context, e videoEncoder, d *device) (*O
 		args:   r.tools.transcodeArgs(r.source, r.info, r.video, r.audio, r.plan, r.found, e, d),
 		stdout: newProgressReader(r.info.Duration, r.progressOf(e), time.Now),
 	}
-	out, err := r.tools.run(ctx, cmd)
+	out, err := r.run(ctx, cmd)
 	if err != nil && e.isHardware() {
 		return nil, err // only libx264 shows whether the source is to blame
 	}
@@ -102,6 +102,9 @@ func (r transcodeRun) encode(ctx context.Context, e videoEncoder, d *device) (*O
 	if err != nil {
 		return nil, out.preferDiskError(err)
 	}
+	if err := r.checkSound(ctx, r.dir, result); err != nil {
+		return nil, err
+	}
 	result.Storyboard, err = r.tools.storyboard(ctx, r.dir, r.info, result)
 	if err != nil && !errors.Is(err, ErrNoPicture) {
 		return nil, fmt.Errorf("make storyboard: %w", err)
@@ -110,6 +113,17 @@ func (r transcodeRun) encode(ctx context.Context, e videoEncoder, d *device) (*O
 		result.Encoder = e.name
 	}
 	return result, nil
+}
+
+// run runs the encoder, and the decoders of the sounds that it reads.
+func (r transcodeRun) run(ctx context.Context, encoder command) (stderrReport, error) {
+	decoder := soundDecoder{tools: r.tools, source: r.source, info: r.info, found: r.found}
+	sounds, err := decoder.start(ctx, soundsOf(r.audio))
+	if err != nil {
+		return stderrReport{}, err
+	}
+	encoder.pipes = sounds.pipes
+	return sounds.finish(r.tools.run(ctx, encoder))
 }
 
 // approximateColours warns of HDR without the zscale filter.

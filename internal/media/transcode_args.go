@@ -46,7 +46,8 @@ func renditionJobs(info *Info, rungs []Rung) (video, audio []renditionJob) {
 	return video, audio
 }
 
-// transcodeArgs is the command line of the one ffmpeg that makes all renditions.
+// transcodeArgs is the command line of the one ffmpeg that makes all renditions. It reads the picture from the source,
+// and the sound from [soundDecoders].
 // Output names are relative to the output directory, because ffmpeg would
 // interpret some characters of the directory's own name.
 func (t Tools) transcodeArgs(
@@ -65,7 +66,17 @@ func (t Tools) transcodeArgs(
 		args = append(args, "-vsync", "vfr")
 	}
 	options = append(options, plan.cut.inputOptions()...)
-	args = append(args, input(source, append(probedInputOptions(info, c.decoders), options...)...)...)
+	inputs := 0
+	if len(video) > 0 {
+		args = append(args, input(source, append(probedInputOptions(info, c.decoders), options...)...)...)
+		inputs++
+	}
+	sounds, stream := soundsOf(audio), 0
+	for n := range sounds {
+		var options []string
+		options, stream = decodedInput(info, n)
+		args = append(args, options...)
+	}
 	if len(video) > 0 {
 		rungs := make([]Rung, len(video))
 		for i, j := range video {
@@ -79,7 +90,10 @@ func (t Tools) transcodeArgs(
 		args = append(args, t.videoArgs(i, j, info.Video, plan, c, e)...)
 	}
 	for _, j := range audio {
-		args = append(args, audioArgs(j, info, plan)...)
+		args = append(args, audioArgs(j, fmt.Sprintf("%d:%d", inputs+slices.Index(sounds, j.audio), stream), info, plan)...)
+	}
+	if len(video) > 0 {
+		args = append(args, readAllStreams(info)...)
 	}
 	return args
 }
@@ -184,36 +198,18 @@ func maxDecodeRate(v *Video, plan timing) float64 {
 // slowPresets refer to more frames than the level allows.
 var slowPresets = []string{"slow", "slower", "veryslow", "placebo"}
 
-func audioArgs(j renditionJob, info *Info, plan timing) []string {
-	a := j.audio
-	filter := ""
-	if plan.offset > 0.0005 || plan.offset < -0.0005 {
-		filter = fmt.Sprintf("asetpts=PTS-%.6f/TB,", plan.offset)
-	}
-	filter += stereoFilter(a)
-	filter += gainFilter(j)
+func audioArgs(j renditionJob, input string, info *Info, plan timing) []string {
+	filter := evenSound + gainFilter(j)
 	if v := info.Video; v != nil {
 		// Pad the audio: players stop at the end of the shorter stream.
 		filter += fmt.Sprintf(",apad=whole_dur=%s", formatSeconds(v.Start-info.Start+v.Duration))
 	}
 	args := []string{
-		"-map", fmt.Sprintf("0:%d", a.Index), "-af", filter, "-t", formatSeconds(plan.maxSeconds),
+		"-map", input, "-af", filter, "-t", formatSeconds(plan.maxSeconds),
 		"-c:a", "aac", "-profile:a", "aac_low", "-b:a", strconv.Itoa(j.rung.AudioBitrate),
 		"-map_metadata", "-1", "-map_chapters", "-1",
 	}
 	return append(args, hlsArgs(j.dir, segmentSeconds)...)
-}
-
-// stereoFilter converts a stream to the channels and samples that are published. It fills gaps with
-// silence, and prevents clipping in the downmix.
-func stereoFilter(a *Audio) string {
-	filter := ""
-	if a.Layout == "" && a.Channels > 2 {
-		// The channels are unknown; assume that the first two are left and right.
-		filter = "pan=stereo|c0=c0|c1=c1,"
-	}
-	return filter + fmt.Sprintf("aresample=%d:async=1:first_pts=0:rematrix_maxval=1,"+
-		"aformat=sample_fmts=fltp:channel_layouts=stereo", sampleRate)
 }
 
 // hlsArgs begin a segment at the first keyframe after each multiple of so many seconds.
