@@ -70,16 +70,22 @@ func (d *soundDecoders) finish(out stderrReport, err error) (stderrReport, error
 	d.running.Wait()
 	d.cancel(nil)
 	for i, report := range d.reports {
+		if errors.Is(d.errs[i], syscall.EPIPE) || d.errs[i] != nil && strings.Contains(report.tail, brokenPipe) {
+			continue // the encoder needed no more
+		}
 		out.errors += report.errors
 		out.tail = strings.TrimSpace(report.tail + "\n" + out.tail)
 		// A sound that cannot be decoded has an empty rendition, which is left out.
 		_, hostErr := exitBySource(d.errs[i])
-		if hostErr != nil && !errors.Is(hostErr, errEncoderEnded) && !errors.Is(hostErr, syscall.EPIPE) {
+		if hostErr != nil && !errors.Is(hostErr, errEncoderEnded) {
 			return out, fmt.Errorf("decode sound: %w", hostErr)
 		}
 	}
 	return out, err
 }
+
+// brokenPipe is the C library's message for EPIPE.
+const brokenPipe = "Broken pipe"
 
 // errEncoderEnded is why decoders are ended after the encoder failed.
 var errEncoderEnded = errors.New("the encoder has ended")

@@ -62,10 +62,15 @@ func (t Tools) transcode(
 		tools: t, source: source, dir: dir, info: info, video: video, audio: audio, plan: planTiming(info), found: c,
 		progress: progress,
 	}
+	encode := r.encode
 	if e.isHardware() {
-		return r.encodeWithFallback(ctx, e, d)
+		encode = r.encodeWithFallback
 	}
-	return r.encode(ctx, e, d)
+	out, err := encode(ctx, e, d)
+	if err != nil {
+		return nil, err
+	}
+	return out, r.checkSound(ctx, dir, out)
 }
 
 // transcodeRun is one run of ffmpeg that makes all renditions.
@@ -101,9 +106,6 @@ func (r transcodeRun) encode(ctx context.Context, e videoEncoder, d *device) (*O
 	result, err := r.tools.collect(ctx, r.dir, r.info, r.video, r.audio, r.plan, r.found, out)
 	if err != nil {
 		return nil, out.preferDiskError(err)
-	}
-	if err := r.checkSound(ctx, r.dir, result); err != nil {
-		return nil, err
 	}
 	result.Storyboard, err = r.tools.storyboard(ctx, r.dir, r.info, result)
 	if err != nil && !errors.Is(err, ErrNoPicture) {
