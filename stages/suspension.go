@@ -51,8 +51,8 @@ func pauseAfter(lasted, longest time.Duration) time.Duration {
 func (d *dispatcher) updateSuspension(q *stageQueue, f *finished) {
 	s := &q.suspension
 	switch {
-	case f.suspends:
-		asked, _ := RetryDelay(f.err)
+	case f.suspends != nil:
+		asked := max(f.suspends.after, 0)
 		d.suspend(q, f, asked)
 		f.report.RetryIn = q.postponed.add(f.claim.Task, s.since, max(asked, f.took))
 	case s.active() && f.started.After(s.since) &&
@@ -67,7 +67,7 @@ func (d *dispatcher) updateSuspension(q *stageQueue, f *finished) {
 // running when it started do not count.
 func (d *dispatcher) suspend(q *stageQueue, f *finished, longest time.Duration) {
 	s, now := &q.suspension, time.Now()
-	s.untilIdle = isUntilIdle(f.err)
+	s.untilIdle = f.suspends.untilIdle
 	switch {
 	case !s.active():
 		s.since = now
