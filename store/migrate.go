@@ -17,7 +17,8 @@ import (
 // rest of the search_path.
 const schemaSQL = `
 /* find schema table */
-select to_regclass(quote_ident(current_schema()) || '.cuelight_schema') is not null, current_schema() is not null`
+select to_regclass(quote_ident(current_schema()) || '.cuelight_schema') is not null, current_schema() is not null,
+       current_setting('server_encoding')`
 
 const versionSQL = `
 /* schema version */
@@ -25,7 +26,7 @@ select s.version, coalesce((to_jsonb(s) ->> 'migrated_to')::integer, s.version),
   from cuelight_schema s where s.pipeline = $1`
 
 // Check compares the tables with what this package needs, and changes
-// nothing. It returns [ErrNoSchema], [ErrNoSearchPath], [ErrSchemaOlder], [ErrSchemaUnknown], [ErrSchemaNewer],
+// nothing. It returns [ErrEncoding], [ErrNoSchema], [ErrNoSearchPath], [ErrSchemaOlder], [ErrSchemaUnknown], [ErrSchemaNewer],
 // [ErrSchemaShape] or [ErrSchemaBroken].
 func (s *Store) Check(ctx context.Context) error {
 	if _, err := s.version(ctx); err != nil {
@@ -49,10 +50,13 @@ func (s *Store) Version(ctx context.Context) (int, error) {
 // missing in version 13.
 func (s *Store) version(ctx context.Context) (int, error) {
 	var there, hasSchema bool
-	if err := s.db.QueryRow(ctx, schemaSQL).Scan(&there, &hasSchema); err != nil {
+	var encoding string
+	if err := s.db.QueryRow(ctx, schemaSQL).Scan(&there, &hasSchema, &encoding); err != nil {
 		return 0, err
 	}
 	switch {
+	case encoding != "UTF8":
+		return 0, fmt.Errorf("%w is %s, but UTF8 is needed", ErrEncoding, encoding)
 	case !hasSchema:
 		return 0, ErrNoSearchPath
 	case !there:
@@ -98,7 +102,7 @@ type MigrateResult struct {
 
 // Migrate creates the pipeline's tables, upgrades those of an earlier version, or adds to them
 // the stages that the graph has and they have not, in one transaction; any number of processes may call it
-// at once. Otherwise it changes nothing. It returns [ErrSchemaUnknown], [ErrSchemaNewer] or
+// at once. Otherwise it changes nothing. It returns [ErrEncoding], [ErrSchemaUnknown], [ErrSchemaNewer] or
 // [ErrSchemaShape] where the tables are not those of this program.
 //
 // An upgrade by one version may run while programs of the version before work on the tables: it only adds to them.
