@@ -134,7 +134,8 @@ func TestHugeError_IsShortenedBeforeItIsRedacted(t *testing.T) {
 	if e := r.wait(t, stages.StageDead); len(e.Err.Error()) > 128<<10 {
 		t.Errorf("the event's error has %d bytes", len(e.Err.Error()))
 	}
-	if h := b.history(id)[0]; strings.Contains(h.Error, "hunter") || !strings.HasSuffix(h.Error, " …") || h.FinishedAt.Sub(h.StartedAt) > 2*time.Second {
+	h := b.history(id)[0]
+	if strings.Contains(h.Error, "hunter") || !strings.HasSuffix(h.Error, " …") || h.FinishedAt.Sub(h.StartedAt) > 2*time.Second {
 		t.Errorf("an attempt from %s to %s has an error of %d bytes", h.StartedAt, h.FinishedAt, len(h.Error))
 	}
 }

@@ -309,7 +309,7 @@ func (sub *Submission) check() error {
 		return fmt.Errorf("%w: no source", ErrInvalid)
 	}
 	if year := sub.NotBefore.UTC().Year(); year < 1 || year >= 9999 {
-		return fmt.Errorf("%w: the scheduled time must be between the years 1 and 9999", ErrInvalid)
+		return fmt.Errorf("%w: the scheduled time must be in the years 1 to 9998", ErrInvalid)
 	}
 	if err := checkObject("params are", sub.Params); err != nil {
 		return err

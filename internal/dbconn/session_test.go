@@ -46,10 +46,11 @@ func TestConnect_ReadsAChangedPasswordFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := admin.Exec(t.Context(), `
+	_, err := admin.Exec(t.Context(), `
 		create role worker login;
-		do $$ begin execute format(
-			'copy (values (''local all worker scram-sha-256''), (''local all all trust'')) to %L', current_setting('hba_file')); end $$`); err != nil {
+		do $$ begin execute format('copy (values (''local all worker scram-sha-256''), (''local all all trust'')) to %L',
+			current_setting('hba_file')); end $$`)
+	if err != nil {
 		t.Fatal(err)
 	}
 	server.Restart(pgtest.Fast)
