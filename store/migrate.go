@@ -54,9 +54,10 @@ func (s *Store) version(ctx context.Context) (int, error) {
 	if err := s.db.QueryRow(ctx, schemaSQL).Scan(&there, &hasSchema, &encoding); err != nil {
 		return 0, err
 	}
+	if err := CheckEncoding(encoding); err != nil {
+		return 0, err
+	}
 	switch {
-	case encoding != "UTF8":
-		return 0, fmt.Errorf("%w is %s, but UTF8 is needed", ErrEncoding, encoding)
 	case !hasSchema:
 		return 0, ErrNoSearchPath
 	case !there:
@@ -82,6 +83,14 @@ func (s *Store) version(ctx context.Context) (int, error) {
 		return version, fmt.Errorf("%w: the database has %q, the program %q", ErrSchemaShape, shape, s.graph.String())
 	}
 	return version, nil
+}
+
+// CheckEncoding returns [ErrEncoding] unless the encoding of a database, as the server names it, is UTF8.
+func CheckEncoding(encoding string) error {
+	if encoding == "UTF8" {
+		return nil
+	}
+	return fmt.Errorf("%w is %s, but UTF8 is needed", ErrEncoding, encoding)
 }
 
 // noTimeoutSQL lifts the role's statement_timeout: a migration may wait for another one, and

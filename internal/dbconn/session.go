@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/internal/redact"
+	"github.com/cuelight/cuelight/store"
 )
 
 // sessions configures the connections of a pool, and detects a pooler.
@@ -68,6 +69,11 @@ func RefreshPassword(_ context.Context, cc *pgx.ConnConfig) error {
 // detectPooler compares the backend's process id with the one from the connection's
 // start-up: a pooler makes up its own.
 func (s *sessions) detectPooler(ctx context.Context, conn *pgx.Conn) error {
+	if encoding := conn.PgConn().ParameterStatus("server_encoding"); encoding != "" {
+		if err := store.CheckEncoding(encoding); err != nil { // the simple protocol would refuse it without a reason
+			return err
+		}
+	}
 	var direct bool
 	sql := fmt.Sprintf(sessionSQL, conn.PgConn().PID())
 	if err := conn.QueryRow(ctx, sql, pgx.QueryExecModeSimpleProtocol).Scan(&direct, nil); err != nil {

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/internal/usererr"
 )
 
 func TestPreferPrimary_SelectsTheWritableHost(t *testing.T) {
@@ -68,6 +70,27 @@ func TestConnect_ReadsAChangedPasswordFile(t *testing.T) {
 		db.Pool.Reset()
 		if err := db.Pool.Ping(t.Context()); err != nil {
 			t.Errorf("with the %s password: %v", password, err)
+		}
+	}
+}
+
+func TestConnect_NamesAnEncodingThatIsNotUTF8(t *testing.T) {
+	t.Parallel()
+	server := pgtest.NewServer(t, pgtest.ServerOptions{})
+	_, err := server.Pool("postgres").Exec(t.Context(), "create database latin encoding 'LATIN1' locale 'C' template template0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := (&Options{DatabaseURL: server.URL("latin")}).Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	_, inspectErr := db.Inspect(t.Context())
+	for _, err := range []error{inspectErr, db.EnsureTables(t.Context())} {
+		if e := Explain(db.WithName(err)); e.Kind != usererr.Schema ||
+			!strings.HasPrefix(e.Text, "the encoding of the database is LATIN1, but UTF8 is needed") {
+			t.Errorf("the error is %+v", e)
 		}
 	}
 }
