@@ -64,7 +64,6 @@ declare
   violated text := case
     when not (source <> '') then 'source_not_empty'
     when not (jsonb_typeof(params) = 'object') then 'params_object'
-    when not isfinite(created_at) then 'created_finite'
 
     -- transcode starts once ingest is completed.
     when not (transcode_status in ('pending', 'cancelled')
@@ -96,16 +95,20 @@ declare
          <> case publish_status when 'inprogress' then 3 else 0 end then 'publish_claim'
 
     -- Only a pending or failed stage waits for a time.
-    when not (ingest_run_at is null or ingest_status in ('pending', 'failed') and isfinite(ingest_run_at))
-    then 'ingest_waits'
-    when not (transcode_run_at is null or transcode_status in ('pending', 'failed') and isfinite(transcode_run_at))
-    then 'transcode_waits'
-    when not (metadata_run_at is null or metadata_status in ('pending', 'failed') and isfinite(metadata_run_at))
-    then 'metadata_waits'
-    when not (assemble_run_at is null or assemble_status in ('pending', 'failed') and isfinite(assemble_run_at))
-    then 'assemble_waits'
-    when not (publish_run_at is null or publish_status in ('pending', 'failed') and isfinite(publish_run_at))
-    then 'publish_waits'
+    when not (ingest_run_at is null or ingest_status in ('pending', 'failed')) then 'ingest_waits'
+    when not (transcode_run_at is null or transcode_status in ('pending', 'failed')) then 'transcode_waits'
+    when not (metadata_run_at is null or metadata_status in ('pending', 'failed')) then 'metadata_waits'
+    when not (assemble_run_at is null or assemble_status in ('pending', 'failed')) then 'assemble_waits'
+    when not (publish_run_at is null or publish_status in ('pending', 'failed')) then 'publish_waits'
+
+    -- JSON shows these times, and has four digits for the year. A time zone may differ by a day.
+    when least(created_at, ingest_run_at, transcode_run_at, metadata_run_at, assemble_run_at, publish_run_at,
+           ingest_locked_at, transcode_locked_at, metadata_locked_at, assemble_locked_at,
+           publish_locked_at) < '0001-01-02 00:00Z'
+         or greatest(created_at, ingest_run_at, transcode_run_at, metadata_run_at, assemble_run_at, publish_run_at,
+           ingest_locked_at, transcode_locked_at, metadata_locked_at, assemble_locked_at,
+           publish_locked_at) >= '9999-12-31 00:00Z'
+    then 'times_in_range'
 
     -- While parts are open, a stage is divided or dead.
     when not case transcode_status when 'divided' then coalesce(transcode_open_parts > 0, false) when 'dead' then true

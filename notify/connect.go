@@ -121,7 +121,7 @@ func (l *Listener) open(ctx context.Context) (*pgx.Conn, error) {
 
 // dial connects with the options' or the pool's configuration.
 func (l *Listener) dial(ctx context.Context) (*pgx.Conn, error) {
-	config, before := l.options.ConnConfig, (func(context.Context, *pgx.ConnConfig) error)(nil)
+	config, before := l.options.ConnConfig, l.options.BeforeConnect
 	if config == nil {
 		poolConfig := l.pool.Config()
 		config, before = poolConfig.ConnConfig, poolConfig.BeforeConnect

@@ -32,6 +32,9 @@ type Options struct {
 	// pool's.
 	ConnConfig *pgx.ConnConfig
 
+	// BeforeConnect changes a copy of ConnConfig before each connection, as that of a pool does. Default: none.
+	BeforeConnect func(context.Context, *pgx.ConnConfig) error
+
 	// CheckInterval is the time between two checks of the connection: notifications to
 	// itself. Default 10 s.
 	CheckInterval time.Duration

@@ -93,8 +93,16 @@ func TestConnConfig_BypassesThePoolsPooler(t *testing.T) {
 	_, through := pgtest.NewBouncer(t, direct, "transaction")
 	o := fastChecks()
 	o.ConnConfig = direct.Config().ConnConfig
+	calls := make(chan *pgx.ConnConfig, 10)
+	o.BeforeConnect = func(_ context.Context, cc *pgx.ConnConfig) error {
+		calls <- cc
+		return nil
+	}
 	b := listen(t, through, o)
 	b.takeWakes()
+	if cc := <-calls; cc == o.ConnConfig || cc.Host != o.ConnConfig.Host {
+		t.Error("BeforeConnect does not get a copy of the configuration")
+	}
 	if _, held := b.Session(); !held {
 		t.Error("the lock is not held on a direct connection")
 	}

@@ -47,9 +47,9 @@ type finished struct {
 	kind      Kind
 	err       error
 	took      time.Duration
-	revoked   bool      // the claim is lost: nothing to report
-	suspends  bool      // the error is this host's; see [Postpone]
-	notBefore time.Time // the row was locked, or files are being checked: when to report again
+	revoked   bool        // the claim is lost: nothing to report
+	suspends  *delayError // by [Postpone]: the error is this host's
+	notBefore time.Time   // the row was locked, or files are being checked: when to report again
 	tries     int
 }
 
@@ -86,7 +86,21 @@ func (a *attempt) run(job *Job, ended chan<- finished) {
 		defer context.AfterFunc(ctx, func() { a.cancel(context.Cause(ctx)) })()
 	}
 	defer cancel()
-	result, d, err := call(ctx, a.stage, job)
+	concluded := a.do(ctx, job)
+	concluded.took = time.Since(a.started)
+	f = concluded
+}
+
+// do runs the stage's function for the job. A panic is an error, also one of a method of the result or of the
+// error: of a nil pointer in an error, for example.
+func (a *attempt) do(ctx context.Context, job *Job) (f finished) {
+	defer func() {
+		if v := recover(); v != nil {
+			err := redact.Error(&panicError{v, debug.Stack()}, job.Source)
+			f = a.conclude(nil, nil, err, context.Cause(ctx))
+		}
+	}()
+	result, d, err := a.stage.do(ctx, job)
 	err = redact.Error(err, job.Source) // every reader of events and history sees it
 	if d != nil {
 		d.why = redact.Error(d.why, job.Source)
@@ -95,19 +109,7 @@ func (a *attempt) run(job *Job, ended chan<- finished) {
 	if err == nil {
 		raw, err = encodeResult(result)
 	}
-	concluded := a.conclude(raw, d, err, context.Cause(ctx))
-	concluded.took = time.Since(a.started)
-	f = concluded
-}
-
-// call runs the stage's function for the job. A panic is an error.
-func call(ctx context.Context, stage *Stage, job *Job) (result any, d *division, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &panicError{v, debug.Stack()}
-		}
-	}()
-	return stage.do(ctx, job)
+	return a.conclude(raw, d, err, context.Cause(ctx))
 }
 
 // cancel cancels the attempt's context. If its Work has not returned after the
@@ -189,7 +191,7 @@ func (a *attempt) conclude(result json.RawMessage, d *division, err, cause error
 		f.kind, f.report.Outcome, f.err = ClaimReleased, engine.Released, cause
 		f.report.Error, f.report.Class = cause.Error(), "interrupted"
 	case IsPostponed(err) && !IsPermanent(err) && cause == nil:
-		f.kind, f.report.Outcome, f.suspends = ClaimReleased, engine.Released, SuspendsStage(err)
+		f.kind, f.report.Outcome, f.suspends = ClaimReleased, engine.Released, suspendsStage(err)
 		f.report.Error, f.report.Class = err.Error(), "postponed"
 		delay, _ := RetryDelay(err)
 		f.report.RetryIn = jitter(max(delay, time.Since(a.started)))

@@ -3,6 +3,8 @@ package stages_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -181,6 +183,38 @@ func TestOutage_IsReportedOnceAndRetriedWithBackoff(t *testing.T) {
 		}
 		if n := len(f.requests()); n > 150 {
 			t.Errorf("%d exchanges in five minutes", n)
+		}
+	})
+}
+
+func TestOutage_IsReportedAgainWithItsLatestCause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start, tries := time.Now(), 0
+		f := &fakeBackend{exchange: func(engine.ExchangeRequest) (engine.ExchangeResult, error) {
+			tries++
+			switch after := time.Since(start); {
+			case after < 10*time.Second:
+				return engine.ExchangeResult{}, fmt.Errorf("connection %d was reset", tries)
+			case after < 10*time.Minute:
+				return engine.ExchangeResult{}, errors.New("the password is wrong")
+			}
+			return engine.ExchangeResult{}, nil
+		}}
+		var causes []string
+		w, p := notify.NewWakes(), pipeline(t, noop, "one")
+		_, stop := runFake(t, f, p, func(r *stages.Runner) {
+			r.Wakes, r.SweepInterval = w, time.Hour
+			r.Observe = func(e stages.Event) {
+				if e.Kind == stages.DatabaseUnavailable {
+					causes = append(causes, e.Err.Error())
+				}
+			}
+		})
+		w.Add(p.Graph().Channel("one"))
+		time.Sleep(15 * time.Minute)
+		stop()
+		if want := []string{"connection 1 was reset", "the password is wrong"}; !slices.Equal(causes, want) {
+			t.Errorf("the causes are %q, want %q", causes, want)
 		}
 	})
 }

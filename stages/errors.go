@@ -152,14 +152,15 @@ func IsPostponed(err error) bool {
 
 // SuspendsStage reports whether err was marked by [Postpone] or [PostponeUntilIdle], so that
 // the process suspends the stage.
-func SuspendsStage(err error) bool {
-	later, ok := errors.AsType[*delayError](err)
-	return ok && !later.counts && !later.alone
-}
+func SuspendsStage(err error) bool { return suspendsStage(err) != nil }
 
-func isUntilIdle(err error) bool {
+// suspendsStage returns the mark of an error that suspends the stage, or nil.
+func suspendsStage(err error) *delayError {
 	later, ok := errors.AsType[*delayError](err)
-	return ok && later.untilIdle
+	if !ok || later.counts || later.alone {
+		return nil
+	}
+	return later
 }
 
 // panicError is the error of an attempt whose Work panicked.

@@ -49,7 +49,8 @@ const (
 	StageSuspended Kind = "stage_suspended"
 	StageResumed   Kind = "stage_resumed"
 
-	// Requests to the database fail with Err, once per outage, or succeed again.
+	// Requests to the database fail with Err, or succeed again. The first is reported once per outage, and again, after
+	// half a minute or later, with another Err.
 	DatabaseUnavailable Kind = "database_unavailable"
 	DatabaseAvailable   Kind = "database_available"
 

@@ -14,7 +14,8 @@ import (
 
 // outage is what the dispatcher remembers while requests to the database fail.
 type outage struct {
-	reported  bool      // to Observe
+	reported  time.Time // to Observe; zero: not
+	cause     string    // that was reported
 	locked    bool      // the request waited for a lock
 	uncertain bool      // an exchange may have been committed although it failed
 	until     time.Time // no request before
@@ -53,8 +54,17 @@ func (d *dispatcher) exchangeFailed(base context.Context, err error) {
 	} else {
 		d.p.contact.failed()
 	}
-	if !o.reported {
-		o.reported = true
+	d.reportOutage(err)
+}
+
+// OutageCauseInterval is the least time between two reports of causes of one outage.
+const OutageCauseInterval = 30 * time.Second
+
+// reportOutage reports an outage, and again when its cause has changed: the server is back, but refuses the password.
+func (d *dispatcher) reportOutage(err error) {
+	o, cause := &d.outage, err.Error()
+	if o.reported.IsZero() || cause != o.cause && time.Since(o.reported) >= OutageCauseInterval {
+		o.reported, o.cause = time.Now(), cause
 		d.p.observe(Event{Kind: DatabaseUnavailable, Err: err})
 	}
 }
@@ -67,7 +77,7 @@ func (d *dispatcher) stopRefused(err error) {
 
 // databaseAnswered ends an outage. Notifications may have been lost in it.
 func (d *dispatcher) databaseAnswered() {
-	if d.outage.reported {
+	if !d.outage.reported.IsZero() {
 		d.p.observe(Event{Kind: DatabaseAvailable})
 		for i := range d.queues {
 			d.queues[i].wake(false)
@@ -93,7 +103,7 @@ func (d *dispatcher) registerWhenReachable(ctx context.Context) error {
 		}
 		for _, permanent := range []error{
 			store.ErrNoSchema, store.ErrSchemaOlder, store.ErrSchemaUnknown, store.ErrSchemaNewer, store.ErrSchemaShape, store.ErrSchemaBroken,
-			store.ErrInvalidWorker,
+			store.ErrInvalidWorker, store.ErrEncoding,
 		} {
 			if errors.Is(err, permanent) {
 				return backoff.Permanent(err)
@@ -101,10 +111,7 @@ func (d *dispatcher) registerWhenReachable(ctx context.Context) error {
 		}
 		return err
 	}, backoff.WithContext(newRetryBackoff(), ctx), func(err error, _ time.Duration) {
-		if !d.outage.reported {
-			d.outage.reported = true
-			d.p.observe(Event{Kind: DatabaseUnavailable, Err: err})
-		}
+		d.reportOutage(err)
 	})
 }
 

@@ -23,6 +23,7 @@ type fakeQueue struct {
 	mu        sync.Mutex
 	tasks     []fakeTask
 	completed chan struct{} // one value per task that was completed
+	wake      func()        // notifies the latest worker
 }
 
 type fakeTask struct {
@@ -113,14 +114,23 @@ func (q *fakeQueue) isDone(task int) bool {
 	return q.tasks[task].done
 }
 
+// repeat makes a completed task pending again.
+func (q *fakeQueue) repeat(task int) {
+	q.mu.Lock()
+	q.tasks[task].done = false
+	q.mu.Unlock()
+	q.wake()
+}
+
 // work starts a worker with two slots on the queue until the test ends.
 func (q *fakeQueue) work(t *testing.T, work stages.Work) {
 	t.Helper()
 	wakes := notify.NewWakes()
 	p := pipeline(t, work, "one")
+	q.wake = func() { wakes.Add(p.Graph().Channel("one")) }
 	_, stop := runFake(t, &fakeBackend{exchange: q.exchange, sweep: q.sweep}, p, func(r *stages.Runner) { r.Wakes = wakes })
 	t.Cleanup(stop)
-	wakes.Add(p.Graph().Channel("one"))
+	q.wake()
 }
 
 // A transcode of hours must not keep the other slots from trying whether a service is back.
@@ -222,6 +232,29 @@ func TestPostpone_OneTaskAloneHardlyDelaysOthers(t *testing.T) {
 		}
 		if most, _ := q.attempts(); most < 20 || most > 60 {
 			t.Errorf("the task had %d attempts; want about 40", most)
+		}
+	})
+}
+
+// A part that is done again and again, as in the phases of a stage, and meets a short outage each time.
+func TestPostpone_ForgetsAProblemAfterSuccess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(1)
+		tries := 0
+		q.work(t, func(context.Context, *stages.Job) (any, error) {
+			time.Sleep(time.Second)
+			if tries++; tries%2 == 1 {
+				return nil, stages.Postpone(5*time.Minute, errRefused)
+			}
+			return nil, nil
+		})
+		for range 20 {
+			start := time.Now()
+			<-q.completed
+			if took := time.Since(start); took > 5*time.Second {
+				t.Errorf("the task was completed after %s", took)
+			}
+			q.repeat(0)
 		}
 	})
 }

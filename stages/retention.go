@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -88,15 +89,24 @@ func (r *Runner) prepareRetention() error {
 		Workers: cmp.Or(o.KeepWorkers, defaultKeepWorkers), Audit: cmp.Or(o.KeepAudit, defaultKeepAudit),
 		HasFiles: o.RemoveFiles != nil || o.RememberPrefix != "",
 	}
-	nothing := func(context.Context, store.DeletedTask) error { return nil }
-	if o.Unpublish == nil {
-		o.Unpublish = nothing
-	}
-	if o.RemoveFiles == nil {
-		o.RemoveFiles = nothing
-	}
+	o.Unpublish, o.RemoveFiles = recovering(o.Unpublish), recovering(o.RemoveFiles)
 	r.Retention = &o
 	return nil
+}
+
+// recovering returns a function that removes files, or does nothing for nil. A panic is an error.
+func recovering(remove func(context.Context, store.DeletedTask) error) func(context.Context, store.DeletedTask) error {
+	return func(ctx context.Context, task store.DeletedTask) (err error) {
+		defer func() {
+			if v := recover(); v != nil {
+				err = &panicError{v, debug.Stack()}
+			}
+		}()
+		if remove == nil {
+			return nil
+		}
+		return remove(ctx, task)
+	}
 }
 
 func (p *process) retention() *retention {

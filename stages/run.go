@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 // claims are released, too. Run waits for a database that does not answer, however long; it
 // returns another error only if it cannot start, or if a Backend's error is [Permanent]: then it
 // cancels its attempts, whose outcomes nobody accepts. It drains and returns [store.ErrSchemaNewer] where the tables are
-// upgraded beyond what this program supports while it works.
+// upgraded beyond what this program supports while it works, and the panic of a callback, Observe or OnAlive.
 func (r Runner) Run(ctx context.Context) error {
 	if err := r.prepare(); err != nil {
 		return fmt.Errorf("run pipeline: %w", err)
@@ -32,10 +33,15 @@ func (r Runner) Run(ctx context.Context) error {
 func (r Runner) run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	callbacks := &callbackGuard{stop: stop}
+	callbacks.wrap(&r)
 	p := newProcess(r)
 	d := newDispatcher(p)
 	if err := d.registerWhenReachable(ctx); err != nil {
 		if ctx.Err() != nil {
+			err = callbacks.panicked()
+		}
+		if err == nil {
 			return nil
 		}
 		return fmt.Errorf("run pipeline: %w", err)
@@ -57,10 +63,45 @@ func (r Runner) run(ctx context.Context) error {
 	if cause := context.Cause(ctx); errors.Is(cause, store.ErrSchemaNewer) {
 		err = errors.Join(cause, err)
 	}
-	if err != nil {
+	if err = errors.Join(callbacks.panicked(), err); err != nil {
 		return fmt.Errorf("run pipeline: %w", err)
 	}
 	return nil
+}
+
+// callbackGuard stops a Runner after a panic of a callback: the panic would end the process, and count as an
+// attempt of all its tasks.
+type callbackGuard struct {
+	stop context.CancelCauseFunc
+	mu   sync.Mutex
+	err  error // the first
+}
+
+// wrap makes the callbacks of a Runner recover.
+func (g *callbackGuard) wrap(r *Runner) {
+	observe, onAlive := r.Observe, r.OnAlive
+	r.Observe = func(e Event) { defer g.recover("Observe"); observe(e) }
+	r.OnAlive = func(loop string) { defer g.recover("OnAlive"); onAlive(loop) }
+}
+
+// recover is deferred.
+func (g *callbackGuard) recover(callback string) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.err == nil {
+		g.err = fmt.Errorf("%s: %w", callback, &panicError{v, debug.Stack()})
+		g.stop(g.err)
+	}
+}
+
+func (g *callbackGuard) panicked() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.err
 }
 
 // watchTables stops this process when it does not support the tables any more, which it asks about every minute by default.

@@ -49,17 +49,21 @@ func pauseAfter(lasted, longest time.Duration) time.Duration {
 
 // updateSuspension starts or ends a suspension after an attempt has ended.
 func (d *dispatcher) updateSuspension(q *stageQueue, f *finished) {
-	s := &q.suspension
-	switch {
-	case f.suspends:
-		asked, _ := RetryDelay(f.err)
+	s, key := &q.suspension, postponedKey{f.claim.Task, f.claim.Part}
+	if f.suspends != nil {
+		asked := max(f.suspends.after, 0)
 		d.suspend(q, f, asked)
-		f.report.RetryIn = q.postponed.add(f.claim.Task, s.since, max(asked, f.took))
-	case s.active() && f.started.After(s.since) &&
-		(f.kind == StageCompleted || f.kind == PartCompleted || f.kind == StageDivided || f.kind == AttemptFailed || f.kind == StageDead):
-		*s = suspension{}
-		q.wake(false)
-		d.p.observe(Event{Kind: StageResumed, Stage: f.stage.Name})
+		f.report.RetryIn = q.postponed.add(key, s.since, max(asked, f.took))
+		return
+	}
+	switch f.kind {
+	case StageCompleted, PartCompleted, StageDivided, AttemptFailed, StageDead:
+		delete(q.postponed, key)
+		if s.active() && f.started.After(s.since) {
+			*s = suspension{}
+			q.wake(false)
+			d.p.observe(Event{Kind: StageResumed, Stage: f.stage.Name})
+		}
 	}
 }
 
@@ -67,7 +71,7 @@ func (d *dispatcher) updateSuspension(q *stageQueue, f *finished) {
 // running when it started do not count.
 func (d *dispatcher) suspend(q *stageQueue, f *finished, longest time.Duration) {
 	s, now := &q.suspension, time.Now()
-	s.untilIdle = isUntilIdle(f.err)
+	s.untilIdle = f.suspends.untilIdle
 	switch {
 	case !s.active():
 		s.since = now
@@ -79,10 +83,16 @@ func (d *dispatcher) suspend(q *stageQueue, f *finished, longest time.Duration) 
 	s.until = now.Add(pauseAfter(now.Sub(s.since), longest))
 }
 
-// postponed are tasks of a stage whose attempts this process postponed. They are remembered
-// beyond the suspension: a task that meets a problem again and again while others do not
-// would otherwise be tried, and suspend the stage, every second.
-type postponed map[store.ID]postponement
+// postponed are tasks of a stage, or parts, whose attempts this process postponed. They are
+// remembered beyond the suspension, until an attempt ends otherwise: a task that meets a
+// problem again and again while others do not would otherwise be tried, and suspend the
+// stage, every second.
+type postponed map[postponedKey]postponement
+
+type postponedKey struct {
+	task store.ID
+	part int
+}
 
 type postponement struct {
 	since   time.Time // the start of the suspension in which the first attempt in a row ended
@@ -90,17 +100,17 @@ type postponement struct {
 }
 
 // add returns how long a task waits after an attempt that was postponed in a suspension.
-func (p *postponed) add(task store.ID, suspended time.Time, longest time.Duration) time.Duration {
+func (p *postponed) add(key postponedKey, suspended time.Time, longest time.Duration) time.Duration {
 	now := time.Now()
-	maps.DeleteFunc(*p, func(_ store.ID, one postponement) bool { return now.After(one.expires) })
+	maps.DeleteFunc(*p, func(_ postponedKey, one postponement) bool { return now.After(one.expires) })
 	if *p == nil {
 		*p = make(postponed)
 	}
-	one, again := (*p)[task]
+	one, again := (*p)[key]
 	if !again {
 		one.since = suspended
 	}
 	one.expires = now.Add(2 * longest)
-	(*p)[task] = one
+	(*p)[key] = one
 	return pauseAfter(now.Sub(one.since), longest)
 }

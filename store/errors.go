@@ -27,6 +27,8 @@ var (
 	// ErrRequestIDTaken: the submitter has used the request id for another source. The
 	// [Receipt] has that task's id.
 	ErrRequestIDTaken = errors.New("request id was used for another source")
+	// ErrEncoding: the database's encoding is not UTF8, so it cannot store every text.
+	ErrEncoding = errors.New("the encoding of the database")
 	// ErrNoSchema: the pipeline's tables do not exist; see [Store.Migrate].
 	ErrNoSchema = statement.ErrNoSchema
 	// ErrNoSearchPath: no schema of the connection's search_path exists. It is an ErrNoSchema, too.

@@ -17,7 +17,8 @@ import (
 // rest of the search_path.
 const schemaSQL = `
 /* find schema table */
-select to_regclass(quote_ident(current_schema()) || '.cuelight_schema') is not null, current_schema() is not null`
+select to_regclass(quote_ident(current_schema()) || '.cuelight_schema') is not null, current_schema() is not null,
+       current_setting('server_encoding')`
 
 const versionSQL = `
 /* schema version */
@@ -25,7 +26,7 @@ select s.version, coalesce((to_jsonb(s) ->> 'migrated_to')::integer, s.version),
   from cuelight_schema s where s.pipeline = $1`
 
 // Check compares the tables with what this package needs, and changes
-// nothing. It returns [ErrNoSchema], [ErrNoSearchPath], [ErrSchemaOlder], [ErrSchemaUnknown], [ErrSchemaNewer],
+// nothing. It returns [ErrEncoding], [ErrNoSchema], [ErrNoSearchPath], [ErrSchemaOlder], [ErrSchemaUnknown], [ErrSchemaNewer],
 // [ErrSchemaShape] or [ErrSchemaBroken].
 func (s *Store) Check(ctx context.Context) error {
 	if _, err := s.version(ctx); err != nil {
@@ -49,7 +50,11 @@ func (s *Store) Version(ctx context.Context) (int, error) {
 // missing in version 13.
 func (s *Store) version(ctx context.Context) (int, error) {
 	var there, hasSchema bool
-	if err := s.db.QueryRow(ctx, schemaSQL).Scan(&there, &hasSchema); err != nil {
+	var encoding string
+	if err := s.db.QueryRow(ctx, schemaSQL).Scan(&there, &hasSchema, &encoding); err != nil {
+		return 0, err
+	}
+	if err := CheckEncoding(encoding); err != nil {
 		return 0, err
 	}
 	switch {
@@ -80,6 +85,14 @@ func (s *Store) version(ctx context.Context) (int, error) {
 	return version, nil
 }
 
+// CheckEncoding returns [ErrEncoding] unless the encoding of a database, as the server names it, is UTF8.
+func CheckEncoding(encoding string) error {
+	if encoding == "UTF8" {
+		return nil
+	}
+	return fmt.Errorf("%w is %s, but UTF8 is needed", ErrEncoding, encoding)
+}
+
 // noTimeoutSQL lifts the role's statement_timeout: a migration may wait for another one, and
 // reads large tables.
 const noTimeoutSQL = `
@@ -98,7 +111,7 @@ type MigrateResult struct {
 
 // Migrate creates the pipeline's tables, upgrades those of an earlier version, or adds to them
 // the stages that the graph has and they have not, in one transaction; any number of processes may call it
-// at once. Otherwise it changes nothing. It returns [ErrSchemaUnknown], [ErrSchemaNewer] or
+// at once. Otherwise it changes nothing. It returns [ErrEncoding], [ErrSchemaUnknown], [ErrSchemaNewer] or
 // [ErrSchemaShape] where the tables are not those of this program.
 //
 // An upgrade by one version may run while programs of the version before work on the tables: it only adds to them.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -80,6 +81,21 @@ func TestMigrate_IgnoresTheRolesStatementTimeout(t *testing.T) {
 	})
 	must(t, other.Rollback(t.Context()))
 	must(t, <-ended)
+}
+
+func TestMigrate_NeedsUTF8(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	server := pgtest.NewServer(t, pgtest.ServerOptions{})
+	_, err := server.Pool("postgres").Exec(ctx, "create database latin encoding 'LATIN1' locale 'C' template template0")
+	must(t, err)
+	st := store.New(server.Pool("latin"), store.Video())
+	_, err = st.Migrate(ctx)
+	for _, err := range []error{err, st.Check(ctx)} {
+		if !errors.Is(err, store.ErrEncoding) || !strings.Contains(err.Error(), "the encoding of the database is LATIN1, but UTF8 is needed") {
+			t.Errorf("the error is %v", err)
+		}
+	}
 }
 
 func TestMigrate_NeedsASchema(t *testing.T) {

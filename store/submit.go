@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"strings"
 	"time"
@@ -23,14 +24,14 @@ type Submission struct {
 	Params json.RawMessage
 	// Priority orders ready tasks, higher first. Default 0.
 	Priority int16
-	// RequestID makes the submission idempotent: a second one with the same RequestID and
+	// RequestID, at most 2048 bytes, makes the submission idempotent: a second one with the same RequestID and
 	// SubmittedBy returns the first task, or [ErrRequestIDTaken] if that has another Source.
 	// Default: none.
 	RequestID string
-	// SubmittedBy is the submitter; each has RequestIDs of its own. The HTTP API sets it to
+	// SubmittedBy is the submitter, at most 512 bytes; each has RequestIDs of its own. The HTTP API sets it to
 	// the API key. Default: empty, which is one submitter.
 	SubmittedBy string
-	// UserID is the user that the task belongs to. Default: none.
+	// UserID is the user that the task belongs to, at most 2048 bytes. Default: none.
 	UserID string
 	// UserContext is an object of the submitter, at most [MaxUserContext] bytes of JSON, without \u0000. The task and
 	// its events return it as it was given. Default: none.
@@ -40,8 +41,8 @@ type Submission struct {
 	Traceparent string
 	// Placement says, by stage, which workers may do the work. Default: all.
 	Placement map[string]Placement
-	// NotBefore is the scheduled time: the task does not start before it, by the database's
-	// clock. Default: at once.
+	// NotBefore is the scheduled time, before the year 9999: the task does not start before it, by the
+	// database's clock. Default: at once.
 	NotBefore time.Time
 }
 
@@ -289,16 +290,26 @@ func isTraceparent(s string) bool {
 }
 
 func (sub *Submission) check() error {
-	for _, given := range [][2]string{
-		{"source", sub.Source}, {"request id", sub.RequestID}, {"user id", sub.UserID}, {"submitter", sub.SubmittedBy},
+	for _, given := range []struct {
+		name, text string
+		maxBytes   int // so that an entry of an index has room; it has the request id and the submitter
+	}{
+		{"source", sub.Source, math.MaxInt}, {"request id", sub.RequestID, 2048}, {"user id", sub.UserID, 2048},
+		{"submitter", sub.SubmittedBy, 512},
 	} {
 		// The text is not in the error: a source may contain a secret.
-		if text := given[1]; !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-			return fmt.Errorf("%w: the %s must be UTF-8 text without NUL", ErrInvalid, given[0])
+		if !utf8.ValidString(given.text) || strings.ContainsRune(given.text, 0) {
+			return fmt.Errorf("%w: the %s must be UTF-8 text without NUL", ErrInvalid, given.name)
+		}
+		if len(given.text) > given.maxBytes {
+			return fmt.Errorf("%w: the %s has %d bytes, at most %d are allowed", ErrInvalid, given.name, len(given.text), given.maxBytes)
 		}
 	}
 	if sub.Source == "" {
 		return fmt.Errorf("%w: no source", ErrInvalid)
+	}
+	if year := sub.NotBefore.UTC().Year(); year < 1 || year >= 9999 {
+		return fmt.Errorf("%w: the scheduled time must be in the years 1 to 9998", ErrInvalid)
 	}
 	if err := checkObject("params are", sub.Params); err != nil {
 		return err

@@ -2,6 +2,8 @@ package store_test
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -217,9 +219,27 @@ func TestSubmit_RejectsInvalidSubmissions(t *testing.T) {
 		"endless number":   {Source: "a", Params: raw(`{"a": 1e999999}`)},
 		"not UTF-8":        {Source: "a\xff"},
 		"NUL in a source":  {Source: "a\x00b"},
+		"year 10000":       {Source: "a", NotBefore: time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -3600))},
+		"before Christ":    {Source: "a", NotBefore: time.Date(-43, 3, 15, 0, 0, 0, 0, time.UTC)},
+		"long user":        {Source: "a", UserID: noise(2049)},
+		"long request id":  {Source: "a", RequestID: noise(2049)},
+		"long submitter":   {Source: "a", SubmittedBy: noise(513)},
 	} {
 		if _, err := b.Submit(t.Context(), sub); !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("%s: error is %v, want ErrInvalid", name, err)
 		}
 	}
+}
+
+// Random text, because an index compresses its entries.
+func noise(bytes int) string {
+	text := make([]byte, bytes/2)
+	_, _ = rand.Read(text)
+	return hex.EncodeToString(text) + strings.Repeat("x", bytes%2)
+}
+
+func TestSubmit_StoresTheLongestIndexedTexts(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.submitTask(store.Submission{Source: "a", UserID: noise(2048), RequestID: noise(2048), SubmittedBy: noise(512)})
 }

@@ -20,7 +20,7 @@ func (s *Server) listEvents(w http.ResponseWriter, r *http.Request) {
 		s.writeError(w, r, err)
 		return
 	}
-	page.write(w)
+	s.respond(w, r, page)
 }
 
 func (s *Server) eventPage(r *http.Request) (jsonResponse, error) {

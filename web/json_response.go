@@ -1,8 +1,9 @@
 package web
 
 import (
+	"bytes"
 	"encoding/json"
-	"io"
+	"fmt"
 	"maps"
 	"net/http"
 )
@@ -55,7 +56,18 @@ func cutPage[T any](items []T, limit int, id func(T) string) (page []T, after st
 	return append([]T{}, items...), after // null is no list
 }
 
-func (a jsonResponse) write(w http.ResponseWriter) {
+// respond writes a response, or an error if its body cannot be encoded.
+func (s *Server) respond(w http.ResponseWriter, r *http.Request, a jsonResponse) {
+	// It need not escape HTML: the media type says that the response is no page.
+	var body bytes.Buffer
+	enc := json.NewEncoder(&body)
+	enc.SetEscapeHTML(false)
+	if a.body != nil {
+		if err := enc.Encode(a.body); err != nil {
+			s.writeError(w, r, fmt.Errorf("encode response: %w", err))
+			return
+		}
+	}
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	if a.location != "" {
@@ -70,12 +82,5 @@ func (a jsonResponse) write(w http.ResponseWriter) {
 	}
 	h.Set("Content-Type", "application/json")
 	w.WriteHeader(a.status)
-	_ = writeJSON(w, a.body) // fails only if the client has disconnected
-}
-
-// writeJSON writes one line. It need not escape HTML: the media type says that the response is no page.
-func writeJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+	_, _ = w.Write(body.Bytes()) // fails only if the client has disconnected
 }

@@ -29,7 +29,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	case err != nil && !acceptsHTML(r):
 		s.writeError(w, r, err)
 	case err == nil && !acceptsHTML(r):
-		jsonResponse{status: http.StatusNoContent}.write(w)
+		s.respond(w, r, jsonResponse{status: http.StatusNoContent})
 	case err == nil:
 		http.Redirect(w, r, next, http.StatusSeeOther)
 	case errors.As(err, &limited):
@@ -76,5 +76,5 @@ func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
 		s.redirectToLogin(w, r, url.Values{}, s.opts.BasePath+"/")
 		return
 	}
-	jsonResponse{status: http.StatusNoContent}.write(w)
+	s.respond(w, r, jsonResponse{status: http.StatusNoContent})
 }

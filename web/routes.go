@@ -167,7 +167,7 @@ func (s *Server) serveJSON(rt route) http.HandlerFunc {
 			s.writeError(w, r, err)
 			return
 		}
-		response.write(w)
+		s.respond(w, r, response)
 	}))
 	return func(w http.ResponseWriter, r *http.Request) {
 		err := parseQuery(r, rt.query...).err

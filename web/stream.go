@@ -94,9 +94,17 @@ func (st *stream) run(ctx context.Context) {
 	defer cancel()
 	defer context.AfterFunc(st.server.streamContext, cancel)()
 	st.ctx = ctx
-	last, err := st.handle(nil)
-	for !last && err == nil && st.sendNext() {
+	for goesOn := st.send(nil); goesOn && st.sendNext(); {
 	}
+}
+
+// send sends events, and reports whether the stream goes on. Most errors are the client's.
+func (st *stream) send(events []store.Event) bool {
+	last, err := st.handle(events)
+	if errors.Is(err, sse.ErrEncode) {
+		st.server.opts.OnError("stream", err)
+	}
+	return !last && err == nil
 }
 
 // sendNext waits for events and sends them, or after the ping interval a ping. It reports whether the stream goes on.
@@ -109,7 +117,7 @@ func (st *stream) sendNext() bool {
 	case st.ctx.Err() != nil:
 		return false
 	case err == nil:
-		if last, err := st.handle(events); last || err != nil {
+		if !st.send(events) {
 			return false
 		}
 	case timedOut && errors.Is(err, context.DeadlineExceeded):

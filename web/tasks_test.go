@@ -142,6 +142,7 @@ func TestJSON_IsReadStrictly(t *testing.T) {
 		"long source":      {`{"source":"/` + strings.Repeat("x", 3000) + `"}`, 422, "invalid"},
 		"too large":        {`{"source":"/` + strings.Repeat("x", 2<<20) + `"}`, 413, "too-large"},
 		"time":             {`{"source":"/a","not_before":"soon"}`, 400, "invalid-request"},
+		"year 10000":       {`{"source":"/a","not_before":"9999-12-31T23:59:59-01:00"}`, 422, "invalid"},
 		"placement":        {`{"source":"/a","placement":{"transcode":{"needs":["gpu"]}}}`, 400, "invalid-request"},
 		"placed stage":     {`{"source":"/a","placement":{"transcod":{"requires":["gpu"]}}}`, 422, "invalid"},
 		"label":            {`{"source":"/a","placement":{"transcode":{"prefers":["a gpu"]}}}`, 422, "invalid"},

@@ -150,7 +150,9 @@ func (j *oneShot) handleEvents() {
 				j.fail(e.Err) // waiting does not repair the tables
 				continue
 			}
-			j.lostAt = time.Now()
+			if j.lostAt.IsZero() {
+				j.lostAt = time.Now()
+			}
 		case stages.DatabaseAvailable:
 			j.lostAt = time.Time{}
 		case stages.StageCompleted, stages.StageDead, stages.ClaimRevoked:

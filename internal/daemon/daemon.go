@@ -251,7 +251,8 @@ func (d *Daemon) work(ctx context.Context) error {
 // waitForDatabase returns nil when the database answers and has the right tables, or ctx
 // is done, and an error if waiting cannot help.
 func (d *Daemon) waitForDatabase(ctx context.Context) error {
-	away := false
+	var logged time.Time // that it is away; zero: it is not
+	var cause string
 	isFinal := func(err error) bool {
 		if errors.Is(err, store.ErrSchemaOlder) {
 			return false // daemons of the version before may be working
@@ -269,7 +270,7 @@ func (d *Daemon) waitForDatabase(ctx context.Context) error {
 		}
 		switch {
 		case err == nil:
-			if away {
+			if !logged.IsZero() {
 				d.Log.Info("database available again")
 			}
 			return nil
@@ -278,12 +279,12 @@ func (d *Daemon) waitForDatabase(ctx context.Context) error {
 		case isFinal(err):
 			return d.DB.WithName(err)
 		}
-		if !away {
-			away = true
+		if reason := dbconn.Reason(err); logged.IsZero() || reason != cause && time.Since(logged) >= stages.OutageCauseInterval {
+			logged, cause = time.Now(), reason
 			if errors.Is(err, store.ErrSchemaOlder) {
 				d.Log.Warn("waiting until cuelight migrate has upgraded the tables", zap.Error(err))
 			} else {
-				d.Log.Warn("database unavailable", zap.String("error", dbconn.Reason(err)))
+				d.Log.Warn("database unavailable", zap.String("error", reason))
 			}
 			d.notifyReady("waiting for the database")
 		}

@@ -79,7 +79,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		}
 	}
 	listener := notify.New(e.DB.Pool, notify.Options{
-		Channels: channels, AlsoWake: e.wakes, ConnConfig: e.DB.NotifyConfig, KeepSession: e.Lease,
+		Channels: channels, AlsoWake: e.wakes, ConnConfig: e.DB.NotifyConfig, BeforeConnect: dbconn.RefreshPassword, KeepSession: e.Lease,
 		OnChange: e.onListening, OnAlive: func() { e.watchdog.recordIteration("listener") },
 	})
 	runner := stages.Runner{

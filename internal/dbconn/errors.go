@@ -76,6 +76,8 @@ func explainStorage(e *storage.ServiceError) *usererr.Error {
 func ExplainSchema(err error) *usererr.Error {
 	e := &usererr.Error{Kind: usererr.Schema, Err: err}
 	switch {
+	case errors.Is(err, store.ErrEncoding):
+		e.Text, e.Hint = textFromCause(err, store.ErrEncoding), "create another: create database NAME encoding 'UTF8' template template0"
 	case errors.Is(err, store.ErrNoSearchPath):
 		e.Text, e.Hint = "no schema of the search_path in the database's address exists", "create it: create schema NAME; then: cuelight migrate"
 	case errors.Is(err, store.ErrNoSchema):

@@ -9,6 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cuelight/cuelight/internal/redact"
+	"github.com/cuelight/cuelight/store"
 )
 
 // sessions configures the connections of a pool, and detects a pooler.
@@ -35,12 +38,12 @@ const pingAfterIdle = 5 * time.Second
 
 // configure sets the hooks of a pool before it is created.
 func (s *sessions) configure(config *pgxpool.Config) {
-	config.BeforeConnect = func(_ context.Context, cc *pgx.ConnConfig) error {
+	config.BeforeConnect = func(ctx context.Context, cc *pgx.ConnConfig) error {
 		if s.pooled.Load() {
 			// Prepared statements would stay in a session that other clients use next.
 			cc.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 		}
-		return nil
+		return RefreshPassword(ctx, cc)
 	}
 	config.AfterConnect = s.detectPooler
 	config.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > pingAfterIdle }
@@ -52,9 +55,25 @@ func (s *sessions) configure(config *pgxpool.Config) {
 	}
 }
 
+// RefreshPassword reads the password of a connection again, before it is made: that in PGPASSFILE, or in a file that
+// the address names, may have changed.
+func RefreshPassword(_ context.Context, cc *pgx.ConnConfig) error {
+	fresh, err := pgx.ParseConfig(cc.ConnString())
+	if err != nil {
+		return fmt.Errorf("read the settings of the connection again: %s", redact.Passwords(err.Error()))
+	}
+	cc.Password = fresh.Password
+	return nil
+}
+
 // detectPooler compares the backend's process id with the one from the connection's
 // start-up: a pooler makes up its own.
 func (s *sessions) detectPooler(ctx context.Context, conn *pgx.Conn) error {
+	if encoding := conn.PgConn().ParameterStatus("server_encoding"); encoding != "" {
+		if err := store.CheckEncoding(encoding); err != nil { // the simple protocol would refuse it without a reason
+			return err
+		}
+	}
 	var direct bool
 	sql := fmt.Sprintf(sessionSQL, conn.PgConn().PID())
 	if err := conn.QueryRow(ctx, sql, pgx.QueryExecModeSimpleProtocol).Scan(&direct, nil); err != nil {

@@ -113,9 +113,46 @@ func (e *redactedError) Unwrap() error { return e.err }
 
 var urlPattern = regexp.MustCompile("[A-Za-z][A-Za-z0-9+.-]*://[^\\s\"'`<>]*")
 
-// Text returns a text with the public form of each URL and without the secrets of source.
+// maxText is how much of a text is redacted, in bytes: twice what the database keeps of an error, because redaction
+// shortens texts.
+const maxText = 128 << 10
+
+// Text returns a text, such as an error, with the public form of each URL and without the secrets of source. It cuts
+// longer texts than are kept, so that its time is bounded.
 func Text(text, source string) string {
 	secrets := secretsOf(source)
+	if end := cutPoint(text, secrets); end < len(text) {
+		return removeSecrets(text[:end], source, secrets) + " …"
+	}
+	return removeSecrets(text, source, secrets)
+}
+
+// cutPoint returns the length to which a text is cut. It is no point within a secret or a URL: half of one would not
+// be recognised.
+func cutPoint(text string, secrets []string) int {
+	if len(text) <= maxText {
+		return len(text)
+	}
+	end := maxText
+	for isMoved := true; isMoved; {
+		isMoved = false
+		for _, s := range secrets {
+			from := max(end-len(s)+1, 0)
+			if i := strings.Index(text[from:min(end+len(s)-1, len(text))], s); i >= 0 {
+				end, isMoved = from+i, true
+			}
+		}
+	}
+	for _, match := range urlPattern.FindAllStringIndex(text[:end], -1) {
+		if match[1] == end {
+			return match[0]
+		}
+	}
+	return end
+}
+
+// removeSecrets is [Text] for a text of any length.
+func removeSecrets(text, source string, secrets []string) string {
 	if len(secrets) > 0 {
 		text = strings.ReplaceAll(text, source, Source(source))
 	}
@@ -129,9 +166,10 @@ func Text(text, source string) string {
 }
 
 // JSON returns a JSON value in which every string, and every name of a member, is redacted
-// by [Text]. Numbers keep their digits. It returns nil for invalid JSON.
+// as by [Text], but whole. Numbers keep their digits. It returns nil for invalid JSON.
 func JSON(raw json.RawMessage, source string) json.RawMessage {
-	if !strings.Contains(string(raw), "://") && len(secretsOf(source)) == 0 {
+	secrets := secretsOf(source)
+	if !strings.Contains(string(raw), "://") && len(secrets) == 0 {
 		return raw
 	}
 	d := json.NewDecoder(strings.NewReader(string(raw)))
@@ -140,25 +178,25 @@ func JSON(raw json.RawMessage, source string) json.RawMessage {
 	if err := d.Decode(&value); err != nil {
 		return nil
 	}
-	public, err := json.Marshal(redactValue(value, source))
+	public, err := json.Marshal(redactValue(value, source, secrets))
 	if err != nil {
 		return nil
 	}
 	return public
 }
 
-func redactValue(value any, source string) any {
+func redactValue(value any, source string, secrets []string) any {
 	switch v := value.(type) {
 	case string:
-		return Text(v, source)
+		return removeSecrets(v, source, secrets)
 	case []any:
 		for i := range v {
-			v[i] = redactValue(v[i], source)
+			v[i] = redactValue(v[i], source, secrets)
 		}
 	case map[string]any:
 		public := make(map[string]any, len(v))
 		for key := range v {
-			public[Text(key, source)] = redactValue(v[key], source)
+			public[removeSecrets(key, source, secrets)] = redactValue(v[key], source, secrets)
 		}
 		return public
 	}

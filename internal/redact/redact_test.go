@@ -100,6 +100,26 @@ func TestText_RedactsEveryURL(t *testing.T) {
 	}
 }
 
+func TestText_LeavesNoPartOfASecretWhereItCutsALongText(t *testing.T) {
+	t.Parallel()
+	const source, other = "https://me:hunter22@h/a.mp4?X-Amz-Signature=c0ffee123", "https://you:geheim99@other/x"
+	long := strings.Repeat("https://h/?"+strings.Repeat("q", 500)+" ", 1+(128<<10)/512) // short when it is redacted
+	for _, secret := range []string{source, other, "c0ffee123", "hunter22"} {
+		for _, n := range []int{0, 1, len(secret) / 2, len(secret) - 2, len(secret) - 1, len(secret)} {
+			text := long[:128<<10-n-1] + " " + secret + " " + long
+			got := redact.Text(text, source)
+			for _, part := range []string{"me:", "hu", "you:", "geh", "c0"} {
+				if strings.Contains(got, part) {
+					t.Fatalf("%d bytes of %s before the cut: the text ends with %q", n, secret, got[len(got)-60:])
+				}
+			}
+			if len(got) > 64<<10 || !strings.HasSuffix(got, " …") {
+				t.Fatalf("the text has %d bytes and ends with %q", len(got), got[len(got)-60:])
+			}
+		}
+	}
+}
+
 func TestError_KeepsTheWrappedError(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("no route")

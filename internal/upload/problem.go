@@ -3,6 +3,7 @@ package upload
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"syscall"
@@ -64,10 +65,10 @@ func (u *Uploads) writeProblem(w http.ResponseWriter, r *http.Request, id string
 	p.Write(w, r)
 }
 
-func writeJSON(w http.ResponseWriter, status int, value any) {
+func writeJSON(w http.ResponseWriter, status int, value any) error {
 	body, err := json.Marshal(value)
-	if err != nil { // impossible for the values here
-		status, body = http.StatusInternalServerError, nil
+	if err != nil {
+		return fmt.Errorf("encode response: %w", err)
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
@@ -75,4 +76,5 @@ func writeJSON(w http.ResponseWriter, status int, value any) {
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // the client may be gone
+	return nil
 }

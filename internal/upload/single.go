@@ -78,8 +78,7 @@ func (u *Uploads) receiveFile(
 	case e.Existed:
 		status = http.StatusOK
 	}
-	writeJSON(w, status, u.newView(e))
-	return nil
+	return writeJSON(w, status, u.newView(e))
 }
 
 // withLocation sets the header Location if the upload is kept after an error.

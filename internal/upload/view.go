@@ -36,8 +36,7 @@ func (u *Uploads) handleGet(w http.ResponseWriter, r *http.Request, id string) e
 		return err
 	}
 	u.setHeaders(w, e)
-	writeJSON(w, http.StatusOK, u.newView(e))
-	return nil
+	return writeJSON(w, http.StatusOK, u.newView(e))
 }
 
 // handleList lists the uploads that the principal can resume.
@@ -52,6 +51,5 @@ func (u *Uploads) handleList(w http.ResponseWriter, r *http.Request) error {
 			views = append(views, u.newView(e))
 		}
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"uploads": views})
-	return nil
+	return writeJSON(w, http.StatusOK, map[string]any{"uploads": views})
 }

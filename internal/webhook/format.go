@@ -74,20 +74,34 @@ func (w *Webhooks) body(format, stored string) string {
 	return discordBody(p, link)
 }
 
-// slackBody returns a message in Slack's markup. The text is for notifications and for servers without blocks.
+// slackBody returns a message for Slack, whose markup has no escapes for emphasis: the block has plain text, with a
+// link of its own. The text is for notifications and for servers without blocks.
 func slackBody(p payload, link string) string {
-	text := p.message(slackEscaper.Replace)
-	if link != "" {
-		text += " <" + slackEscaper.Replace(link) + "|Open the video>"
+	section := func(kind, text string) map[string]any {
+		return map[string]any{"type": "section", "text": map[string]string{"type": kind, "text": text}}
 	}
-	return encodeMessage(map[string]any{
-		"text":   text,
-		"blocks": []any{map[string]any{"type": "section", "text": map[string]string{"type": "mrkdwn", "text": text}}},
-	})
+	text, blocks := p.message(escapeSlackText), []any{section("plain_text", p.message(slackEscaper.Replace))}
+	if link != "" {
+		link = "<" + slackEscaper.Replace(link) + "|Open the video>"
+		text, blocks = text+" "+link, append(blocks, section("mrkdwn", link))
+	}
+	return encodeMessage(map[string]any{"text": text, "blocks": blocks})
 }
 
-// slackEscaper escapes what Slack requires.
+// slackEscaper escapes what Slack requires, also in plain text.
 var slackEscaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+
+// escapeSlackText also replaces characters that format a message, or mention somebody, in Slack or in Markdown, by
+// their full-width forms.
+func escapeSlackText(s string) string {
+	const fullWidth = '＊' - '*'
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune("\\*_~`|[]#@", r) {
+			return r + fullWidth
+		}
+		return r
+	}, slackEscaper.Replace(s))
+}
 
 // suppressEmbeds is a flag of Discord's messages: it shows no previews of links.
 const suppressEmbeds = 1 << 2

@@ -39,23 +39,30 @@ func TestChatWebhooks_GetAlertsAsMessages(t *testing.T) {
 		program: b.register(Settings{URL: program.URL, Types: []string{"alert"}}),
 	}
 	b.run()
-	r, err := b.store.Submit(t.Context(), store.Submission{Source: "/srv/a_<b>&c.mp4"})
+	r, err := b.store.Submit(t.Context(), store.Submission{Source: "/srv/a_<b>&`c`.mp4"})
 	must(t, err)
 	b.addEvent(store.StageDead, r.ID, "transcode", 3, `{"error": "exit *status* 1:\n <!channel> @everyone & [x](http://y)"}`)
 	link := "https://studio.example/cuelight/videos/" + r.ID.String()
 
 	sent := slack.waitForRequests(b, 1)[0]
 	m := parseMessage(t, sent.body)
-	want := "Stage transcode of video a_&lt;b&gt;&amp;c.mp4 (task " + r.ID.String() + ") is dead after attempt 3: " +
-		"exit *status* 1: &lt;!channel&gt; @everyone &amp; [x](http://y). <" + link + "|Open the video>"
-	if m.Text != want || len(m.Blocks) != 1 || m.Blocks[0].Text.Text != want || m.Blocks[0].Text.Type != "mrkdwn" {
+	const opener = "|Open the video>"
+	want := "Stage transcode of video a_&lt;b&gt;&amp;`c`.mp4 (task " + r.ID.String() + ") is dead after attempt 3: " +
+		"exit *status* 1: &lt;!channel&gt; @everyone &amp; [x](http://y)."
+	if len(m.Blocks) != 2 || m.Blocks[0].Text.Text != want || m.Blocks[0].Text.Type != "plain_text" ||
+		m.Blocks[1].Text.Text != "<"+link+opener || m.Blocks[1].Text.Type != "mrkdwn" {
+		t.Errorf("Slack got %s\nwant the blocks %s", sent.body, want)
+	}
+	want = "Stage transcode of video a＿&lt;b&gt;&amp;｀c｀.mp4 (task " + r.ID.String() + ") is dead after attempt 3: " +
+		"exit ＊status＊ 1: &lt;!channel&gt; ＠everyone &amp; ［x］(http://y). <" + link + opener
+	if m.Text != want {
 		t.Errorf("Slack got %s\nwant the text %s", sent.body, want)
 	}
 	must(t, sent.verify(hooks[slack].Secret))
 
 	sent = discord.waitForRequests(b, 1)[0]
 	m = parseMessage(t, sent.body)
-	want = `Stage transcode of video a\_\<b\>&c.mp4 (task ` + r.ID.String() + `) is dead after attempt 3: ` +
+	want = "Stage transcode of video a\\_\\<b\\>&\\`c\\`.mp4 (task " + r.ID.String() + `) is dead after attempt 3: ` +
 		`exit \*status\* 1: \<!channel\> \@everyone & \[x\]\(http://y\). <` + link + `>`
 	if m.Content != want || len(m.AllowedMentions) != 1 || len(m.AllowedMentions["parse"]) != 0 || m.Flags != suppressEmbeds {
 		t.Errorf("Discord got %s\nwant the content %s", sent.body, want)

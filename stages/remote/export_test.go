@@ -1,5 +1,11 @@
 package remote
 
+import (
+	"context"
+	"math"
+	"net/http"
+)
+
 // Waiting is how many requests of workers wait.
 func (c *Coordinator) Waiting() int {
 	c.mu.Lock()
@@ -9,3 +15,8 @@ func (c *Coordinator) Waiting() int {
 
 // LargeRequests is how many large requests of a principal are being read.
 func (c *Coordinator) LargeRequests(principal string) int { return len(c.limitsOf(principal).large) }
+
+// Unencodable serves a response that JSON cannot have.
+func (c *Coordinator) Unencodable() http.Handler {
+	return handle(c, func(context.Context, request, noContent) (float64, error) { return math.NaN(), nil })
+}

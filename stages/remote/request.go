@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -59,8 +60,14 @@ func handle[In, Out any](c *Coordinator, do func(ctx context.Context, r request,
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
+		body, err := json.Marshal(out)
+		if err != nil {
+			c.o.OnError(fmt.Errorf("encode response: %w", err))
+			problem.New(problem.Internal, "an internal error occurred; the server's log has the details").Write(w, r)
+			return
+		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(out) // an error is the client's
+		_, _ = w.Write(append(body, '\n')) // the client may be gone
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -329,5 +330,25 @@ func TestCoordinator_ShowsWorkersThePublicFormOfASource(t *testing.T) {
 	})
 	if got := out.Claims[0].Source; got != "https://user:…@media.example/clip.mp4" {
 		t.Errorf("the source is %q", got)
+	}
+}
+
+func TestCoordinator_ReportsAResponseThatCannotBeEncoded(t *testing.T) {
+	t.Parallel()
+	s := setup(t, stages.Stage{Name: "first", Work: echo})
+	failures := make(chan error, 1)
+	c := s.startCoordinator(func(o *remote.Options) {
+		o.OnError = func(err error) {
+			if err != nil {
+				failures <- err
+			}
+		}
+	})
+	r := httptest.NewRequestWithContext(t.Context(), "GET", "/", nil)
+	r.Header.Set("Authorization", "Bearer key-1")
+	w := httptest.NewRecorder()
+	c.Unencodable().ServeHTTP(w, r)
+	if err := <-failures; w.Code != 500 || !strings.Contains(err.Error(), "encode response: ") {
+		t.Errorf("the response is %d %s, the error %v", w.Code, w.Body, err)
 	}
 }

@@ -3,6 +3,7 @@ package sse
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync/atomic"
@@ -36,13 +37,16 @@ func (c *Cache) encode(e store.Event) ([]byte, error) {
 	return text, err
 }
 
+// ErrEncode: an event cannot be encoded.
+var ErrEncode = errors.New("encode event")
+
 // encode formats one event. Neither JSON nor the names of events contain line breaks.
 func encode(id int64, name string, data any) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(data); err != nil {
-		return nil, fmt.Errorf("encode event %s: %w", name, err)
+		return nil, fmt.Errorf("%w %s: %w", ErrEncode, name, err)
 	}
 	text := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
 	out := make([]byte, 0, len(text)+len(name)+40)
