@@ -54,6 +54,8 @@
 //     that the worker cannot know. It cannot tell a low resolution from a high one
 //     in a soft source, nor find a fault that lies between the compared moments
 //     and changes neither the number nor the times of frames.
+//   - Transcode and TranscodeAudio compare the levels of the sound with those of the
+//     source, over time, and return ErrMismatch if they differ.
 //   - A transcode in chunks has the frames of an undivided one, at the same times, with the same keyframes and
 //     segments. PlanChunks computes the times from the packets, before anything is decoded; every chunk compares
 //     the decoded frames with them, and JoinChunks the frames in the segments. Sources for which that is not
