@@ -19,6 +19,8 @@ const (
 	// maxAudioLead is how many seconds of audio before the first frame are cut
 	// off so that the picture starts at once. Such audio is mostly encoder delay.
 	maxAudioLead = 0.1
+	// maxAssumedRate is the highest frame rate that is believed of a stream without timestamps.
+	maxAssumedRate = 300
 )
 
 // describe makes an Info of ffprobe's output, or rejects the source.
@@ -120,6 +122,9 @@ func describeVideo(s *rawStream, track *trackTiming, info *Info) (*Video, error)
 	case "arib-std-b67":
 		v.HDR = "hlg"
 	}
+	if !track.stamped {
+		v.assumeRate(s, track)
+	}
 	if v.Duration > 0 {
 		v.FPS = float64(v.Frames) / v.Duration
 	} else {
@@ -132,6 +137,19 @@ func describeVideo(s *rawStream, track *trackTiming, info *Info) (*Video, error)
 		return nil, err
 	}
 	return v, nil
+}
+
+// assumeRate gives a stream without timestamps, such as a file of H.264 alone, the rate that it says, or 25 frames a
+// second.
+func (v *Video) assumeRate(s *rawStream, track *trackTiming) {
+	v.AssumedRate = s.AverageRate
+	rate := parseRatio(v.AssumedRate)
+	if rate < 1 || rate > maxAssumedRate {
+		v.AssumedRate, rate = "25/1", 25
+	}
+	track.end = float64(track.packets) / rate
+	track.maxGap, track.minGap = 1/rate, 1/rate
+	v.Duration, v.MaxGap, v.MinGap = track.end, track.maxGap, track.minGap
 }
 
 func applySideData(s *rawStream, v *Video, info *Info) error {
