@@ -38,16 +38,14 @@ func describe(raw *rawProbe, tracks map[int]*trackTiming, size int64, decoders d
 	if rejected := rejectEncrypted(raw); rejected != nil {
 		return nil, rejected
 	}
-	video, err := chooseVideo(raw, tracks, info, decoders)
-	if err != nil {
+	warnOfJoins(raw, info)
+	if err := describeVideos(raw, tracks, info, decoders); err != nil {
 		return nil, err
 	}
-	if video != nil {
-		if info.Video, err = describeVideo(video, tracks[video.Index], info); err != nil {
-			return nil, err
-		}
-	}
 	chooseAudio(raw, tracks, info, decoders)
+	if err := checkClocks(info, tracks); err != nil {
+		return nil, err
+	}
 	chooseSubtitles(raw, info)
 	if info.Video == nil && len(info.Audio) == 0 {
 		return nil, rejectNoStreams(raw, decoders)
@@ -60,6 +58,18 @@ func describe(raw *rawProbe, tracks map[int]*trackTiming, size int64, decoders d
 		return nil, err
 	}
 	return info, nil
+}
+
+// describeVideos describes the chosen video, and leaves out the others.
+func describeVideos(raw *rawProbe, tracks map[int]*trackTiming, info *Info, decoders decoderSet) error {
+	video, err := chooseVideo(raw, tracks, info, decoders)
+	if err != nil || video == nil {
+		return err
+	}
+	if info.Video, err = describeVideo(video, tracks[video.Index], info); err != nil {
+		return err
+	}
+	return nil
 }
 
 // checkDuration rejects a source that is too long. A file of a few bytes can
@@ -106,7 +116,7 @@ func describeVideo(s *rawStream, track *trackTiming, info *Info) (*Video, error)
 	v := &Video{
 		Index: s.Index, Codec: codec, Profile: knownValue(s.Profile), CodedWidth: s.Width, CodedHeight: s.Height, SAR: 1,
 		Frames: track.packets, Keyframes: track.keyframes, MaxGap: track.maxGap, MinGap: track.minGap,
-		Start: track.first, Duration: track.duration(),
+		Start: track.first, Duration: track.duration(), Repeated: track.repeated,
 		Skipped:     skippedTime(track, info),
 		PixelFormat: knownValue(s.PixelFormat), Matrix: knownValue(s.Matrix),
 		Primaries: knownValue(s.Primaries), Transfer: knownValue(s.Transfer),
@@ -250,7 +260,7 @@ func measureDuration(info *Info, raw *rawProbe, tracks map[int]*trackTiming) {
 		info.warn("the file is truncated: it has %.1f of %.1f s", info.Duration, header)
 	case raw.truncated:
 		info.warn("the file is truncated: its end is missing")
-	case header > 0 && difference > max(1, 0.05*header):
+	case header > 0 && info.Joins == nil && difference > max(1, 0.05*header):
 		info.warn("the file claims to last %.1f s, but has %.1f s", header, info.Duration)
 	}
 }

@@ -38,6 +38,8 @@ type Info struct {
 	Audio []Audio `json:"audio"`
 	// Subtitles lists the text subtitles.
 	Subtitles []Subtitle `json:"subtitles"`
+	// Joins, if set, say how to read a source whose clock jumps.
+	Joins *Joins `json:"joins,omitempty"`
 	// Cover is the stream index of an embedded cover picture, or -1.
 	Cover int `json:"cover"`
 
