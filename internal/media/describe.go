@@ -69,6 +69,8 @@ func describeVideos(raw *rawProbe, tracks map[int]*trackTiming, info *Info, deco
 	if info.Video, err = describeVideo(video, tracks[video.Index], info); err != nil {
 		return err
 	}
+	raw.keepProgramme(video.Index, tracks, info)
+	warnOfOtherVideos(raw, tracks, info)
 	return nil
 }
 
