@@ -119,6 +119,11 @@ func checkDecoded(info *Info, out *Output) error {
 	if wantAll && out.Expected < v.framesPerDecoded()*(out.Distinct-1) {
 		return fmt.Errorf("of %d decoded frames it has %d", out.Distinct, out.Expected)
 	}
+	// Frames with times that have passed are lost, unless packets of the source share timestamps.
+	lost := float64(out.Decoded-out.Distinct-v.Repeated) * frameTime(v)
+	if lost > max(missingSeconds, missingShare*v.Duration) {
+		return fmt.Errorf("of %d decoded frames %d have times that have passed", out.Decoded, out.Decoded-out.Distinct)
+	}
 	if out.DecodeErrors > 0 {
 		if float64(out.Decoded) < minReadableShare*float64(v.decodableFrames())-1 {
 			return fmt.Errorf("only %d of %d frames were decoded", out.Decoded, v.decodableFrames())

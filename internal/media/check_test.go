@@ -237,3 +237,16 @@ func processesIn(t *testing.T, dir string) []string {
 	}
 	return found
 }
+
+func TestCheck_RefusesOutputThatLacksFramesWhoseTimesHavePassed(t *testing.T) {
+	t.Parallel()
+	info := &Info{Duration: 8, Video: &Video{Frames: 350, FPS: 25, Duration: 8}}
+	out := &Output{Decoded: 350, Distinct: 200, Expected: 200, DecodedEnd: 8}
+	if err := checkDecoded(info, out); err == nil || !strings.Contains(err.Error(), "have passed") {
+		t.Errorf("150 lost frames: %v", err)
+	}
+	info.Video.Repeated = 150
+	if err := checkDecoded(info, out); err != nil {
+		t.Errorf("frames with the timestamps of others: %v", err)
+	}
+}

@@ -162,7 +162,7 @@ func indivisible(info *Info, rungs []Rung, perChunk int, o ChunkOptions) string 
 		return "frames are repeated in it"
 	case v.Undecodable > 0:
 		return "its first frames cannot be decoded"
-	case v.Skipped > 0:
+	case v.Skipped > 0 || info.Joins != nil:
 		return "its timestamps jump"
 	case plan.dropsFrames && v.Interlaced:
 		return "it is interlaced and frames are left out of it"

@@ -74,5 +74,9 @@ func (o *Output) warnOfDamage(errors int64) {
 // skippedTime is how much of the source its timestamps jump over. A clock that
 // was reset jumps farther than the declared duration.
 func skippedTime(track *trackTiming, info *Info) float64 {
+	if info.Joins != nil {
+		// More than the recording itself is another clock rather than a lost part.
+		return min(info.Joins.Skipped, track.duration())
+	}
 	return round3(max(0, min(track.skippedTime, info.HeaderDuration-track.duration())))
 }

@@ -66,6 +66,9 @@ func probedInputOptions(info *Info, decoders decoderSet) []string {
 	if info.Container != "" {
 		options = append(options, "-format_whitelist", info.Container)
 	}
+	if info.Video != nil && info.Video.AssumedRate != "" {
+		options = append(options, "-r", info.Video.AssumedRate)
+	}
 	var names []string
 	for _, codec := range info.Codecs {
 		names = append(names, decoders[codec]...)

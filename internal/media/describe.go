@@ -19,6 +19,8 @@ const (
 	// maxAudioLead is how many seconds of audio before the first frame are cut
 	// off so that the picture starts at once. Such audio is mostly encoder delay.
 	maxAudioLead = 0.1
+	// maxAssumedRate is the highest frame rate that is believed of a stream without timestamps.
+	maxAssumedRate = 300
 )
 
 // describe makes an Info of ffprobe's output, or rejects the source.
@@ -36,16 +38,14 @@ func describe(raw *rawProbe, tracks map[int]*trackTiming, size int64, decoders d
 	if rejected := rejectEncrypted(raw); rejected != nil {
 		return nil, rejected
 	}
-	video, err := chooseVideo(raw, tracks, info, decoders)
-	if err != nil {
+	warnOfJoins(raw, info)
+	if err := describeVideos(raw, tracks, info, decoders); err != nil {
 		return nil, err
 	}
-	if video != nil {
-		if info.Video, err = describeVideo(video, tracks[video.Index], info); err != nil {
-			return nil, err
-		}
-	}
 	chooseAudio(raw, tracks, info, decoders)
+	if err := checkClocks(info, tracks); err != nil {
+		return nil, err
+	}
 	chooseSubtitles(raw, info)
 	if info.Video == nil && len(info.Audio) == 0 {
 		return nil, rejectNoStreams(raw, decoders)
@@ -58,6 +58,20 @@ func describe(raw *rawProbe, tracks map[int]*trackTiming, size int64, decoders d
 		return nil, err
 	}
 	return info, nil
+}
+
+// describeVideos describes the chosen video, and leaves out the others.
+func describeVideos(raw *rawProbe, tracks map[int]*trackTiming, info *Info, decoders decoderSet) error {
+	video, err := chooseVideo(raw, tracks, info, decoders)
+	if err != nil || video == nil {
+		return err
+	}
+	if info.Video, err = describeVideo(video, tracks[video.Index], info); err != nil {
+		return err
+	}
+	raw.keepProgramme(video.Index, tracks, info)
+	warnOfOtherVideos(raw, tracks, info)
+	return nil
 }
 
 // checkDuration rejects a source that is too long. A file of a few bytes can
@@ -104,7 +118,7 @@ func describeVideo(s *rawStream, track *trackTiming, info *Info) (*Video, error)
 	v := &Video{
 		Index: s.Index, Codec: codec, Profile: knownValue(s.Profile), CodedWidth: s.Width, CodedHeight: s.Height, SAR: 1,
 		Frames: track.packets, Keyframes: track.keyframes, MaxGap: track.maxGap, MinGap: track.minGap,
-		Start: track.first, Duration: track.duration(),
+		Start: track.first, Duration: track.duration(), Repeated: track.repeated,
 		Skipped:     skippedTime(track, info),
 		PixelFormat: knownValue(s.PixelFormat), Matrix: knownValue(s.Matrix),
 		Primaries: knownValue(s.Primaries), Transfer: knownValue(s.Transfer),
@@ -120,6 +134,9 @@ func describeVideo(s *rawStream, track *trackTiming, info *Info) (*Video, error)
 	case "arib-std-b67":
 		v.HDR = "hlg"
 	}
+	if !track.stamped {
+		v.assumeRate(s, track)
+	}
 	if v.Duration > 0 {
 		v.FPS = float64(v.Frames) / v.Duration
 	} else {
@@ -132,6 +149,19 @@ func describeVideo(s *rawStream, track *trackTiming, info *Info) (*Video, error)
 		return nil, err
 	}
 	return v, nil
+}
+
+// assumeRate gives a stream without timestamps, such as a file of H.264 alone, the rate that it says, or 25 frames a
+// second.
+func (v *Video) assumeRate(s *rawStream, track *trackTiming) {
+	v.AssumedRate = s.AverageRate
+	rate := parseRatio(v.AssumedRate)
+	if rate < 1 || rate > maxAssumedRate {
+		v.AssumedRate, rate = "25/1", 25
+	}
+	track.end = float64(track.packets) / rate
+	track.maxGap, track.minGap = 1/rate, 1/rate
+	v.Duration, v.MaxGap, v.MinGap = track.end, track.maxGap, track.minGap
 }
 
 func applySideData(s *rawStream, v *Video, info *Info) error {
@@ -232,7 +262,7 @@ func measureDuration(info *Info, raw *rawProbe, tracks map[int]*trackTiming) {
 		info.warn("the file is truncated: it has %.1f of %.1f s", info.Duration, header)
 	case raw.truncated:
 		info.warn("the file is truncated: its end is missing")
-	case header > 0 && difference > max(1, 0.05*header):
+	case header > 0 && info.Joins == nil && difference > max(1, 0.05*header):
 		info.warn("the file claims to last %.1f s, but has %.1f s", header, info.Duration)
 	}
 }

@@ -76,7 +76,9 @@
 // Frames keep their timestamps, with these exceptions. Above 60 frames a second
 // some are dropped. In sources that show a frame for more than two seconds, the
 // frame is repeated every two seconds; slide shows have one keyframe per
-// segment. Each field of an interlaced frame becomes a frame.
+// segment. Each field of an interlaced frame becomes a frame. Where the clock of a
+// transport stream, a program stream or FLV jumps, the parts follow one another
+// ([Joins]). Frames without timestamps have those of their stream's frame rate.
 //
 // # Limits
 //

@@ -10,8 +10,9 @@ import (
 
 // rawProbe is ffprobe's JSON. Numbers are strings or missing.
 type rawProbe struct {
-	Streams []rawStream `json:"streams"`
-	Format  struct {
+	Streams  []rawStream    `json:"streams"`
+	Programs []rawProgramme `json:"programs"`
+	Format   struct {
 		Name     string     `json:"format_name"`
 		Start    jsonNumber `json:"start_time"`
 		Duration jsonNumber `json:"duration"`
@@ -22,10 +23,24 @@ type rawProbe struct {
 	rejectedSize string
 	// truncated means that the file ends before its container says so.
 	truncated bool
+	joins     *Joins
+	// jumpsTooOften means that the clock has more jumps than joins can undo.
+	jumpsTooOften bool
+	byStream      map[int][]int // see programmesOf
+}
+
+// rawProgramme is a programme of a transport stream.
+type rawProgramme struct {
+	ID      int               `json:"program_id"`
+	Tags    map[string]string `json:"tags"`
+	Streams []struct {
+		Index int `json:"index"`
+	} `json:"streams"`
 }
 
 type rawStream struct {
 	Index       int        `json:"index"`
+	ID          string     `json:"id"`
 	Codec       string     `json:"codec_name"`
 	Type        string     `json:"codec_type"`
 	Tag         string     `json:"codec_tag_string"`

@@ -7,7 +7,7 @@ import (
 
 // InfoVersion rises when Probe measures more, or measures differently. An Info
 // of another version should be probed again.
-const InfoVersion = 1
+const InfoVersion = 2
 
 // Info describes a source as [Tools.Probe] measured it. Times and durations are
 // in seconds. Packets decide wherever a header disagrees with them.
@@ -38,6 +38,8 @@ type Info struct {
 	Audio []Audio `json:"audio"`
 	// Subtitles lists the text subtitles.
 	Subtitles []Subtitle `json:"subtitles"`
+	// Joins, if set, say how to read a source whose clock jumps.
+	Joins *Joins `json:"joins,omitempty"`
 	// Cover is the stream index of an embedded cover picture, or -1.
 	Cover int `json:"cover"`
 
@@ -66,11 +68,16 @@ type Video struct {
 	Mirrored bool `json:"mirrored,omitempty"`
 	// FPS is the measured average frame rate.
 	FPS float64 `json:"fps"`
+	// AssumedRate is the frame rate, as a fraction, at which frames without timestamps are shown; empty if they have
+	// them.
+	AssumedRate string `json:"assumed_rate,omitempty"`
 	// MinGap is the shortest time between two frames; 0 if unknown.
 	MinGap float64 `json:"min_gap,omitempty"`
 	// Frames is the number of packets to show. A decoder may return fewer
 	// frames (VP8's hidden ones, damage).
 	Frames int64 `json:"frames"`
+	// Repeated is how many of them have the timestamp of another one.
+	Repeated int64 `json:"repeated,omitempty"`
 	// Keyframes is how many of them are keyframes.
 	Keyframes int64 `json:"keyframes"`
 	// MaxGap is the longest time that one frame stays on the screen.

@@ -79,13 +79,15 @@ func (c *stringLimiter) keep(ch byte) bool {
 }
 
 // title returns a stream's title as one line, safe for playlists and pages.
-func title(s *rawStream) string {
-	text := strings.Map(func(r rune) rune {
+func title(s *rawStream) string { return plainText(s.tag("title")) }
+
+func plainText(text string) string {
+	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '
 		}
 		return r
-	}, strings.ToValidUTF8(s.tag("title"), "\uFFFD"))
+	}, strings.ToValidUTF8(text, "\uFFFD"))
 	text = strings.TrimSpace(text)
 	if len(text) <= maxTitleBytes {
 		return text

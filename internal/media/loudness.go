@@ -36,6 +36,7 @@ func (t Tools) MeasureLoudness(ctx context.Context, src string, info *Info) erro
 	if err != nil {
 		return err
 	}
+	t = t.joining(source, info)
 	c, err := t.capabilities(ctx, false, false)
 	if err != nil {
 		return err

@@ -18,17 +18,30 @@ type trackTiming struct {
 	maxGap      float64
 	minGap      float64
 	skippedTime float64 // sum of forward jumps of the clock
+	repeated    int64   // packets with the timestamp of another one
+	runs        []clockRun
 
 	jumpsAllowed bool    // timestamps may jump in this container
 	offset       float64 // added to timestamps to undo jumps
 	nextDTS      float64
 	started      bool
+	hadDTS       bool
 	stamped      bool
 	window       []float64 // latest timestamps in display order
 	lastShown    float64   // the last timestamp that left the window
 	hasShown     bool
 	lastDur      float64
 }
+
+// clockRun is a part of a stream in which the clock does not jump. start and end are the smallest timestamp and the
+// largest one plus duration, as they are in the file; from and last are where its packets begin in the file.
+type clockRun struct {
+	from, last int64
+	start, end float64
+}
+
+// maxRuns limits the memory for a stream whose clock jumps all the time.
+const maxRuns = maxSplices
 
 // reorderWindow is how far display order may be from decoding order.
 const reorderWindow = 32
@@ -40,6 +53,7 @@ type packet struct {
 	hasPTS, hasDTS bool
 	key, discard   bool
 	offset, size   int64 // in the file
+	hasOffset      bool
 	ticks          int64 // pts, in ticks of the stream's clock
 	hasTicks       bool
 }
@@ -71,7 +85,8 @@ func parsePacket(line []byte) (packet, bool) {
 				p.dur = d
 			}
 		case "pos":
-			p.offset, _ = strconv.ParseInt(string(value), 10, 64)
+			n, err := strconv.ParseInt(string(value), 10, 64)
+			p.offset, p.hasOffset = max(n, 0), err == nil && n >= 0
 		case "size":
 			p.size, _ = strconv.ParseInt(string(value), 10, 64)
 		case "flags":
@@ -87,6 +102,8 @@ func parsePacket(line []byte) (packet, bool) {
 const (
 	maxForwardJump  = 10.0
 	maxBackwardJump = 0.1
+	// maxReordering is how far, in seconds or frames, timestamps go back where packets have no decoding times.
+	maxReordering, maxReorderedFrames = 1.0, 8
 )
 
 func (t *trackTiming) add(p packet) {
@@ -117,20 +134,39 @@ func (t *trackTiming) add(p packet) {
 	if p.hasDTS {
 		clock = p.dts
 	}
-	t.advance(clock, p.dur)
+	if t.advance(clock, p.dur, p.hasDTS) && len(t.runs) <= maxRuns {
+		t.runs = append(t.runs, clockRun{from: -1, start: pts, end: pts})
+	}
+	t.runs[len(t.runs)-1].add(p, pts)
 	t.show(pts+t.offset, p.dur)
 }
 
-// advance follows the decoding clock and corrects its jumps.
-func (t *trackTiming) advance(clock, dur float64) {
-	if t.started && t.jumpsAllowed {
-		if step := clock + t.offset - t.nextDTS; step > maxForwardJump || step < -maxBackwardJump {
-			t.offset -= step
-			t.skippedTime += max(0, step)
-		}
+func (r *clockRun) add(p packet, pts float64) {
+	if p.hasOffset && r.from < 0 {
+		r.from = p.offset
 	}
+	if p.hasOffset {
+		r.last = p.offset
+	}
+	r.start, r.end = min(r.start, pts), max(r.end, pts+p.dur)
+}
+
+// advance follows the decoding clock and corrects its jumps. It reports whether a run begins.
+func (t *trackTiming) advance(clock, dur float64, isDTS bool) bool {
+	step, back := clock+t.offset-t.nextDTS, maxBackwardJump
+	if !isDTS || !t.hadDTS {
+		back = max(maxReordering, maxReorderedFrames*dur)
+	}
+	t.hadDTS = isDTS
+	jumps := t.started && (step > maxForwardJump || step < -back)
+	if jumps && t.jumpsAllowed {
+		t.offset -= step
+		t.skippedTime += max(0, step)
+	}
+	begins := jumps || !t.started
 	t.started = true
 	t.nextDTS = clock + t.offset + dur
+	return begins
 }
 
 func (t *trackTiming) show(pts, dur float64) {
@@ -156,6 +192,9 @@ func (t *trackTiming) show(pts, dur float64) {
 func (t *trackTiming) measureGap(pts float64) {
 	if gap := pts - t.lastShown; t.hasShown {
 		t.maxGap = max(t.maxGap, gap)
+		if gap == 0 {
+			t.repeated++
+		}
 		if gap > 0 && (t.minGap == 0 || gap < t.minGap) {
 			t.minGap = gap
 		}
@@ -192,6 +231,7 @@ type packetReader struct {
 	end          int64            // offset after the last packet in the file
 	pictures     map[int]*Packets // of streams with a picture
 	kept         int              // packets in them
+	grid         packetGrid
 }
 
 // maxStreams and maxKeptPackets limit the memory that a hostile file can use here. A video of 12 hours at 60
@@ -207,6 +247,9 @@ func newPacketReader(jumping bool, pictures map[int]*Packets) *packetReader {
 			return
 		}
 		r.end = max(r.end, p.offset+p.size)
+		if p.hasOffset {
+			r.grid.add(p.offset)
+		}
 		t := r.tracks[p.stream]
 		if t == nil {
 			if len(r.tracks) >= maxStreams {

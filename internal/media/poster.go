@@ -45,6 +45,7 @@ func (t Tools) poster(ctx context.Context, src string, info *Info, at float64, f
 	if err != nil {
 		return err
 	}
+	t = t.joining(source, info)
 	if info.Video == nil && info.Cover < 0 {
 		return ErrNoPicture
 	}

@@ -42,19 +42,32 @@ func (t Tools) probe(ctx context.Context, path string) (*Info, *Packets, error) 
 	}
 	ctx, cancel := t.withTimeLimit(ctx, t.probeSeconds(size))
 	defer cancel()
-	raw, err := t.probeStreams(ctx, source)
+	raw, packets, err := t.probeContent(ctx, source)
 	if err != nil {
 		return nil, nil, err
 	}
-	packets, err := t.probePackets(ctx, source, raw)
-	if err != nil {
-		return nil, nil, err
+	if joins := planJoins(raw, packets); joins != nil {
+		t = t.joining(source, &Info{Size: size, Joins: joins})
+		if raw, packets, err = t.probeContent(ctx, source); err != nil {
+			return nil, nil, err
+		}
+		raw.joins = joins
 	}
 	info, err := t.describeSource(ctx, source, size, raw, packets)
 	if err != nil || info.Video == nil {
 		return info, nil, err
 	}
 	return info, packets.pictures[info.Video.Index], nil
+}
+
+// probeContent reads the headers and the packets of a source.
+func (t Tools) probeContent(ctx context.Context, source string) (*rawProbe, *packetReader, error) {
+	raw, err := t.probeStreams(ctx, source)
+	if err != nil {
+		return nil, nil, err
+	}
+	packets, err := t.probePackets(ctx, source, raw)
+	return raw, packets, err
 }
 
 // describeSource describes a source by its headers and packets, and decodes a sample of it.
@@ -110,7 +123,10 @@ const probeBytes = 4 << 20
 
 func (t Tools) probeStreams(ctx context.Context, source string) (*rawProbe, error) {
 	answer := &limitedBuffer{limit: probeBytes}
-	args := slices.Concat(quiet, []string{"-of", "json", "-show_format", "-show_streams"}, input(source))
+	args := slices.Concat(quiet, []string{
+		"-of", "json", "-show_format", "-show_streams",
+		"-show_entries", "program=program_id:program_tags=service_name:program_stream=index",
+	}, input(source))
 	out, err := t.run(ctx, command{
 		tool: "ffprobe", purpose: "streams", args: args, source: source, stdout: &stringLimiter{next: answer},
 	})
@@ -137,6 +153,9 @@ func (t Tools) probePackets(ctx context.Context, source string, raw *rawProbe) (
 		pictures[raw.Streams[i].Index] = newPackets(&raw.Streams[i])
 	}
 	reader := newPacketReader(hasTimestampJumps(raw.Format.Name), pictures)
+	if raw.Format.Name == "mpegts" {
+		reader.grid.size = transportPacketSize(source)
+	}
 	args := slices.Concat(quiet, []string{
 		"-of", "compact=p=0:nk=0",
 		"-show_entries", "packet=stream_index,pts,pts_time,dts_time,duration_time,flags,pos,size",

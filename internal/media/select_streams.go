@@ -68,6 +68,21 @@ func mainVideo(candidates []*rawStream, tracks map[int]*trackTiming) *rawStream 
 	})
 }
 
+// warnOfOtherVideos warns of videos that are left out, but not of covers and previews.
+func warnOfOtherVideos(raw *rawProbe, tracks map[int]*trackTiming, info *Info) {
+	for i := range raw.Streams {
+		s := &raw.Streams[i]
+		track, isPreview := tracks[s.Index], s.Disposition.Cover != 0 || s.Disposition.Thumbs != 0
+		if s.Type != "video" || s.Index == info.Video.Index || track == nil || isPreview {
+			continue
+		}
+		// Where clocks start again, a few frames may be the end of the recording.
+		if float64(track.packets) >= minorShare*float64(info.Video.Frames) || hasTimestampJumps(info.Container) {
+			info.warn("the video stream %d (%.1f s) is left out; only one is published", s.Index, track.duration())
+		}
+	}
+}
+
 // mostOf keeps the items whose value is at least minorShare of the highest.
 func mostOf[T any](items []T, value func(T) float64) []T {
 	highest := 0.0
@@ -109,12 +124,12 @@ func chooseAudio(raw *rawProbe, tracks map[int]*trackTiming, info *Info, decoder
 		}
 		codec, ok := decoders.supports(s)
 		if !ok {
-			info.warn("the audio stream %d is left out: codec %q is not supported", s.Index, codec)
+			info.warn("the audio stream %d (%.1f s) is left out: codec %q is not supported", s.Index, track.duration(), codec)
 			continue
 		}
 		rate, _ := s.Rate.seconds()
 		if s.Channels <= 0 || rate < 1 {
-			info.warn("the audio stream %d is left out: it has no channels or no sampling rate", s.Index)
+			info.warn("the audio stream %d (%.1f s) is left out: it has no channels or no sampling rate", s.Index, track.duration())
 			continue
 		}
 		streams[s.Index], longest = s, max(longest, track.duration())
@@ -128,6 +143,11 @@ func chooseAudio(raw *rawProbe, tracks map[int]*trackTiming, info *Info, decoder
 	slices.SortStableFunc(info.Audio, func(a, b Audio) int {
 		return rankAudio(streams[a.Index], a.Duration, longest) - rankAudio(streams[b.Index], b.Duration, longest)
 	})
+	if info.Video == nil && len(info.Audio) > 0 {
+		first := info.Audio[0].Index
+		info.Audio = slices.DeleteFunc(info.Audio, func(a Audio) bool { return !raw.sharesProgramme(a.Index, first) })
+		raw.keepProgramme(first, tracks, info)
+	}
 	if n := len(info.Audio); n > maxAudio {
 		info.Audio = info.Audio[:maxAudio]
 		info.warn("only %d of %d audio streams are used", maxAudio, n)

@@ -2,6 +2,7 @@ package media
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -120,5 +121,41 @@ func TestChooseCover_PrefersDecodableFrontCover(t *testing.T) {
 		if info.chooseCover(raw, decoderSet{"mjpeg": {"mjpeg"}, "png": {"png"}}); info.Cover != c.want {
 			t.Errorf("%s: %d; want %d", name, info.Cover, c.want)
 		}
+	}
+}
+
+func TestProbe_UsesTheStreamsOfOneProgramme(t *testing.T) {
+	t.Parallel()
+	const programmes = " -program title=SD:st=0:st=1 -program title=HD:st=2:st=3 -c:a mp2 "
+	picture := "-f lavfi -i testsrc2=s=64x64:r=25:d=1" + tone + "-f lavfi -i testsrc2=s=128x128:r=25:d=1" + tone +
+		"-map 0 -map 1 -map 2 -map 3" + h264
+	info, err := fastTools.Probe(t.Context(), makeClip(t, "a.ts", picture+programmes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Video.Index != 2 || len(info.Audio) != 1 || info.Audio[0].Index != 3 || len(info.Warnings) != 1 ||
+		!strings.Contains(info.Warnings[0], "2 (HD) is used, 1 (SD) left out") {
+		t.Errorf("video %d, audio %+v, warnings %q", info.Video.Index, info.Audio, info.Warnings)
+	}
+	radio := tone + tone + tone + tone + "-map 0 -map 1 -map 2 -map 3"
+	info, err = fastTools.Probe(t.Context(), makeClip(t, "a.ts", radio+programmes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(info.Audio) != 2 || info.Audio[0].Index != 0 || info.Audio[1].Index != 1 || len(info.Warnings) != 1 {
+		t.Errorf("radio: audio %+v, warnings %q", info.Audio, info.Warnings)
+	}
+}
+
+func TestProbe_WarnsOfPicturesThatAreLeftOut(t *testing.T) {
+	t.Parallel()
+	src := makeClip(t, "a.mkv", "-f lavfi -i testsrc2=s=64x64:r=25:d=1 -f lavfi -i testsrc2=s=96x96:r=25:d=2 "+
+		"-map 0 -map 1 -disposition:v 0"+h264)
+	info, err := fastTools.Probe(t.Context(), src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(info.Warnings) != 1 || !strings.Contains(info.Warnings[0], "stream 0 (1.0 s) is left out") {
+		t.Errorf("warnings %q", info.Warnings)
 	}
 }

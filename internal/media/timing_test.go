@@ -1,6 +1,8 @@
 package media
 
 import (
+	"fmt"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -56,5 +58,28 @@ func TestPlanTiming_FollowsSource(t *testing.T) {
 		if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(timing{}), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
 			t.Errorf("%s: %s", tt.name, diff)
 		}
+	}
+}
+
+func TestTranscode_ShowsStreamsWithoutTimestampsToTheirEnd(t *testing.T) {
+	t.Parallel()
+	for file, c := range map[string]struct {
+		rate, codec string
+		frames      int64
+	}{
+		"a.h264": {"30000/1001", h264 + "-bf 2", 180},
+		"a.hevc": {"24/1", "-c:v libx265 -preset ultrafast -x265-params log-level=none", 144},
+		"a.m2v":  {"25/1", "-c:v mpeg2video", 150},
+	} {
+		t.Run(file, func(t *testing.T) {
+			t.Parallel()
+			r := publish(t, makeClip(t, file, fmt.Sprintf("-f lavfi -i testsrc2=s=96x96:r=%s -frames:v %d %s", c.rate, c.frames, c.codec)))
+			if r.out.Expected != c.frames || !isNear(r.out.Duration, float64(c.frames)/parseRatio(c.rate), 0.05) {
+				t.Errorf("%d frames in %.3f s; want %d at %s a second", r.out.Expected, r.out.Duration, c.frames, c.rate)
+			}
+			if err := fastTools.PosterAt(t.Context(), r.src, r.info, 5.5, filepath.Join(t.TempDir(), "poster.jpg")); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -43,6 +43,7 @@ func (t Tools) transcode(
 	if err != nil {
 		return nil, err
 	}
+	t = t.joining(source, info)
 	video, audio := renditionJobs(info, rungs)
 	if info.Video == nil {
 		video = nil

@@ -63,7 +63,7 @@ func (u *untrustedCheck) do(ctx context.Context, src string, check func(context.
 	if u.source, err = filepath.Abs(src); err != nil {
 		return err
 	}
-	u.tools, u.plan = u.tools.withStepCounter(), planTiming(u.info)
+	u.tools, u.plan = u.tools.joining(u.source, u.info).withStepCounter(), planTiming(u.info)
 	u.out = &Output{Video: []Rendition{}, Audio: []Rendition{}, Warnings: []string{}}
 	if u.found, err = u.tools.capabilities(ctx, false, false); err == nil {
 		err = check(ctx)
