@@ -31,6 +31,8 @@ func (s *services) newCoordinator() error {
 	}
 	files := video.NewRemoteFiles(d.Config, d.DB.Store.Result)
 	files.FromBucket = d.HTTP.SourcesFromBucket
+	transcode, _ := pipeline.Graph().Stage("transcode")
+	files.MaxAttempts = pipeline.MaxAttempts(transcode)
 	s.refusals = newRefusals(d.DB.Store, d.Log)
 	s.coordinator = remote.NewCoordinator(remote.Options{
 		Pool: d.DB.Pool, Pipeline: pipeline, Wakes: s.coordinatorWakes,

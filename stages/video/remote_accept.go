@@ -160,9 +160,10 @@ func limitReason(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxReason)], "")
 }
 
-// skippedRenditions returns those renditions that a worker says it could not make and that may be left out: never all.
+// skippedRenditions returns those renditions that a worker says it could not make and that may be left out: never all,
+// and none before the last attempt.
 func (d delivery) skippedRenditions(claimed []FailedRendition) (failed []FailedRendition) {
-	if d.in.Settings.FailedRendition != failedIsSkipped {
+	if !d.isLast || d.in.Settings.FailedRendition != failedIsSkipped {
 		return nil
 	}
 	left := 0
