@@ -1,5 +1,10 @@
 package remote
 
+import (
+	"context"
+	"time"
+)
+
 // Waiting is how many requests of workers wait.
 func (c *Coordinator) Waiting() int {
 	c.mu.Lock()
@@ -9,3 +14,6 @@ func (c *Coordinator) Waiting() int {
 
 // LargeRequests is how many large requests of a principal are being read.
 func (c *Coordinator) LargeRequests(principal string) int { return len(c.limitsOf(principal).large) }
+
+// EndUnused ends the workers that sent nothing for some time after their registration.
+func (c *Coordinator) EndUnused(ctx context.Context, after time.Duration) { c.endUnused(ctx, after) }
