@@ -70,11 +70,17 @@ func TestUpload_WithARevokedKeyIsRefused(t *testing.T) {
 	if err := stillAuthorized(guard)(request); err != nil {
 		t.Errorf("before: %v", err)
 	}
+	if isRevoked(st)(t.Context(), u.Principal) || isRevoked(st)(t.Context(), "admin") {
+		t.Error("it is revoked before")
+	}
 	if _, err := access.NewKeyStore(st.DB()).RevokeKey(t.Context(), key.ID); err != nil {
 		t.Fatal(err)
 	}
 	if err := stillAuthorized(guard)(request); !errors.Is(err, upload.ErrRevoked) {
 		t.Errorf("after: %v", err)
+	}
+	if !isRevoked(st)(t.Context(), u.Principal) {
+		t.Error("it is not revoked after")
 	}
 	// After a restart there is no request.
 	if r, err := submitUpload(st, nil)(t.Context(), u); !errors.Is(err, upload.ErrRefused) {
