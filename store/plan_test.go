@@ -24,7 +24,7 @@ func TestReads_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 	}
 	reads := map[string]read{
 		"stopped workers":  {s.sql.stoppedWorkers, 3, "workers_pkey"},
-		"find workers":     {s.sql.findWorkers, 2, "workers_pkey workers_alive"},
+		"find workers":     {s.sql.findWorkers, 2, "workers_pkey"},
 		"workers of a key": {s.sql.workersOf, 2, "workers_alive"},
 		"count refused":    {s.sql.countRefused, 3, "attempts_refused workers_pkey"},
 		"get":              {s.sql.get, 1, "tasks_pkey"},

@@ -52,6 +52,11 @@ func (c *Coordinator) register(ctx context.Context, r request, in registerReques
 	if err := checkSizes(in, row); err != nil {
 		return registerResponse{}, err
 	}
+	for _, offer := range row.Offers() {
+		if !c.o.MayOffer(r.Request, offer) {
+			return registerResponse{}, problem.New(problem.Invalid, "the workers of %s may not offer %q", r.principal, offer)
+		}
+	}
 	id, err := c.engine.RegisterWorkerWithin(ctx, row, c.o.MaxWorkers)
 	if errors.Is(err, store.ErrTooManyWorkers) {
 		return registerResponse{}, problem.New(problem.TooManyWorkers, "%s has %d workers, its limit; stop some, or use another key",
@@ -93,10 +98,8 @@ func checkSizes(in registerRequest, row store.Worker) error {
 	if len(in.Metadata) > maxMetadata {
 		return problem.New(problem.Invalid, "metadata can have at most %d bytes", maxMetadata)
 	}
-	for _, label := range row.Offers() {
-		if err := store.CheckLabel(label); err != nil {
-			return problem.New(problem.Invalid, "capabilities: %v", err)
-		}
+	if err := row.CheckOffers(); err != nil {
+		return problem.New(problem.Invalid, "capabilities: %v", err)
 	}
 	return nil
 }
