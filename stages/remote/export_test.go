@@ -16,4 +16,6 @@ func (c *Coordinator) Waiting() int {
 func (c *Coordinator) LargeRequests(principal string) int { return len(c.limitsOf(principal).large) }
 
 // EndUnused ends the workers that sent nothing for some time after their registration.
-func (c *Coordinator) EndUnused(ctx context.Context, after time.Duration) { c.endUnused(ctx, after) }
+func (c *Coordinator) EndUnused(ctx context.Context, after time.Duration) error {
+	return c.endUnused(ctx, after)
+}

@@ -14,13 +14,12 @@ const maxSlots = 256
 // withinLimits returns as many of the free slots of a worker as it may fill: its key is not trusted with quantities,
 // and one key must not take what others could do. The lock is held.
 func (c *Coordinator) withinLimits(w *worker, free []int) []int {
-	held := make([]int, len(free))
+	limited, rest := slices.Repeat([]int{maxSlots}, len(free)), max(c.o.MaxClaims-c.lockedLimitsOf(w.principal).claims, 0)
 	for _, claim := range w.claims {
-		held[c.graph.WorkQueue(claim.Stage)]++
+		limited[c.graph.WorkQueue(claim.Stage)]--
 	}
-	limited, rest := slices.Clone(free), max(c.o.MaxClaims-c.lockedLimitsOf(w.principal).claims, 0)
 	for i := range limited {
-		limited[i] = min(limited[i], max(maxSlots-held[i], 0), rest)
+		limited[i] = min(max(limited[i], 0), free[i], rest)
 		rest -= limited[i]
 	}
 	return limited
@@ -43,7 +42,7 @@ func (c *Coordinator) countClaims() {
 
 // endUnused lets the next sweep expire the workers that registered and sent nothing more, whatever their leases: they
 // hold nothing. One that has another coordinator is known there.
-func (c *Coordinator) endUnused(ctx context.Context, after time.Duration) {
+func (c *Coordinator) endUnused(ctx context.Context, after time.Duration) error {
 	c.mu.Lock()
 	var unused []store.ID
 	for _, w := range c.workers {
@@ -55,7 +54,5 @@ func (c *Coordinator) endUnused(ctx context.Context, after time.Duration) {
 	c.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
-	if err := c.engine.DisconnectSilent(ctx, unused, after/2); err != nil && ctx.Err() == nil {
-		c.o.OnError(err)
-	}
+	return c.engine.DisconnectSilent(ctx, unused, after/2)
 }

@@ -106,7 +106,9 @@ func TestCoordinator_EndsAWorkerThatOnlyRegistered(t *testing.T) {
 	if _, err := s.pool.Exec(t.Context(), "update workers set heartbeat_at = now() + interval '1 min' where id = $1", elsewhere); err != nil {
 		t.Fatal(err)
 	}
-	s.EndUnused(t.Context(), 10*time.Millisecond)
+	if err := s.EndUnused(t.Context(), 10*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
 	for worker, want := range map[store.ID]bool{used: true, silent: false, elsewhere: true} {
 		found, err := s.FindWorkers(t.Context(), []store.ID{worker})
 		if err != nil || len(found) != 1 || found[0].Connected != want {

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -42,17 +43,17 @@ func (c *Coordinator) runRenewal(ctx context.Context) {
 		case <-c.checkNow:
 			now = true
 		}
-		c.endUnused(ctx, unusedAfter)
+		unusedErr := c.endUnused(ctx, unusedAfter)
 		c.countClaims()
 		in, urgent := c.heartbeats()
 		if len(in.Workers) == 0 {
 			c.skipRenewal()
 		}
-		if !now && (len(in.Workers) == 0 || !urgent && n%idleRenewals != 0) {
+		if !now && unusedErr == nil && (len(in.Workers) == 0 || !urgent && n%idleRenewals != 0) {
 			continue
 		}
 		within, cancel := context.WithTimeout(ctx, renewTimeout)
-		err := c.renew(within, in)
+		err := errors.Join(unusedErr, c.renew(within, in))
 		cancel()
 		if err != nil {
 			c.keepProgress(in)
