@@ -21,7 +21,7 @@ const (
 	// forgetAfter is how long a worker that is not heard of is remembered, or its lease if that is longer.
 	forgetAfter = 10 * time.Minute
 	// unusedAfter is how long a worker is kept that registered and sent nothing more.
-	unusedAfter = 15 * time.Second
+	unusedAfter = time.Minute
 	// renewTimeout is that of one statement. A worker whose lease was not renewed for
 	// maxUnrenewed gets an error instead of an answer to its heartbeat.
 	renewTimeout = 3 * time.Second
