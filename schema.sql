@@ -535,8 +535,10 @@ create table if not exists cuelight_keys (
   used_at     timestamptz,
   disabled_at timestamptz,                  -- refused until it is enabled
   enabled_at  timestamptz,                  -- last time; refused results count from then
-  revoked_at  timestamptz                   -- refused for ever
+  revoked_at  timestamptz,                  -- refused for ever
+  labels      text[]                        -- those that its workers may offer; null: any
 );
+alter table cuelight_keys add column if not exists labels text[]; -- of version 15
 
 -- Operator actions by command line, API and dashboard.
 create table if not exists cuelight_audit (

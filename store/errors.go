@@ -56,6 +56,8 @@ var (
 	ErrWorkerUnknown = errors.New("worker is not registered")
 	// ErrInvalidWorker: a worker's name, capabilities or metadata cannot be stored.
 	ErrInvalidWorker = errors.New("invalid worker")
+	// ErrTooManyWorkers: the principal of a worker has registered as many as it may have at once.
+	ErrTooManyWorkers = errors.New("too many workers")
 )
 
 // explain adds the act to an error and translates PostgreSQL's.

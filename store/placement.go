@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -114,11 +115,35 @@ func (p Placement) check() error {
 // Offers lists what a worker offers to tasks: the labels that its operator gave it, and its
 // encoders.
 func (w Worker) Offers() []string {
-	var offered struct{ Labels, Encoders []string }
-	if json.Unmarshal(w.Capabilities, &offered) != nil {
-		return nil // it has no such lists
+	offers, _ := w.parseOffers() // without such lists it offers nothing
+	return offers
+}
+
+// CheckOffers returns an error if the labels or the encoders of a worker are not a list of labels. The database
+// takes one that is no list for its element.
+func (w Worker) CheckOffers() error {
+	offers, err := w.parseOffers()
+	for _, label := range offers {
+		err = errors.Join(err, CheckLabel(label))
 	}
-	return slices.Concat(offered.Labels, offered.Encoders)
+	return err
+}
+
+// parseOffers reads the members that the function cuelight_offers does. Fields of a struct would have others, whose
+// names differ in case.
+func (w Worker) parseOffers() (offers []string, err error) {
+	var members map[string]json.RawMessage
+	if len(w.Capabilities) > 0 {
+		err = json.Unmarshal(w.Capabilities, &members)
+	}
+	for _, name := range []string{"labels", "encoders"} {
+		var list []string
+		if text, ok := members[name]; ok && json.Unmarshal(text, &list) != nil {
+			return nil, fmt.Errorf("%s is not a list of strings", name)
+		}
+		offers = append(offers, list...)
+	}
+	return offers, err
 }
 
 // Lacks returns what a worker does not offer of a list.

@@ -23,9 +23,11 @@ func TestReads_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 		indexes string
 	}
 	reads := map[string]read{
-		"stopped workers": {s.sql.stoppedWorkers, 3, "workers_pkey"},
-		"count refused":   {s.sql.countRefused, 3, "attempts_refused workers_pkey"},
-		"get":             {s.sql.get, 1, "tasks_pkey"},
+		"stopped workers":  {s.sql.stoppedWorkers, 3, "workers_pkey"},
+		"find workers":     {s.sql.findWorkers, 2, "workers_pkey"},
+		"workers of a key": {s.sql.workersOf, 2, "workers_alive"},
+		"count refused":    {s.sql.countRefused, 3, "attempts_refused workers_pkey"},
+		"get":              {s.sql.get, 1, "tasks_pkey"},
 	}
 	ready := "tasks_ingest_ready tasks_transcode_ready tasks_metadata_ready tasks_assemble_ready tasks_publish_ready"
 	indexes := map[pageIndex]string{

@@ -13,6 +13,7 @@ func newStatements(g Graph) *statements {
 		events: all(eventsSQL),
 		get:    all(getSQL), findByIDSuffix: all(findByIDSuffixSQL), history: all(historySQL),
 		result: all(resultSQL), countRefused: all(countRefusedSQL), workers: all(workersSQL), stoppedWorkers: all(stoppedWorkersSQL),
+		findWorkers: all(findWorkersSQL), workersOf: all(workersOfSQL),
 		retry: all(retrySQL), retryFresh: g.SQL(retrySQL, g.HasParts()), cancel: all(cancelSQL), override: all(overrideSQL),
 		matching: all(matchingSQL), countMatching: all(countMatchingSQL),
 		retryMatching: all(retryMatchingSQL), retryDead: all(retryDeadSQL),

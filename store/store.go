@@ -48,6 +48,7 @@ type statements struct {
 	result                       string
 	parts, partResults           string // empty where no stage divides
 	workers, stoppedWorkers      string
+	findWorkers, workersOf       string
 	countRefused                 string
 	retry, retryFresh            string
 	cancel, override             string

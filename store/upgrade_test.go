@@ -54,7 +54,7 @@ select md5(string_agg(content, ',' order by content)) from (
   select (to_jsonb(t) - 'user_context')::text from tasks t union all select to_jsonb(p)::text from parts p
   union all select to_jsonb(a)::text from attempts a union all select to_jsonb(w)::text from workers w
   union all select to_jsonb(o)::text from outbox o union all select to_jsonb(p)::text from cuelight_pauses p
-  union all select to_jsonb(k)::text from cuelight_keys k union all select to_jsonb(a)::text from cuelight_audit a
+  union all select (to_jsonb(k) - 'labels')::text from cuelight_keys k union all select to_jsonb(a)::text from cuelight_audit a
   union all select (to_jsonb(w) - 'format')::text from cuelight_webhooks w) as rows (content)`
 
 func TestMigrate_UpgradesEveryOlderSchemaAndKeepsItsRows(t *testing.T) {

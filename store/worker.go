@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -147,6 +148,41 @@ func (s *Store) Workers(ctx context.Context, all bool) ([]Worker, error) {
 	}
 	workers, err := pgx.CollectRows(rows, scanWorker)
 	return workers, s.explain("list workers", err)
+}
+
+const findWorkersSQL = `
+/* find workers */
+select ` + workerColumns + `
+  from workers w
+ where id = any($1::uuid[]) and pipeline = $2`
+
+// FindWorkers returns those of some workers that are neither stopped nor lost.
+func (s *Store) FindWorkers(ctx context.Context, ids []ID) ([]Worker, error) {
+	rows, err := s.db.Query(ctx, s.sql.findWorkers, ids, s.graph.name)
+	if err != nil {
+		return nil, s.explain("find workers", err)
+	}
+	workers, err := pgx.CollectRows(rows, scanWorker)
+	// A condition in the statement would make it read all live workers instead of the primary key.
+	live := slices.DeleteFunc(workers, func(w Worker) bool { return w.StoppedAt != nil || w.LostAt != nil })
+	return live, s.explain("find workers", err)
+}
+
+const workersOfSQL = `
+/* list workers of a principal */
+select ` + workerColumns + `
+  from workers w
+ where pipeline = $1 and principal = $2 and stopped_at is null and lost_at is null
+ order by id`
+
+// WorkersOf lists the workers of the pipeline that a principal has registered, without stopped and lost ones.
+func (s *Store) WorkersOf(ctx context.Context, principal string) ([]Worker, error) {
+	rows, err := s.db.Query(ctx, s.sql.workersOf, s.graph.name, principal)
+	if err != nil {
+		return nil, s.explain("list workers of a principal", err)
+	}
+	workers, err := pgx.CollectRows(rows, scanWorker)
+	return workers, s.explain("list workers of a principal", err)
 }
 
 // stoppedWorkersSQL reads along the primary key, because most workers have stopped.

@@ -187,6 +187,7 @@ func TestKeys_WorkUntilRevoked(t *testing.T) {
 		Key    string
 	}
 	b.post(api+"/keys", map[string]string{"name": "build", "scope": "submit"}).wantStatus(201, &made)
+	b.post(api+"/keys", map[string]any{"name": "build", "scope": "submit", "labels": []string{"gpu"}}).wantProblem(422, "invalid")
 	var got receipt
 	b.do(call{
 		method: "POST", path: api + "/tasks", body: `{"source":"https://example.com/a"}`, as: made.Key,

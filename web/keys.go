@@ -16,8 +16,9 @@ func (s *Server) listKeys(_ http.ResponseWriter, r *http.Request) (jsonResponse,
 
 func (s *Server) createKey(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {
 	var in struct {
-		Name  string `json:"name"`
-		Scope string `json:"scope"`
+		Name   string   `json:"name"`
+		Scope  string   `json:"scope"`
+		Labels []string `json:"labels"`
 	}
 	if err := decode(w, r, maxBody, false, &in); err != nil {
 		return jsonResponse{}, err
@@ -27,7 +28,7 @@ func (s *Server) createKey(w http.ResponseWriter, r *http.Request) (jsonResponse
 		Text string `json:"key"`
 	}
 	var err error
-	if body.Key, body.Text, err = s.actions().CreateKey(r.Context(), in.Name, in.Scope); err != nil {
+	if body.Key, body.Text, err = s.actions().CreateKey(r.Context(), in.Name, in.Scope, in.Labels...); err != nil {
 		return jsonResponse{}, err
 	}
 	return jsonResponse{status: http.StatusCreated, body: body}, nil

@@ -38,13 +38,15 @@ func (c *cli) keysCreateCommand() *cobra.Command {
 		Args:  exactlyOne("NAME"),
 	}
 	scope := cmd.Flags().String("scope", access.Submit.String(), "scope of the key: "+access.Scopes)
+	labels := cmd.Flags().StringArray("label", nil,
+		"label that workers with a key of the scope work may offer, repeatable; by default any")
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if _, err := access.ParseScope(*scope); err != nil {
 			return invalidFlag("scope", *scope, access.Scopes)
 		}
 		return c.withDaemonDatabase(cmd.Context(), func(db *dbconn.Database) error {
-			key, text, err := c.actions(db).CreateKey(cmd.Context(), args[0], *scope)
+			key, text, err := c.actions(db).CreateKey(cmd.Context(), args[0], *scope, *labels...)
 			if err != nil {
 				return err
 			}

@@ -174,6 +174,7 @@ type credential struct {
 	principal Principal
 	subject   string // of its sessions: admin, read, or the prefix of a key
 	digest    [sha256.Size]byte
+	labels    []string // of a key
 }
 
 // verify checks a secret or key.
@@ -261,16 +262,16 @@ const (
 
 func (g *Guard) secretOf(subject string) credential {
 	if subject == subjectAdmin {
-		return credential{Principal{Name: "admin", Scope: Admin}, subject, g.o.Admin.value()}
+		return credential{Principal{Name: "admin", Scope: Admin}, subject, g.o.Admin.value(), nil}
 	}
-	return credential{Principal{Name: "read-only", Scope: Read}, subject, g.o.ReadOnly.value()}
+	return credential{Principal{Name: "read-only", Scope: Read}, subject, g.o.ReadOnly.value(), nil}
 }
 
 // keyNamePrefix starts the names of principals that are API keys, and no others.
 const keyNamePrefix = "key "
 
 func keyCredential(key Key, scope Scope) credential {
-	return credential{Principal{Name: key.PrincipalName(), Scope: scope}, key.Prefix, key.Digest}
+	return credential{Principal{Name: key.PrincipalName(), Scope: scope}, key.Prefix, key.Digest, key.Labels}
 }
 
 // isLocalHost reports whether a Host header is a name of this host that another site cannot

@@ -21,10 +21,12 @@ import (
 // Key describes an API key; the database has its digest and not the key. All pipelines of a
 // schema share the keys.
 type Key struct {
-	ID        store.ID   `json:"id"`
-	Name      string     `json:"name"`
-	Scope     string     `json:"scope"`  // read, submit, work or admin
-	Prefix    string     `json:"prefix"` // its first characters, not secret
+	ID     store.ID `json:"id"`
+	Name   string   `json:"name"`
+	Scope  string   `json:"scope"`  // read, submit, work or admin
+	Prefix string   `json:"prefix"` // its first characters, not secret
+	// Labels are those that its workers may offer; none: any.
+	Labels    []string   `json:"labels,omitempty"`
 	CreatedAt time.Time  `json:"created_at"`
 	UsedAt    *time.Time `json:"used_at,omitempty"` // to the minute
 	// DisabledAt is when the key was disabled: it is refused until it is enabled again.
@@ -85,19 +87,26 @@ func newKey() (prefix, text string) {
 
 const createKeySQL = `
 /* create key */
-insert into cuelight_keys (name, scope, prefix, digest) values ($1, $2, $3, $4)
+insert into cuelight_keys (name, scope, prefix, digest, labels) values ($1, $2, $3, $4, $5)
     on conflict (prefix) do nothing
 returning id, created_at`
 
 // maxKeyName is how long a key's name may be, in bytes.
 const maxKeyName = 200
 
+// maxKeyLabels is how many labels a key may have.
+const maxKeyLabels = 50
+
 // CreateKey creates an API key and returns its text, which is not stored. The name describes
-// the key, need not be unique, and has 1 to 200 bytes of printable characters. It returns
+// the key, need not be unique, and has 1 to 200 bytes of printable characters. The labels are those
+// that the workers of a key of the scope Work may offer; without any, these may offer all. It returns
 // [ErrInvalidKey].
-func (k *KeyStore) CreateKey(ctx context.Context, name, scope string) (key Key, text string, err error) {
-	key = Key{Name: name, Scope: scope}
+func (k *KeyStore) CreateKey(ctx context.Context, name, scope string, labels ...string) (key Key, text string, err error) {
+	key = Key{Name: name, Scope: scope, Labels: labels}
 	_, err = ParseScope(scope)
+	if err == nil {
+		err = checkLabels(scope, labels)
+	}
 	switch {
 	case err != nil:
 		err = fmt.Errorf("%w: %w", ErrInvalidKey, err)
@@ -111,7 +120,7 @@ func (k *KeyStore) CreateKey(ctx context.Context, name, scope string) (key Key, 
 	for {
 		key.Prefix, text = newKey()
 		key.Digest = sha256.Sum256([]byte(text))
-		err := k.db.QueryRow(ctx, createKeySQL, name, scope, key.Prefix, key.Digest[:]).Scan(&key.ID, &key.CreatedAt)
+		err := k.db.QueryRow(ctx, createKeySQL, name, scope, key.Prefix, key.Digest[:], labels).Scan(&key.ID, &key.CreatedAt)
 		if errors.Is(err, pgx.ErrNoRows) {
 			continue // the prefix exists already: one in 10¹²
 		}
@@ -122,7 +131,22 @@ func (k *KeyStore) CreateKey(ctx context.Context, name, scope string) (key Key, 
 	}
 }
 
-const keyColumns = `id, name, scope, prefix, digest, created_at, used_at, disabled_at, enabled_at, revoked_at`
+func checkLabels(scope string, labels []string) error {
+	if len(labels) > 0 && scope != Work.String() {
+		return fmt.Errorf("only keys of the scope %s have labels", Work)
+	}
+	if len(labels) > maxKeyLabels {
+		return fmt.Errorf("a key has at most %d labels", maxKeyLabels)
+	}
+	for _, label := range labels {
+		if err := store.CheckLabel(label); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const keyColumns = `id, name, scope, prefix, digest, created_at, used_at, disabled_at, enabled_at, revoked_at, labels`
 
 const keysSQL = `
 /* list keys */
@@ -174,7 +198,8 @@ func (k *KeyStore) LockKey(ctx context.Context, principal string) (Key, error) {
 
 func scanKey(row pgx.CollectableRow) (k Key, err error) {
 	var digest []byte
-	err = row.Scan(&k.ID, &k.Name, &k.Scope, &k.Prefix, &digest, &k.CreatedAt, &k.UsedAt, &k.DisabledAt, &k.EnabledAt, &k.RevokedAt)
+	err = row.Scan(&k.ID, &k.Name, &k.Scope, &k.Prefix, &digest, &k.CreatedAt, &k.UsedAt, &k.DisabledAt, &k.EnabledAt, &k.RevokedAt,
+		&k.Labels)
 	if err == nil && len(digest) != len(k.Digest) {
 		err = fmt.Errorf("the digest of key %s has %d bytes", k.ID, len(digest))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -64,6 +65,23 @@ func TestCreateKey_RejectsInvalidNamesAndScopes(t *testing.T) {
 		_, _, err := b.CreateKey(t.Context(), c.name, c.scope)
 		if !errors.Is(err, access.ErrInvalidKey) || !errors.Is(err, store.ErrInvalid) {
 			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+func TestCreateKey_StoresTheLabelsOfWorkers(t *testing.T) {
+	t.Parallel()
+	b := newKeyFixture(t)
+	k, _, err := b.CreateKey(t.Context(), "north", access.Work.String(), "north", "gpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, err := b.FindKey(t.Context(), k.Prefix); err != nil || !slices.Equal(found.Labels, []string{"north", "gpu"}) {
+		t.Errorf("found %+v, %v", found, err)
+	}
+	for scope, label := range map[access.Scope]string{access.Submit: "north", access.Work: "two words"} {
+		if _, _, err := b.CreateKey(t.Context(), "x", scope.String(), label); !errors.Is(err, access.ErrInvalidKey) {
+			t.Errorf("scope %s, label %q: %v", scope, label, err)
 		}
 	}
 }

@@ -125,6 +125,12 @@ func PrincipalOf(ctx context.Context) Principal {
 	return id.principal
 }
 
+// LabelsOf returns the labels of a request's key; see [KeyStore.CreateKey].
+func LabelsOf(ctx context.Context) []string {
+	id, _ := ctx.Value(contextKey{}).(identity)
+	return id.labels
+}
+
 // Check returns nil if the principal of a request has the scope, otherwise the reason.
 func Check(ctx context.Context, need Scope) error {
 	id, _ := ctx.Value(contextKey{}).(identity)

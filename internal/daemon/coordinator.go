@@ -3,8 +3,10 @@ package daemon
 import (
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/stages/remote"
@@ -31,11 +33,14 @@ func (s *services) newCoordinator() error {
 	}
 	files := video.NewRemoteFiles(d.Config, d.DB.Store.Result)
 	files.FromBucket = d.HTTP.SourcesFromBucket
+	transcode, _ := pipeline.Graph().Stage("transcode")
+	files.MaxAttempts = pipeline.MaxAttempts(transcode)
 	s.refusals = newRefusals(d.DB.Store, d.Log)
 	s.coordinator = remote.NewCoordinator(remote.Options{
 		Pool: d.DB.Pool, Pipeline: pipeline, Wakes: s.coordinatorWakes,
 		// The server has checked the scope.
 		Authenticate: func(r *http.Request) (string, error) { return access.PrincipalOf(r.Context()).Name, nil },
+		MayOffer:     mayOffer,
 		// Ingest has fetched it, and an address may have a password.
 		Source:    redact.Source,
 		Files:     files,
@@ -44,4 +49,11 @@ func (s *services) newCoordinator() error {
 		OnError:   failureLogger(d.Log, "remote workers cannot be served", "remote workers are served again"),
 	})
 	return nil
+}
+
+// mayOffer reports whether the worker of a request may offer a label or an encoder: if its key has labels, only these
+// and encoders, whose names no operator has given.
+func mayOffer(r *http.Request, offer string) bool {
+	labels := access.LabelsOf(r.Context())
+	return len(labels) == 0 || slices.Contains(labels, offer) || media.IsEncoder(offer)
 }

@@ -155,7 +155,7 @@ func (d *Daemon) uploadOptions(guard *access.Guard) upload.Options {
 		Dir: d.Config.DataDir, BasePath: web.UploadsPath(d.HTTP.BasePath),
 		MaxBytes: d.HTTP.MaxUpload, MinFree: cmp.Or(max(d.Config.Reserve, 0), -1),
 		Principal:      func(ctx context.Context) string { return access.PrincipalOf(ctx).Name },
-		CheckPrincipal: stillAuthorized(guard), Prepare: prepareUpload(st, d.HTTP.MaxSubmissions),
+		CheckPrincipal: stillAuthorized(guard), IsRevoked: isRevoked(st), Prepare: prepareUpload(st, d.HTTP.MaxSubmissions),
 		OnComplete: submitUpload(st, d.Config.Bucket),
 		Store:      storeUpload(d.Config.Bucket), Release: releaseUpload(d.Config.Bucket),
 		SourceState: uploadSourceState(st, d.Config.Bucket),

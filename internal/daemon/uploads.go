@@ -128,6 +128,19 @@ func checkKey(ctx context.Context, st *store.Store, principal string) error {
 	return err
 }
 
+// isRevokedTimeout is short, because other uploads wait to begin meanwhile.
+const isRevokedTimeout = time.Second
+
+// isRevoked returns a function that reports whether the key of an upload has been revoked. A key that cannot be read
+// counts as valid.
+func isRevoked(st *store.Store) func(ctx context.Context, principal string) bool {
+	return func(ctx context.Context, principal string) bool {
+		ctx, cancel := context.WithTimeout(ctx, isRevokedTimeout)
+		defer cancel()
+		return errors.Is(checkKey(ctx, st, principal), upload.ErrRefused)
+	}
+}
+
 // stillAuthorized returns a function that asks the guard whether the client of a request
 // is still authorized.
 func stillAuthorized(guard *access.Guard) func(context.Context) error {

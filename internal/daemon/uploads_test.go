@@ -48,6 +48,17 @@ func keyOf(t *testing.T, st *store.Store) string {
 	return fmt.Sprintf("key %s (%s)", key.Prefix, key.Name)
 }
 
+// requestOf returns the context of a request with a key.
+func requestOf(t *testing.T, guard *access.Guard, key string) (request context.Context) {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "/", nil)
+	r.Header.Set("Authorization", "Bearer "+key)
+	guard.Identify(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		request = r.Context()
+	})).ServeHTTP(httptest.NewRecorder(), r)
+	return request
+}
+
 func TestUpload_WithARevokedKeyIsRefused(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
@@ -60,21 +71,22 @@ func TestUpload_WithARevokedKeyIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var request context.Context
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "/", nil)
-	r.Header.Set("Authorization", "Bearer "+text)
-	guard.Identify(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		request = r.Context()
-	})).ServeHTTP(httptest.NewRecorder(), r)
+	request := requestOf(t, guard, text)
 	u := sent(t, "a", access.PrincipalOf(request).Name, "abc")
 	if err := stillAuthorized(guard)(request); err != nil {
 		t.Errorf("before: %v", err)
+	}
+	if isRevoked(st)(t.Context(), u.Principal) || isRevoked(st)(t.Context(), "admin") {
+		t.Error("it is revoked before")
 	}
 	if _, err := access.NewKeyStore(st.DB()).RevokeKey(t.Context(), key.ID); err != nil {
 		t.Fatal(err)
 	}
 	if err := stillAuthorized(guard)(request); !errors.Is(err, upload.ErrRevoked) {
 		t.Errorf("after: %v", err)
+	}
+	if !isRevoked(st)(t.Context(), u.Principal) {
+		t.Error("it is not revoked after")
 	}
 	// After a restart there is no request.
 	if r, err := submitUpload(st, nil)(t.Context(), u); !errors.Is(err, upload.ErrRefused) {

@@ -80,8 +80,9 @@ func (t Tools) execute(ctx context.Context, c command) (stderrReport, error) {
 	if err != nil {
 		return stderrReport{}, err
 	}
-	cause := t.waitAndWatch(ctx, child, stdout, c.noProgress)
-	cause = cmp.Or(cause, grant.release())
+	files := t.fileLimit(c.dir)
+	cause := t.waitAndWatch(ctx, child, stdout, c.noProgress, files)
+	cause = cmp.Or(cause, files.check(), grant.release())
 	if grant.input != nil && ctx.Err() == nil {
 		cause = grant.input.failure(cause, t.stall())
 	}
@@ -102,13 +103,13 @@ func (t Tools) execute(ctx context.Context, c command) (stderrReport, error) {
 // waitAndWatch waits until the child has ended. If it was killed, waitAndWatch returns
 // the cause.
 func (t Tools) waitAndWatch(
-	ctx context.Context, child *childproc.Process, stdout *stdoutMonitor, noProgress bool,
+	ctx context.Context, child *childproc.Process, stdout *stdoutMonitor, noProgress bool, files *fileLimit,
 ) (cause error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	lowerPriority(child.PID(), t.Nice)
 	var watchers sync.WaitGroup
 	watchers.Go(func() { lowerSessionPriority(ctx, child.PID(), t.Nice) })
-	watchers.Go(func() { t.watch(ctx, cancel, stdout, noProgress, child.PID()) })
+	watchers.Go(func() { t.watch(ctx, cancel, stdout, noProgress, files, child.PID()) })
 	_ = child.Wait(ctx)
 	cause = context.Cause(ctx)
 	cancel(nil)

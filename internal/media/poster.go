@@ -53,20 +53,65 @@ func (t Tools) poster(ctx context.Context, src string, info *Info, at float64, f
 	if err != nil {
 		return err
 	}
+	return replaceFile(file, func(work string) (string, error) {
+		return t.bestFrame(ctx, source, work, posterRequests(info, at, c))
+	})
+}
+
+// replaceFile replaces a file by the one that do makes in a new directory next to it.
+func replaceFile(file string, do func(dir string) (made string, err error)) error {
 	work, err := os.MkdirTemp(filepath.Dir(file), ".poster-")
 	if err != nil {
 		return spaceError(err)
 	}
 	defer os.RemoveAll(work)
-	best, err := t.bestFrame(ctx, source, work, posterRequests(info, at, c))
+	made, err := do(work)
 	if err != nil {
 		return err
 	}
-	if err := os.Chmod(best, 0o644); err != nil {
+	if err := os.Chmod(made, 0o644); err != nil {
 		return err
 	}
-	return os.Rename(best, file)
+	return os.Rename(made, file)
 }
+
+// RewritePoster decodes a poster that an untrusted worker made, and atomically replaces it by a new JPEG of the
+// picture, no side longer than 1280 pixels: viewers get no byte of the worker's. A file that cannot be decoded
+// without an error gives [ErrNoPicture].
+func (t Tools) RewritePoster(ctx context.Context, file string) error {
+	ctx, cancel := t.withTimeLimit(ctx, 0)
+	defer cancel()
+	err := replaceFile(file, func(work string) (string, error) { return t.rewriteJPEG(ctx, file, work) })
+	if err != nil {
+		return fmt.Errorf("rewrite poster: %w", err)
+	}
+	return nil
+}
+
+func (t Tools) rewriteJPEG(ctx context.Context, file, dir string) (made string, err error) {
+	in, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer in.Close()
+	args := t.ffmpegArgs("-xerror", "-err_detect", "explode", "-protocol_whitelist", "pipe", "-max_pixels", strconv.Itoa(maxPixels),
+		"-f", "mjpeg", "-i", "pipe:0", "-vf", smallPicture, "-frames:v", "1", "-q:v", "2", "-map_metadata", "-1",
+		"-f", "mjpeg", "file:poster.jpg")
+	out, err := t.run(ctx, command{tool: "ffmpeg", purpose: "rewrite poster", args: args, dir: dir, stdin: in, noProgress: true})
+	exit, err := exitBySource(err)
+	if err != nil {
+		return "", err
+	}
+	made = filepath.Join(dir, "poster.jpg")
+	if st, err := os.Stat(made); exit != nil || err != nil || st.Size() == 0 {
+		return "", out.preferDiskError(fmt.Errorf("%w: the file cannot be decoded", ErrNoPicture))
+	}
+	return made, nil
+}
+
+// smallPicture makes a full-range picture for JPEG of any other, no side longer than posterSide.
+var smallPicture = fmt.Sprintf("scale=w='min(%[1]d\\,iw)':h='min(%[1]d\\,ih)':force_original_aspect_ratio=decrease:"+
+	"out_range=pc,format=yuvj420p", posterSide)
 
 // bestFrame makes pictures in dir and returns the path of the one with the most detail.
 func (t Tools) bestFrame(ctx context.Context, source, dir string, requests []frameRequest) (best string, err error) {
@@ -107,9 +152,7 @@ type frameRequest struct {
 
 func posterRequests(info *Info, wanted float64, c capabilities) []frameRequest {
 	if info.Video == nil {
-		filter := fmt.Sprintf("scale=w='min(%[1]d\\,iw)':h='min(%[1]d\\,ih)':force_original_aspect_ratio=decrease:"+
-			"out_range=pc,format=yuvj420p", posterSide)
-		return []frameRequest{{stream: info.Cover, options: probedInputOptions(info, c.decoders), filter: filter}}
+		return []frameRequest{{stream: info.Cover, options: probedInputOptions(info, c.decoders), filter: smallPicture}}
 	}
 	v := info.Video
 	options := append(probedInputOptions(info, c.decoders), alphaDecoder(v, c)...)

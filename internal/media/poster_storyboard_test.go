@@ -52,6 +52,40 @@ func TestPoster_AvoidsBlackAndFitsSize(t *testing.T) {
 	}
 }
 
+func TestRewritePoster_KeepsThePictureAndNoOtherByte(t *testing.T) {
+	t.Parallel()
+	file := makeClip(t, "p.jpg", "-f lavfi -i testsrc2=s=1600x200:d=0.1 -frames:v 1 -metadata comment=hidden")
+	picture, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := corners(t, file)
+	withPayload := append(bytes.Clone(picture), "<script>hidden</script>"...)
+	if err := os.WriteFile(file, withPayload, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := fastTools.RewritePoster(t.Context(), file); err != nil {
+		t.Fatal(err)
+	}
+	if size := readJPEG(t, file).Bounds().Size(); size != image.Pt(1280, 160) {
+		t.Errorf("size %v; want 1280x160", size)
+	}
+	if got := corners(t, file); got != want {
+		t.Errorf("the corners are %v; want %v", got, want)
+	}
+	if got, err := os.ReadFile(file); err != nil || bytes.Contains(got, []byte("hidden")) {
+		t.Errorf("%v; the payload is still there", err)
+	}
+	for name, content := range map[string][]byte{"half": picture[:len(picture)/2], "none": nil, "text": []byte("hidden")} {
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := fastTools.RewritePoster(t.Context(), file); !errors.Is(err, ErrNoPicture) {
+			t.Errorf("%s: %v; want ErrNoPicture", name, err)
+		}
+	}
+}
+
 func TestPoster_UsesCoverOfAudio(t *testing.T) {
 	t.Parallel()
 	src := makeClip(t, "a.mp3",

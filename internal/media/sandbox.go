@@ -42,6 +42,8 @@ const (
 	// maxFileSize is far above every output file: segments last six seconds, and
 	// the frame lists of a week are smaller.
 	maxFileSize = 4 << 30
+	// maxOpenFiles is what most systems allow a program by default.
+	maxOpenFiles = 1024
 )
 
 // sandboxGrant is what a confined child was given until release.
@@ -72,7 +74,8 @@ func (t Tools) applySandbox(ctx context.Context, cmd *exec.Cmd, c command) (*san
 	p := sandbox.Policy{
 		ReadOnly: t.readOnlyPaths(cmd.Path), Nice: min(t.Nice, 19), OOMScore: oomScore,
 		FileSize: maxFileSize, Memory: t.addressSpace(), CPU: maxCPUSeconds(ctx), Tasks: maxTasks(),
-		Require: t.Sandbox == SandboxRequire,
+		OpenFiles: maxOpenFiles,
+		Require:   t.Sandbox == SandboxRequire,
 	}
 	if c.source != "" {
 		p.ReadOnly = append(p.ReadOnly, c.source)

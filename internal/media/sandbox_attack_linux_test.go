@@ -144,6 +144,11 @@ func (a attack) run() map[string]string {
 			_, err := unix.KeyctlGetKeyringID(unix.KEY_SPEC_SESSION_KEYRING, true)
 			return err
 		},
+		"leave shared memory":            func() error { return leave(unix.SYS_SHMGET, unix.SYS_SHMCTL, 4096, 0o600) },
+		"leave a semaphore":              func() error { return leave(unix.SYS_SEMGET, unix.SYS_SEMCTL, 1, 0o600) },
+		"leave a message queue":          func() error { return leave(unix.SYS_MSGGET, unix.SYS_MSGCTL, 0o600, 0) },
+		"leave a POSIX message queue":    leaveQueue,
+		"open files without an end":      openMany,
 		"run a program that it wrote":    func() error { return a.runOwn() },
 		"write a file without an end":    func() error { return os.Truncate(filepath.Join(a.Own, "own"), 1<<40) },
 		"start processes without an end": func() error { return unlimited(unix.RLIMIT_NPROC) },
@@ -252,6 +257,42 @@ func (a attack) runOwn() error {
 	return exec.Command(file).Run()
 }
 
+// leave makes an object of System V IPC, which stays after its program, and removes it. The key is IPC_PRIVATE.
+func leave(get, control, a, b uintptr) error {
+	id, _, errno := unix.Syscall(get, 0, a, b)
+	if errno != 0 {
+		return errno
+	}
+	if _, _, errno = unix.Syscall(control, id, 0, 0); errno != 0 { // IPC_RMID is 0
+		panic(errno)
+	}
+	return nil
+}
+
+func leaveQueue() error {
+	name := uintptr(unsafe.Pointer(unsafe.StringData("cuelight-test\x00")))
+	fd, _, errno := unix.Syscall6(unix.SYS_MQ_OPEN, name, unix.O_RDWR|unix.O_CREAT, 0o600, 0, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	unix.Close(int(fd))
+	if _, _, errno = unix.Syscall(unix.SYS_MQ_UNLINK, name, 0, 0); errno != 0 {
+		panic(errno)
+	}
+	return nil
+}
+
+func openMany() error {
+	for range 5000 {
+		fd, err := unix.Dup(0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+	}
+	return nil
+}
+
 func unlimited(resource int) error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(resource, &limit); err != nil {
@@ -302,7 +343,8 @@ func TestSandbox_BlocksAnAttackingProgram(t *testing.T) {
 		"make a link for others", "connect to a Unix socket", "connect over TCP", "listen", "open a UDP socket",
 		"signal the parent", "queue a signal for the parent",
 		"queue one for a parent's thread", "change the parent's priority", "change the parent's IO priority",
-		"get hold of the parent", "run a program that it wrote", "write a file without an end",
+		"get hold of the parent", "run a program that it wrote", "write a file without an end", "open files without an end",
+		"leave shared memory", "leave a semaphore", "leave a message queue", "leave a POSIX message queue",
 	} {
 		if free[name] != "" {
 			t.Errorf("unconfined it could not %s: %s", name, free[name])

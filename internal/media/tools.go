@@ -77,6 +77,7 @@ type Tools struct {
 	steps         *int64           // steps of the current call
 	probeDecoders decoderSet       // set while a source is probed
 	minTimeLimit  time.Duration    // replaces the constant in tests
+	maxFiles      int              // replaces the constant in tests
 	root          string           // replaces / in tests, for the files of devices
 	compared      func(comparison) // for tests that measure comparisons
 }

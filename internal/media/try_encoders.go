@@ -36,6 +36,12 @@ var otherEncoders = []videoEncoder{
 	{name: "hevc_vaapi", device: renderDevice, upload: "format=nv12,hwupload"},
 }
 
+// IsEncoder reports whether a name is that of an encoder which TryEncoders may find.
+func IsEncoder(name string) bool {
+	return slices.ContainsFunc(slices.Concat([]videoEncoder{libx264}, hardwareEncoders, otherEncoders),
+		func(e videoEncoder) bool { return e.name == name })
+}
+
 // tryTimeout is how long an encoder may take for at most a second of a small picture.
 const tryTimeout = 10 * time.Second
 

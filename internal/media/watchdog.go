@@ -31,9 +31,9 @@ func (t Tools) step() {
 	}
 }
 
-// watch cancels the child if it stalls or takes too much memory.
+// watch cancels the child if it stalls, takes too much memory or makes too many files.
 func (t Tools) watch(
-	ctx context.Context, cancel context.CancelCauseFunc, stdout *stdoutMonitor, noProgress bool, pid int,
+	ctx context.Context, cancel context.CancelCauseFunc, stdout *stdoutMonitor, noProgress bool, files *fileLimit, pid int,
 ) {
 	detector := stallDetector{stall: t.stall()}
 	interval := detector.interval()
@@ -65,7 +65,7 @@ func (t Tools) watch(
 			reported = now
 			t.step()
 		}
-		if err := cmp.Or(detector.err(), t.checkMemory(pid)); err != nil {
+		if err := cmp.Or(detector.err(), t.checkMemory(pid), files.watch()); err != nil {
 			cancel(err)
 			return
 		}

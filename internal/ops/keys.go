@@ -12,10 +12,14 @@ import (
 )
 
 // CreateKey creates an API key and returns it with its text, which is not stored.
-func (a Actions) CreateKey(ctx context.Context, name, scope string) (key access.Key, text string, err error) {
+func (a Actions) CreateKey(ctx context.Context, name, scope string, labels ...string) (key access.Key, text string, err error) {
 	err = a.perform(ctx, access.Admin, "key_create", func(in *store.Store, _ string) (string, details, error) {
-		key, text, err = access.NewKeyStore(in.DB()).CreateKey(ctx, name, scope)
-		return key.Prefix, details{"name": name, "scope": scope}, err
+		key, text, err = access.NewKeyStore(in.DB()).CreateKey(ctx, name, scope, labels...)
+		detail := details{"name": name, "scope": scope}
+		if len(labels) > 0 {
+			detail["labels"] = labels
+		}
+		return key.Prefix, detail, err
 	})
 	return key, text, err
 }

@@ -53,6 +53,7 @@ const (
 	TooManyRequests      Kind = "too-many-requests"
 	TooManyUploads       Kind = "too-many-uploads"
 	TooManySubmissions   Kind = "too-many-submissions"
+	TooManyWorkers       Kind = "too-many-workers"
 	ChecksumMismatch     Kind = "checksum-mismatch"
 	Internal             Kind = "internal"
 	Unavailable          Kind = "unavailable"
@@ -97,6 +98,7 @@ var kinds = map[Kind]struct {
 	TooManyRequests:      {http.StatusTooManyRequests, "Too many concurrent requests"},
 	TooManyUploads:       {http.StatusTooManyRequests, "Too many unfinished uploads"},
 	TooManySubmissions:   {http.StatusTooManyRequests, "Too many submissions of one user"},
+	TooManyWorkers:       {http.StatusTooManyRequests, "Too many workers of one key"},
 	ChecksumMismatch:     {statusChecksumMismatch, "The checksum differs"},
 	Internal:             {http.StatusInternalServerError, "Internal error"},
 	Unavailable:          {http.StatusServiceUnavailable, "Temporarily unavailable"},

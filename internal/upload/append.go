@@ -80,7 +80,7 @@ func (u *Uploads) writeBody(f *os.File, body io.Reader, maxBytes int64) (written
 		}
 		if written-checked >= diskCheckBytes {
 			checked = written
-			if err := u.checkDisk(0); err != nil {
+			if err := u.checkDisk(); err != nil {
 				return written, err
 			}
 		}

@@ -268,9 +268,9 @@ func TestPost_EnforcesLimits(t *testing.T) {
 		t.Parallel()
 		s := serve(t, upload.Options{MaxBytes: 10, MaxReserved: 15})
 		first := s.create(10)
-		s.mustSend(http.StatusServiceUnavailable, "POST", "/uploads/", nil, "Upload-Length", "6", "As", "bob")
-		s.mustPatch(http.StatusNoContent, first, 0, strings.NewReader("a"))
-		s.create(6, "As", "bob")
+		s.mustSend(http.StatusServiceUnavailable, "POST", "/uploads/", nil, "Upload-Length", "9", "As", "bob")
+		s.mustPatch(http.StatusNoContent, first, 0, strings.NewReader("abcd"))
+		s.create(9, "As", "bob")
 	})
 	t.Run("disk space", func(t *testing.T) {
 		t.Parallel()

@@ -54,8 +54,10 @@
 // # Reservations
 //
 // The missing bytes of an upload are reserved on the disk, and count towards
-// Options.MaxReserved and MaxReservedPerPrincipal. A reservation ends if no data arrives
-// for Options.ReservationTimeout; the next request renews it if there is space. A form
+// Options.MaxReserved and MaxReservedPerPrincipal. Those of one principal keep others from
+// at most half of the space. A reservation ends if no data arrives
+// for Options.ReservationTimeout; the next request renews it if there is space. After that
+// time since its creation, an upload reserves eight times as many bytes as have arrived, at most. A form
 // reserves the length of its request. An upload of unknown length counts as MaxBytes
 // towards the limits, but reserves no disk space.
 //
@@ -63,7 +65,7 @@
 //
 // Options.CheckPrincipal is called during an upload and before it is complete. If the
 // principal's key is revoked, the request ends with 401. An incomplete file is kept; a
-// complete one is deleted.
+// complete one is deleted. Uploads for which Options.IsRevoked is true reserve nothing.
 //
 // # Durability
 //

@@ -53,6 +53,9 @@ type Options struct {
 	CheckPrincipal         func(ctx context.Context) error
 	CheckPrincipalInterval time.Duration
 
+	// IsRevoked reports whether a principal can never continue its uploads: they reserve nothing. Default: none.
+	IsRevoked func(ctx context.Context, principal string) bool
+
 	// SourceState says whether a finished upload's task needs the file; see the package
 	// documentation. Default: finished files are kept.
 	SourceState func(ctx context.Context, u Upload) (SourceState, error)
@@ -69,7 +72,8 @@ type Options struct {
 	// half of MaxReserved, and at least MaxBytes.
 	MaxReserved, MaxReservedPerPrincipal int64
 
-	// ReservationTimeout is how long a reservation lasts without new data. Default 15 min.
+	// ReservationTimeout is how long a reservation lasts without new data. After this time an upload reserves eight
+	// times as many bytes as it has received, at most. Default 15 min.
 	ReservationTimeout time.Duration
 
 	// MaxUnfinished is how many unfinished uploads a principal may have. Default 64.
@@ -158,6 +162,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.CheckPrincipal == nil {
 		o.CheckPrincipal = func(context.Context) error { return nil }
+	}
+	if o.IsRevoked == nil {
+		o.IsRevoked = func(context.Context, string) bool { return false }
 	}
 	if o.Principal == nil {
 		o.Principal = func(context.Context) string { return "" }

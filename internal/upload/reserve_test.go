@@ -8,9 +8,11 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/diskspace"
 	"github.com/cuelight/cuelight/internal/upload"
 	"github.com/cuelight/cuelight/internal/waittest"
 )
@@ -65,7 +67,7 @@ func TestReservation_CountsTheLengthOfAForm(t *testing.T) {
 	}()
 	fmt.Fprintf(feed, "--x\r\nContent-Disposition: form-data; name=file; filename=a.mp4\r\n\r\nabc")
 	waittest.Until(t, "the upload has begun", func() bool { return len(s.entries()) > 0 })
-	s.mustSend(http.StatusServiceUnavailable, "POST", "/uploads/", nil, "Upload-Length", "700", "As", "bob")
+	s.mustSend(http.StatusServiceUnavailable, "POST", "/uploads/", nil, "Upload-Length", "800", "As", "bob")
 	s.create(500, "As", "bob")
 	feed.CloseWithError(errors.New("the client is gone"))
 	<-sent
@@ -83,12 +85,62 @@ func TestReservation_CountsAnUnknownLengthAsMaxBytes(t *testing.T) {
 	}()
 	_, _ = io.WriteString(feed, "abc")
 	waittest.Until(t, "the upload has begun", func() bool { return len(s.entries()) > 0 })
-	s.mustSend(http.StatusServiceUnavailable, "POST", "/uploads/", nil, "Upload-Length", "700", "As", "bob")
+	s.mustSend(http.StatusTooManyRequests, "POST", "/uploads/", nil, "Upload-Length", "700", "As", "ann")
 	feed.Close()
 	if a := <-got; a.status != http.StatusCreated {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	s.create(700, "As", "bob")
+	s.create(700, "As", "ann")
+}
+
+func TestReservation_OfOnePrincipalLeavesHalfOfTheDiskToOthers(t *testing.T) {
+	t.Parallel()
+	const unlimited = 1 << 62
+	s := serve(t, upload.Options{MaxBytes: unlimited, MaxReserved: unlimited, MinFree: -1})
+	free, _, err := diskspace.Free(s.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := func(want int, percent int64, principal string) {
+		t.Helper()
+		s.mustSend(want, "POST", "/uploads/", nil, "Upload-Length", fmt.Sprint(free/100*percent), "As", principal)
+	}
+	begin(http.StatusCreated, 90, "ann")
+	begin(http.StatusInsufficientStorage, 30, "ann")
+	begin(http.StatusCreated, 30, "bob")
+	begin(http.StatusInsufficientStorage, 30, "carl")
+	begin(http.StatusCreated, 10, "carl")
+}
+
+func TestReservation_OfOnePrincipalLeavesHalfOfTheLimitToOthers(t *testing.T) {
+	t.Parallel()
+	s := serve(t, upload.Options{MaxBytes: 100, MaxReserved: 100, MinFree: -1})
+	s.create(100, "As", "ann")
+	s.mustSend(http.StatusServiceUnavailable, "POST", "/uploads/", nil, "Upload-Length", "51", "As", "bob")
+	s.create(50, "As", "bob")
+}
+
+func TestReservation_IsRenewedInProportionToWhatArrived(t *testing.T) {
+	t.Parallel()
+	s := serve(t, upload.Options{MaxBytes: 1000, MaxReserved: 2000, ReservationTimeout: time.Hour})
+	url := s.create(1000, "As", "ann")
+	s.makeOlder(url, 2*time.Hour)
+	s.mustPatch(http.StatusNoContent, url, 0, strings.NewReader("0123456789"), "As", "ann")
+	s.mustSend(http.StatusTooManyRequests, "POST", "/uploads/", nil, "Upload-Length", "921", "As", "ann")
+	s.create(920, "As", "ann")
+}
+
+func TestReservation_IsReleasedWhenTheKeyIsRevoked(t *testing.T) {
+	t.Parallel()
+	var revoked atomic.Bool
+	s := serve(t, upload.Options{MaxBytes: 10, MaxReserved: 20, IsRevoked: func(_ context.Context, principal string) bool {
+		return revoked.Load() && principal == "ann"
+	}})
+	s.create(10, "As", "ann")
+	s.create(10, "As", "bob")
+	s.mustSend(http.StatusServiceUnavailable, "POST", "/uploads/", nil, "Upload-Length", "10", "As", "carl")
+	revoked.Store(true)
+	s.create(10, "As", "carl")
 }
 
 func TestReservation_IgnoresUnknownLengthsForDiskSpace(t *testing.T) {

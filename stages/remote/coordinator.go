@@ -41,6 +41,15 @@ type Options struct {
 	// and four times as many in a burst.
 	RequestsPerSecond float64
 
+	// MayOffer reports whether the worker of a request may offer a label or an encoder to tasks. Default: any, so that
+	// what a task requires says nothing about whose workers do it.
+	MayOffer func(r *http.Request, offer string) bool
+
+	// MaxWorkers is how many live workers one name may have, in all of the database; further registrations are
+	// answered with 429. Default 2,000. MaxClaims is how many claims these may hold at this coordinator.
+	// Default 10,000.
+	MaxWorkers, MaxClaims int
+
 	// IsDirect reports whether a request came without a proxy, so that the end of its connection
 	// means the end of the worker's process or network. Default: it has none of the headers
 	// Forwarded, X-Forwarded-For and Via.
@@ -119,6 +128,10 @@ func NewCoordinator(o Options) *Coordinator {
 		c.o.Wakes = c.listener
 	}
 	c.limits, c.o.RequestsPerSecond = make(map[string]*limits), cmp.Or(c.o.RequestsPerSecond, 500)
+	c.o.MaxWorkers, c.o.MaxClaims = cmp.Or(c.o.MaxWorkers, 2000), cmp.Or(c.o.MaxClaims, 10_000)
+	if c.o.MayOffer == nil {
+		c.o.MayOffer = func(*http.Request, string) bool { return true }
+	}
 	if c.o.Source == nil {
 		c.o.Source = func(source string) string { return source }
 	}

@@ -61,7 +61,7 @@ func (c *Coordinator) freeSlots(named map[string]int) ([]int, error) {
 			return nil, problem.New(problem.Invalid, "remote workers do not work on stage %s; allowed: %s",
 				name, strings.Join(c.o.Stages, ", "))
 		}
-		free[c.graph.WorkQueue(stage)] = min(max(n, 0), 1000)
+		free[c.graph.WorkQueue(stage)] = min(max(n, 0), maxSlots)
 	}
 	return free, nil
 }

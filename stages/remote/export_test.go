@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"net/http"
+	"time"
 )
 
 // Waiting is how many requests of workers wait.
@@ -19,4 +20,9 @@ func (c *Coordinator) LargeRequests(principal string) int { return len(c.limitsO
 // Unencodable serves a response that JSON cannot have.
 func (c *Coordinator) Unencodable() http.Handler {
 	return handle(c, func(context.Context, request, noContent) (float64, error) { return math.NaN(), nil })
+}
+
+// EndUnused ends the workers that sent nothing for some time after their registration.
+func (c *Coordinator) EndUnused(ctx context.Context, after time.Duration) error {
+	return c.endUnused(ctx, after)
 }

@@ -84,6 +84,7 @@ func (c *Coordinator) claimable(w *worker, free []int) (claimFrom []bool, any bo
 func (c *Coordinator) mayClaim(w *worker, free []int) []bool {
 	paused := c.pausedStages(w.host)
 	may := make([]bool, len(free))
+	free = c.withinLimits(w, free)
 	for i := range may {
 		stage, _ := c.graph.QueueStage(i)
 		may[i] = free[i] > 0 && !paused[stage] && !w.draining && !w.class.lacks[stage]
@@ -106,8 +107,11 @@ func (c *Coordinator) pausedStages(host string) []bool {
 func (c *Coordinator) claimFor(
 	ctx context.Context, w *worker, reports []engine.Report, free []int, claimFrom []bool,
 ) (engine.ExchangeResult, error) {
+	c.mu.Lock()
+	limited := c.withinLimits(w, free)
+	c.mu.Unlock()
 	in := engine.ExchangeRequest{
-		Worker: w.id, Reports: reports, FreeSlots: free, ClaimFrom: claimFrom,
+		Worker: w.id, Reports: reports, FreeSlots: limited, ClaimFrom: claimFrom,
 		PromoteDue: make([]bool, len(free)), After: make([]engine.Position, len(free)), Aged: make([][]store.ID, len(free)),
 	}
 	wakes := make([]int, len(free))
@@ -126,7 +130,9 @@ func (c *Coordinator) claimFor(
 	for i := range w.class.queues {
 		w.class.queues[i].update(in, out, i, wakes[i])
 	}
+	before := len(w.claims)
 	w.update(c.graph, reports, free, out)
+	c.lockedLimitsOf(w.principal).claims += len(w.claims) - before
 	if len(reports)+len(out.Claims) > 0 {
 		signal(c.wrote)
 	}

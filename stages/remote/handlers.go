@@ -179,7 +179,7 @@ func (c *Coordinator) claimBodies(claims []engine.Claim) []claimBody {
 }
 
 func (c *Coordinator) listOwnWorkers(ctx context.Context, r request, _ struct{}) (out ownWorkersResponse, err error) {
-	own, err := c.ownWorkers(ctx, r)
+	own, err := c.store.WorkersOf(ctx, r.principal)
 	out.Workers = []ownWorkerBody{}
 	for _, w := range own {
 		out.Workers = append(out.Workers, ownWorkerBody{w.ID, w.Name, w.Host, w.PID, w.ProcessIdentity})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -95,5 +96,30 @@ func TestCoordinator_GrantsAStageOnlyToWorkersWithWhatItRequires(t *testing.T) {
 	gpu := s.workAs("gpu", "gpu")
 	if name, _ := s.completedBy(gpu, task); name != "gpu" {
 		t.Errorf("worker %s did the task", name)
+	}
+}
+
+func TestRegister_RefusesWhatTheKeyMayNotOffer(t *testing.T) {
+	t.Parallel()
+	s := setup(t, stages.Stage{Name: "work", Work: echo})
+	s.coordinator = s.startCoordinator(func(o *remote.Options) {
+		o.MayOffer = func(_ *http.Request, offer string) bool { return offer == "gpu" }
+	})
+	for capabilities, want := range map[string]int{
+		`{"labels": ["gpu"]}`:                       http.StatusOK,
+		`{"labels": null}`:                          http.StatusOK,
+		`{"labels": ["gpu", "secret"]}`:             http.StatusUnprocessableEntity,
+		`{"encoders": ["secret"]}`:                  http.StatusUnprocessableEntity,
+		`{"labels": ["secret"], "Labels": ["gpu"]}`: http.StatusUnprocessableEntity,
+		`{"labels": "secret"}`:                      http.StatusUnprocessableEntity,
+		`{"labels": {"secret": 1}}`:                 http.StatusUnprocessableEntity,
+		`{"labels": ["secret", 1]}`:                 http.StatusUnprocessableEntity,
+		`{"labels": ["gpu"], "encoders": "secret"}`: http.StatusUnprocessableEntity,
+		`["labels"]`:                                http.StatusUnprocessableEntity,
+	} {
+		body := `{"protocol":1,"pipeline":"test","host":"h","pid":1,"capabilities":` + capabilities + `}`
+		if status, text := s.sendAs("key-1", "POST", "/register", body); status != want {
+			t.Errorf("%s: %d %s; want %d", capabilities, status, text, want)
+		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/cuelight/cuelight/internal/problem"
@@ -24,6 +23,9 @@ func (c *Coordinator) pipeline(context.Context, request, struct{}) (pipelineBody
 	}
 	return body, nil
 }
+
+// tooManyWorkersPause is how long a key with too many workers should wait before the next registration.
+const tooManyWorkersPause = 10 * time.Second
 
 // maxLease is the longest lease: for so long a worker that is not heard of keeps its claims.
 const maxLease = time.Hour
@@ -50,7 +52,16 @@ func (c *Coordinator) register(ctx context.Context, r request, in registerReques
 	if err := checkSizes(in, row); err != nil {
 		return registerResponse{}, err
 	}
-	id, err := c.engine.RegisterWorker(ctx, row)
+	for _, offer := range row.Offers() {
+		if !c.o.MayOffer(r.Request, offer) {
+			return registerResponse{}, problem.New(problem.Invalid, "the workers of %s may not offer %q", r.principal, offer)
+		}
+	}
+	id, err := c.engine.RegisterWorkerWithin(ctx, row, c.o.MaxWorkers)
+	if errors.Is(err, store.ErrTooManyWorkers) {
+		return registerResponse{}, problem.New(problem.TooManyWorkers, "%s has %d workers, its limit; stop some, or use another key",
+			r.principal, c.o.MaxWorkers).After(tooManyWorkersPause)
+	}
 	if store.IsRejected(err) || errors.Is(err, store.ErrInvalidWorker) {
 		return registerResponse{}, problem.New(problem.Invalid, "%v", err)
 	}
@@ -70,7 +81,8 @@ func (c *Coordinator) register(ctx context.Context, r request, in registerReques
 // Size limits of a registration, in bytes. Every list of the workers has all of it.
 const (
 	maxWorkerText   = 200
-	maxCapabilities = 10 << 10
+	maxCapabilities = 4 << 10
+	maxMetadata     = 4 << 10
 )
 
 // checkSizes refuses a registration with more than workers need to say.
@@ -83,10 +95,11 @@ func checkSizes(in registerRequest, row store.Worker) error {
 	if len(in.Capabilities) > maxCapabilities {
 		return problem.New(problem.Invalid, "capabilities can have at most %d bytes", maxCapabilities)
 	}
-	for _, label := range row.Offers() {
-		if err := store.CheckLabel(label); err != nil {
-			return problem.New(problem.Invalid, "capabilities: %v", err)
-		}
+	if len(in.Metadata) > maxMetadata {
+		return problem.New(problem.Invalid, "metadata can have at most %d bytes", maxMetadata)
+	}
+	if err := row.CheckOffers(); err != nil {
+		return problem.New(problem.Invalid, "capabilities: %v", err)
 	}
 	return nil
 }
@@ -124,21 +137,17 @@ func (c *Coordinator) drain(ctx context.Context, w *worker) (noContent, error) {
 	return noContent{}, c.store.DrainWorker(ctx, w.id)
 }
 
-// ownWorkers lists the live workers of the principal.
-func (c *Coordinator) ownWorkers(ctx context.Context, r request) ([]store.Worker, error) {
-	all, err := c.store.Workers(ctx, false)
-	own := slices.DeleteFunc(all, func(w store.Worker) bool { return w.Principal != r.principal })
-	return own, err
-}
-
 func (c *Coordinator) expireWorkers(ctx context.Context, r request, in expireBody) (expireBody, error) {
-	own, err := c.ownWorkers(ctx, r)
+	live, err := c.store.FindWorkers(ctx, in.Workers)
 	if err != nil {
 		return expireBody{}, err
 	}
-	ended := slices.DeleteFunc(in.Workers, func(id store.ID) bool {
-		return !slices.ContainsFunc(own, func(w store.Worker) bool { return w.ID == id })
-	})
+	var ended []store.ID
+	for _, w := range live {
+		if w.Principal == r.principal {
+			ended = append(ended, w.ID)
+		}
+	}
 	c.awaitChecks(ctx, ended)
 	expired, err := c.engine.ExpireWorkers(ctx, ended)
 	c.endWorkers(expired)

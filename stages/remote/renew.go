@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -17,8 +18,10 @@ const (
 	idleRenewals = 3
 	// aliveWithin is how long a worker with claims counts as alive after a request.
 	aliveWithin = 5 * time.Second
-	// forgetAfter is how long a worker that is not heard of is remembered.
+	// forgetAfter is how long a worker that is not heard of is remembered, or its lease if that is longer.
 	forgetAfter = 10 * time.Minute
+	// unusedAfter is how long a worker is kept that registered and sent nothing more.
+	unusedAfter = time.Minute
 	// renewTimeout is that of one statement. A worker whose lease was not renewed for
 	// maxUnrenewed gets an error instead of an answer to its heartbeat.
 	renewTimeout = 3 * time.Second
@@ -40,15 +43,17 @@ func (c *Coordinator) runRenewal(ctx context.Context) {
 		case <-c.checkNow:
 			now = true
 		}
+		unusedErr := c.endUnused(ctx, unusedAfter)
+		c.countClaims()
 		in, urgent := c.heartbeats()
 		if len(in.Workers) == 0 {
 			c.skipRenewal()
 		}
-		if !now && (len(in.Workers) == 0 || !urgent && n%idleRenewals != 0) {
+		if !now && unusedErr == nil && (len(in.Workers) == 0 || !urgent && n%idleRenewals != 0) {
 			continue
 		}
 		within, cancel := context.WithTimeout(ctx, renewTimeout)
-		err := c.renew(within, in)
+		err := errors.Join(unusedErr, c.renew(within, in))
 		cancel()
 		if err != nil {
 			c.keepProgress(in)
@@ -91,7 +96,7 @@ func (c *Coordinator) heartbeats() (in engine.RemoteHeartbeat, urgent bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, w := range c.workers {
-		if w.wait == nil && time.Since(w.lastRequest) > forgetAfter {
+		if w.wait == nil && time.Since(w.lastRequest) > max(forgetAfter, w.lease) {
 			c.removeWorker(w) // if it comes back, it is read from the database
 			continue
 		}

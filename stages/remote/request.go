@@ -112,12 +112,18 @@ func (c *Coordinator) authenticate(r *http.Request) (string, error) {
 type limits struct {
 	requests *rate.Limiter
 	large    chan struct{} // has a value for each large request that is being read
+	claims   int           // of its workers that live; by the lock of the Coordinator
 }
 
 // limitsOf returns the limits of a principal. There are as many as keys.
 func (c *Coordinator) limitsOf(principal string) *limits {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.lockedLimitsOf(principal)
+}
+
+// lockedLimitsOf is limitsOf while the lock is held.
+func (c *Coordinator) lockedLimitsOf(principal string) *limits {
 	l := c.limits[principal]
 	if l == nil {
 		l = &limits{

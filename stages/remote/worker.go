@@ -21,6 +21,7 @@ type worker struct {
 	class      *class
 	exchanging chan struct{} // has a value during an exchange: a worker has one at a time
 	since      time.Time     // when this coordinator got to know it
+	lease      time.Duration
 
 	claims map[store.ID]engine.Claim // by token
 	lost   map[store.ID]bool         // tokens of lost claims: whether they were cancelled
@@ -35,6 +36,7 @@ type worker struct {
 	wait           chan waitResult // of the request that waits; nil for none. Has room for one
 
 	lastRequest  time.Time // when it arrived
+	isUsed       bool      // a request came after its registration
 	disconnected bool      // its connection has ended since
 	running      []store.Running
 	progressed   []store.Running // since the last renewal
@@ -111,21 +113,20 @@ func (c *Coordinator) findWorker(ctx context.Context, id store.ID, principal str
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w.lastRequest, w.disconnected = time.Now(), false
+	w.lastRequest, w.disconnected, w.isUsed = time.Now(), false, true
 	return w, nil
 }
 
 // readWorker reads a worker that another coordinator registered.
 func (c *Coordinator) readWorker(ctx context.Context, id store.ID, principal string) (*worker, error) {
-	all, err := c.store.Workers(ctx, false)
+	found, err := c.store.FindWorkers(ctx, []store.ID{id})
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(all, func(other store.Worker) bool { return other.ID == id })
-	if i < 0 || all[i].Principal != principal {
+	if len(found) == 0 || found[0].Principal != principal {
 		return nil, store.ErrWorkerUnknown
 	}
-	return c.adopt(ctx, all[i])
+	return c.adopt(ctx, found[0])
 }
 
 // adopt adds a worker that is registered in the database, with its claims.
@@ -191,7 +192,7 @@ func (c *Coordinator) newWorker(row store.Worker) *worker {
 		offers: strings.Join(offers, "\n"), class: class,
 		id: row.ID, principal: row.Principal, host: row.Host, exchanging: make(chan struct{}, 1),
 		claims: make(map[store.ID]engine.Claim), lost: make(map[store.ID]bool),
-		free: make([]int, c.graph.Queues()), since: time.Now(), lastRequest: time.Now(), draining: row.DrainAt != nil,
+		free: make([]int, c.graph.Queues()), since: time.Now(), lease: row.Lease, lastRequest: time.Now(), draining: row.DrainAt != nil,
 	}
 }
 

@@ -1,6 +1,8 @@
 package video
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/stages/remote"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // brokenTools have an ffmpeg that fails to make these renditions.
@@ -37,6 +40,7 @@ func brokenTools(t *testing.T, renditions ...string) Tools {
 func (s *remoteSite) workOnce(tools Tools, isRemote bool) {
 	s.t.Helper()
 	once := func(list []stages.Stage) { list[1].MaxAttempts = 1 }
+	s.files.MaxAttempts = 1
 	if isRemote {
 		s.workLocally(RemoteStageNames()...)
 		s.workRemotelyOver(remote.NewTransport(), s.url, "key-1", tools, once)
@@ -111,5 +115,27 @@ func TestTranscode_FailsIfARenditionCannotBeMade(t *testing.T) {
 				return got.Status
 			})
 		})
+	}
+}
+
+func TestRemoteFiles_LetOnlyTheLastAttemptSkipARendition(t *testing.T) {
+	t.Parallel()
+	info, err := testTools.Probe(t.Context(), wideFilm(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := Ingest{Info: info, Settings: Settings{FailedRendition: failedIsSkipped}}
+	files := NewRemoteFiles(Config{DataDir: t.TempDir()}, func(context.Context, store.ID, string) (json.RawMessage, error) {
+		return json.Marshal(in)
+	})
+	stage, _ := store.Video().Stage(transcodeStage)
+	for attempt, want := range map[int]int{1: 0, 2: 0, 3: 1, 4: 1} {
+		d, err := files.delivery(t.Context(), engine.Claim{Stage: stage, Part: 1, Spec: wholeSpec, Attempt: attempt})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if failed := d.skippedRenditions([]FailedRendition{{Name: d.rungs[0].Name}}); len(failed) != want {
+			t.Errorf("attempt %d skips %v", attempt, failed)
+		}
 	}
 }

@@ -102,7 +102,7 @@ func (f *RemoteFiles) accept(ctx context.Context, c engine.Claim, w *workdir, d 
 		}
 	}
 	if d.isPoster() {
-		return f.acceptMetadata(ctx, c, w, result)
+		return f.acceptMetadata(ctx, c, w, d, result)
 	}
 	return f.acceptChunk(ctx, c, w, d, result)
 }
@@ -160,9 +160,10 @@ func limitReason(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxReason)], "")
 }
 
-// skippedRenditions returns those renditions that a worker says it could not make and that may be left out: never all.
+// skippedRenditions returns those renditions that a worker says it could not make and that may be left out: never all,
+// and none before the last attempt.
 func (d delivery) skippedRenditions(claimed []FailedRendition) (failed []FailedRendition) {
-	if d.in.Settings.FailedRendition != failedIsSkipped {
+	if !d.isLast || d.in.Settings.FailedRendition != failedIsSkipped {
 		return nil
 	}
 	left := 0
@@ -236,7 +237,7 @@ func refusal(err error) error {
 	return err
 }
 
-// removeUnexpected removes the playlists that an earlier check has written.
+// removeUnexpected removes the files that an earlier check has written.
 func (d delivery) removeUnexpected(dir string) error {
 	return filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
@@ -252,7 +253,7 @@ func (d delivery) removeUnexpected(dir string) error {
 
 // acceptMetadata describes the source as ingest measured it. Of the worker it takes the poster.
 func (f *RemoteFiles) acceptMetadata(
-	ctx context.Context, c engine.Claim, w *workdir, result json.RawMessage,
+	ctx context.Context, c engine.Claim, w *workdir, d delivery, result json.RawMessage,
 ) (Metadata, error) {
 	var claimed Metadata
 	if err := json.Unmarshal(result, &claimed); err != nil {
@@ -263,7 +264,7 @@ func (f *RemoteFiles) acceptMetadata(
 		return Metadata{}, err
 	}
 	md := Metadata{Description: Description{Info: in.Info}}
-	switch err := checkPoster(filepath.Join(w.path, posterFile), in.Info); {
+	switch err := f.acceptPoster(ctx, filepath.Join(w.path, posterFile), in.Info); {
 	case err == nil:
 		md.Poster = posterFile
 	case errors.Is(err, fs.ErrNotExist):
@@ -273,13 +274,25 @@ func (f *RemoteFiles) acceptMetadata(
 	default:
 		return md, err
 	}
-	if err := os.Remove(filepath.Join(w.path, metadataFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := d.removeUnexpected(w.path); err != nil {
 		return md, err
 	}
 	if err = md.write(w.path); err == nil {
 		md.Dir, err = f.finish(ctx, c, w)
 	}
 	return md, err
+}
+
+// acceptPoster makes a new picture of the worker's poster, so that nobody else decodes what the worker sent.
+func (f *RemoteFiles) acceptPoster(ctx context.Context, file string, info *media.Info) error {
+	err := checkPoster(file, info)
+	if err == nil {
+		err = f.config.Tools.RewritePoster(ctx, file)
+	}
+	if errors.Is(err, media.ErrNoPicture) {
+		return refused("the poster cannot be decoded")
+	}
+	return err
 }
 
 // checkPoster refuses a file that is not a picture in JPEG form, no larger than the video.

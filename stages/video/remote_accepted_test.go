@@ -20,6 +20,9 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
+// posterPayload follows the picture in the posters of an attacker.
+const posterPayload = "<script>"
+
 // deliverPoster uploads the poster of the attacker's claim, and returns the claim.
 func (a *attacker) deliverPoster() engine.Claim {
 	a.t.Helper()
@@ -28,6 +31,7 @@ func (a *attacker) deliverPoster() engine.Claim {
 	if err != nil {
 		a.t.Fatal(err)
 	}
+	poster = append(poster, posterPayload...)
 	claim := a.claimOf(metadataStage)
 	files := NewRemoteFiles(a.Config, a.Result)
 	if err := files.WriteOutput(a.t.Context(), claim, posterFile, 0, int64(len(poster)), "", bytes.NewReader(poster)); err != nil {
@@ -52,6 +56,18 @@ func TestAccept_RefusesALocationThatWasMoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.wantOneResult(a.acceptAll(claim, 1))
+}
+
+func TestAccept_MakesANewPictureOfThePoster(t *testing.T) {
+	t.Parallel()
+	a := newAttacker(t)
+	dir := a.wantOneResult(a.acceptAll(a.deliverPoster(), 1))
+	if got := read(t, filepath.Join(dir, posterFile)); strings.Contains(got, posterPayload) {
+		t.Error("the accepted poster has bytes of the worker")
+	}
+	if all, err := os.ReadDir(dir); err != nil || len(all) != 2 {
+		t.Errorf("the files are %v, %v", all, err)
+	}
 }
 
 // acceptAll calls Accept of several coordinators at the same time, each until it succeeds.

@@ -1,6 +1,7 @@
 package video
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 
@@ -15,6 +16,8 @@ type delivery struct {
 	in    Ingest // not set for a poster
 	rungs []media.Rung
 	spec  chunkSpec
+	// isLast: no other attempt follows.
+	isLast bool
 }
 
 // delivery returns what a claim makes, if remote workers may do it.
@@ -28,7 +31,7 @@ func (f *RemoteFiles) delivery(ctx context.Context, c engine.Claim) (d delivery,
 	if err := json.Unmarshal(c.Spec, &d.spec); err != nil {
 		return d, refused("the spec of part %d is invalid", c.Part)
 	}
-	d.name = chunkPrefix
+	d.name, d.isLast = chunkPrefix, c.Attempt >= cmp.Or(f.MaxAttempts, 3)
 	if d.isWhole() {
 		d.name = transcodeStage
 	}

@@ -28,6 +28,8 @@ type RemoteFiles struct {
 	// FromBucket lets workers fetch sources that are in a bucket from there, at addresses that are
 	// valid for some minutes.
 	FromBucket bool
+	// MaxAttempts is the limit of transcode: only its last attempt may leave out renditions. Default 3.
+	MaxAttempts int
 
 	config  Config
 	results func(ctx context.Context, task store.ID, stage string) (json.RawMessage, error)

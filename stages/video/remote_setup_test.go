@@ -34,6 +34,8 @@ type remoteSite struct {
 	url  string
 	http *http.Client
 
+	files *RemoteFiles
+
 	mu       sync.Mutex // guards the rest
 	revoked  map[string]bool
 	failures []error // that the coordinator took for those of the database
@@ -56,9 +58,9 @@ func newRemoteSiteOver(t *testing.T, bucket *Bucket) *remoteSite {
 		Store: store.New(pool, store.Video()), t: t, pool: pool, revoked: make(map[string]bool),
 		Config: Config{DataDir: t.TempDir(), PublishDir: t.TempDir(), Bucket: bucket, Tools: testTools},
 	}
-	files := NewRemoteFiles(s.Config, s.Result)
-	files.FromBucket = true
-	server := s.startCoordinator(files)
+	s.files = NewRemoteFiles(s.Config, s.Result)
+	s.files.FromBucket = true
+	server := s.startCoordinator(s.files)
 	s.url, s.http = server.URL, server.Client()
 	// A redirect would hide what the coordinator answers.
 	s.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

@@ -2476,12 +2476,20 @@ select pg_notify('cuelight_video_ingest', ''), true as sent
 /* register worker */
 with shape as (
   select from cuelight_schema where pipeline = $1 and shape = $8 for key share
+), own as (
+  select count(*) as n
+    from (select from workers
+           where pipeline = $1 and principal = $10 and stopped_at is null and lost_at is null limit $12) as live
+), registered as (
+  insert into workers (pipeline, host, pid, version, capabilities, lease, process_identity, name, principal, metadata,
+                       registered_in)
+  select $1, $2, $3, $4, coalesce($5::text::jsonb, '{}'), make_interval(secs => $6), $7, $9, $10,
+         coalesce($11::text::jsonb, '{}'), cuelight_database_id()
+    from shape, own
+   where $12 = 0 or n < $12
+  returning id
 )
-insert into workers (pipeline, host, pid, version, capabilities, lease, process_identity, name, principal, metadata,
-                     registered_in)
-select $1, $2, $3, $4, coalesce($5::text::jsonb, '{}'), make_interval(secs => $6), $7, $9, $10,
-       coalesce($11::text::jsonb, '{}'), cuelight_database_id() from shape
-returning id;
+select (select id from registered), exists (select from shape);
 
 /* limits of a transaction */
 select set_config('lock_timeout', $1, true),
@@ -2545,7 +2553,9 @@ select id, drain_at is not null from workers
 select stage, host from cuelight_pauses where pipeline = $1;
 
 /* disconnect worker */
-update workers set session = 0, disconnected_at = clock_timestamp() where id = $1 and stopped_at is null and lost_at is null;
+update workers set session = 0, disconnected_at = clock_timestamp()
+ where id = any($1::uuid[]) and stopped_at is null and lost_at is null
+   and ($2::float8 = 0 or heartbeat_at < clock_timestamp() - make_interval(secs => $2));
 
 /* deregister worker */
 with stopped as (

@@ -16,17 +16,25 @@ import (
 )
 
 // registerSQL waits for a Migrate that adds stages, and then inserts nothing for a worker
-// with the previous stages.
+// with the previous stages. $12 is how many live workers the principal may have; 0: any number.
 const registerSQL = `
 /* register worker */
 with shape as (
   select from cuelight_schema where pipeline = $1 and shape = $8 for key share
+), own as (
+  select count(*) as n
+    from (select from workers
+           where pipeline = $1 and principal = $10 and stopped_at is null and lost_at is null limit $12) as live
+), registered as (
+  insert into workers (pipeline, host, pid, version, capabilities, lease, process_identity, name, principal, metadata,
+                       registered_in)
+  select $1, $2, $3, $4, coalesce($5::text::jsonb, '{}'), make_interval(secs => $6), $7, $9, $10,
+         coalesce($11::text::jsonb, '{}'), cuelight_database_id()
+    from shape, own
+   where $12 = 0 or n < $12
+  returning id
 )
-insert into workers (pipeline, host, pid, version, capabilities, lease, process_identity, name, principal, metadata,
-                     registered_in)
-select $1, $2, $3, $4, coalesce($5::text::jsonb, '{}'), make_interval(secs => $6), $7, $9, $10,
-       coalesce($11::text::jsonb, '{}'), cuelight_database_id() from shape
-returning id`
+select (select id from registered), exists (select from shape)`
 
 const workerStartedSQL = `
 /* record that a worker started */
@@ -42,6 +50,12 @@ select 'worker_started', id, jsonb_build_object('name', name, 'host', host, 'pid
 // The event is written in a second transaction, which has the worker's name: if this
 // process stops in the middle of it, the sweep can end it.
 func (e *Engine) RegisterWorker(ctx context.Context, w store.Worker) (store.ID, error) {
+	return e.RegisterWorkerWithin(ctx, w, 0)
+}
+
+// RegisterWorkerWithin is [Engine.RegisterWorker] unless the principal has so many live workers; then it returns
+// [store.ErrTooManyWorkers]. Calls at the same moment may exceed the limit. 0 is no limit.
+func (e *Engine) RegisterWorkerWithin(ctx context.Context, w store.Worker, most int) (store.ID, error) {
 	if w.Lease <= 0 {
 		w.Lease = store.DefaultLease
 	}
@@ -51,13 +65,17 @@ func (e *Engine) RegisterWorker(ctx context.Context, w store.Worker) (store.ID, 
 	if err := store.CheckWorkerName(w.Name); err != nil {
 		return store.ID{}, e.explain("register worker", err)
 	}
-	var id store.ID
+	var registered *store.ID
+	var hasShape bool
 	err := e.db.QueryRow(ctx, registerSQL, e.graph.Name(), w.Host, w.PID, w.Version, jsonText(w.Capabilities),
-		w.Lease.Seconds(), w.ProcessIdentity, e.graph.String(), w.Name, w.Principal, jsonText(w.Metadata)).Scan(&id)
+		w.Lease.Seconds(), w.ProcessIdentity, e.graph.String(), w.Name, w.Principal, jsonText(w.Metadata), most,
+	).Scan(&registered, &hasShape)
 	state, constraint := statement.State(err)
 	switch {
-	case errors.Is(err, pgx.ErrNoRows):
+	case err == nil && !hasShape:
 		err = store.ErrSchemaShape
+	case err == nil && registered == nil:
+		err = store.ErrTooManyWorkers
 	case constraint == "workers_metadata":
 		err = fmt.Errorf("%w: its metadata are not a JSON object of up to 10 KiB", store.ErrInvalidWorker)
 	case strings.HasPrefix(state, statement.ClassData):
@@ -66,6 +84,7 @@ func (e *Engine) RegisterWorker(ctx context.Context, w store.Worker) (store.ID, 
 	if err != nil {
 		return store.ID{}, e.explain("register worker", err)
 	}
+	id := *registered
 	if err := e.send(ctx, id, func(batch *pgx.Batch) { batch.Queue(e.sql.workerStarted, id) }); err != nil {
 		return store.ID{}, e.explain("register worker", errors.Join(err, e.deregister(ctx, deregisterSilentlySQL, id)))
 	}
@@ -83,23 +102,38 @@ func jsonText(raw json.RawMessage) *string {
 
 const disconnectSQL = `
 /* disconnect worker */
-update workers set session = 0, disconnected_at = clock_timestamp() where id = $1 and stopped_at is null and lost_at is null`
+update workers set session = 0, disconnected_at = clock_timestamp()
+ where id = any($1::uuid[]) and stopped_at is null and lost_at is null
+   and ($2::float8 = 0 or heartbeat_at < clock_timestamp() - make_interval(secs => $2))`
 
 // DisconnectWorker says that a worker without a session of its own has lost its contact: it
 // is expired after [store.DisconnectGrace] without a heartbeat, and not only after its
 // lease. [Engine.HeartbeatRemote] undoes it. It returns [store.ErrWorkerUnknown].
 func (e *Engine) DisconnectWorker(ctx context.Context, worker store.ID) error {
-	var found int64
-	err := e.send(ctx, worker, func(batch *pgx.Batch) {
-		batch.Queue(disconnectSQL, worker).Exec(func(tag pgconn.CommandTag) error {
-			found = tag.RowsAffected()
-			return nil
-		})
-	})
+	found, err := e.disconnect(ctx, []store.ID{worker}, 0)
 	if err == nil && found == 0 {
 		err = store.ErrWorkerUnknown
 	}
 	return e.explain("disconnect worker", err)
+}
+
+// DisconnectSilent does the same to those of the workers that had no heartbeat for some time.
+func (e *Engine) DisconnectSilent(ctx context.Context, workers []store.ID, silence time.Duration) error {
+	if len(workers) == 0 {
+		return nil
+	}
+	_, err := e.disconnect(ctx, workers, silence)
+	return e.explain("disconnect silent workers", err)
+}
+
+func (e *Engine) disconnect(ctx context.Context, workers []store.ID, silence time.Duration) (found int64, err error) {
+	err = e.send(ctx, workers[0], func(batch *pgx.Batch) {
+		batch.Queue(disconnectSQL, workers, silence.Seconds()).Exec(func(tag pgconn.CommandTag) error {
+			found = tag.RowsAffected()
+			return nil
+		})
+	})
+	return found, err
 }
 
 const deregisterSQL = `

@@ -60,7 +60,7 @@ type Actions interface {
 	Pause(ctx context.Context, p store.Pause) error
 	Resume(ctx context.Context, p store.Pause) error
 	DrainWorker(ctx context.Context, worker store.ID) error
-	CreateKey(ctx context.Context, name, scope string) (key access.Key, text string, err error)
+	CreateKey(ctx context.Context, name, scope string, labels ...string) (key access.Key, text string, err error)
 	DisableKey(ctx context.Context, key store.ID) (access.Key, error)
 	EnableKey(ctx context.Context, key store.ID) (access.Key, error)
 }

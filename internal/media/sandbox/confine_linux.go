@@ -200,6 +200,7 @@ func (p Policy) setLimits() error {
 		value    uint64
 	}{
 		{unix.RLIMIT_FSIZE, p.FileSize}, {unix.RLIMIT_CPU, p.CPU}, {unix.RLIMIT_NPROC, p.Tasks}, {unix.RLIMIT_AS, p.Memory},
+		{unix.RLIMIT_NOFILE, p.OpenFiles},
 	} {
 		if limit.value == 0 {
 			continue

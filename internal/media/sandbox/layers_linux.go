@@ -47,7 +47,7 @@ func seccompLayer() Layer {
 	if _, err := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0); err != nil {
 		return Layer{Name: "seccomp", Detail: "the kernel has none"}
 	}
-	return Layer{Name: "seccomp", Offered: true, Detail: "no sockets, tracing, mounts, namespaces"}
+	return Layer{Name: "seccomp", Offered: true, Detail: "no sockets, tracing, mounts, namespaces, IPC objects"}
 }
 
 func accountLayer() Layer {

@@ -31,8 +31,8 @@ type Policy struct {
 
 	// FileSize is the largest file that the program may write, Memory its largest address space,
 	// both in bytes. CPU is its processor time in seconds. Tasks is how many processes and threads
-	// its user may have. Default 0: no limit.
-	FileSize, Memory, CPU, Tasks uint64 `json:",omitempty"`
+	// its user may have, OpenFiles how many files it may have open. Default 0: no limit.
+	FileSize, Memory, CPU, Tasks, OpenFiles uint64 `json:",omitempty"`
 
 	// Require makes the start fail if the host does not offer a layer.
 	Require bool `json:",omitempty"`
