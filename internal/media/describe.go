@@ -126,6 +126,9 @@ func describeVideo(s *rawStream, track *trackTiming, info *Info) (*Video, error)
 	case "arib-std-b67":
 		v.HDR = "hlg"
 	}
+	for _, unknown := range v.colours().unknown {
+		info.warn("the colours may be wrong: ffmpeg cannot convert the source's %s", unknown)
+	}
 	if v.Duration > 0 {
 		v.FPS = float64(v.Frames) / v.Duration
 	} else {

@@ -7,7 +7,7 @@ import (
 
 // InfoVersion rises when Probe measures more, or measures differently. An Info
 // of another version should be probed again.
-const InfoVersion = 1
+const InfoVersion = 2
 
 // Info describes a source as [Tools.Probe] measured it. Times and durations are
 // in seconds. Packets decide wherever a header disagrees with them.

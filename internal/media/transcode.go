@@ -112,8 +112,8 @@ func (r transcodeRun) encode(ctx context.Context, e videoEncoder, d *device) (*O
 	return result, nil
 }
 
-// approximateColours warns of HDR without the zscale filter.
-const approximateColours = "the colours of the HDR source are approximate, because this ffmpeg has no zscale filter"
+// approximateColours warns of HDR, of wide colours and of rare matrices without the zscale filter.
+const approximateColours = "the colours are approximate, because this ffmpeg has no zscale filter"
 
 func createRenditionDirs(dir string, jobs []renditionJob) error {
 	entries, err := os.ReadDir(dir)
@@ -166,7 +166,7 @@ func (t Tools) collect(
 		if err := o.readFrameLists(dir, info, plan, out); err != nil {
 			return nil, err
 		}
-		if info.Video.HDR != "" && !c.zscale {
+		if !c.zscale && info.Video.colours().needsZscale() {
 			o.warn(approximateColours)
 		}
 	}
