@@ -50,9 +50,9 @@ func checkProgram(ctx context.Context, program string) []finding {
 // The parts of ffmpeg that the stages require, and those that improve the result.
 var (
 	neededEncoders  = []string{"libx264", "aac"}
-	neededFilters   = []string{"scale", "split", "fps", "aresample", "premultiply", "transpose", "yadif"}
+	neededFilters   = []string{"scale", "split", "fps", "aresample", "pad", "premultiply", "transpose", "yadif", "colorspace"}
 	optionalFilters = []struct{ name, without string }{
-		{"zscale", "HDR video gets rougher colours"}, {"tonemap", "HDR video gets rougher colours"},
+		{"zscale", "HDR and wide colours are approximate"}, {"tonemap", "HDR and wide colours are approximate"},
 		{"bwdif", "interlaced video looks less sharp"},
 	}
 )

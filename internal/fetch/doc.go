@@ -26,10 +26,11 @@
 // # Local files
 //
 // Fetch uses a reflink if the file system supports it: it takes no time and no space,
-// and the two files stay independent. Otherwise it copies. By default it does not make
-// hard links, because the source and its link share one content: a program that
-// overwrites the source would change a file that was already hashed and is being
-// transcoded. Options.Link allows hard links if no source is ever overwritten.
+// and the two files stay independent. Otherwise it copies. Blocks of zeros become holes,
+// so the copy of a sparse file is sparse. By default it does not make hard links,
+// because the source and its link share one content: a program that overwrites the
+// source would change a file that was already hashed and is being transcoded.
+// Options.Link allows hard links if no source is ever overwritten.
 //
 // # Errors
 //

@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -11,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 )
 
@@ -139,9 +141,11 @@ func copyFile(ctx context.Context, src io.Reader, size int64, tmp string, sum ha
 	}
 	defer out.Close()
 	unsynced := 0
+	at := int64(0)
 	n, err := readAll(ctx, src, size, func(b []byte) error {
 		sum.Write(b)
-		_, err := out.Write(b)
+		err := writeSparse(out, b, at)
+		at += int64(len(b))
 		if unsynced += len(b); err == nil && unsynced >= syncBytes {
 			unsynced = 0
 			err = out.Sync()
@@ -154,7 +158,22 @@ func copyFile(ctx context.Context, src io.Reader, size int64, tmp string, sum ha
 	if err != nil {
 		return err
 	}
-	return destinationError(dir, errors.Join(out.Sync(), out.Close()))
+	return destinationError(dir, errors.Join(out.Truncate(size), out.Sync(), out.Close()))
+}
+
+// writeSparse writes to a new file, but leaves out blocks of zeros: they stay holes, as in a sparse source. The last
+// ones need Truncate.
+func writeSparse(f *os.File, b []byte, at int64) error {
+	var zeros [64 << 10]byte
+	for block := range slices.Chunk(b, len(zeros)) {
+		if !bytes.Equal(block, zeros[:len(block)]) {
+			if _, err := f.WriteAt(block, at); err != nil {
+				return err
+			}
+		}
+		at += int64(len(block))
+	}
+	return nil
 }
 
 // hashFile hashes and syncs the destination. It does not hash the source, so the sum is

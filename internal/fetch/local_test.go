@@ -48,6 +48,27 @@ func TestFetch_CopiesALocalFileWithAnyName(t *testing.T) {
 	}
 }
 
+func TestFetch_KeepsTheHolesOfASparseFile(t *testing.T) {
+	t.Parallel()
+	src := writeFile(t, filepath.Join(t.TempDir(), "sparse.mp4"), "moving pictures")
+	must(t, os.Truncate(src, 64<<20))
+	f, err := os.OpenFile(src, os.O_WRONLY, 0)
+	must(t, err)
+	_, err = f.WriteAt([]byte("and their index"), 30<<20-7) // across two blocks
+	must(t, errors.Join(err, f.Close()))
+	dst := filepath.Join(t.TempDir(), "out")
+	got, err := Fetch(t.Context(), src, dst, Options{})
+	must(t, err)
+	if content := readFile(t, src); readFile(t, dst) != content {
+		t.Error("the copy differs from the source")
+	} else if sum := sha256.Sum256([]byte(content)); got.SHA256 != hex.EncodeToString(sum[:]) || got.Bytes != 64<<20 {
+		t.Errorf("got %+v", got)
+	}
+	if used := stat(t, dst).Sys().(*syscall.Stat_t).Blocks * 512; used > 1<<20 {
+		t.Errorf("the copy takes %d bytes on the disk", used)
+	}
+}
+
 func TestFetch_AcceptsAFileURL(t *testing.T) {
 	t.Parallel()
 	src := writeFile(t, filepath.Join(t.TempDir(), "\xff?.mp4"), "x")

@@ -47,7 +47,7 @@ func (t Tools) capabilities(ctx context.Context, video, audio bool) (capabilitie
 }
 
 // OptionalFilters returns the names of the filters that this ffmpeg has and that Transcode uses only if they
-// are there: bwdif for interlaced sources; zscale, tonemap and sidedata for HDR.
+// are there: bwdif for interlaced sources; zscale for colours; tonemap and sidedata for HDR.
 func (t Tools) OptionalFilters(ctx context.Context) ([]string, error) {
 	text, err := t.ffmpegOutput(ctx, "-filters")
 	if err != nil {

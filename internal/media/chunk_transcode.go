@@ -98,7 +98,7 @@ func (r transcodeRun) encodeChunk(ctx context.Context) (*ChunkOutput, error) {
 	if err := r.tools.subtractErrorsBefore(ctx, r.source, r.info, cut, r.found, out); err != nil {
 		return nil, err
 	}
-	if r.info.Video.HDR != "" && !r.found.zscale {
+	if !r.found.zscale && r.info.Video.colours().needsZscale() {
 		out.Warnings = append(out.Warnings, approximateColours)
 	}
 	shown, err := r.readChunkLists(out)

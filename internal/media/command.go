@@ -158,8 +158,8 @@ func environment(dir string) []string {
 // descriptions, image sequences, virtual devices.
 var demuxers = strings.Join([]string{
 	"mov", "matroska", "webm", "avi", "flv", "live_flv", "mpegts", "mpeg", "mpegvideo", "asf", "ogg", "mxf", "gxf",
-	"nut", "rm", "dv", "ivf", "h264", "hevc", "vvc", "av1", "obu", "m4v", "h263", "vc1", "yuv4mpegpipe", "nsv",
-	"gif", "apng", "wav", "w64", "aiff",
+	"nut", "rm", "dv", "wtv", "ivf", "h264", "hevc", "vvc", "av1", "obu", "m4v", "h263", "vc1", "dnxhd", "jpeg_pipe",
+	"mjpeg", "yuv4mpegpipe", "nsv", "gif", "apng", "wav", "w64", "aiff", "voc", "mlp",
 	"mp3", "aac", "flac", "ac3", "eac3", "dts", "dtshd", "truehd", "amr", "caf", "au", "ape",
 	"wv", "tta", "tak", "loas", "mpc", "mpc8",
 }, ",")

@@ -16,6 +16,8 @@ const (
 	// maxDuration is a week in seconds, the limit of the segment names. The
 	// limit Tools.MaxDuration applies as well.
 	maxDuration = 7 * 24 * 3600.0
+	// minJPEGs is how many pictures a bare sequence of JPEGs has. Cameras store a second one in a picture's file.
+	minJPEGs = 5
 	// maxAudioLead is how many seconds of audio before the first frame are cut
 	// off so that the picture starts at once. Such audio is mostly encoder delay.
 	maxAudioLead = 0.1
@@ -41,6 +43,10 @@ func describe(raw *rawProbe, tracks map[int]*trackTiming, size int64, decoders d
 	warnOfJoins(raw, info)
 	if err := describeVideos(raw, tracks, info, decoders); err != nil {
 		return nil, err
+	}
+	isJPEG := info.Container == "jpeg_pipe" || info.Container == "mjpeg"
+	if isJPEG && info.Video != nil && info.Video.Frames < minJPEGs {
+		return nil, reject("", "the file is a picture; send a video or audio file")
 	}
 	chooseAudio(raw, tracks, info, decoders)
 	if err := checkClocks(info, tracks); err != nil {
@@ -136,6 +142,9 @@ func describeVideo(s *rawStream, track *trackTiming, info *Info) (*Video, error)
 	}
 	if !track.stamped {
 		v.assumeRate(s, track)
+	}
+	for _, unknown := range v.colours().unknown {
+		info.warn("the colours may be wrong: ffmpeg cannot convert the source's %s", unknown)
 	}
 	if v.Duration > 0 {
 		v.FPS = float64(v.Frames) / v.Duration

@@ -73,6 +73,10 @@
 // HLS and DASH share the segments, which last six seconds. A last segment
 // shorter than half a second is merged into the one before it.
 //
+// Primaries, matrices and transfers that ffmpeg's zscale filter knows are converted, the transfers of standard displays
+// alike, as players show them. Others are a warning. If the size or the pixel shape changes on the way, later pictures
+// are fitted into the first one's shape, with bars.
+//
 // Frames keep their timestamps, with these exceptions. Above 60 frames a second
 // some are dropped. In sources that show a frame for more than two seconds, the
 // frame is repeated every two seconds; slide shows have one keyframe per
@@ -83,6 +87,6 @@
 // # Limits
 //
 // It does not extract subtitles, encrypt, decode or scale on a GPU, resume in the middle
-// of a chunk, or log. Transcodes with a hardware encoder are not divided. It needs ffmpeg 4.4 or later with libx264. HDR sources
-// need the zscale filter for exact colours; without it they are approximate.
+// of a chunk, or log. Transcodes with a hardware encoder are not divided. It needs ffmpeg 4.4 or later with libx264. HDR
+// and wide colours need the zscale filter to be exact; without it they are approximate, with a warning.
 package media

@@ -53,14 +53,26 @@ func countGraph(v *Video, t timing, c capabilities) string {
 		strings.Join(chain, ","))
 }
 
-// uniformFrames converts frames to the declared size and to the pixel format of
-// the first frame, which the later filters require. Other frames pass unchanged.
+// uniformFrames converts frames to the size, the pixel shape and the pixel format of the first frame, which the later
+// filters require. A picture of another shape gets bars. Other frames pass unchanged.
 func uniformFrames(v *Video) string {
-	scale := fmt.Sprintf("scale=w=%d:h=%d:flags=bicubic", v.CodedWidth, v.CodedHeight)
+	step, fields := 2, ""
 	if v.Interlaced {
-		scale += ":interl=1" // scale each field separately
+		step, fields = 4, ":interl=1" // scale each field separately
 	}
-	return scale
+	// shape is how much wider than the first picture one is. Bars of less than half a percent are left out: such a
+	// difference is one of rounding.
+	shape := fmt.Sprintf("iw/ih*if(between(sar,0.05,20),sar,1)/%.9f", float64(v.CodedWidth)/float64(v.CodedHeight)*v.SAR)
+	side := func(size int, share string) string {
+		return fmt.Sprintf("'st(0,%s);if(lt(ld(0),0.99),max(%d,round(%d*ld(0)/%d)*%[2]d),%[3]d)'", share, step, size, step)
+	}
+	scale := fmt.Sprintf("scale=w=%s:h=%s:eval=frame:flags=bicubic%s", side(v.CodedWidth, shape),
+		side(v.CodedHeight, "1/("+shape+")"), fields)
+	if v.PixelFormat == "pal8" {
+		scale += ",format=bgra" // pad would lose the transparency
+	}
+	return fmt.Sprintf("%s,pad=w=%d:h=%d:x='(ow-iw)/2':y='floor((oh-ih)/%d)*%d':eval=frame", scale, v.CodedWidth,
+		v.CodedHeight, 2*step, step)
 }
 
 // deinterlacer makes a frame of each field, which keeps the motion smooth, or of
@@ -96,107 +108,4 @@ func orientationFilters(v *Video) []string {
 		f = append(f, "hflip")
 	}
 	return f
-}
-
-// colourFilters scale to the largest rung and convert to what every player can
-// show: 8-bit 4:2:0, BT.709, limited range, square pixels.
-func colourFilters(v *Video, top Rung, c capabilities) []string {
-	// ffmpeg 7 tags a rendition like its frames and ignores the encoder's options.
-	end := []string{"format=yuv420p", "setsar=1",
-		"setparams=range=tv:color_primaries=bt709:color_trc=bt709:colorspace=bt709"}
-	if v.HDR != "" && c.zscale {
-		return append(toneMap(v, top, c), end...)
-	}
-	var f []string
-	if v.Alpha {
-		// Multiplying by the alpha channel puts the picture on black.
-		f = append(f, "format=yuva444p", "premultiply=inplace=1", "format=yuv444p")
-	}
-	in := "tv"
-	if v.FullRange {
-		in = "pc"
-	}
-	if v.HDR != "" {
-		f = append(f, fmt.Sprintf("scale=w=%d:h=%d:in_color_matrix=bt2020:in_range=%s:flags=bicubic",
-			top.Width, top.Height, in))
-		f = append(f, approximateToneMap(v.HDR)...)
-		f = append(f, "scale=out_color_matrix=bt709:out_range=tv")
-		return append(f, end...)
-	}
-	scale := fmt.Sprintf("scale=w=%d:h=%d:out_color_matrix=bt709:out_range=tv:flags=bicubic", top.Width, top.Height)
-	if !isRGB(v.PixelFormat) || v.Alpha {
-		scale += fmt.Sprintf(":in_color_matrix=%s:in_range=%s", colourMatrix(v), in)
-	}
-	return append(append(f, scale), end...)
-}
-
-func isRGB(format string) bool {
-	for _, prefix := range []string{"rgb", "bgr", "gbr", "argb", "abgr", "0rgb", "0bgr", "pal8", "x2rgb", "x2bgr"} {
-		if strings.HasPrefix(format, prefix) {
-			return true
-		}
-	}
-	return false
-}
-
-// colourMatrix names the source's colour matrix for the scale filter. If the file
-// does not say, small pictures use BT.601.
-func colourMatrix(v *Video) string {
-	switch v.Matrix {
-	case "bt709", "smpte240m", "fcc":
-		return v.Matrix
-	case "bt470bg", "smpte170m":
-		return "bt601"
-	case "bt2020nc", "bt2020c":
-		return "bt2020"
-	}
-	if v.CodedHeight <= 576 && v.CodedWidth <= 1024 {
-		return "bt601"
-	}
-	return "bt709"
-}
-
-// toneMap converts PQ and HLG to BT.709 in linear light.
-func toneMap(v *Video, top Rung, c capabilities) []string {
-	transfer, in := "smpte2084", "tv"
-	if v.HDR == "hlg" {
-		transfer = "arib-std-b67"
-	}
-	if v.FullRange {
-		in = "pc"
-	}
-	f := []string{
-		// zscale rejects subsampled frames of odd sizes.
-		"format=yuv444p10le",
-		fmt.Sprintf("zscale=w=%d:h=%d:f=bicubic:tin=%s:pin=bt2020:min=bt2020nc:rin=%s:t=linear:npl=100",
-			top.Width, top.Height, transfer, in),
-		"format=gbrpf32le", "zscale=p=bt709", "tonemap=tonemap=hable:desat=0",
-		"zscale=p=bt709:t=bt709:m=bt709:r=tv",
-	}
-	if c.sidedata {
-		// The source's mastering display data does not apply to the result.
-		f = append(f, "sidedata=mode=delete")
-	}
-	return f
-}
-
-// approximateToneMap works without zscale: it maps each channel through a table
-// and converts the primaries afterwards, which is not exact.
-func approximateToneMap(hdr string) []string {
-	// e is the coded value from 0 to 1, which the table may exceed. l is light;
-	// 1 is paper white.
-	const e = "min(1,val/maxval)"
-	const p = "pow(" + e + ",1/78.84375)"
-	l := "(100*pow(max(" + p + "-0.8359375,0)/(18.8515625-18.6875*" + p + "),1/0.1593017578))"
-	if hdr == "hlg" {
-		l = "(if(lte(" + e + ",0.5)," + e + "*" + e + "/3,(exp((" + e + "-0.55991073)/0.17883277)+0.28466892)/12)*10)"
-	}
-	// Reinhard's curve maps 10 to 1 and barely changes dark parts. The display
-	// gamma follows.
-	curve := "maxval*pow(min(1," + l + "*(1+" + l + "/100)/(1+" + l + ")),1/2.4)"
-	curve = strings.ReplaceAll(curve, ",", "\\,")
-	return []string{
-		"format=gbrp10le", fmt.Sprintf("lutrgb=r='%s':g='%s':b='%s'", curve, curve, curve), "format=gbrp",
-		"colorchannelmixer=rr=1.6605:rg=-0.5876:rb=-0.0728:gr=-0.1246:gg=1.1329:gb=-0.0083:br=-0.0182:bg=-0.1006:bb=1.1187",
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -156,13 +157,13 @@ func posterRequests(info *Info, wanted float64, c capabilities) []frameRequest {
 	}
 	v := info.Video
 	options := append(probedInputOptions(info, c.decoders), alphaDecoder(v, c)...)
-	filter := fmt.Sprintf("thumbnail=n=%d,", posterWindow) + jpegFilter(v, posterSide, c)
+	filter := jpegFilter(v, fmt.Sprintf("thumbnail=n=%d", posterWindow), c)
 	var list []frameRequest
 	isWanted := wanted <= v.Duration
 	if isWanted {
 		wanted = max(min(wanted, v.Duration-1.5*frameTime(v)), 0) // not after the last frame
 		list = append(list, frameRequest{
-			stream: v.Index, at: v.Start - info.Start + wanted, filter: jpegFilter(v, posterSide, c), options: options,
+			stream: v.Index, at: v.Start - info.Start + wanted, filter: jpegFilter(v, "null", c), options: options,
 		})
 	}
 	for _, position := range posterPositions {
@@ -176,23 +177,37 @@ func posterRequests(info *Info, wanted float64, c capabilities) []frameRequest {
 	return append(list, frameRequest{stream: v.Index, filter: filter, options: options, fallback: len(list) > 0})
 }
 
-// jpegFilter makes a full-range picture for JPEG, no side longer than maxSide.
-func jpegFilter(v *Video, maxSide int, c capabilities) string {
+// jpegFilter makes a full-range picture for JPEG, no side longer than posterSide, of the frame that another filter
+// selects.
+func jpegFilter(v *Video, selection string, c capabilities) string {
 	w, h := v.Width, v.Height
-	if longest := max(w, h); longest > maxSide {
-		w, h = max(2, w*maxSide/longest), max(2, h*maxSide/longest)
+	if longest := max(w, h); longest > posterSide {
+		w, h = max(2, w*posterSide/longest), max(2, h*posterSide/longest)
 	}
-	var f []string
+	f := []string{uniformFrames(v)}
 	if v.Interlaced {
 		f = append(f, deinterlacer(v, c, false))
 	}
 	f = append(f, orientationFilters(v)...)
 	f = append(f, colourFilters(v, Rung{Width: even(float64(w)), Height: even(float64(h))}, c)...)
+	if keepsColours(v, c) {
+		f = slices.Insert(f, 1, selection)
+	} else {
+		f = append(f, selection)
+	}
 	return strings.Join(append(f, jpegColours), ",")
 }
 
+// keepsColours reports whether the thumbnail filter, which knows few formats, may get frames before their colours are
+// converted. Afterwards it takes longer, because all are converted.
+func keepsColours(v *Video, c capabilities) bool {
+	known := []string{"yuv420p", "yuvj420p", "yuv422p", "yuvj422p", "yuv444p", "yuvj444p"}
+	return !v.Alpha && !v.colours().usesZscale(c) && slices.Contains(known, v.PixelFormat)
+}
+
 // jpegColours converts frames of a rendition to the colours of JPEG.
-const jpegColours = "scale=in_range=tv:out_range=pc:in_color_matrix=bt709:out_color_matrix=bt601,format=yuvj420p"
+const jpegColours = "scale=flags=bicubic+accurate_rnd+full_chroma_int:in_range=tv:out_range=pc:in_color_matrix=bt709:" +
+	"out_color_matrix=bt601,format=yuvj420p"
 
 // writeJPEG writes one JPEG, or none if there is no frame; the exit code does not tell.
 func (t Tools) writeJPEG(ctx context.Context, source, dir, name string, s frameRequest) (stderrReport, error) {

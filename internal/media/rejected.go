@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -24,8 +25,10 @@ func rejectUnreadable(path, tail string) *RejectedError {
 		return reject(lastLine, "the file is an animated WebP picture, which ffmpeg cannot read; "+
 			"send it as GIF, APNG or a video")
 	// ffmpeg 7 opens no playlist without a playlist's file name.
-	case strings.Contains(tail, "not on whitelist") || strings.HasPrefix(head, "#EXTM3U"):
+	case isTextFormat(refusedFormat(tail)) || strings.HasPrefix(head, "#EXTM3U"):
 		return reject(lastLine, "the file is a playlist, a script, a picture or text; send a video or audio file")
+	case refusedFormat(tail) != "":
+		return reject(lastLine, "the format %q is not supported; send MP4, QuickTime, Matroska or WebM", refusedFormat(tail))
 	case strings.Contains(tail, "encrypt") || hasEncryptedEntry(path):
 		return reject(tail, "the video is encrypted; send a copy without encryption")
 	case noIndex && isTruncated(path):
@@ -35,6 +38,26 @@ func rejectUnreadable(path, tail string) *RejectedError {
 	}
 	return reject(tail, "the file is not a video or audio file, or it is damaged beyond reading; "+
 		"send an intact video or audio file")
+}
+
+var formatMessage = regexp.MustCompile(`\[([\w,]+)\][^\n]*not on whitelist`)
+
+// refusedFormat is ffmpeg's name for a format that is not permitted, or "".
+func refusedFormat(tail string) string {
+	if m := formatMessage.FindStringSubmatch(tail); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
+// isTextFormat reports whether files of a format refer to others, or have neither frames nor sound: pictures,
+// subtitles and other texts.
+func isTextFormat(format string) bool {
+	return strings.HasSuffix(format, "_pipe") || strings.HasPrefix(format, "image2") || slices.Contains([]string{
+		"hls", "applehttp", "dash", "concat", "imf", "sdp", "rtsp", "rtp", "webm_dash_manifest", "ffmetadata", "tty", "bin", "xbin",
+		"adf", "idf", "aqtitle", "ass", "jacosub", "lrc", "mcc", "microdvd", "mpl2", "mpsub", "pjs", "realtext", "sami", "scc",
+		"srt", "stl", "subviewer", "subviewer1", "sup", "tedcaptions", "tiff", "ico", "fits", "vobsub", "vplayer", "webvtt", "txd",
+	}, format)
 }
 
 // beginsWithBox reports whether a file begins like MP4 and QuickTime: with the
@@ -81,7 +104,21 @@ func hasEncryptedEntry(path string) bool {
 	if st, err := f.Stat(); err == nil && st.Size() > part {
 		tail, _ = io.ReadAll(io.NewSectionReader(f, max(part, st.Size()-part), part))
 	}
-	return slices.ContainsFunc([]string{"encv", "enca"}, func(entry string) bool {
-		return bytes.Contains(head, []byte(entry)) || bytes.Contains(tail, []byte(entry))
-	})
+	return describesEncrypted(head) || describesEncrypted(tail)
+}
+
+// describesEncrypted reports whether a part of a file has a box of sample descriptions whose first entry is encrypted.
+func describesEncrypted(part []byte) bool {
+	const kind, entry, end = 4, 16, 20 // after the box's type: its version and flags, its count, the entry's size and type
+	for {
+		i := bytes.Index(part, []byte("stsd"))
+		if i < 0 || len(part) < i+end {
+			return false
+		}
+		box := part[i : i+end]
+		if first := string(box[entry:]); string(box[kind:kind+4]) == "\x00\x00\x00\x00" && (first == "encv" || first == "enca") {
+			return true
+		}
+		part = part[i+kind:]
+	}
 }

@@ -37,6 +37,7 @@ func TestProbe_RejectsWhatIsNotMedia(t *testing.T) {
 			"picture",
 		},
 		{"subtitles", "WEBVTT\n\n00:00.000 --> 00:01.000\nhello\n", ""},
+		{"text about OpenCV", "import opencv, enca\n" + strings.Repeat("stsd of encv ", 400), "not a video or audio file"},
 		{"noise", strings.Repeat("\x17\xa3\x5c\xf0\x02", 2000), "not a video or audio file"},
 	}
 	for _, tt := range tests {
@@ -52,6 +53,35 @@ func TestProbe_RejectsWhatIsNotMedia(t *testing.T) {
 				t.Errorf("info %+v in addition to the error", info)
 			}
 		})
+	}
+}
+
+func TestRejectUnreadable_NamesTheCause(t *testing.T) {
+	t.Parallel()
+	const entries = "\x00\x00\x00\x50stsd\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x40"
+	for content, c := range map[string]struct{ message, want string }{
+		"opencv": {"", "not a video or audio file"}, "stsd: encv": {"", "not a video or audio file"},
+		"stsd stsd" + entries + "encv": {"", "is encrypted"}, entries + "enca": {"", "is encrypted"},
+		entries + "avc1": {"", "not a video or audio file"},
+		"FWS":            {"[swf] Format not on whitelist 'mov'", `the format "swf" is not supported`},
+		"GIF":            {"[image2,image2pipe] Format not on whitelist 'mov'", "a picture"},
+	} {
+		file := filepath.Join(t.TempDir(), "a.mp4")
+		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got := rejectUnreadable(file, c.message); !strings.Contains(got.Reason, c.want) {
+			t.Errorf("%q: %q", content, got.Reason)
+		}
+	}
+}
+
+func TestProbe_RejectsPicturesOfJPEG(t *testing.T) {
+	t.Parallel()
+	for _, frames := range []string{"1", "2"} { // some cameras store two
+		src := makeClip(t, "a.mp4", "-f lavfi -i testsrc2=s=64x64 -frames:v "+frames+" -f mjpeg")
+		_, err := fastTools.Probe(t.Context(), src)
+		wantRejected(t, err, "picture")
 	}
 }
 

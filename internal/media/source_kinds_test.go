@@ -321,6 +321,24 @@ func timingKinds() []sourceKind {
 
 func streamKinds() []sourceKind {
 	return []sourceKind{
+		{
+			name: "recording of Windows Media Center", file: "a.wtv", rungs: "240p=320x240 audio",
+			args: "-f lavfi -i testsrc2=s=320x240:r=25:d=2 -f lavfi -i sine=d=2 -c:v mpeg2video -c:a mp2",
+			want: func(t *testing.T, r result) {
+				if r.out.Decoded != 50 || !isNear(r.out.Video[0].Duration, 2, 0.1) || !isNear(r.out.Audio[0].Duration, 2, 0.1) {
+					t.Errorf("output %+v; want 50 frames and sound of 2 s", r.out)
+				}
+			},
+		},
+		{
+			name: "bare JPEGs", file: "a.mp4", rungs: "240p=320x240", args: "-f lavfi -i testsrc2=s=320x240:r=25:d=1 -f mjpeg",
+			want: func(t *testing.T, r result) {
+				if r.out.Decoded != 25 || !isNear(r.out.Video[0].Duration, 1, 0.05) {
+					t.Errorf("output %+v; want 25 frames in 1 s", r.out)
+				}
+			},
+		},
+		{name: "Creative voice", file: "a.voc", rungs: "audio audio-low", args: tone},
 		{name: "no sound", file: "a.avi", rungs: "240p=320x240", args: "-f lavfi -i testsrc2=s=320x240:r=10:d=1 -c:v mpeg4"},
 		{name: "sound only", file: "a.wav", rungs: "audio audio-low", args: tone},
 		{

@@ -129,8 +129,8 @@ func (r transcodeRun) run(ctx context.Context, encoder command) (stderrReport, e
 	return sounds.finish(r.tools.run(ctx, encoder))
 }
 
-// approximateColours warns of HDR without the zscale filter.
-const approximateColours = "the colours of the HDR source are approximate, because this ffmpeg has no zscale filter"
+// approximateColours warns of HDR, of wide colours and of rare matrices without the zscale filter.
+const approximateColours = "the colours are approximate, because this ffmpeg has no zscale filter"
 
 func createRenditionDirs(dir string, jobs []renditionJob) error {
 	entries, err := os.ReadDir(dir)
@@ -183,7 +183,7 @@ func (t Tools) collect(
 		if err := o.readFrameLists(dir, info, plan, out); err != nil {
 			return nil, err
 		}
-		if info.Video.HDR != "" && !c.zscale {
+		if !c.zscale && info.Video.colours().needsZscale() {
 			o.warn(approximateColours)
 		}
 	}

@@ -22,7 +22,7 @@ const countSlack = 0.01
 //
 // claimed is the worker's own Output, or nil. Of it, only three hints are used: that
 // the source is damaged, which is then measured by decoding the source once more;
-// that the colours of an HDR source are approximate; and the names of the encoders.
+// that the colours are approximate; and the names of the encoders.
 //
 // A [*RefusedError] means that the files are wrong, a [*RejectedError] that the
 // source is. All other errors are about this host or this attempt. Without damage,
@@ -206,7 +206,7 @@ func (u *untrustedCheck) countFrames(ctx context.Context) error {
 	o, v := u.out, u.info.Video
 	u.nameEncoders()
 	o.Constant, o.Expected = u.plan.repeatedFrames > 0, u.out.Video[0].Frames
-	if v.HDR != "" && (!u.found.zscale || slices.Contains(u.claimed.Warnings, approximateColours)) {
+	if v.colours().needsZscale() && (!u.found.zscale || slices.Contains(u.claimed.Warnings, approximateColours)) {
 		o.warn(approximateColours)
 	}
 	o.DecodedEnd = u.info.pictureEnd()

@@ -21,7 +21,7 @@ import (
 // time, half of it to decode the source from the keyframe before; more if its keyframes are far apart.
 //
 // claimed is the worker's own ChunkOutput, or nil. Of it, only two hints are used: that the source is damaged, which
-// is then measured by decoding the piece of the source once more, and that the colours of an HDR source are
+// is then measured by decoding the piece of the source once more, and that the colours are
 // approximate.
 func (t Tools) CheckUntrustedChunk(
 	ctx context.Context, src string, info *Info, rungs []Rung, plan *ChunkPlan, n int, dir string, claimed *ChunkOutput,
@@ -63,7 +63,7 @@ func (u *untrustedCheck) checkChunk(ctx context.Context, out *ChunkOutput) error
 	c := u.cut.chunk()
 	out.Decoded, out.DecodedTimes, out.DecodedEnd, out.Settings = c.Decoded, c.DecodedTimes, u.out.DecodedEnd,
 		u.tools.chunkSettings()
-	if u.info.Video.HDR != "" && (!u.found.zscale || slices.Contains(u.claimed.Warnings, approximateColours)) {
+	if u.info.Video.colours().needsZscale() && (!u.found.zscale || slices.Contains(u.claimed.Warnings, approximateColours)) {
 		out.Warnings = append(out.Warnings, approximateColours)
 	}
 	if u.claimed.DecodeErrors > 0 {

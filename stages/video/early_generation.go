@@ -14,19 +14,21 @@ import (
 // maxEarlyHeight is the largest rendition that is published early.
 const maxEarlyHeight = 360
 
-// earlyRungs returns the names of the rungs of the first generation, if the settings ask for one: a fast rendition and
-// the audio. There is none for a video that is published already.
+// earlyRungs returns the names of the rungs of the first generation, if the settings ask for one: a fast rendition, which
+// is not the largest, and the audio. There is none for a video that is published already.
 func (in Ingest) earlyRungs(ctx context.Context, job *stages.Job) (names []string, err error) {
 	ladder := in.ladder()
-	i := slices.IndexFunc(ladder, func(r media.Rung) bool { return !r.IsAudio() && min(r.Width, r.Height) <= maxEarlyHeight })
-	if !in.Settings.WatchEarly || i < 1 {
-		return nil, nil // the first is the only one, or there is none
+	early := slices.IndexFunc(ladder, func(r media.Rung) bool {
+		return !r.IsAudio() && min(r.Width, r.Height) <= maxEarlyHeight && r.Name != ladder[0].Name
+	})
+	if !in.Settings.WatchEarly || early < 0 {
+		return nil, nil
 	}
 	if _, err := job.Results(ctx, publishStage); !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
 	for n, r := range ladder {
-		if n == i || r.IsAudio() {
+		if n == early || r.IsAudio() {
 			names = append(names, r.Name)
 		}
 	}

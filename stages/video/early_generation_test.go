@@ -17,17 +17,21 @@ func TestTranscode_PublishesASmallRenditionEarly(t *testing.T) {
 		length   time.Duration
 		isRemote bool // with the results in a bucket
 		parts    [2]int
+		size     string
+		kept     string
+		video    int
 	}{
-		"chunks":                {6 * time.Second, false, [2]int{5, 4}},
-		"whole, remote, bucket": {-1, true, [2]int{1, 1}},
+		"chunks":                      {6 * time.Second, false, [2]int{5, 4}, "854x480", "360p", 3},
+		"whole, remote, bucket":       {-1, true, [2]int{1, 1}, "854x480", "360p", 3},
+		"whole, of a small rendition": {-1, false, [2]int{1, 1}, "640x360", "240p", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newWorkingSite(t, c.length, c.isRemote)
-			task := s.submitWith(filmOfSize(t, "854x480"), `{"watch_early": true}`)
+			task := s.submitWith(filmOfSize(t, c.size), `{"watch_early": true}`)
 			tr, p := s.waitPublished(task)
 			wantPlayable(t, filepath.Join(s.PublishDir, p.Master), slices.Concat(tr.Output.Video, tr.Output.Audio))
-			if !slices.Equal(tr.Kept, []string{"360p", "audio"}) || len(tr.Output.Video) != 3 || len(tr.Rungs) != 4 {
+			if !slices.Equal(tr.Kept, []string{c.kept, "audio"}) || len(tr.Output.Video) != c.video || len(tr.Rungs) != c.video+1 {
 				t.Errorf("the result is %+v", tr)
 			}
 			generations, err := filepath.Glob(filepath.Join(s.PublishDir, task.String(), "gen-*"))
@@ -61,7 +65,7 @@ func TestTranscode_PublishesASmallRenditionEarly(t *testing.T) {
 			if err := s.RetryFresh(t.Context(), task, transcodeStage); err != nil {
 				t.Fatal(err)
 			}
-			if tr, _ := s.waitPublished(task); len(tr.Kept) > 0 || len(tr.Output.Video) != 3 {
+			if tr, _ := s.waitPublished(task); len(tr.Kept) > 0 || len(tr.Output.Video) != c.video {
 				t.Errorf("the second result is %+v", tr)
 			}
 		})
