@@ -25,21 +25,24 @@ func (c *chunkCut) next() *Chunk {
 
 func (c *chunkCut) hasFramesBefore() bool { return c != nil && c.n > 0 }
 
-// inputOptions seek to the keyframe before the chunk. Timestamps stay those of the source, so that they are the
-// same in every chunk.
+// inputOptions seek to the keyframe before the chunk.
 func (c *chunkCut) inputOptions() []string {
 	if c == nil {
 		return nil
 	}
-	options := []string{"-copyts"}
-	if seek := c.chunk().Seek; seek > 0 {
-		options = append(options, "-noaccurate_seek", "-ss", formatSeconds(seek))
+	return seekOptions(c.chunk().Seek)
+}
+
+// seekOptions keep the timestamps of the source, so that they are the same in every chunk.
+func seekOptions(seek float64) []string {
+	if seek <= 0 {
+		return []string{"-copyts"}
 	}
-	return options
+	return []string{"-copyts", "-noaccurate_seek", "-ss", formatSeconds(seek)}
 }
 
 // sourceFilters count timestamps from ffmpeg's zero, and drop what is decoded around the chunk, unless a filter
-// needs it.
+// needs it. Their second output is [first].
 func (c *chunkCut) sourceFilters() []string {
 	if c == nil {
 		return nil
@@ -52,6 +55,10 @@ func (c *chunkCut) sourceFilters() []string {
 	if trim := c.decodedTrim(); trim != "" && !c.interlaced {
 		filters = append(filters, trim)
 	}
+	if c.hasFramesBefore() {
+		// Later, they would be in the pixel format that the filters choose.
+		filters = append(filters, "split[source0][start];[start]"+c.firstFilters()+"[first];[source0]null")
+	}
 	return filters
 }
 
@@ -61,6 +68,11 @@ func (c *chunkCut) decodedLabel() (label, filter string) {
 		return "decoded", ""
 	}
 	return "around", ";[around]" + c.decodedTrim() + "[decoded]"
+}
+
+// firstFilters keep the frames that proveStart compares.
+func (c *chunkCut) firstFilters() string {
+	return c.decodedTrim() + ",trim=end_frame=8"
 }
 
 func (c *chunkCut) decodedTrim() string {

@@ -110,7 +110,7 @@ func (f *frameTimes) chunk(starts []int, segment, end int, keyframes []int) (Chu
 		Before: f.shown[max(0, from-reorderedFrames):from],
 	}
 	if segment > 0 {
-		c.Seek = f.seekTo(f.decoded[max(0, f.origin[from]-f.preroll)])
+		c.Seek, c.Earlier = f.seekTo(f.decoded[max(0, f.origin[from]-f.preroll)])
 	}
 	var ok bool
 	if c.SegmentTime, ok = f.segmentTime(starts[segment:end], to, keyframes); !ok || len(shown) <= reorderedFrames {
@@ -132,11 +132,16 @@ func (f *frameTimes) firstOrigin(shown int) int {
 // the picture has B-frames: three frames of 23 a second.
 const seekMargin = 3.0/23 + 0.001
 
-// seekTo returns where ffmpeg must seek to begin with the last keyframe up to a frame; 0 means the start. It
-// finds the keyframe at a time or the one before; beginning too early costs time, beginning too late is an error.
-func (f *frameTimes) seekTo(frame int64) float64 {
+// seekTo returns where ffmpeg must seek to begin with the last keyframe up to a frame, and with the one before it.
+func (f *frameTimes) seekTo(frame int64) (seek, earlier float64) {
 	k := sort.Search(len(f.keys), func(i int) bool { return f.keys[i] > frame }) - 1
 	f.wasted += f.seconds(frame - f.keys[max(k, 0)])
+	return f.seekToKey(k), f.seekToKey(k - 1)
+}
+
+// seekToKey returns where ffmpeg must seek to begin with keyframe k; 0 means the start. It finds the keyframe at a
+// time or the one before; beginning too early costs time, beginning too late is an error.
+func (f *frameTimes) seekToKey(k int) float64 {
 	if k <= 0 {
 		return 0
 	}

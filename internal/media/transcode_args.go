@@ -74,6 +74,9 @@ func (t Tools) transcodeArgs(
 		args = append(args, "-filter_complex", videoGraph(info, rungs, plan, c, e.upload))
 		args = append(args, frameListArgs("[decoded]", "passthrough", plan.cut.decodedTimeBase(), decodedFrames, plan, c)...)
 		args = append(args, frameListArgs("[shown]", "vfr", outputTimeBase, encodedFrames, plan, c)...)
+		if plan.cut.hasFramesBefore() {
+			args = append(args, frameListArgs("[first]", "passthrough", plan.cut.decodedTimeBase(), firstFrames, plan, c)...)
+		}
 	}
 	for i, j := range video {
 		args = append(args, t.videoArgs(i, j, info.Video, plan, c, e)...)
@@ -98,9 +101,13 @@ func alphaDecoder(v *Video, c capabilities) []string {
 var outputTimeBase = fmt.Sprintf("1:%d", videoTimescale)
 
 func frameListArgs(label, mode, timeBase, file string, plan timing, c capabilities) []string {
+	encoder := "wrapped_avframe"
+	if file == firstFrames {
+		encoder = "rawvideo" // for the checksums
+	}
 	args := append([]string{"-map", label}, fpsModeArgs(mode, c)...)
 	return append(args, "-enc_time_base", timeBase, "-t", formatSeconds(plan.maxSeconds),
-		"-c:v", "wrapped_avframe", "-f", "framecrc", "file:"+file)
+		"-c:v", encoder, "-f", "framecrc", "file:"+file)
 }
 
 func fpsModeArgs(mode string, c capabilities) []string {
