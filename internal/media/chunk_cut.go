@@ -3,6 +3,7 @@ package media
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // chunkCut is the part of a source that one chunk encodes. Its methods change the command line of a transcode; on
@@ -11,6 +12,12 @@ type chunkCut struct {
 	plan       *ChunkPlan
 	n          int
 	interlaced bool
+	leads      bool // encode the lead-in; ffmpeg before 5.1 may not be able to drop its packets
+}
+
+func newChunkCut(plan *ChunkPlan, n int, info *Info, found capabilities) *chunkCut {
+	leads := found.fpsMode && plan.Chunks[n].Lead < plan.Chunks[n].Start
+	return &chunkCut{plan: plan, n: n, interlaced: info.Video.Interlaced, leads: leads && n > 0}
 }
 
 func (c *chunkCut) chunk() *Chunk { return &c.plan.Chunks[c.n] }
@@ -52,7 +59,11 @@ func (c *chunkCut) sourceFilters() []string {
 		// The filter of ffmpeg 7 forgets how long frames last.
 		filters = append(filters, fmt.Sprintf("setpts=PTS-(%d)", c.plan.Zero))
 	}
-	if trim := c.decodedTrim(); trim != "" && !c.interlaced {
+	from := c.chunk().Source
+	if c.leads {
+		from = c.chunk().LeadSource
+	}
+	if trim := c.decodedTrim(from); trim != "" && !c.interlaced {
 		filters = append(filters, trim)
 	}
 	if c.hasFramesBefore() {
@@ -64,21 +75,33 @@ func (c *chunkCut) sourceFilters() []string {
 
 // decodedLabel names the output of the graph's first filters that becomes [decoded], and the filter in between.
 func (c *chunkCut) decodedLabel() (label, filter string) {
-	if c == nil || !c.interlaced || c.decodedTrim() == "" {
+	if c == nil || !c.interlaced && !c.leads {
 		return "decoded", ""
 	}
-	return "around", ";[around]" + c.decodedTrim() + "[decoded]"
+	trim := c.decodedTrim(c.chunk().Source)
+	if trim == "" {
+		return "decoded", ""
+	}
+	return "around", ";[around]" + trim + "[decoded]"
 }
 
 // firstFilters keep the frames that proveStart compares.
 func (c *chunkCut) firstFilters() string {
-	return c.decodedTrim() + ",trim=end_frame=8"
+	return c.decodedTrim(c.chunk().Source) + ",trim=end_frame=8"
 }
 
-func (c *chunkCut) decodedTrim() string {
+// shownLabel names the output of the graph that becomes [shown], and the filter in between.
+func (c *chunkCut) shownLabel() (label, filter string) {
+	if c == nil || !c.leads {
+		return "shown", ""
+	}
+	return "all", ";[all]trim=start=" + c.chunk().startBetween() + "[shown]"
+}
+
+func (c *chunkCut) decodedTrim(from int64) string {
 	limits := ""
 	if c.hasFramesBefore() {
-		limits += fmt.Sprintf(":start_pts=%d", c.chunk().Source)
+		limits += fmt.Sprintf(":start_pts=%d", from)
 	}
 	if next := c.next(); next != nil {
 		limits += fmt.Sprintf(":end_pts=%d", next.Source)
@@ -95,7 +118,10 @@ func (c *chunkCut) shownFilters() []string {
 		return nil
 	}
 	limits := ""
-	if c.hasFramesBefore() {
+	switch {
+	case c.leads:
+		limits += ":start=" + formatSeconds(float64(c.chunk().Lead-keyframeSlack)/videoTimescale)
+	case c.hasFramesBefore():
 		limits += ":start=" + c.chunk().startBetween()
 	}
 	if next := c.next(); next != nil {
@@ -119,11 +145,15 @@ func (c *chunkCut) decodedTimeBase() string {
 	return fmt.Sprintf("%d:%d", c.plan.TimeBase[0], c.plan.TimeBase[1])
 }
 
-func (c *chunkCut) keyframeOffset() float64 {
-	if c == nil {
-		return 0
+// keyframes lists the times from which on the next frame is a keyframe. An expression counts from the encoder's first
+// frame, which may be any of the lead-in's if the source is damaged there.
+func (c *chunkCut) keyframes() string {
+	times, zero := []string{c.chunk().startBetween()}, c.plan.Head[0]-keyframeSlack
+	last := int64(c.chunk().Segment+c.chunk().Segments+1) * segmentTicks
+	for at := ((c.chunk().Start-zero)/keyframeTicks + 1) * keyframeTicks; at < last; at += keyframeTicks {
+		times = append(times, formatSeconds(float64(zero+at)/videoTimescale))
 	}
-	return c.outputStart()
+	return strings.Join(times, ",")
 }
 
 // outputStart is when the chunk begins, in seconds from the start of the output.
@@ -142,13 +172,20 @@ func (c *chunkCut) decodedEnd(list *frameListReader) float64 {
 	return all.frameList().end
 }
 
-// rateArgs begin a chunk with a half-full rate buffer, because the chunk before has used some of it. x264 would
-// begin with a full one and spend more than the rung's bitrate.
-func (c *chunkCut) rateArgs(r Rung) []string {
+// encoderArgs begin a chunk with a half-full rate buffer, because the chunk before has used some of it, and drop the
+// packets of the lead-in, which uses some, too. x264 would begin with a full buffer and spend more than the rung's
+// bitrate.
+func (c *chunkCut) encoderArgs(r Rung) []string {
 	if !c.hasFramesBefore() {
 		return nil
 	}
-	return []string{"-rc_init_occupancy", strconv.Itoa(r.VideoBitrate)} // the buffer has two seconds
+	args := []string{"-force_key_frames", c.keyframes()}
+	const bufferSeconds, leadShare = 2, 0.7
+	if !c.leads {
+		return append(args, "-rc_init_occupancy", strconv.Itoa(r.VideoBitrate*bufferSeconds/2))
+	}
+	return append(args, "-rc_init_occupancy", strconv.Itoa(int(float64(r.VideoBitrate)*bufferSeconds*leadShare)),
+		"-bsf:v", `noise=drop=lt(pts*tb\,`+c.chunk().startBetween()+")")
 }
 
 func (c *chunkCut) hlsArgs(folder string) []string {

@@ -67,6 +67,10 @@ type Chunk struct {
 	Seek float64 `json:"seek,omitempty"`
 	// Earlier is where it begins one keyframe earlier, to prove that Seek is early enough.
 	Earlier float64 `json:"earlier,omitempty"`
+	// Lead is the time of the first frame of the lead-in, and LeadSource that of its first decoded frame. The encoder
+	// encodes the lead-in, too, so that its rate control is as in the middle of a video, and ffmpeg drops the packets.
+	Lead       int64 `json:"lead,omitempty"`
+	LeadSource int64 `json:"lead_source,omitempty"`
 	// Before are the times of the last frames of the chunk before.
 	Before []int64 `json:"before,omitempty"`
 	// SegmentTime is the time in seconds after which ffmpeg begins a segment at the next keyframe.

@@ -80,7 +80,7 @@ func (t Tools) transcodeChunk(
 		tools: t, source: source, dir: dir, info: info, video: video, plan: planTiming(info), found: c, progress: progress,
 	}
 	r.tools.Preset, r.tools.CRF = plan.Preset, plan.CRF
-	r.plan.cut = &chunkCut{plan: plan, n: n, interlaced: info.Video.Interlaced}
+	r.plan.cut = newChunkCut(plan, n, info, c)
 	return r.encodeChunk(ctx)
 }
 
