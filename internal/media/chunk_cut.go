@@ -3,6 +3,7 @@ package media
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // chunkCut is the part of a source that one chunk encodes. Its methods change the command line of a transcode; on
@@ -11,6 +12,12 @@ type chunkCut struct {
 	plan       *ChunkPlan
 	n          int
 	interlaced bool
+	leads      bool // encode the lead-in; ffmpeg before 5.1 may not be able to drop its packets
+}
+
+func newChunkCut(plan *ChunkPlan, n int, info *Info, found capabilities) *chunkCut {
+	leads := found.fpsMode && plan.Chunks[n].Lead < plan.Chunks[n].Start
+	return &chunkCut{plan: plan, n: n, interlaced: info.Video.Interlaced, leads: leads && n > 0}
 }
 
 func (c *chunkCut) chunk() *Chunk { return &c.plan.Chunks[c.n] }
@@ -25,21 +32,24 @@ func (c *chunkCut) next() *Chunk {
 
 func (c *chunkCut) hasFramesBefore() bool { return c != nil && c.n > 0 }
 
-// inputOptions seek to the keyframe before the chunk. Timestamps stay those of the source, so that they are the
-// same in every chunk.
+// inputOptions seek to the keyframe before the chunk.
 func (c *chunkCut) inputOptions() []string {
 	if c == nil {
 		return nil
 	}
-	options := []string{"-copyts"}
-	if seek := c.chunk().Seek; seek > 0 {
-		options = append(options, "-noaccurate_seek", "-ss", formatSeconds(seek))
+	return seekOptions(c.chunk().Seek)
+}
+
+// seekOptions keep the timestamps of the source, so that they are the same in every chunk.
+func seekOptions(seek float64) []string {
+	if seek <= 0 {
+		return []string{"-copyts"}
 	}
-	return options
+	return []string{"-copyts", "-noaccurate_seek", "-ss", formatSeconds(seek)}
 }
 
 // sourceFilters count timestamps from ffmpeg's zero, and drop what is decoded around the chunk, unless a filter
-// needs it.
+// needs it. Their second output is [first].
 func (c *chunkCut) sourceFilters() []string {
 	if c == nil {
 		return nil
@@ -49,24 +59,49 @@ func (c *chunkCut) sourceFilters() []string {
 		// The filter of ffmpeg 7 forgets how long frames last.
 		filters = append(filters, fmt.Sprintf("setpts=PTS-(%d)", c.plan.Zero))
 	}
-	if trim := c.decodedTrim(); trim != "" && !c.interlaced {
+	from := c.chunk().Source
+	if c.leads {
+		from = c.chunk().LeadSource
+	}
+	if trim := c.decodedTrim(from); trim != "" && !c.interlaced {
 		filters = append(filters, trim)
+	}
+	if c.hasFramesBefore() {
+		// Later, they would be in the pixel format that the filters choose.
+		filters = append(filters, "split[source0][start];[start]"+c.firstFilters()+"[first];[source0]null")
 	}
 	return filters
 }
 
 // decodedLabel names the output of the graph's first filters that becomes [decoded], and the filter in between.
 func (c *chunkCut) decodedLabel() (label, filter string) {
-	if c == nil || !c.interlaced || c.decodedTrim() == "" {
+	if c == nil || !c.interlaced && !c.leads {
 		return "decoded", ""
 	}
-	return "around", ";[around]" + c.decodedTrim() + "[decoded]"
+	trim := c.decodedTrim(c.chunk().Source)
+	if trim == "" {
+		return "decoded", ""
+	}
+	return "around", ";[around]" + trim + "[decoded]"
 }
 
-func (c *chunkCut) decodedTrim() string {
+// firstFilters keep the frames that proveStart compares.
+func (c *chunkCut) firstFilters() string {
+	return c.decodedTrim(c.chunk().Source) + ",trim=end_frame=8"
+}
+
+// shownLabel names the output of the graph that becomes [shown], and the filter in between.
+func (c *chunkCut) shownLabel() (label, filter string) {
+	if c == nil || !c.leads {
+		return "shown", ""
+	}
+	return "all", ";[all]trim=start=" + c.chunk().startBetween() + "[shown]"
+}
+
+func (c *chunkCut) decodedTrim(from int64) string {
 	limits := ""
 	if c.hasFramesBefore() {
-		limits += fmt.Sprintf(":start_pts=%d", c.chunk().Source)
+		limits += fmt.Sprintf(":start_pts=%d", from)
 	}
 	if next := c.next(); next != nil {
 		limits += fmt.Sprintf(":end_pts=%d", next.Source)
@@ -83,7 +118,10 @@ func (c *chunkCut) shownFilters() []string {
 		return nil
 	}
 	limits := ""
-	if c.hasFramesBefore() {
+	switch {
+	case c.leads:
+		limits += ":start=" + formatSeconds(float64(c.chunk().Lead-keyframeSlack)/videoTimescale)
+	case c.hasFramesBefore():
 		limits += ":start=" + c.chunk().startBetween()
 	}
 	if next := c.next(); next != nil {
@@ -107,11 +145,15 @@ func (c *chunkCut) decodedTimeBase() string {
 	return fmt.Sprintf("%d:%d", c.plan.TimeBase[0], c.plan.TimeBase[1])
 }
 
-func (c *chunkCut) keyframeOffset() float64 {
-	if c == nil {
-		return 0
+// keyframes lists the times from which on the next frame is a keyframe. An expression counts from the encoder's first
+// frame, which may be any of the lead-in's if the source is damaged there.
+func (c *chunkCut) keyframes() string {
+	times, zero := []string{c.chunk().startBetween()}, c.plan.Head[0]-keyframeSlack
+	last := int64(c.chunk().Segment+c.chunk().Segments+1) * segmentTicks
+	for at := ((c.chunk().Start-zero)/keyframeTicks + 1) * keyframeTicks; at < last; at += keyframeTicks {
+		times = append(times, formatSeconds(float64(zero+at)/videoTimescale))
 	}
-	return c.outputStart()
+	return strings.Join(times, ",")
 }
 
 // outputStart is when the chunk begins, in seconds from the start of the output.
@@ -130,13 +172,20 @@ func (c *chunkCut) decodedEnd(list *frameListReader) float64 {
 	return all.frameList().end
 }
 
-// rateArgs begin a chunk with a half-full rate buffer, because the chunk before has used some of it. x264 would
-// begin with a full one and spend more than the rung's bitrate.
-func (c *chunkCut) rateArgs(r Rung) []string {
+// encoderArgs begin a chunk with a half-full rate buffer, because the chunk before has used some of it, and drop the
+// packets of the lead-in, which uses some, too. x264 would begin with a full buffer and spend more than the rung's
+// bitrate.
+func (c *chunkCut) encoderArgs(r Rung) []string {
 	if !c.hasFramesBefore() {
 		return nil
 	}
-	return []string{"-rc_init_occupancy", strconv.Itoa(r.VideoBitrate)} // the buffer has two seconds
+	args := []string{"-force_key_frames", c.keyframes()}
+	const bufferSeconds, leadShare = 2, 0.7
+	if !c.leads {
+		return append(args, "-rc_init_occupancy", strconv.Itoa(r.VideoBitrate*bufferSeconds/2))
+	}
+	return append(args, "-rc_init_occupancy", strconv.Itoa(int(float64(r.VideoBitrate)*bufferSeconds*leadShare)),
+		"-bsf:v", `noise=drop=lt(pts*tb\,`+c.chunk().startBetween()+")")
 }
 
 func (c *chunkCut) hlsArgs(folder string) []string {

@@ -16,8 +16,8 @@ const DefaultChunkLength = 30 * time.Second
 // maxChunks is how many chunks a source has at most: every attempt reads the plan. Those of longer sources are longer.
 const maxChunks = 1000
 
-// ErrNotDivisible means that a chunk does not have the frames that its plan expects. The source must be
-// transcoded whole; another attempt would end in the same way.
+// ErrNotDivisible means that a chunk does not have the frames that its plan expects, or that they depend on what is
+// before the keyframe where it begins. The source must be transcoded whole; another attempt would end in the same way.
 var ErrNotDivisible = errors.New("the source cannot be divided exactly")
 
 // ChunkOptions say how to divide a transcode.
@@ -65,6 +65,12 @@ type Chunk struct {
 	DecodedTimes string `json:"decoded_times"`
 	// Seek is where ffmpeg begins to decode, in seconds from the start of the file; 0 for its start.
 	Seek float64 `json:"seek,omitempty"`
+	// Earlier is where it begins one keyframe earlier, to prove that Seek is early enough.
+	Earlier float64 `json:"earlier,omitempty"`
+	// Lead is the time of the first frame of the lead-in, and LeadSource that of its first decoded frame. The encoder
+	// encodes the lead-in, too, so that its rate control is as in the middle of a video, and ffmpeg drops the packets.
+	Lead       int64 `json:"lead,omitempty"`
+	LeadSource int64 `json:"lead_source,omitempty"`
 	// Before are the times of the last frames of the chunk before.
 	Before []int64 `json:"before,omitempty"`
 	// SegmentTime is the time in seconds after which ffmpeg begins a segment at the next keyframe.

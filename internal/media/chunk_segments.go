@@ -123,7 +123,7 @@ func (s *chunkSegments) displayOrder(samples []mp4.Sample, dts int64, keys []int
 		dts += int64(sample.Dur)
 	}
 	if s.done == 0 {
-		if err := s.findDelay(int64(samples[0].CompositionTimeOffset)); err != nil {
+		if err := s.findDelay(samples); err != nil {
 			return nil, err
 		}
 		s.shift = s.shown[0] - times[0]
@@ -150,11 +150,20 @@ func (s *chunkSegments) displayOrder(samples []mp4.Sample, dts int64, keys []int
 	return order, nil
 }
 
-// findDelay finds how many frames the encoder delays the picture. x264 decodes the first frame so much earlier
-// as the next ones that it may reorder need.
-func (s *chunkSegments) findDelay(offset int64) error {
+// findDelay finds how many frames the encoder delays the picture, from the time after which it decodes the third frame.
+// x264 decodes the first ones earlier, by what it may reorder; after a lead-in, that is not the same for all.
+func (s *chunkSegments) findDelay(samples []mp4.Sample) error {
+	offset := int64(samples[0].CompositionTimeOffset)
 	for s.delay = range min(reorderedFrames+1, len(s.shown)) {
-		if s.shown[s.delay]-s.shown[0] == offset {
+		got, want := offset, s.shown[s.delay]-s.shown[0]
+		switch {
+		case len(samples) > reorderedFrames:
+			got = int64(samples[0].Dur) + int64(samples[1].Dur) - offset
+			want = s.shown[reorderedFrames-s.delay] - s.shown[0]
+		case s.cut.leads:
+			want = s.shown[0] - s.decodeTime(0)
+		}
+		if got == want {
 			return nil
 		}
 	}

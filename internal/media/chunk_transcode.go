@@ -42,7 +42,8 @@ const audioChunk = -1
 // or is killed, the content of dir is useless.
 //
 // The encoder is always libx264, with headers that do not depend on the content. An error that wraps
-// [ErrNotDivisible] means that the chunk does not have the planned frames.
+// [ErrNotDivisible] means that the chunk does not have the planned frames, or not the pictures that it has if decoding
+// begins one keyframe earlier.
 func (t Tools) TranscodeChunk(
 	ctx context.Context, src string, info *Info, rungs []Rung, plan *ChunkPlan, n int, dir string,
 	progress func(Progress),
@@ -79,7 +80,7 @@ func (t Tools) transcodeChunk(
 		tools: t, source: source, dir: dir, info: info, video: video, plan: planTiming(info), found: c, progress: progress,
 	}
 	r.tools.Preset, r.tools.CRF = plan.Preset, plan.CRF
-	r.plan.cut = &chunkCut{plan: plan, n: n, interlaced: info.Video.Interlaced}
+	r.plan.cut = newChunkCut(plan, n, info, c)
 	return r.encodeChunk(ctx)
 }
 
@@ -101,9 +102,14 @@ func (r transcodeRun) encodeChunk(ctx context.Context) (*ChunkOutput, error) {
 	if !r.found.zscale && r.info.Video.colours().needsZscale() {
 		out.Warnings = append(out.Warnings, approximateColours)
 	}
-	shown, err := r.readChunkLists(out)
+	shown, first, err := r.readChunkLists(out)
 	if err != nil {
 		return nil, report.preferDiskError(err)
+	}
+	if cut.chunk().Seek > 0 {
+		if err := r.proveStart(ctx, first); err != nil {
+			return nil, err
+		}
 	}
 	for _, j := range r.video {
 		if err := r.finishChunk(ctx, j, shown); err != nil {
@@ -126,34 +132,35 @@ func (t Tools) subtractErrorsBefore(
 	if out.DecodeErrors == 0 || cut.chunk().Seek == 0 {
 		return nil
 	}
-	_, before, err := t.decodeUntil(ctx, source, info, cut, c, cut.chunk().Source)
+	before, err := t.countErrors(ctx, source, info, cut, c, cut.chunk().Source)
 	out.DecodeErrors = max(0, out.DecodeErrors-before)
 	return err
 }
 
 // readChunkLists compares the frames from the decoder and those for the encoders with the plan, and removes their
-// lists. It returns the times of the latter.
-func (r transcodeRun) readChunkLists(out *ChunkOutput) (shown []int64, err error) {
+// lists. It returns the times of the latter, and the list of the first decoded frames.
+func (r transcodeRun) readChunkLists(out *ChunkOutput) (shown []int64, first *frameListReader, err error) {
 	c := r.plan.cut.chunk()
-	decoded, err := readFrameTimes(filepath.Join(r.dir, decodedFrames))
-	if err != nil {
-		return nil, err
+	names := []string{decodedFrames, encodedFrames}
+	if r.plan.cut.hasFramesBefore() {
+		names = append(names, firstFrames)
 	}
-	encoded, err := readFrameTimes(filepath.Join(r.dir, encodedFrames))
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range []string{decodedFrames, encodedFrames} {
+	lists := make([]*frameListReader, 3)
+	for i, name := range names {
+		if lists[i], err = readFrameTimes(filepath.Join(r.dir, name)); err != nil {
+			return nil, nil, err
+		}
 		if err := os.Remove(filepath.Join(r.dir, name)); err != nil {
-			return nil, fmt.Errorf("remove frame list: %w", err)
+			return nil, nil, fmt.Errorf("remove frame list: %w", err)
 		}
 	}
+	decoded, encoded, first := lists[0], lists[1], lists[2]
 	out.Decoded, out.DecodedTimes = decoded.frames, digestTimes(decoded.times)
 	out.DecodedEnd = r.plan.cut.decodedEnd(decoded) - r.plan.offset
 	if err := decoded.compare("decoded", c.Decoded, c.DecodedTimes); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return encoded.times, encoded.compare("shown", c.Frames, c.Times)
+	return encoded.times, first, encoded.compare("shown", c.Frames, c.Times)
 }
 
 func readFrameTimes(file string) (*frameListReader, error) {

@@ -58,8 +58,9 @@
 //     source, over time, and return ErrMismatch if they differ.
 //   - A transcode in chunks has the frames of an undivided one, at the same times, with the same keyframes and
 //     segments. PlanChunks computes the times from the packets, before anything is decoded; every chunk compares
-//     the decoded frames with them, and JoinChunks the frames in the segments. Sources for which that is not
-//     certain are not divided, and the plan says why.
+//     the decoded frames with them, and JoinChunks the frames in the segments. Every chunk also proves that it needs
+//     nothing before the keyframe where its decoder begins. Sources for which that is not certain are not divided,
+//     and the plan says why.
 //   - Nothing is written outside the given directories. Nothing is kept
 //     between calls.
 //   - If ctx carries a recording OpenTelemetry span, each child gets a span

@@ -34,8 +34,6 @@ type encoderSettings struct {
 	bitrate       int // the limit, in bits per second
 	level         string
 	keyframeEvery int // seconds
-	// keyframeOffset is how many seconds after the start of the output the first frame is.
-	keyframeOffset float64
 }
 
 // hardwareEncoders are in the order in which "hardware" prefers them: a card of its own before the graphics of
@@ -97,7 +95,7 @@ func (e videoEncoder) args(s encoderSettings) []string {
 			"-profile:v", "high", "-level:v", e.levelArg(s.level),
 		}, e.pixels,
 		[]string{"-color_primaries", "bt709", "-color_trc", "bt709", "-colorspace", "bt709", "-color_range", "tv"}, e.cuts,
-		[]string{"-g", "600", "-force_key_frames", keyframeExpression(s.keyframeEvery, s.keyframeOffset)}, e.forced, e.more)
+		[]string{"-g", "600", "-force_key_frames", keyframeExpression(s.keyframeEvery)}, e.forced, e.more)
 }
 
 // levelArg is the level as the encoder wants it. Quick Sync has no option of its own, and the general one

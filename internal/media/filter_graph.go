@@ -24,11 +24,13 @@ func videoGraph(info *Info, rungs []Rung, t timing, c capabilities, upload strin
 
 	var b strings.Builder
 	decoded, trim := t.cut.decodedLabel()
-	fmt.Fprintf(&b, "[0:%d]%s,split=2[%s][source]%s;[source]%s,split=%d[shown]", v.Index,
-		strings.Join(append(t.cut.sourceFilters(), uniformFrames(v)), ","), decoded, trim, strings.Join(chain, ","), len(rungs)+1)
+	shown, trimShown := t.cut.shownLabel()
+	fmt.Fprintf(&b, "[0:%d]%s,split=2[%s][source]%s;[source]%s,split=%d[%s]", v.Index, strings.Join(append(t.cut.sourceFilters(),
+		uniformFrames(v)), ","), decoded, trim, strings.Join(chain, ","), len(rungs)+1, shown)
 	for i := range rungs {
 		fmt.Fprintf(&b, "[s%d]", i)
 	}
+	b.WriteString(trimShown)
 	for i, r := range rungs {
 		scale := "null"
 		if i > 0 {

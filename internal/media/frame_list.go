@@ -14,10 +14,12 @@ import (
 // The filter graph has two extra outputs: the frames from the decoder and the
 // frames for the encoders. Each is a file with one line per frame in ffmpeg's
 // "framecrc" format. The "encoder" of these outputs passes on a pointer, so the
-// frames themselves are not copied.
+// frames themselves are not copied. A third one has the checksums of a chunk's first
+// decoded frames.
 const (
 	decodedFrames = "decoded.tap"
 	encodedFrames = "shown.tap"
+	firstFrames   = "first.tap"
 )
 
 // frameList summarizes one of these files. Times are in seconds.
@@ -55,7 +57,8 @@ type frameListReader struct {
 	minGap         float64
 	gaps, gapTicks int64
 	keep           bool
-	times          []int64 // of all frames, if keep is set
+	times          []int64  // of all frames, if keep is set
+	sums           []string // their checksums
 }
 
 func newFrameListReader() *frameListReader {
@@ -72,7 +75,7 @@ func (r *frameListReader) line(line []byte) {
 		return
 	}
 	fields := bytes.Split(line, []byte(","))
-	if len(fields) < 5 || bytes.HasPrefix(line, []byte("#")) {
+	if len(fields) < 6 || bytes.HasPrefix(line, []byte("#")) {
 		return
 	}
 	pts, err1 := strconv.ParseInt(string(bytes.TrimSpace(fields[2])), 10, 64)
@@ -81,7 +84,7 @@ func (r *frameListReader) line(line []byte) {
 		return
 	}
 	if r.keep {
-		r.times = append(r.times, pts)
+		r.times, r.sums = append(r.times, pts), append(r.sums, string(bytes.TrimSpace(fields[5])))
 	}
 	if r.frames == 0 || pts > r.last {
 		r.distinct++

@@ -32,6 +32,9 @@ type moment struct {
 	at      float64 // seconds from the start of the output
 	gap     float64 // seconds from the first picture to the second
 	segment int     // of the video renditions
+	// isSeam means that it is the start of a chunk. The source is decoded from before the keyframe with which the
+	// encoder began: if that is none, the same wrong pictures would be compared.
+	isSeam bool
 }
 
 // momentCount limits the cost of the comparison. A chunk has one moment at least, and
@@ -77,8 +80,8 @@ func (u *untrustedCheck) wholeMoments(frames int64) int {
 	return max(n, 1)
 }
 
-// chooseMoments chooses random times, one in each equal part of the duration. The
-// worker cannot know them, because their seed is made here.
+// chooseMoments chooses random times, one in each equal part of the duration, and the start of a chunk. The
+// worker cannot know the random ones, because their seed is made here.
 func (u *untrustedCheck) chooseMoments() ([]moment, error) {
 	var seed [32]byte
 	if _, err := rand.Read(seed[:]); err != nil {
@@ -101,7 +104,12 @@ func (u *untrustedCheck) chooseMoments() ([]moment, error) {
 			return nil, err
 		}
 	}
-	return list, nil
+	if u.cut == nil || u.cut.chunk().Seek == 0 {
+		return list, nil
+	}
+	seam, err := u.video[0].momentNear(u.dir, start)
+	seam.isSeam = true
+	return append(list, seam), err
 }
 
 // momentNear chooses the frame that is shown at a time, and one half a second later

@@ -85,7 +85,7 @@ func (r *sampleRun) addSource(seek bool) {
 	}
 	at += u.plan.offset
 	from := u.knownKeyframe()
-	if seek {
+	if seek && !r.m.isSeam {
 		from = at - u.seekMargin()
 	}
 	options, shift := u.sourceInput(from, at)
@@ -120,13 +120,13 @@ func (u *untrustedCheck) sourceInput(from, at float64) (options []string, shift 
 	return append(options, "-noaccurate_seek", "-ss", formatSeconds(from)), at - from
 }
 
-// knownKeyframe is where it is certain that ffmpeg decodes from: the start, or where the encoder of a chunk
-// begins. Without the latter, each wrong chunk would cost a decode of all before it.
+// knownKeyframe is where it is certain that ffmpeg decodes from: the start, or before the keyframe where the encoder
+// of a chunk begins. Without the latter, each wrong chunk would cost a decode of all before it.
 func (u *untrustedCheck) knownKeyframe() float64 {
 	if u.cut == nil {
 		return 0
 	}
-	return u.cut.chunk().Seek
+	return u.cut.chunk().Earlier
 }
 
 // seekMargin is how much earlier to begin in containers without an index, where

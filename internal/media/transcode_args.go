@@ -3,7 +3,6 @@ package media
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"path"
 	"slices"
 	"strconv"
@@ -85,6 +84,9 @@ func (t Tools) transcodeArgs(
 		args = append(args, "-filter_complex", videoGraph(info, rungs, plan, c, e.upload))
 		args = append(args, frameListArgs("[decoded]", "passthrough", plan.cut.decodedTimeBase(), decodedFrames, plan, c)...)
 		args = append(args, frameListArgs("[shown]", "vfr", outputTimeBase, encodedFrames, plan, c)...)
+		if plan.cut.hasFramesBefore() {
+			args = append(args, frameListArgs("[first]", "passthrough", plan.cut.decodedTimeBase(), firstFrames, plan, c)...)
+		}
 	}
 	for i, j := range video {
 		args = append(args, t.videoArgs(i, j, info.Video, plan, c, e)...)
@@ -112,9 +114,13 @@ func alphaDecoder(v *Video, c capabilities) []string {
 var outputTimeBase = fmt.Sprintf("1:%d", videoTimescale)
 
 func frameListArgs(label, mode, timeBase, file string, plan timing, c capabilities) []string {
+	encoder := "wrapped_avframe"
+	if file == firstFrames {
+		encoder = "rawvideo" // for the checksums
+	}
 	args := append([]string{"-map", label}, fpsModeArgs(mode, c)...)
 	return append(args, "-enc_time_base", timeBase, "-t", formatSeconds(plan.maxSeconds),
-		"-c:v", "wrapped_avframe", "-f", "framecrc", "file:"+file)
+		"-c:v", encoder, "-f", "framecrc", "file:"+file)
 }
 
 func fpsModeArgs(mode string, c capabilities) []string {
@@ -130,10 +136,9 @@ func (t Tools) videoArgs(i int, j renditionJob, v *Video, plan timing, c capabil
 	if plan.isSlideShow {
 		s.crf, s.keyframeEvery = min(s.crf+slideShowCRF, 51), segmentSeconds
 	}
-	s.keyframeOffset = plan.cut.keyframeOffset()
 	args := append([]string{"-map", fmt.Sprintf("[v%d]", i)}, fpsModeArgs("vfr", c)...)
 	args = append(args, "-enc_time_base", outputTimeBase, "-t", formatSeconds(plan.maxSeconds))
-	args = append(append(args, e.args(s)...), plan.cut.rateArgs(r)...)
+	args = append(append(args, e.args(s)...), plan.cut.encoderArgs(r)...)
 	if plan.repeatedFrames > 0 {
 		if !e.isHardware() {
 			// With frames that last seconds, B-frames would delay the picture by seconds.
@@ -175,12 +180,9 @@ const slideShowCRF = 4
 
 // keyframeExpression forces a keyframe on the first frame of every so many seconds:
 // at the same frames in all rungs, without drift, and only once after a pause. ffmpeg
-// counts from the first frame; that is so many seconds after the start of the output.
-func keyframeExpression(every int, offset float64) string {
-	offset += 0.0005
-	return fmt.Sprintf("expr:if(isnan(prev_forced_t),1,"+
-		"gt(floor((t+%[2]s)/%[1]d),floor((prev_forced_t+%[2]s)/%[1]d)))", every,
-		strconv.FormatFloat(math.Round(offset*1e9)/1e9, 'f', -1, 64))
+// counts from the first frame.
+func keyframeExpression(every int) string {
+	return fmt.Sprintf("expr:if(isnan(prev_forced_t),1,gt(floor((t+0.0005)/%[1]d),floor((prev_forced_t+0.0005)/%[1]d)))", every)
 }
 
 // maxDecodeRate is the frame rate a decoder must support. For irregular frames it is

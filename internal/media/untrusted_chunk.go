@@ -13,11 +13,11 @@ import (
 // renditions if n is -1. dir must have only files that [MaxChunkFileBytes] allows.
 //
 // A chunk must have exactly the frames of the plan, at their times, in its segments; its pictures are compared with
-// the source at one or more random times. The plan must be this host's own. The returned ChunkOutput says what was
-// planned and measured. Its Settings are those of the plan: whether the worker used them shows only in the header, which
-// [Tools.JoinChunks] compares with the other chunks.
+// the source at one or more random times, and at its start. The plan must be this host's own. The returned ChunkOutput
+// says what was planned and measured. Its Settings are those of the plan: whether the worker used them shows only in
+// the header, which [Tools.JoinChunks] compares with the other chunks.
 //
-// One moment costs more of a short chunk than of a long video: of 30 s of 1080p some 6 % of the encoder's processor
+// Each moment costs more of a short chunk than of a long video: of 30 s of 1080p some 6 % of the encoder's processor
 // time, half of it to decode the source from the keyframe before; more if its keyframes are far apart.
 //
 // claimed is the worker's own ChunkOutput, or nil. Of it, only two hints are used: that the source is damaged, which
@@ -124,8 +124,7 @@ func (u *untrustedCheck) measureChunk(ctx context.Context, out *ChunkOutput) (er
 	if next := u.cut.next(); next != nil {
 		end = next.Source
 	}
-	_, out.DecodeErrors, err = u.tools.decodeUntil(ctx, u.source, u.info, u.cut, u.found, end)
-	if err != nil {
+	if out.DecodeErrors, err = u.tools.countErrors(ctx, u.source, u.info, u.cut, u.found, end); err != nil {
 		return err
 	}
 	err = u.tools.subtractErrorsBefore(ctx, u.source, u.info, u.cut, u.found, out)
