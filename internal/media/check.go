@@ -173,6 +173,10 @@ func (t Tools) checkRendition(ctx context.Context, dir string, r Rendition) (*re
 	if err := checkDir(dir, r, s); err != nil {
 		return nil, err
 	}
+	folder := filepath.Join(dir, filepath.FromSlash(path.Dir(r.Playlist)))
+	if err := checkPublishedInit(filepath.Join(folder, s.init)); err != nil {
+		return nil, fmt.Errorf("initialization segment: %w", err)
+	}
 	listed, dts := 0.0, s.segments[0].firstDTS
 	for i, g := range s.segments {
 		if g.firstDTS != dts {

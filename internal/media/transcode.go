@@ -246,8 +246,7 @@ func (o *Output) readFrameLists(dir string, info *Info, plan timing, out stderrR
 	return o.assessDamage(info, decoded, out)
 }
 
-// finishRendition fixes a rendition's initialization segment, segments and
-// playlist, and measures the result.
+// finishRendition writes a rendition's initialization segment and playlist, fixes its segments, and measures the result.
 func (t Tools) finishRendition(
 	ctx context.Context, dir string, j renditionJob, info *Info, plan timing,
 ) (Rendition, error) {
@@ -261,8 +260,8 @@ func (t Tools) finishRendition(
 	if j.audio != nil {
 		editStart, end = editStart+encoderDelay, 0 // each audio stream ends where it does in the source
 	}
-	if err := fixInit(filepath.Join(dir, filepath.FromSlash(init)), editStart); err != nil {
-		return Rendition{}, fmt.Errorf("fix initialization segment of %s: %w", playlist, err)
+	if err := writeInit(filepath.Join(dir, filepath.FromSlash(init)), j, info, plan, editStart); err != nil {
+		return Rendition{}, fmt.Errorf("write initialization segment of %s: %w", playlist, err)
 	}
 	if err := s.fixSegments(filepath.Join(dir, filepath.FromSlash(j.dir)), end); err != nil {
 		return Rendition{}, fmt.Errorf("fix segments of %s: %w", playlist, err)
