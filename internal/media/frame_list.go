@@ -27,6 +27,7 @@ type frameList struct {
 	first, end float64 // end includes the last frame's duration
 	gaps       int64
 	gapSeconds float64
+	runs       []FrameRun
 }
 
 // readFrameList reads a frame list and counts gaps longer than minGap seconds,
@@ -56,6 +57,7 @@ type frameListReader struct {
 	gaps, gapTicks int64
 	keep           bool
 	times          []int64 // of all frames, if keep is set
+	runs           runBuilder
 }
 
 func newFrameListReader() *frameListReader {
@@ -90,6 +92,7 @@ func (r *frameListReader) line(line []byte) {
 		r.first, r.last = pts, pts
 	}
 	r.frames++
+	r.runs.add(pts - r.first)
 	r.first = min(r.first, pts)
 	if r.minGap > 0 && float64(pts-r.last)*r.secondsPerTick > r.minGap {
 		r.gaps++
@@ -114,5 +117,6 @@ func (r *frameListReader) frameList() frameList {
 		frames: r.frames, distinct: r.distinct,
 		first: float64(r.first) * r.secondsPerTick, end: float64(r.last)*r.secondsPerTick + dur,
 		gaps: r.gaps, gapSeconds: float64(r.gapTicks) * r.secondsPerTick,
+		runs: limitRuns(r.runs.runs()),
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 // InfoVersion rises when Probe measures more, or measures differently. An Info
 // of another version should be probed again.
-const InfoVersion = 1
+const InfoVersion = 2
 
 // Info describes a source as [Tools.Probe] measured it. Times and durations are
 // in seconds. Packets decide wherever a header disagrees with them.
@@ -84,6 +84,10 @@ type Video struct {
 	// Undecodable is the time from Start to the first decodable frame, if the
 	// recording begins between two keyframes.
 	Undecodable float64 `json:"undecodable,omitempty"`
+
+	// FrameTimes are when the frames of the output are shown, as computed from the packets; empty if that is not
+	// certain.
+	FrameTimes []FrameRun `json:"frame_times,omitempty"`
 
 	// Interlaced is measured from decoded frames. TopFirst is then the field
 	// order.

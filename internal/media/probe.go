@@ -54,7 +54,9 @@ func (t Tools) probe(ctx context.Context, path string) (*Info, *Packets, error) 
 	if err != nil || info.Video == nil {
 		return info, nil, err
 	}
-	return info, packets.pictures[info.Video.Index], nil
+	picture := packets.pictures[info.Video.Index]
+	info.Video.FrameTimes = knownFrameTimes(info, picture)
+	return info, picture, nil
 }
 
 // describeSource describes a source by its headers and packets, and decodes a sample of it.

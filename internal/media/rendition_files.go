@@ -25,6 +25,7 @@ type renditionFiles struct {
 	target        int   // target duration
 	init          string
 	segments      []segment
+	runs          []FrameRun // when they are shown
 	frames        int64
 	bytes         int64
 }
@@ -157,6 +158,7 @@ func (t Tools) readListed(ctx context.Context, dir string, p *playlist) (*rendit
 	if err := s.readInit(filepath.Join(dir, p.init)); err != nil {
 		return nil, fmt.Errorf("initialization segment: %w", err)
 	}
+	var runs runBuilder
 	for _, entry := range p.segments {
 		if err := ctx.Err(); err != nil {
 			return nil, context.Cause(ctx)
@@ -168,11 +170,15 @@ func (t Tools) readListed(ctx context.Context, dir string, p *playlist) (*rendit
 		}
 		g.name, g.listedSeconds = entry.name, entry.duration
 		s.segments = append(s.segments, g)
+		for _, pts := range g.times {
+			runs.add(pts - s.segments[0].firstPTS)
+		}
 		last := &s.segments[len(s.segments)-1]
 		last.times, last.samples = nil, nil
 		s.frames += g.frames
 		s.bytes += g.bytes
 	}
+	s.runs = runs.runs()
 	s.setShownTimes()
 	return s, nil
 }

@@ -239,7 +239,7 @@ func (o *Output) readFrameLists(dir string, info *Info, plan timing, out stderrR
 		}
 	}
 	o.Decoded, o.Distinct, o.Expected = decoded.frames, decoded.distinct, encoded.frames
-	o.DecodedEnd = decoded.end - plan.offset
+	o.FrameTimes, o.DecodedEnd = encoded.runs, decoded.end-plan.offset
 	if decoded.frames == 0 {
 		return noFrameDecoded(info.Video, out.tail)
 	}

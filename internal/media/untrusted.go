@@ -210,7 +210,8 @@ func (u *untrustedCheck) countFrames(ctx context.Context) error {
 		o.warn(approximateColours)
 	}
 	o.DecodedEnd = u.info.pictureEnd()
-	if u.claimed.DecodeErrors > 0 || !u.isCountPlausible() {
+	o.FrameTimes = v.FrameTimes
+	if u.claimed.DecodeErrors > 0 || !u.isCountPlausible() || u.video[0].files.compareTimes(o.FrameTimes) != nil {
 		return u.measureSource(ctx)
 	}
 	o.Decoded = v.decodableFrames()

@@ -109,7 +109,10 @@ func (u *untrustedCheck) addChunkRendition(ctx context.Context, j renditionJob, 
 	if err != nil {
 		return refuseContent(j.dir, err)
 	}
-	if err := u.cut.plan.checkHeader(j.rung.Name, s); err != nil {
+	if err = u.cut.plan.checkHeader(j.rung.Name, s); err == nil {
+		err = u.tools.checkSamples(ctx, folder, s)
+	}
+	if err != nil {
 		return refuseContent(j.dir, err)
 	}
 	last := s.segments[segments-1]

@@ -135,6 +135,10 @@ func TestCheckUntrustedChunk_RefusesForgedFiles(t *testing.T) {
 		{"oblong pixels", "not square", init(func(m *mp4.MoovBox) { visualEntry(m).Pasp.HSpacing = 10 })},
 		{"another clock", "ticks a second", init(func(m *mp4.MoovBox) { m.Trak.Mdia.Mdhd.Timescale = 60000 })},
 		{"a truncated segment", "fit", bytesOf(func(b []byte) []byte { return b[:len(b)/2] })},
+		{"a lost block", "damaged NAL unit", bytesOf(func(b []byte) []byte {
+			clear(b[len(b)-2000 : len(b)-1488])
+			return b
+		})},
 		{"an extra box", "needs", bytesOf(func(b []byte) []byte { return append(b, newBox("uuid", "<script>")...) })},
 		{"media data that is longer than its index", "index", bytesOf(func(b []byte) []byte {
 			i := bytes.Index(b, []byte("mdat")) - 4

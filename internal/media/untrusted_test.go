@@ -330,6 +330,22 @@ func TestCheckUntrusted_RefusesForgedFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 		}},
+		{"a segment of zeros", "NAL units", edit("360p/seg-00001.m4s", func(b []byte) []byte {
+			clear(b[bytes.Index(b, []byte("mdat"))+4:])
+			return b
+		})},
+		{"sound of zeros", "two channels", edit("audio/seg-00001.m4s", func(b []byte) []byte {
+			clear(b[bytes.Index(b, []byte("mdat"))+4:])
+			return b
+		})},
+		{"a lost block", "damaged NAL unit", edit("360p/seg-00001.m4s", func(b []byte) []byte {
+			clear(b[len(b)-5000 : len(b)-4488])
+			return b
+		})},
+		{"a wrong offset", "is said to be at byte", edit("360p/seg-00001.m4s", func(b []byte) []byte {
+			b[bytes.Index(b, []byte("trun"))+15]++
+			return b
+		})},
 		{"nothing", "missing", func(t *testing.T, dir string) {
 			for _, name := range []string{"360p", "240p", "audio"} {
 				removeAll(t, in(dir, name))
@@ -365,6 +381,33 @@ func TestCheckUntrusted_WritesTheHeadersItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantSame(t, init, filepath.Join(h.dir, "360p", initName))
+}
+
+// The picture stands still, so that comparing it shows nothing.
+func TestCheckUntrusted_RefusesAPictureThatIsLate(t *testing.T) {
+	t.Parallel()
+	h := transcodeHonestly(t, makeClip(t, "a.mp4", "-f lavfi -i smptebars=s=640x360:r=25:d=14"+h264))
+	dir := deliver(t, h.dir, h.info, h.rungs)
+	const late = videoTimescale / 5
+	for _, r := range h.out.Video {
+		for n := range r.Segments {
+			editSegment(t, filepath.Join(dir, r.Name, segmentName(n)), func(f *mp4.Fragment) {
+				if n > 0 {
+					f.Moof.Traf.Tfdt.SetBaseMediaDecodeTime(f.Moof.Traf.Tfdt.BaseMediaDecodeTime() + late)
+				}
+				samples := f.Moof.Traf.Trun.Samples
+				f.Moof.Traf.Trun.Flags |= mp4.TrunSampleDurationPresentFlag
+				if n == 0 {
+					samples[0].Dur += late
+				}
+				if n == r.Segments-1 {
+					samples[len(samples)-1].Dur /= 2
+				}
+			})
+		}
+	}
+	_, err := h.check(t.Context(), dir, h.out)
+	wantRefused(t, err, "frames are shown")
 }
 
 func removeAll(t *testing.T, name string) {
