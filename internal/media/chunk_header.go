@@ -6,15 +6,18 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 )
 
-// maxTrialBytes is far above the size of a frame of one colour.
-const maxTrialBytes = 1 << 20
+// maxFrameBytes is far above the size of a frame with its header.
+const maxFrameBytes = 32 << 20
 
-// chunkHeaders are digests of the headers that all chunks must have, by rung. They do not depend on the content, so a
-// frame of one colour is encoded in each size.
-func (t Tools) chunkHeaders(ctx context.Context, info *Info, rungs []Rung, p *ChunkPlan) (map[string]string, error) {
+// chunkHeaders are digests of the headers that all chunks must have, by rung. They do not depend on the content, but on
+// what the source says of its frames. So the first frame is encoded in each size.
+func (t Tools) chunkHeaders(
+	ctx context.Context, source string, info *Info, rungs []Rung, p *ChunkPlan,
+) (map[string]string, error) {
 	c, err := t.capabilities(ctx, true, false)
 	if err != nil {
 		return nil, err
@@ -22,13 +25,9 @@ func (t Tools) chunkHeaders(ctx context.Context, info *Info, rungs []Rung, p *Ch
 	video, _ := renditionJobs(info, rungs)
 	headers := make(map[string]string)
 	for _, j := range video {
-		args := append(t.ffmpegArgs(), "-f", "lavfi", "-i", "color=s=64x64:r=25", "-frames:v", "1", "-vf",
-			strings.Join(colourFilters(&Video{}, j.rung, c), ","))
-		args = append(args, t.encoderArgs(j, info.Video, planTiming(info), c, stitchable)...)
-		answer := &limitedBuffer{limit: maxTrialBytes}
+		answer := &limitedBuffer{limit: maxFrameBytes}
 		_, err := t.run(ctx, command{
-			tool: "ffmpeg", purpose: "encode a header", stdout: answer,
-			args: append(args, "-f", "mp4", "-movflags", "+empty_moov+delay_moov+frag_keyframe", "-"),
+			tool: "ffmpeg", purpose: "encode a header", args: t.headerArgs(source, info, j, c), source: source, stdout: answer,
 		})
 		if err != nil {
 			return nil, err
@@ -44,6 +43,21 @@ func (t Tools) chunkHeaders(ctx context.Context, info *Info, rungs []Rung, p *Ch
 		headers[j.rung.Name] = s.headerDigest()
 	}
 	return headers, nil
+}
+
+// headerArgs encode the first frame as a chunk does.
+func (t Tools) headerArgs(source string, info *Info, j renditionJob, c capabilities) []string {
+	v, filters := info.Video, []string{uniformFrames(info.Video)}
+	if v.Interlaced {
+		filters = append(filters, deinterlacer(v, c, v.framesPerDecoded() == 2))
+	}
+	filters = slices.Concat(filters, orientationFilters(v), colourFilters(v, j.rung, c))
+	args := append(t.ffmpegArgs("-max_error_rate", "1"),
+		input(source, append(probedInputOptions(info, c.decoders), "-noautorotate")...)...)
+	args = append(args, "-filter_complex", fmt.Sprintf("[0:%d]%s[v]", v.Index, strings.Join(filters, ",")), "-map", "[v]",
+		"-frames:v", "1")
+	args = append(args, t.encoderArgs(j, v, planTiming(info), c, stitchable)...)
+	return append(args, "-f", "mp4", "-movflags", "+empty_moov+delay_moov+frag_keyframe", "-")
 }
 
 // headerDigest is a digest of what may differ between the headers of two chunks. The rest of them is written here.

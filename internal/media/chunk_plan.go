@@ -135,7 +135,7 @@ func (t Tools) planChunks(
 	s := t.encoderSettings(Rung{}, "")
 	p.Preset, p.CRF = s.preset, s.crf
 	if err = t.trySeeking(ctx, source, info, p, times.decoded); err == nil {
-		p.Headers, err = t.chunkHeaders(ctx, info, rungs, p)
+		p.Headers, err = t.chunkHeaders(ctx, source, info, rungs, p)
 	}
 	return p, err
 }

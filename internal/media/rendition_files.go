@@ -170,7 +170,7 @@ func (t Tools) readListed(ctx context.Context, dir string, p *playlist) (*rendit
 		}
 		g.name, g.listedSeconds = entry.name, entry.duration
 		s.segments = append(s.segments, g)
-		for _, pts := range g.times {
+		for _, pts := range append([]int64{g.samples[0].pts}, g.timesAfterFirst()...) {
 			runs.add(pts - s.segments[0].firstPTS)
 		}
 		last := &s.segments[len(s.segments)-1]

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -112,28 +111,39 @@ func (s *renditionFiles) checkH264(frame sample, data []byte) error {
 	return nil
 }
 
-// checkOrder checks the times of the frames of a segment, which are in decoding order. No frame of another segment is
-// between them.
+// checkOrder checks the times of the frames of a segment, which are in decoding order. The first one may be at another
+// time; see segmentStarts.
 func (g *segment) checkOrder(sps *spsParameters) error {
 	reordered := sps.reordered
 	if reordered < 0 {
 		reordered = maxReordered
 	}
-	if !isIncreasing(g.times) {
+	times := g.timesAfterFirst()
+	if !isIncreasing(times) {
 		return fmt.Errorf("two of its frames are shown at the same time")
 	}
 	for i, frame := range g.samples {
-		shown, _ := slices.BinarySearch(g.times, frame.pts)
-		switch {
-		case frame.duration <= 0:
+		shown, _ := slices.BinarySearch(times, frame.pts)
+		switch shown++; {
+		case frame.duration <= 0 && i > 0:
 			return fmt.Errorf("frame %d has no duration", i)
 		case frame.pts < frame.dts:
 			return fmt.Errorf("frame %d is shown before it is decoded", i)
 		case i-shown > reordered:
 			return fmt.Errorf("frame %d is decoded after %d that are shown later; its parameters allow %d", i, i-shown, reordered)
-		case sps.reordered >= 0 && i > reordered && math.Abs(float64(g.times[i-reordered]-frame.dts)) > videoTimescale/1000:
-			return fmt.Errorf("frame %d is not decoded when the frame %d before it is shown", i, reordered)
+		case i > reordered && frame.dts < times[i-reordered-1]-videoTimescale/1000:
+			return fmt.Errorf("frame %d is decoded %.3f s before it is shown", i, float64(frame.pts-frame.dts)/videoTimescale)
 		}
 	}
 	return nil
+}
+
+// timesAfterFirst are the times of all frames but the first one, which a decoder needs before it shows others.
+func (g *segment) timesAfterFirst() []int64 {
+	var times []int64
+	for _, frame := range g.samples[1:] {
+		times = append(times, frame.pts)
+	}
+	slices.Sort(times)
+	return times
 }
