@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 )
 
@@ -41,9 +42,8 @@ var (
 var fieldBytes = map[string]int64{"stsd": 8, "avc1": 78, "mp4a": 28}
 
 // tableBytes are the sizes of boxes whose declared number of entries the parser
-// trusts when it allocates. A fragmented file has no entries there, and one edit, in
-// 32 or 64 bits.
-var tableBytes = map[string][]int64{"stts": {16}, "stsc": {16}, "stsz": {20}, "stco": {16}, "elst": {28, 36}}
+// trusts when it allocates. A fragmented file has no entries there. ffmpeg writes one edit or two, in 32 or 64 bits.
+var tableBytes = map[string][]int64{"stts": {16}, "stsc": {16}, "stsz": {20}, "stco": {16}, "elst": {28, 36, 40, 56}}
 
 const (
 	// maxBoxesInFile limits the boxes of a file, of which a merged segment has
@@ -51,6 +51,20 @@ const (
 	maxBoxesInFile = 1 << 10
 	maxIndexBytes  = 256 << 10
 )
+
+// checkTree walks the boxes of a file before a parser reads it.
+func checkTree(file string, tree boxTree) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	return tree.check(f, st.Size())
+}
 
 // check walks the boxes of a file. It allocates nothing that depends on the
 // file, so it comes before a parser that does.
@@ -94,7 +108,9 @@ func checkTable(f io.ReaderAt, kind string, offset, length int64) error {
 	}
 	want := uint32(0)
 	if kind == "elst" {
-		want = 1
+		if want = 1; length > 36 {
+			want = 2
+		}
 	}
 	var count [4]byte
 	at := offset + 12

@@ -178,6 +178,16 @@ func (t Tools) checkRendition(ctx context.Context, dir string, r Rendition) (*re
 	if err := checkDir(dir, r, s); err != nil {
 		return nil, err
 	}
+	folder := filepath.Join(dir, filepath.FromSlash(path.Dir(r.Playlist)))
+	if err := checkPublishedInit(filepath.Join(folder, s.init)); err != nil {
+		return nil, fmt.Errorf("initialization segment: %w", err)
+	}
+	if s.segments[0].firstDTS != 0 {
+		return nil, fmt.Errorf("its clock begins at %.3f s", s.seconds(s.segments[0].firstDTS))
+	}
+	if err := t.checkSamples(ctx, folder, s); err != nil {
+		return nil, err
+	}
 	listed, dts := 0.0, s.segments[0].firstDTS
 	for i, g := range s.segments {
 		if g.firstDTS != dts {
@@ -218,15 +228,13 @@ func checkVideo(info *Info, out *Output, r Rendition, s, first *renditionFiles) 
 	if math.Abs(s.duration()-want) > durationTolerance(info, out) {
 		return fmt.Errorf("it lasts %.3f s, but the source %.3f s", s.duration(), want)
 	}
-	if first == nil {
-		return nil
-	}
 	for i, g := range s.segments {
-		if len(s.segments) != len(first.segments) || !slices.Equal(g.keyframes, first.segments[i].keyframes) {
+		if first != nil &&
+			(len(s.segments) != len(first.segments) || !slices.Equal(g.keyframes, first.segments[i].keyframes)) {
 			return fmt.Errorf("its keyframes differ from those of the other renditions")
 		}
 	}
-	return nil
+	return s.compareTimes(out.FrameTimes)
 }
 
 // durationTolerance allows for the last frame, whose duration is a guess in many files.
@@ -242,6 +250,9 @@ func checkAudio(info *Info, out *Output, r Rendition, s *renditionFiles) error {
 	i := slices.IndexFunc(info.Audio, func(a Audio) bool { return a.Index == r.Source })
 	if i < 0 {
 		return fmt.Errorf("the source has no such stream")
+	}
+	if s.editStart != s.segments[0].firstPTS+encoderDelay {
+		return fmt.Errorf("it begins at %.3f s of its file", s.seconds(s.editStart-s.segments[0].firstPTS))
 	}
 	source := info.Audio[i]
 	want := source.Start - info.Start + source.Duration

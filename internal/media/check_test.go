@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/Eyevinn/mp4ff/mp4"
 )
 
 // transcoded returns a valid output of two video rungs and audio, three segments
@@ -77,6 +79,24 @@ func TestCheck_FindsDamagedOutput(t *testing.T) {
 				t.Fatal(err)
 			}
 			edit("360p/seg-00001.m4s", func(string) string { return string(b) })(t, r)
+		}},
+		{"a block of a segment is lost", edit("360p/seg-00001.m4s", func(s string) string {
+			return s[:len(s)-4000] + string(make([]byte, 512)) + s[len(s)-3488:]
+		})},
+		{"a picture is turned", func(t *testing.T, r result) {
+			setMatrix(t, filepath.Join(r.dir, "360p/init.mp4"), 0, 1, -1, 0)
+		}},
+		{"the sound is early", func(t *testing.T, r result) {
+			editInit(t, filepath.Join(r.dir, "audio/init.mp4"), func(m *mp4.MoovBox) {
+				m.Trak.Edts.Elst[0].Entries[0].MediaTime += sampleRate / 5
+			})
+		}},
+		{"a part of the sound lasts a tick", func(t *testing.T, r result) {
+			editSegment(t, filepath.Join(r.dir, "audio/seg-00000.m4s"), func(f *mp4.Fragment) {
+				samples := f.Moof.Traf.Trun.Samples
+				f.Moof.Traf.Trun.Flags |= mp4.TrunSampleDurationPresentFlag
+				samples[20].Dur, samples[21].Dur = 1, 2*aacFrame-1
+			})
 		}},
 		{
 			"the playlist has no end",

@@ -1,40 +1,80 @@
 package media
 
 import (
-	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
-
-	"github.com/Eyevinn/mp4ff/mp4"
+	"slices"
+	"strings"
 )
 
-// chunkHeader returns what a decoder needs of a video rendition's initialization segment. Two chunks with the same
-// one can be played with the initialization segment of either. The rest differs between versions of ffmpeg: the
-// name of the encoder, the bitrate, and metadata.
-func chunkHeader(init []byte) ([]byte, error) {
-	parsed, err := decodeMP4(bytes.NewReader(init))
+// maxFrameBytes is far above the size of a frame with its header.
+const maxFrameBytes = 32 << 20
+
+// chunkHeaders are digests of the headers that all chunks must have, by rung. They do not depend on the content, but on
+// what the source says of its frames. So the first frame is encoded in each size.
+func (t Tools) chunkHeaders(
+	ctx context.Context, source string, info *Info, rungs []Rung, p *ChunkPlan,
+) (map[string]string, error) {
+	c, err := t.capabilities(ctx, true, false)
 	if err != nil {
 		return nil, err
 	}
-	if parsed.Init == nil || parsed.Init.Moov == nil || parsed.Init.Moov.Mvex == nil || parsed.Init.Moov.Trak == nil {
-		return nil, fmt.Errorf("it does not have a fragmented track")
-	}
-	trak, trex := parsed.Init.Moov.Trak, parsed.Init.Moov.Mvex.Trex
-	if trex == nil || trak.Tkhd == nil || trak.Edts == nil || trak.Mdia == nil || trak.Mdia.Mdhd == nil ||
-		trak.Mdia.Minf == nil || trak.Mdia.Minf.Stbl == nil || trak.Mdia.Minf.Stbl.Stsd == nil ||
-		trak.Mdia.Minf.Stbl.Stsd.AvcX == nil {
-		return nil, fmt.Errorf("it does not describe H.264")
-	}
-	entry := trak.Mdia.Minf.Stbl.Stsd.AvcX
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "track %d, %d ticks a second, %s of %dx%d pixels;", trak.Tkhd.TrackID, trak.Mdia.Mdhd.Timescale,
-		entry.Type(), entry.Width, entry.Height)
-	for _, box := range append([]mp4.Box{trex, trak.Edts}, entry.Children...) {
-		if box.Type() == "btrt" {
-			continue
-		}
-		if err := box.Encode(&b); err != nil {
+	video, _ := renditionJobs(info, rungs)
+	headers := make(map[string]string)
+	for _, j := range video {
+		answer := &limitedBuffer{limit: maxFrameBytes}
+		_, err := t.run(ctx, command{
+			tool: "ffmpeg", purpose: "encode a header", args: t.headerArgs(source, info, j, c), source: source, stdout: answer,
+		})
+		if err != nil {
 			return nil, err
 		}
+		var s renditionFiles
+		if err := s.parseInit(answer.Bytes()); err != nil {
+			return nil, fmt.Errorf("read the header of %s: %w", j.dir, err)
+		}
+		if s.sps == nil || s.sps.reordered < 0 || s.sps.reordered >= len(p.Head) {
+			return nil, &indivisibleError{"its encoder does not say how many frames it reorders"}
+		}
+		s.editStart = p.Head[s.sps.reordered] - p.Head[0]
+		headers[j.rung.Name] = s.headerDigest()
 	}
-	return b.Bytes(), nil
+	return headers, nil
+}
+
+// headerArgs encode the first frame as a chunk does.
+func (t Tools) headerArgs(source string, info *Info, j renditionJob, c capabilities) []string {
+	v, filters := info.Video, []string{uniformFrames(info.Video)}
+	if v.Interlaced {
+		filters = append(filters, deinterlacer(v, c, v.framesPerDecoded() == 2))
+	}
+	filters = slices.Concat(filters, orientationFilters(v), colourFilters(v, j.rung, c))
+	args := append(t.ffmpegArgs("-max_error_rate", "1"),
+		input(source, append(probedInputOptions(info, c.decoders), "-noautorotate")...)...)
+	args = append(args, "-filter_complex", fmt.Sprintf("[0:%d]%s[v]", v.Index, strings.Join(filters, ",")), "-map", "[v]",
+		"-frames:v", "1")
+	args = append(args, t.encoderArgs(j, v, planTiming(info), c, stitchable)...)
+	return append(args, "-f", "mp4", "-movflags", "+empty_moov+delay_moov+frag_keyframe", "-")
+}
+
+// headerDigest is a digest of what may differ between the headers of two chunks. The rest of them is written here.
+func (s *renditionFiles) headerDigest() string {
+	h := sha256.New()
+	for _, nalu := range append(s.parameters, binary.AppendVarint(nil, s.editStart)) {
+		h.Write(binary.AppendUvarint(nil, uint64(len(nalu))))
+		h.Write(nalu)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:10])
+}
+
+// checkHeader compares the header of a chunk with the plan.
+func (p *ChunkPlan) checkHeader(rung string, s *renditionFiles) error {
+	if want := p.Headers[rung]; want != "" && s.headerDigest() != want {
+		return fmt.Errorf("%w: its initialization segment differs from that of the plan; it was made with other settings or "+
+			"another version of the encoder", ErrMismatch)
+	}
+	return nil
 }

@@ -1,7 +1,6 @@
 package media
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,8 +9,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-
-	"github.com/Eyevinn/mp4ff/mp4"
 )
 
 // JoinChunks makes of all chunks, and of the audio if the ladder has some, what [Tools.Transcode] makes of the whole
@@ -78,7 +75,7 @@ func (t Tools) joinChunks(
 func (t Tools) joinRendition(
 	ctx context.Context, info *Info, plan *ChunkPlan, chunks []ChunkPiece, j renditionJob, dir string,
 ) (Rendition, error) {
-	join := renditionJoin{plan: plan, to: filepath.Join(dir, j.dir)}
+	join := renditionJoin{plan: plan, rung: j.rung.Name, to: filepath.Join(dir, j.dir)}
 	for n, p := range chunks {
 		if err := ctx.Err(); err != nil {
 			return Rendition{}, context.Cause(ctx)
@@ -106,7 +103,8 @@ func (t Tools) joinRendition(
 type renditionJoin struct {
 	plan     *ChunkPlan
 	to       string
-	header   []byte
+	rung     string
+	header   string
 	files    renditionFiles
 	nextDTS  int64
 	segments []playlistEntry
@@ -118,13 +116,12 @@ func (r *renditionJoin) add(n int, from string) error {
 	if err != nil {
 		return err
 	}
-	trex, err := r.addInit(n, from)
-	if err != nil {
+	if err := r.addInit(n, from); err != nil {
 		return err
 	}
 	var times []int64
 	for _, name := range names {
-		g, err := readSegment(filepath.Join(from, name), trex)
+		g, err := readSegment(filepath.Join(from, name))
 		if err == nil {
 			err = r.checkStart(g)
 		}
@@ -146,26 +143,20 @@ func (r *renditionJoin) add(n int, from string) error {
 	return linkFiles(from, r.to, names)
 }
 
-// addInit compares the initialization segment of a chunk with that of the first one, which is published.
-func (r *renditionJoin) addInit(n int, from string) (*mp4.TrexBox, error) {
-	init, err := os.ReadFile(filepath.Join(from, initName))
-	if err != nil {
-		return nil, err
+// addInit compares the header of a chunk with the plan, and with that of the first one, which is published.
+func (r *renditionJoin) addInit(n int, from string) error {
+	if err := r.files.readInit(filepath.Join(from, initName)); err != nil {
+		return fmt.Errorf("%w: initialization segment: %w", ErrMismatch, err)
 	}
-	header, err := chunkHeader(init)
-	if err != nil {
-		return nil, fmt.Errorf("%w: initialization segment: %w", ErrMismatch, err)
+	if err := r.plan.checkHeader(r.rung, &r.files); err != nil {
+		return err
 	}
-	if n > 0 && !bytes.Equal(header, r.header) {
-		return nil, fmt.Errorf("%w: its initialization segment differs from that of chunk 0; they were made with different "+
-			"settings or encoders", ErrMismatch)
+	header := r.files.headerDigest()
+	if n > 0 && header != r.header { // a plan of an older version has none
+		return fmt.Errorf("%w: its initialization segment differs from that of chunk 0", ErrMismatch)
 	}
 	r.header = header
-	trex, err := r.files.readInit(filepath.Join(from, initName))
-	if err != nil {
-		return nil, fmt.Errorf("%w: initialization segment: %w", ErrMismatch, err)
-	}
-	return trex, nil
+	return nil
 }
 
 // checkStart checks that a segment continues the one before it.

@@ -45,6 +45,9 @@ type ChunkPlan struct {
 	// encoded alike, wherever that is.
 	Preset string `json:"preset,omitempty"`
 	CRF    int    `json:"crf,omitempty"`
+	// Headers are digests of what decoders need of the initialization segments, by rung. They are the same in all
+	// chunks, of which any may be published.
+	Headers map[string]string `json:"headers,omitempty"`
 }
 
 // Chunk is a part of the picture from the start of a segment to the start of another one. Times of output
@@ -137,7 +140,10 @@ func (t Tools) planChunks(
 	}
 	s := t.encoderSettings(Rung{}, "")
 	p.Preset, p.CRF = s.preset, s.crf
-	return p, t.trySeeking(ctx, source, info, p, times.decoded)
+	if err = t.trySeeking(ctx, source, info, p, times.decoded); err == nil {
+		p.Headers, err = t.chunkHeaders(ctx, source, info, rungs, p)
+	}
+	return p, err
 }
 
 // segments is the number of segments in a chunk.
@@ -156,12 +162,21 @@ func indivisible(info *Info, rungs []Rung, perChunk int, o ChunkOptions) string 
 	if v == nil || len(video) == 0 {
 		return "it has no picture"
 	}
-	plan := planTiming(info)
 	switch {
 	case info.Duration < float64(2*perChunk*segmentSeconds):
 		return "it is shorter than two chunks"
 	case info.Duration < o.MinDuration.Seconds():
 		return fmt.Sprintf("it is shorter than %v", o.MinDuration)
+	case v.Alpha:
+		return "it is transparent"
+	}
+	return uncertainTimes(info)
+}
+
+// uncertainTimes says why the times of the output's frames cannot be computed from the packets.
+func uncertainTimes(info *Info) string {
+	v, plan := info.Video, planTiming(info)
+	switch {
 	case !slices.Contains(seekableContainers, info.Container):
 		return fmt.Sprintf("ffmpeg cannot seek exactly in its container %q", info.Container)
 	case plan.repeatedFrames > 0:
@@ -172,8 +187,6 @@ func indivisible(info *Info, rungs []Rung, perChunk int, o ChunkOptions) string 
 		return "its timestamps jump"
 	case plan.dropsFrames && v.Interlaced:
 		return "it is interlaced and frames are left out of it"
-	case v.Alpha:
-		return "it is transparent"
 	}
 	return ""
 }

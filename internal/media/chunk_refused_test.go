@@ -28,7 +28,7 @@ func TestJoinChunks_RefusesWrongPieces(t *testing.T) {
 	const sound, third, second, first = 0, 1, 2, 3
 	file := func(piece int, name string) string { return filepath.Join(d.pieces[piece].Dir, d.rungs[0].Name, name) }
 	other, otherPlan := d, *d.plan
-	otherPlan.Preset = "ultrafast"
+	otherPlan.Preset, otherPlan.Headers = "ultrafast", nil
 	other.plan = &otherPlan
 	for name, c := range map[string]struct {
 		chunk  int

@@ -17,7 +17,6 @@ type chunkSegments struct {
 	cut   *chunkCut
 	shown []int64 // times of the chunk's frames
 	dir   string
-	trex  *mp4.TrexBox
 	delay int   // how many frames B-frames delay the picture
 	done  int   // frames so far
 	shift int64 // from the times in the files to those of the frames; valid after the first segment
@@ -75,7 +74,7 @@ func (s *chunkSegments) setTimes(parsed *mp4.File, number, frames int, keys []in
 		return nil, fmt.Errorf("its fragment does not have exactly one run of frames")
 	}
 	traf, trun := moof.Traf, moof.Traf.Trun
-	trun.AddSampleDefaultValues(traf.Tfhd, s.trex)
+	trun.AddSampleDefaultValues(traf.Tfhd, nil)
 	if len(trun.Samples) != frames {
 		return nil, fmt.Errorf("it has %d frames instead of %d", len(trun.Samples), frames)
 	}

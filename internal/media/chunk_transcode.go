@@ -43,7 +43,7 @@ const audioChunk = -1
 //
 // The encoder is always libx264, with headers that do not depend on the content. An error that wraps
 // [ErrNotDivisible] means that the chunk does not have the planned frames, or not the pictures that it has if decoding
-// begins one keyframe earlier.
+// begins one keyframe earlier, or not the planned headers, because the plan was made with another version of the encoder.
 func (t Tools) TranscodeChunk(
 	ctx context.Context, src string, info *Info, rungs []Rung, plan *ChunkPlan, n int, dir string,
 	progress func(Progress),
@@ -192,18 +192,20 @@ func (r *frameListReader) compare(what string, frames int64, times string) error
 // finishChunk fixes the segments of a rendition, and removes its playlist, which describes only the chunk.
 func (r transcodeRun) finishChunk(ctx context.Context, j renditionJob, shown []int64) error {
 	dir := filepath.Join(r.dir, j.dir)
-	var files renditionFiles
-	trex, err := files.readInit(filepath.Join(dir, initName))
-	if err != nil {
-		return fmt.Errorf("initialization segment: %w", err)
-	}
-	s := chunkSegments{cut: r.plan.cut, shown: shown, dir: dir, trex: trex}
+	s := chunkSegments{cut: r.plan.cut, shown: shown, dir: dir}
 	editStart, err := s.fix()
 	if err != nil {
 		return err
 	}
-	if err := fixInit(filepath.Join(dir, initName), editStart); err != nil {
-		return fmt.Errorf("fix initialization segment: %w", err)
+	if err := writeInit(filepath.Join(dir, initName), j, r.info, r.plan, editStart); err != nil {
+		return fmt.Errorf("write initialization segment: %w", err)
+	}
+	var header renditionFiles
+	if err := header.readInit(filepath.Join(dir, initName)); err != nil {
+		return fmt.Errorf("initialization segment: %w", err)
+	}
+	if err := r.plan.cut.plan.checkHeader(j.rung.Name, &header); err != nil {
+		return fmt.Errorf("%w: %w", ErrNotDivisible, err)
 	}
 	playlist := path.Join(j.dir, playlistName)
 	if r.plan.cut.next() == nil {

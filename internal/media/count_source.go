@@ -39,6 +39,7 @@ func (u *untrustedCheck) measureSource(ctx context.Context) error {
 	if want := u.out.Expected; len(u.video) > 0 {
 		slack := int64(1)
 		if out.errors > 0 {
+			u.out.FrameTimes = nil // another decoder may show others
 			slack = int64(3 + damagedSlack*float64(want))
 		}
 		if delivered < want-slack || delivered > want+slack {

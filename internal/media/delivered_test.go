@@ -170,8 +170,8 @@ func FuzzBoxTree(f *testing.F) {
 			t.Fatal(err)
 		}
 		var s renditionFiles
-		_, _ = s.readInit(file)
-		if g, err := readSegment(file, nil); err == nil && (g.frames < 0 || g.frames > math.MaxInt32) {
+		_ = s.readInit(file)
+		if g, err := readSegment(file); err == nil && (g.frames < 0 || g.frames > math.MaxInt32) {
 			t.Errorf("%d frames", g.frames)
 		}
 	})
@@ -203,12 +203,12 @@ func FuzzDeliveredInit(f *testing.F) {
 		if isAudio {
 			j = renditionJob{rung: Rung{Name: "audio"}, audio: &Audio{}}
 		}
-		if checkInit(file, j, 30) != nil {
+		if writeInit(file, j, &Info{Video: &Video{FPS: 25}}, timing{}, 0) != nil {
 			return
 		}
 		var s renditionFiles
-		if _, err := s.readInit(file); err != nil {
-			return // it lacks what a fragmented file needs
+		if err := errors.Join(s.readInit(file), checkPublishedInit(file)); err != nil {
+			t.Errorf("the written header is wrong: %v", err)
 		}
 		if isVideo := s.width == 640 && s.height == 360; isVideo == isAudio {
 			t.Errorf("an accepted header has %dx%d pixels and %d channels", s.width, s.height, s.channels)

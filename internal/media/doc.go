@@ -47,6 +47,10 @@
 //   - Exit codes and headers are not trusted. Durations and frame counts are
 //     measured from packets, from decoded frames and from the written files,
 //     and [Tools.Check] compares the three.
+//   - Initialization segments are written here. Of the encoder's, only the parameters of the decoder remain, if they
+//     are those that were asked for.
+//   - [Tools.Check] reads every frame of every rendition: its NAL units or its AAC element, its place in the file, and its
+//     times. It does not decode them.
 //   - A source that can never work gives a [*RejectedError] with a sentence for
 //     its sender. All other errors may go away in another attempt.
 //   - [Tools.CheckUntrusted] believes nothing that a worker says. It writes the

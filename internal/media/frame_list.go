@@ -29,6 +29,7 @@ type frameList struct {
 	first, end float64 // end includes the last frame's duration
 	gaps       int64
 	gapSeconds float64
+	runs       []FrameRun
 }
 
 // readFrameList reads a frame list and counts gaps longer than minGap seconds,
@@ -59,6 +60,7 @@ type frameListReader struct {
 	keep           bool
 	times          []int64  // of all frames, if keep is set
 	sums           []string // their checksums
+	runs           runBuilder
 }
 
 func newFrameListReader() *frameListReader {
@@ -93,6 +95,7 @@ func (r *frameListReader) line(line []byte) {
 		r.first, r.last = pts, pts
 	}
 	r.frames++
+	r.runs.add(pts - r.first)
 	r.first = min(r.first, pts)
 	if r.minGap > 0 && float64(pts-r.last)*r.secondsPerTick > r.minGap {
 		r.gaps++
@@ -117,5 +120,6 @@ func (r *frameListReader) frameList() frameList {
 		frames: r.frames, distinct: r.distinct,
 		first: float64(r.first) * r.secondsPerTick, end: float64(r.last)*r.secondsPerTick + dur,
 		gaps: r.gaps, gapSeconds: float64(r.gapTicks) * r.secondsPerTick,
+		runs: limitRuns(r.runs.runs()),
 	}
 }

@@ -92,6 +92,10 @@ type Video struct {
 	// recording begins between two keyframes.
 	Undecodable float64 `json:"undecodable,omitempty"`
 
+	// FrameTimes are when the frames of the output are shown, as computed from the packets; empty if that is not
+	// certain.
+	FrameTimes []FrameRun `json:"frame_times,omitempty"`
+
 	// Interlaced is measured from decoded frames. TopFirst is then the field
 	// order.
 	Interlaced bool `json:"interlaced"`

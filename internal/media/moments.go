@@ -151,12 +151,7 @@ func (s *renditionFiles) ticks(seconds float64) int64 {
 
 // segmentTimes reads the presentation times of a segment's frames, in order.
 func segmentTimes(dir, name string) ([]int64, error) {
-	var s renditionFiles
-	trex, err := s.readInit(filepath.Join(dir, initName))
-	if err != nil {
-		return nil, err
-	}
-	g, err := readSegment(filepath.Join(dir, name), trex)
+	g, err := readSegment(filepath.Join(dir, name))
 	if err != nil {
 		return nil, fmt.Errorf("segment %s: %w", name, err)
 	}

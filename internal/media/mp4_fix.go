@@ -21,36 +21,6 @@ const (
 	minTailSeconds = 0.5
 )
 
-// fixInit sets the edit list so that the first frame, or the first audio sample
-// after the encoder delay, is at 0, and sets the brands that CMAF players
-// expect. editStart is that frame's time in ticks. ffmpeg's own edit list delays
-// the picture by its B-frames and the audio by the encoder delay, which puts
-// them visibly out of sync.
-func fixInit(file string, editStart int64) error {
-	return rewriteMP4(file, func(parsed *mp4.File) (encoder, error) { return presentFrom(parsed, editStart) })
-}
-
-func presentFrom(parsed *mp4.File, editStart int64) (encoder, error) {
-	if parsed.Init == nil || parsed.Init.Moov == nil || parsed.Init.Moov.Trak == nil {
-		return nil, fmt.Errorf("it has no track")
-	}
-	trak := parsed.Init.Moov.Trak
-	children := trak.Children[:0:0]
-	for _, box := range trak.Children {
-		if box.Type() == "edts" {
-			continue
-		}
-		children = append(children, box)
-		if box.Type() == "tkhd" {
-			children = append(children, editList(editStart))
-		}
-	}
-	trak.Children = children
-	parsed.Init.Ftyp = mp4.NewFtyp("iso6", 0, []string{"iso6", "cmfc", "mp41"})
-	parsed.Init.Children[0] = parsed.Init.Ftyp
-	return parsed.Init, nil
-}
-
 // encoder is an initialization segment or a media segment.
 type encoder interface{ Encode(io.Writer) error }
 
@@ -73,12 +43,6 @@ func rewriteMP4(file string, change func(*mp4.File) (encoder, error)) error {
 		return err
 	}
 	return writeFile(file, out.Bytes())
-}
-
-// editList presents a track from a given tick on.
-func editList(start int64) *mp4.EdtsBox {
-	elst := &mp4.ElstBox{Entries: []mp4.ElstEntry{{MediaTime: start, MediaRateInteger: 1}}}
-	return &mp4.EdtsBox{Elst: []*mp4.ElstBox{elst}, Children: []mp4.Box{elst}}
 }
 
 // decodeMP4 is mp4.DecodeFile without its panics on damaged files, such as

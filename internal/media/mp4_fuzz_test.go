@@ -2,6 +2,7 @@ package media
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -12,14 +13,22 @@ import (
 	"github.com/Eyevinn/mp4ff/mp4"
 )
 
-// An initialization segment may be cut off on a full disk.
-func FuzzTruncatedInit(f *testing.F) {
+var soundJob = renditionJob{rung: Rung{Name: "audio"}, audio: &Audio{}}
+
+// soundInit is the initialization segment of sound.
+func soundInit(f *testing.F) *bytes.Buffer {
 	init := mp4.CreateEmptyInit()
-	init.AddEmptyTrack(90000, "video", "und")
+	init.AddEmptyTrack(sampleRate, "audio", "und")
 	var whole bytes.Buffer
-	if err := init.Encode(&whole); err != nil {
+	if err := errors.Join(init.Moov.Trak.SetAACDescriptor(2, sampleRate), init.Encode(&whole)); err != nil {
 		f.Fatal(err)
 	}
+	return &whole
+}
+
+// An initialization segment may be cut off on a full disk.
+func FuzzTruncatedInit(f *testing.F) {
+	whole := soundInit(f)
 	for cut := 0; cut <= whole.Len(); cut += 50 {
 		f.Add(cut, int64(1024))
 	}
@@ -33,7 +42,7 @@ func FuzzTruncatedInit(f *testing.F) {
 		if err := os.WriteFile(file, whole.Bytes()[:cut], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		err := fixInit(file, skip)
+		err := writeInit(file, soundJob, &Info{}, timing{}, skip)
 		if (err == nil) != (cut == whole.Len()) {
 			t.Fatalf("of %d bytes, %d: %v", whole.Len(), cut, err)
 		}
@@ -110,12 +119,7 @@ func FuzzLanguage(f *testing.F) {
 
 // An initialization segment may have lost blocks on a failing disk.
 func FuzzInitWithZeros(f *testing.F) {
-	init := mp4.CreateEmptyInit()
-	init.AddEmptyTrack(90000, "video", "und")
-	var whole bytes.Buffer
-	if err := init.Encode(&whole); err != nil {
-		f.Fatal(err)
-	}
+	whole := soundInit(f)
 	for from := 0; from < whole.Len(); from += 4 {
 		f.Add(from, 4)
 		f.Add(from, whole.Len())
@@ -131,9 +135,9 @@ func FuzzInitWithZeros(f *testing.F) {
 			t.Fatal(err)
 		}
 		var s renditionFiles
-		_, _ = s.readInit(file)
-		_, _ = readSegment(file, nil)
-		if err := fixInit(file, 1024); err == nil && length >= 4 && from == 0 {
+		_ = s.readInit(file)
+		_, _ = readSegment(file)
+		if err := writeInit(file, soundJob, &Info{}, timing{}, 1024); err == nil && length >= 4 && from == 0 {
 			t.Error("an initialization segment without a start was fixed")
 		}
 	})

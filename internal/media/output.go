@@ -72,6 +72,8 @@ type Output struct {
 	Distinct   int64   `json:"distinct"`
 	DecodedEnd float64 `json:"decoded_end"`
 	Expected   int64   `json:"expected"`
+	// FrameTimes are when these frames are shown; empty if that is unknown.
+	FrameTimes []FrameRun `json:"frame_times,omitempty"`
 	// Constant means that frames were repeated, because the source has gaps too
 	// long for segments.
 	Constant bool `json:"constant,omitempty"`

@@ -40,8 +40,8 @@ type clockRun struct {
 	start, end float64
 }
 
-// maxRuns limits the memory for a stream whose clock jumps all the time.
-const maxRuns = maxSplices
+// maxClockRuns limits the memory for a stream whose clock jumps all the time.
+const maxClockRuns = maxSplices
 
 // reorderWindow is how far display order may be from decoding order.
 const reorderWindow = 32
@@ -134,7 +134,7 @@ func (t *trackTiming) add(p packet) {
 	if p.hasDTS {
 		clock = p.dts
 	}
-	if t.advance(clock, p.dur, p.hasDTS) && len(t.runs) <= maxRuns {
+	if t.advance(clock, p.dur, p.hasDTS) && len(t.runs) <= maxClockRuns {
 		t.runs = append(t.runs, clockRun{from: -1, start: pts, end: pts})
 	}
 	t.runs[len(t.runs)-1].add(p, pts)

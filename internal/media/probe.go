@@ -57,7 +57,9 @@ func (t Tools) probe(ctx context.Context, path string) (*Info, *Packets, error) 
 	if err != nil || info.Video == nil {
 		return info, nil, err
 	}
-	return info, packets.pictures[info.Video.Index], nil
+	picture := packets.pictures[info.Video.Index]
+	info.Video.FrameTimes = knownFrameTimes(info, picture)
+	return info, picture, nil
 }
 
 // probeContent reads the headers and the packets of a source.

@@ -15,6 +15,8 @@ import (
 // renditionFiles is what a rendition's files contain.
 type renditionFiles struct {
 	codecs        string
+	sps           *spsParameters // nil for audio
+	parameters    [][]byte       // H.264's sequence parameters, and those of pictures
 	width, height int
 	channels      int
 	sampleRate    int
@@ -23,6 +25,7 @@ type renditionFiles struct {
 	target        int   // target duration
 	init          string
 	segments      []segment
+	runs          []FrameRun // when they are shown
 	frames        int64
 	bytes         int64
 }
@@ -47,13 +50,14 @@ type segment struct {
 	// times are the presentation times in order, and samples all frames in decoding order. Only readSegment
 	// sets them.
 	times   []int64
-	samples []sampleTime
+	samples []sample
 }
 
-// sampleTime is when a frame is decoded and shown.
-type sampleTime struct {
-	dts, pts int64
-	isKey    bool
+// sample is a frame: when it is decoded and shown, and where it is in the file.
+type sample struct {
+	dts, pts, duration int64
+	isKey              bool
+	offset, size       int64
 }
 
 func (s *renditionFiles) seconds(ticks int64) float64 { return float64(ticks) / float64(s.timescale) }
@@ -152,24 +156,30 @@ func (t Tools) inspect(ctx context.Context, dir, playlist string) (*renditionFil
 // readListed reads the files that a playlist names, in its directory.
 func (t Tools) readListed(ctx context.Context, dir string, p *playlist) (*renditionFiles, error) {
 	s := &renditionFiles{target: p.target, init: p.init}
-	trex, err := s.readInit(filepath.Join(dir, p.init))
-	if err != nil {
+	if err := s.readInit(filepath.Join(dir, p.init)); err != nil {
 		return nil, fmt.Errorf("initialization segment: %w", err)
 	}
+	var runs runBuilder
 	for _, entry := range p.segments {
 		if err := ctx.Err(); err != nil {
 			return nil, context.Cause(ctx)
 		}
 		t.step()
-		g, err := readSegment(filepath.Join(dir, entry.name), trex)
+		g, err := readSegment(filepath.Join(dir, entry.name))
 		if err != nil {
 			return nil, fmt.Errorf("segment %s: %w", entry.name, err)
 		}
-		g.name, g.listedSeconds, g.times, g.samples = entry.name, entry.duration, nil, nil
+		g.name, g.listedSeconds = entry.name, entry.duration
 		s.segments = append(s.segments, g)
+		for _, pts := range append([]int64{g.samples[0].pts}, g.timesAfterFirst()...) {
+			runs.add(pts - s.segments[0].firstPTS)
+		}
+		last := &s.segments[len(s.segments)-1]
+		last.times, last.samples = nil, nil
 		s.frames += g.frames
 		s.bytes += g.bytes
 	}
+	s.runs = runs.runs()
 	s.setShownTimes()
 	return s, nil
 }
@@ -198,51 +208,7 @@ func (s *renditionFiles) setShownTimes() {
 	}
 }
 
-func (s *renditionFiles) readInit(file string) (*mp4.TrexBox, error) {
-	f, size, err := openComplete(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	s.bytes += size
-	parsed, err := decodeMP4(f)
-	if err != nil {
-		return nil, err
-	}
-	if parsed.Init == nil || parsed.Init.Moov == nil || parsed.Init.Moov.Mvex == nil || len(parsed.Init.Moov.Traks) != 1 {
-		return nil, fmt.Errorf("it does not have exactly one fragmented track")
-	}
-	trak := parsed.Init.Moov.Trak
-	if trak.Mdia == nil || trak.Mdia.Mdhd == nil || trak.Mdia.Minf == nil || trak.Mdia.Minf.Stbl == nil ||
-		trak.Mdia.Minf.Stbl.Stsd == nil {
-		return nil, fmt.Errorf("it describes no samples")
-	}
-	if s.timescale = int64(trak.Mdia.Mdhd.Timescale); s.timescale == 0 {
-		return nil, fmt.Errorf("its timescale is 0")
-	}
-	if e := trak.Edts; e != nil && len(e.Elst) == 1 && len(e.Elst[0].Entries) == 1 {
-		s.editStart = e.Elst[0].Entries[0].MediaTime
-	}
-	return parsed.Init.Moov.Mvex.Trex, s.setCodec(trak.Mdia.Minf.Stbl.Stsd)
-}
-
-// setCodec derives the codec string from the decoder configuration.
-func (s *renditionFiles) setCodec(stsd *mp4.StsdBox) error {
-	switch {
-	case stsd.AvcX != nil && stsd.AvcX.AvcC != nil:
-		c := stsd.AvcX.AvcC
-		s.codecs = fmt.Sprintf("avc1.%02x%02x%02x", c.AVCProfileIndication, c.ProfileCompatibility, c.AVCLevelIndication)
-		s.width, s.height = int(stsd.AvcX.Width), int(stsd.AvcX.Height)
-	case stsd.Mp4a != nil:
-		s.codecs = "mp4a.40.2"
-		s.channels, s.sampleRate = int(stsd.Mp4a.ChannelCount), int(stsd.Mp4a.SampleRate)
-	default:
-		return fmt.Errorf("it is neither H.264 nor AAC")
-	}
-	return nil
-}
-
-func readSegment(file string, trex *mp4.TrexBox) (segment, error) {
+func readSegment(file string) (segment, error) {
 	f, size, err := openComplete(file)
 	if err != nil {
 		return segment{}, err
@@ -255,7 +221,7 @@ func readSegment(file string, trex *mp4.TrexBox) (segment, error) {
 	g := segment{bytes: size}
 	for _, s := range parsed.Segments {
 		for _, frag := range s.Fragments {
-			if err := g.add(frag, trex); err != nil {
+			if err := g.add(frag); err != nil {
 				return segment{}, err
 			}
 		}
@@ -270,12 +236,16 @@ func readSegment(file string, trex *mp4.TrexBox) (segment, error) {
 	return g, nil
 }
 
-func (g *segment) add(frag *mp4.Fragment, trex *mp4.TrexBox) error {
+func (g *segment) add(frag *mp4.Fragment) error {
 	if frag.Moof == nil || frag.Mdat == nil || len(frag.Moof.Trafs) != 1 ||
 		frag.Moof.Traf.Tfdt == nil || frag.Moof.Traf.Tfhd == nil {
 		return fmt.Errorf("a fragment is incomplete")
 	}
 	traf := frag.Moof.Traf
+	if traf.Tfhd.TrackID != trackID || traf.Tfhd.HasBaseDataOffset() || traf.Tfhd.HasSampleDescriptionIndex() {
+		return fmt.Errorf("a fragment is of another track, or its data is elsewhere")
+	}
+	data := int64(frag.Mdat.PayloadAbsoluteOffset())
 	dts := int64(traf.Tfdt.BaseMediaDecodeTime())
 	if g.frames == 0 {
 		g.firstDTS, g.firstPTS = dts, dts+1<<40
@@ -284,9 +254,12 @@ func (g *segment) add(frag *mp4.Fragment, trex *mp4.TrexBox) error {
 	}
 	var payload uint64
 	for _, trun := range traf.Truns {
-		trun.AddSampleDefaultValues(traf.Tfhd, trex)
-		for _, sample := range trun.Samples {
-			key := sample.Flags&mp4.NonSyncSampleFlags == 0
+		trun.AddSampleDefaultValues(traf.Tfhd, nil)
+		if at := int64(frag.Moof.StartPos) + int64(trun.DataOffset); at != data+int64(payload) {
+			return fmt.Errorf("a run of frames is said to be at byte %d instead of %d", at, data+int64(payload))
+		}
+		for _, one := range trun.Samples {
+			key := one.Flags&mp4.NonSyncSampleFlags == 0
 			if g.frames == 0 {
 				g.startsWithKeyframe = key
 			}
@@ -299,13 +272,14 @@ func (g *segment) add(frag *mp4.Fragment, trex *mp4.TrexBox) error {
 			case g.frames > 1:
 				g.shortest, g.longest = min(g.shortest, g.lastDuration), max(g.longest, g.lastDuration)
 			}
-			pts := dts + int64(sample.CompositionTimeOffset)
+			pts := dts + int64(one.CompositionTimeOffset)
 			g.firstPTS, g.lastPTS = min(g.firstPTS, pts), max(g.lastPTS, pts)
-			g.times, g.samples = append(g.times, pts), append(g.samples, sampleTime{dts, pts, key})
+			g.lastDuration = int64(one.Dur)
+			g.times = append(g.times, pts)
+			g.samples = append(g.samples, sample{dts, pts, g.lastDuration, key, data + int64(payload), int64(one.Size)})
 			g.frames++
-			g.lastDuration = int64(sample.Dur)
 			dts += g.lastDuration
-			payload += uint64(sample.Size)
+			payload += uint64(one.Size)
 		}
 	}
 	g.decodeTicks = dts - g.firstDTS

@@ -256,15 +256,14 @@ func (o *Output) readFrameLists(dir string, info *Info, plan timing, out stderrR
 		}
 	}
 	o.Decoded, o.Distinct, o.Expected = decoded.frames, decoded.distinct, encoded.frames
-	o.DecodedEnd = decoded.end - plan.offset
+	o.FrameTimes, o.DecodedEnd = encoded.runs, decoded.end-plan.offset
 	if decoded.frames == 0 {
 		return noFrameDecoded(info.Video, out.tail)
 	}
 	return o.assessDamage(info, decoded, out)
 }
 
-// finishRendition fixes a rendition's initialization segment, segments and
-// playlist, and measures the result.
+// finishRendition writes a rendition's initialization segment and playlist, fixes its segments, and measures the result.
 func (t Tools) finishRendition(
 	ctx context.Context, dir string, j renditionJob, info *Info, plan timing,
 ) (Rendition, error) {
@@ -278,8 +277,8 @@ func (t Tools) finishRendition(
 	if j.audio != nil {
 		editStart, end = editStart+encoderDelay, 0 // each audio stream ends where it does in the source
 	}
-	if err := fixInit(filepath.Join(dir, filepath.FromSlash(init)), editStart); err != nil {
-		return Rendition{}, fmt.Errorf("fix initialization segment of %s: %w", playlist, err)
+	if err := writeInit(filepath.Join(dir, filepath.FromSlash(init)), j, info, plan, editStart); err != nil {
+		return Rendition{}, fmt.Errorf("write initialization segment of %s: %w", playlist, err)
 	}
 	if err := s.fixSegments(filepath.Join(dir, filepath.FromSlash(j.dir)), end); err != nil {
 		return Rendition{}, fmt.Errorf("fix segments of %s: %w", playlist, err)

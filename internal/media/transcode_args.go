@@ -131,13 +131,18 @@ func fpsModeArgs(mode string, c capabilities) []string {
 }
 
 func (t Tools) videoArgs(i int, j renditionJob, v *Video, plan timing, c capabilities, e videoEncoder) []string {
+	args := append([]string{"-map", fmt.Sprintf("[v%d]", i)}, t.encoderArgs(j, v, plan, c, e)...)
+	return append(args, plan.cut.hlsArgs(j.dir)...)
+}
+
+// encoderArgs are the options of a video rendition's encoder.
+func (t Tools) encoderArgs(j renditionJob, v *Video, plan timing, c capabilities, e videoEncoder) []string {
 	r := j.rung
 	s := t.encoderSettings(r, h264LevelFor(r.Width, r.Height, maxDecodeRate(v, plan), r.VideoBitrate))
 	if plan.isSlideShow {
 		s.crf, s.keyframeEvery = min(s.crf+slideShowCRF, 51), segmentSeconds
 	}
-	args := append([]string{"-map", fmt.Sprintf("[v%d]", i)}, fpsModeArgs("vfr", c)...)
-	args = append(args, "-enc_time_base", outputTimeBase, "-t", formatSeconds(plan.maxSeconds))
+	args := append(fpsModeArgs("vfr", c), "-enc_time_base", outputTimeBase, "-t", formatSeconds(plan.maxSeconds))
 	args = append(append(args, e.args(s)...), plan.cut.encoderArgs(r)...)
 	if plan.repeatedFrames > 0 {
 		if !e.isHardware() {
@@ -154,8 +159,7 @@ func (t Tools) videoArgs(i int, j renditionJob, v *Video, plan timing, c capabil
 		}
 		args = append(args, t.threads()[:min(2, len(t.threads()))]...)
 	}
-	args = append(args, "-map_metadata", "-1", "-map_chapters", "-1")
-	return append(args, plan.cut.hlsArgs(j.dir)...)
+	return append(args, "-map_metadata", "-1", "-map_chapters", "-1")
 }
 
 func (t Tools) encoderSettings(r Rung, level string) encoderSettings {

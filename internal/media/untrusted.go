@@ -132,7 +132,7 @@ func (u *untrustedCheck) addRendition(ctx context.Context, j renditionJob, segme
 	if last := s.segments[segments-1]; segments > 1 && s.seconds(last.length) < minTailSeconds {
 		return refuse(j.dir, "its last segment is shorter than %.1f s", minTailSeconds)
 	}
-	if err := cleanInit(filepath.Join(folder, initName), editStart); err != nil {
+	if err := writeInit(filepath.Join(folder, initName), j, u.info, u.plan, editStart); err != nil {
 		return refuseContent(j.dir, err)
 	}
 	if err := writeFile(filepath.Join(folder, playlistName), []byte(s.playlist())); err != nil {
@@ -147,8 +147,8 @@ func (u *untrustedCheck) addRendition(ctx context.Context, j renditionJob, segme
 // checkForm checks the initialization segment and the boxes of so many segments from one on, and lists them.
 func (u *untrustedCheck) checkForm(j renditionJob, first, segments int) (*playlist, error) {
 	folder := filepath.Join(u.dir, j.dir)
-	if err := checkInit(filepath.Join(folder, initName), j, u.maxLevel(j)); err != nil {
-		return nil, err
+	if err := writeInit(filepath.Join(folder, initName), j, u.info, u.plan, 0); err != nil {
+		return nil, fmt.Errorf("initialization segment: %w", err)
 	}
 	p := &playlist{init: initName}
 	for n := first; n < first+segments; n++ {
@@ -210,7 +210,8 @@ func (u *untrustedCheck) countFrames(ctx context.Context) error {
 		o.warn(approximateColours)
 	}
 	o.DecodedEnd = u.info.pictureEnd()
-	if u.claimed.DecodeErrors > 0 || !u.isCountPlausible() {
+	o.FrameTimes = v.FrameTimes
+	if u.claimed.DecodeErrors > 0 || !u.isCountPlausible() || u.video[0].files.compareTimes(o.FrameTimes) != nil {
 		return u.measureSource(ctx)
 	}
 	o.Decoded = v.decodableFrames()
@@ -271,12 +272,4 @@ func (u *untrustedCheck) sourceOptions() []string {
 		return options
 	}
 	return append(options, alphaDecoder(u.info.Video, u.found)...)
-}
-
-// maxLevel is the highest H.264 level, times ten, that the ladder asks for.
-func (u *untrustedCheck) maxLevel(j renditionJob) int {
-	if j.audio != nil {
-		return 0
-	}
-	return levelNumber(h264LevelFor(j.rung.Width, j.rung.Height, maxDecodeRate(u.info.Video, u.plan), j.rung.VideoBitrate))
 }

@@ -15,7 +15,7 @@ import (
 // A chunk must have exactly the frames of the plan, at their times, in its segments; its pictures are compared with
 // the source at one or more random times, and at its start. The plan must be this host's own. The returned ChunkOutput
 // says what was planned and measured. Its Settings are those of the plan: whether the worker used them shows only in
-// the header, which [Tools.JoinChunks] compares with the other chunks.
+// the header, which must be that of the plan.
 //
 // Each moment costs more of a short chunk than of a long video: of 30 s of 1080p some 6 % of the encoder's processor
 // time, half of it to decode the source from the keyframe before; more if its keyframes are far apart.
@@ -102,10 +102,16 @@ func (u *untrustedCheck) addChunkRendition(ctx context.Context, j renditionJob, 
 	if err != nil {
 		return refuseContent(j.dir, err)
 	}
-	if err := cleanInit(init, editStart); err != nil {
+	if err := writeInit(init, j, u.info, u.plan, editStart); err != nil {
 		return refuseContent(j.dir, err)
 	}
 	s, err := u.tools.readListed(ctx, folder, p)
+	if err != nil {
+		return refuseContent(j.dir, err)
+	}
+	if err = u.cut.plan.checkHeader(j.rung.Name, s); err == nil {
+		err = u.tools.checkSamples(ctx, folder, s)
+	}
 	if err != nil {
 		return refuseContent(j.dir, err)
 	}

@@ -127,8 +127,18 @@ func TestCheckUntrustedChunk_RefusesForgedFiles(t *testing.T) {
 		{"another profile", "profile", init(func(m *mp4.MoovBox) {
 			visualEntry(m).AvcC.AVCProfileIndication, visualEntry(m).AvcC.SPSnalus[0][1] = 110, 110
 		})},
+		{"other picture parameters", "of the plan", init(func(m *mp4.MoovBox) { visualEntry(m).AvcC.PPSnalus[0][1] ^= 1 })},
+		{"a number of reordered frames that the encoder has not", "", init(func(m *mp4.MoovBox) {
+			sps := visualEntry(m).AvcC.SPSnalus[0]
+			sps[len(sps)-2] ^= 8
+		})},
+		{"oblong pixels", "not square", init(func(m *mp4.MoovBox) { visualEntry(m).Pasp.HSpacing = 10 })},
 		{"another clock", "ticks a second", init(func(m *mp4.MoovBox) { m.Trak.Mdia.Mdhd.Timescale = 60000 })},
 		{"a truncated segment", "fit", bytesOf(func(b []byte) []byte { return b[:len(b)/2] })},
+		{"a lost block", "damaged NAL unit", bytesOf(func(b []byte) []byte {
+			clear(b[len(b)-2000 : len(b)-1488])
+			return b
+		})},
 		{"an extra box", "needs", bytesOf(func(b []byte) []byte { return append(b, newBox("uuid", "<script>")...) })},
 		{"media data that is longer than its index", "index", bytesOf(func(b []byte) []byte {
 			i := bytes.Index(b, []byte("mdat")) - 4

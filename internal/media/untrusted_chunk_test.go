@@ -142,6 +142,32 @@ func TestCheckUntrustedChunk_FindsAPictureThatFreezesWithinTheChunk(t *testing.T
 	wantRefused(t, err, "not the source's")
 }
 
+// Otherwise the join would find that chunk 1 differs, and discard it instead of the wrong one.
+func TestCheckUntrustedChunk_RefusesAChunkThatWasMadeWithOtherSettings(t *testing.T) {
+	t.Parallel()
+	d := movingChunks(t)
+	other := *d.plan
+	other.Preset, other.Headers = "ultrafast", nil
+	dir := t.TempDir()
+	if _, err := chunkTools.TranscodeChunk(t.Context(), d.src, d.info, d.rungs, &other, 0, dir, nil); err != nil {
+		t.Fatal(err)
+	}
+	_, err := d.check(t, 0, dir)
+	wantRefused(t, err, "other settings or another version")
+}
+
+// A worker whose encoder is of another version makes the whole video instead of a chunk that is refused.
+func TestTranscodeChunk_SaysThatItsEncoderWritesOtherHeaders(t *testing.T) {
+	t.Parallel()
+	d := movingChunks(t)
+	other := *d.plan
+	other.Preset = "ultrafast"
+	_, err := chunkTools.TranscodeChunk(t.Context(), d.src, d.info, d.rungs, &other, 0, t.TempDir(), nil)
+	if !errors.Is(err, ErrNotDivisible) {
+		t.Errorf("error %v; want ErrNotDivisible", err)
+	}
+}
+
 func TestCheckUntrustedChunk_BelievesNoClaim(t *testing.T) {
 	t.Parallel()
 	d := threeChunks(t)

@@ -9,17 +9,9 @@ import (
 // readTimes reads the segments of a chunk, compares the times of all frames with the plan, and returns the time in the
 // files at which the presentation starts.
 func (c *chunkCut) readTimes(dir string, p *playlist) (editStart int64, err error) {
-	var files renditionFiles
-	trex, err := files.readInit(filepath.Join(dir, p.init))
-	if err != nil {
-		return 0, fmt.Errorf("initialization segment: %w", err)
-	}
-	if files.timescale != videoTimescale {
-		return 0, fmt.Errorf("its clock has %d ticks a second instead of %d", files.timescale, videoTimescale)
-	}
 	var segments []segment
 	for _, entry := range p.segments {
-		g, err := readSegment(filepath.Join(dir, entry.name), trex)
+		g, err := readSegment(filepath.Join(dir, entry.name))
 		if err != nil {
 			return 0, fmt.Errorf("segment %s: %w", entry.name, err)
 		}

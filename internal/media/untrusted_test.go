@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/Eyevinn/mp4ff/mp4"
 )
 
 // untrustedTools remember what ffmpeg supports, as in the daemon.
@@ -294,8 +296,9 @@ func TestCheckUntrusted_RefusesForgedFiles(t *testing.T) {
 			b[bytes.Index(b, []byte("avcC"))+7] = 62
 			return b
 		})},
-		{"media data elsewhere", "another file", edit("360p/init.mp4",
-			replace("url \x00\x00\x00\x01", "url \x00\x00\x00\x00"))},
+		{"oblong pixels", "not square", edit("360p/init.mp4", replace("pasp\x00\x00\x00\x01", "pasp\x00\x00\x00\x0a"))},
+		{"the colours of PQ", "BT.709", edit("360p/init.mp4", replace("nclx\x00\x01\x00\x01", "nclx\x00\x09\x00\x10"))},
+		{"a disabled track", "disabled", edit("240p/init.mp4", replace("tkhd\x00\x00\x00\x07", "tkhd\x00\x00\x00\x00"))},
 		{"a script in the header", "needs", edit("360p/init.mp4", func(b []byte) []byte {
 			return append(b, newBox("uuid", "<script>alert(1)</script>")...)
 		})},
@@ -327,6 +330,22 @@ func TestCheckUntrusted_RefusesForgedFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 		}},
+		{"a segment of zeros", "NAL units", edit("360p/seg-00001.m4s", func(b []byte) []byte {
+			clear(b[bytes.Index(b, []byte("mdat"))+4:])
+			return b
+		})},
+		{"sound of zeros", "two channels", edit("audio/seg-00001.m4s", func(b []byte) []byte {
+			clear(b[bytes.Index(b, []byte("mdat"))+4:])
+			return b
+		})},
+		{"a lost block", "damaged NAL unit", edit("360p/seg-00001.m4s", func(b []byte) []byte {
+			clear(b[len(b)-5000 : len(b)-4488])
+			return b
+		})},
+		{"a wrong offset", "is said to be at byte", edit("360p/seg-00001.m4s", func(b []byte) []byte {
+			b[bytes.Index(b, []byte("trun"))+15]++
+			return b
+		})},
 		{"nothing", "missing", func(t *testing.T, dir string) {
 			for _, name := range []string{"360p", "240p", "audio"} {
 				removeAll(t, in(dir, name))
@@ -342,6 +361,53 @@ func TestCheckUntrusted_RefusesForgedFiles(t *testing.T) {
 			wantRefused(t, err, tt.word)
 		})
 	}
+}
+
+// Nothing of a delivered header is published but the parameters of the decoder.
+func TestCheckUntrusted_WritesTheHeadersItself(t *testing.T) {
+	t.Parallel()
+	h := makeHonest(t)
+	dir := deliver(t, h.dir, h.info, h.rungs)
+	init := filepath.Join(dir, "360p", initName)
+	editInit(t, init, func(m *mp4.MoovBox) {
+		m.Trak.Mdia.Minf.Dinf.Dref.Children[0].(*mp4.URLBox).Flags = 0 // the media data is elsewhere
+		m.Trak.Edts.Elst[0].Entries[0].MediaTime = 24000
+		m.Trak.Mdia.Hdlr.Name, visualEntry(m).CompressorName = "<script>", "<script>"
+		m.Mvex.Trex.DefaultSampleFlags, m.Trak.Tkhd.Layer = mp4.NonSyncSampleFlags, -1
+		m.AddChild(&mp4.UdtaBox{})
+	})
+	setMatrix(t, init, 0, 1, -1, 0)
+	if _, err := h.check(t.Context(), dir, h.out); err != nil {
+		t.Fatal(err)
+	}
+	wantSame(t, init, filepath.Join(h.dir, "360p", initName))
+}
+
+// The picture stands still, so that comparing it shows nothing.
+func TestCheckUntrusted_RefusesAPictureThatIsLate(t *testing.T) {
+	t.Parallel()
+	h := transcodeHonestly(t, makeClip(t, "a.mp4", "-f lavfi -i smptebars=s=640x360:r=25:d=14"+h264))
+	dir := deliver(t, h.dir, h.info, h.rungs)
+	const late = videoTimescale / 5
+	for _, r := range h.out.Video {
+		for n := range r.Segments {
+			editSegment(t, filepath.Join(dir, r.Name, segmentName(n)), func(f *mp4.Fragment) {
+				if n > 0 {
+					f.Moof.Traf.Tfdt.SetBaseMediaDecodeTime(f.Moof.Traf.Tfdt.BaseMediaDecodeTime() + late)
+				}
+				samples := f.Moof.Traf.Trun.Samples
+				f.Moof.Traf.Trun.Flags |= mp4.TrunSampleDurationPresentFlag
+				if n == 0 {
+					samples[0].Dur += late
+				}
+				if n == r.Segments-1 {
+					samples[len(samples)-1].Dur /= 2
+				}
+			})
+		}
+	}
+	_, err := h.check(t.Context(), dir, h.out)
+	wantRefused(t, err, "frames are shown")
 }
 
 func removeAll(t *testing.T, name string) {

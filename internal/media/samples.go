@@ -1,0 +1,149 @@
+package media
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// checkSamples reads all segments of a rendition, and checks the data and the times of every frame without decoding it.
+func (t Tools) checkSamples(ctx context.Context, dir string, s *renditionFiles) error {
+	for i := range s.segments {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		t.step()
+		if err := s.checkSegment(filepath.Join(dir, s.segments[i].name), i+1 == len(s.segments)); err != nil {
+			return fmt.Errorf("segment %s: %w", s.segments[i].name, err)
+		}
+	}
+	return nil
+}
+
+// checkSegment checks a segment, which may be the last of a rendition.
+func (s *renditionFiles) checkSegment(file string, isLast bool) error {
+	g, err := readSegment(file)
+	if err != nil {
+		return err
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var data []byte
+	for i, frame := range g.samples {
+		data = slices.Grow(data[:0], int(frame.size))[:frame.size]
+		if _, err := f.ReadAt(data, frame.offset); err != nil && err != io.EOF {
+			return err
+		}
+		if s.sps == nil {
+			err = checkAAC(frame, data, isLast && i+1 == len(g.samples))
+		} else {
+			err = s.checkH264(frame, data)
+		}
+		if err != nil {
+			return fmt.Errorf("frame %d: %w", i, err)
+		}
+	}
+	if s.sps != nil {
+		return g.checkOrder(s.sps)
+	}
+	return nil
+}
+
+// checkAAC checks a frame of stereo. All but the last of a rendition have their full length.
+func checkAAC(frame sample, data []byte, isLast bool) error {
+	const pair, stream, fill = 1, 4, 6 // the element with which a frame of two channels may begin
+	switch {
+	case len(data) == 0 || !slices.Contains([]byte{pair, stream, fill}, data[0]>>5):
+		return fmt.Errorf("it is not a frame of two channels")
+	case frame.duration != aacFrame && !(isLast && frame.duration > 0 && frame.duration < aacFrame):
+		return fmt.Errorf("it lasts %d samples instead of %d", frame.duration, int(aacFrame))
+	case frame.pts != frame.dts || !frame.isKey:
+		return fmt.Errorf("it depends on other frames")
+	}
+	return nil
+}
+
+// checkH264 checks that a frame consists of NAL units that belong into one, each of them after its length.
+func (s *renditionFiles) checkH264(frame sample, data []byte) error {
+	slice, found := nalSlice, 0
+	if frame.isKey {
+		slice = nalIDR
+	}
+	for len(data) > 0 {
+		const lengthBytes = 4
+		end := int64(lengthBytes)
+		if len(data) > lengthBytes {
+			end += int64(binary.BigEndian.Uint32(data))
+		}
+		if end == lengthBytes || end > int64(len(data)) {
+			return fmt.Errorf("its NAL units do not fill it")
+		}
+		unit := data[lengthBytes:end]
+		data = data[end:]
+		switch kind := nalType(unit[0]); kind {
+		case slice:
+			found++
+		case nalSEI, nalDelimiter, nalFiller:
+		case nalSPS, nalPPS:
+			// Some devices repeat those of the header. Others would override it.
+			if !slices.ContainsFunc(s.parameters, func(p []byte) bool { return bytes.Equal(p, unit) }) {
+				return fmt.Errorf("it has other parameters than the header")
+			}
+		default:
+			return fmt.Errorf("it has a NAL unit of the type %d", kind)
+		}
+		// Emulation prevention (H.264 7.4.1) leaves no three zeros. A lost block on a disk has them.
+		if unit[0]&0x80 != 0 || bytes.Contains(unit, []byte{0, 0, 0}) {
+			return fmt.Errorf("it has a damaged NAL unit")
+		}
+	}
+	if found == 0 {
+		return fmt.Errorf("it has no picture")
+	}
+	return nil
+}
+
+// checkOrder checks the times of the frames of a segment, which are in decoding order. The first one may be at another
+// time; see segmentStarts.
+func (g *segment) checkOrder(sps *spsParameters) error {
+	reordered := sps.reordered
+	if reordered < 0 {
+		reordered = maxReordered
+	}
+	times := g.timesAfterFirst()
+	if !isIncreasing(times) {
+		return fmt.Errorf("two of its frames are shown at the same time")
+	}
+	for i, frame := range g.samples {
+		shown, _ := slices.BinarySearch(times, frame.pts)
+		switch shown++; {
+		case frame.duration <= 0 && i > 0:
+			return fmt.Errorf("frame %d has no duration", i)
+		case frame.pts < frame.dts:
+			return fmt.Errorf("frame %d is shown before it is decoded", i)
+		case i-shown > reordered:
+			return fmt.Errorf("frame %d is decoded after %d that are shown later; its parameters allow %d", i, i-shown, reordered)
+		case i > reordered && frame.dts < times[i-reordered-1]-videoTimescale/1000:
+			return fmt.Errorf("frame %d is decoded %.3f s before it is shown", i, float64(frame.pts-frame.dts)/videoTimescale)
+		}
+	}
+	return nil
+}
+
+// timesAfterFirst are the times of all frames but the first one, which a decoder needs before it shows others.
+func (g *segment) timesAfterFirst() []int64 {
+	var times []int64
+	for _, frame := range g.samples[1:] {
+		times = append(times, frame.pts)
+	}
+	slices.Sort(times)
+	return times
+}
