@@ -3,6 +3,7 @@ package media
 import (
 	"bytes"
 	"io"
+	"math"
 	"strconv"
 
 	"github.com/cuelight/cuelight/internal/childproc"
@@ -154,8 +155,11 @@ func (r *clockRun) add(p packet, pts float64) {
 // advance follows the decoding clock and corrects its jumps. It reports whether a run begins.
 func (t *trackTiming) advance(clock, dur float64, isDTS bool) bool {
 	step, back := clock+t.offset-t.nextDTS, maxBackwardJump
-	if !isDTS || !t.hadDTS {
+	switch {
+	case !isDTS:
 		back = max(maxReordering, maxReorderedFrames*dur)
+	case !t.hadDTS:
+		back = math.Inf(1) // decoding times, which begin here, are before the others
 	}
 	t.hadDTS = isDTS
 	jumps := t.started && (step > maxForwardJump || step < -back)
