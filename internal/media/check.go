@@ -264,25 +264,9 @@ func checkAudio(info *Info, out *Output, r Rendition, s *renditionFiles) error {
 	if out.DecodeErrors > 0 {
 		allowed = max(allowed, (1-minReadableShare)*want)
 	}
-	if err := checkFrameLengths(s); err != nil {
-		return err
-	}
 	got := s.duration() - 2*aacFrame/sampleRate
 	if want-got > allowed || got-want > max(missingSeconds, missingShare*want) {
 		return fmt.Errorf("it lasts %.3f s, but the source %.3f s", got, want)
-	}
-	return nil
-}
-
-// checkFrameLengths checks that every frame of sound lasts as long as its samples, except for the last one. Players
-// fall behind the timestamps otherwise, or wait for sound that never comes.
-func checkFrameLengths(s *renditionFiles) error {
-	whole := s.ticks(aacFrame / sampleRate)
-	for i, g := range s.segments {
-		isLast := i == len(s.segments)-1
-		if g.frames > 1 && (g.shortest != whole || g.longest != whole) || !isLast && g.lastDuration != whole {
-			return fmt.Errorf("segment %d has frames of other lengths than %.1f ms", i, 1000*aacFrame/sampleRate)
-		}
 	}
 	return nil
 }

@@ -45,7 +45,6 @@ type segment struct {
 	bytes                 int64
 	startsWithKeyframe    bool
 	lastDuration          int64 // of the last frame
-	shortest, longest     int64 // durations of the frames before the last one
 	maxStep               int64 // longest time between two frames of the segment
 	// times are the presentation times in order, and samples all frames in decoding order. Only readSegment
 	// sets them.
@@ -265,12 +264,6 @@ func (g *segment) add(frag *mp4.Fragment) error {
 			}
 			if key {
 				g.keyframes = append(g.keyframes, dts)
-			}
-			switch {
-			case g.frames == 1:
-				g.shortest, g.longest = g.lastDuration, g.lastDuration
-			case g.frames > 1:
-				g.shortest, g.longest = min(g.shortest, g.lastDuration), max(g.longest, g.lastDuration)
 			}
 			pts := dts + int64(one.CompositionTimeOffset)
 			g.firstPTS, g.lastPTS = min(g.firstPTS, pts), max(g.lastPTS, pts)

@@ -278,22 +278,21 @@ func TestJoinMonoTracks_FollowsLabels(t *testing.T) {
 	}
 }
 
-func TestCheck_FindsSoundFramesOfOtherLengths(t *testing.T) {
+func TestCheckAAC_FindsFramesOfOtherLengths(t *testing.T) {
 	t.Parallel()
-	whole := segment{frames: 3, shortest: 1024, longest: 1024, lastDuration: 1024}
-	last := segment{frames: 2, shortest: 1024, longest: 1024, lastDuration: 500}
-	short, tick := whole, whole
-	short.lastDuration, tick.shortest = 700, 1
+	data := []byte{1 << 5}
 	for name, tt := range map[string]struct {
-		segments []segment
-		ok       bool
+		duration   int64
+		isLast, ok bool
 	}{
-		"short last frame":          {[]segment{whole, last}, true},
-		"short frame at a segment":  {[]segment{short, last}, false},
-		"frame of a tick":           {[]segment{tick, last}, false},
-		"short last frame too soon": {[]segment{last, whole}, false},
+		"whole":           {1024, false, true},
+		"short":           {700, false, false},
+		"of a tick":       {1, false, false},
+		"long":            {2048, false, false},
+		"short last":      {500, true, true},
+		"last of nothing": {0, true, false},
 	} {
-		if err := checkFrameLengths(&renditionFiles{timescale: sampleRate, segments: tt.segments}); (err == nil) != tt.ok {
+		if err := checkAAC(sample{duration: tt.duration, isKey: true}, data, tt.isLast); (err == nil) != tt.ok {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
