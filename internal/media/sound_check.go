@@ -28,7 +28,7 @@ const (
 	minLagMatch, lagGain, minSpread = 0.8, 0.3, 0.4
 )
 
-// checkSound compares the levels of the sound in a directory with those of the source, by time. It decodes both anew
+// checkSound compares the levels of the sound in a directory with those of the source, by time. It decodes both again
 // and mixes nothing, so that a fault of the filters that made the sound is seen. What is wrong is an error, or a
 // warning if the source is damaged.
 func (r transcodeRun) checkSound(ctx context.Context, dir string, out *Output) error {
@@ -175,7 +175,8 @@ func compareLevels(want, got []float64) error {
 	for from := 0; from < len(want); from += lagWindow {
 		to := min(from+lagWindow, len(want))
 		if lag := lagOf(want, got, from, to); lag != 0 {
-			return fmt.Errorf("it is %.2f s late at %v", float64(lag)*levelSeconds, atBlock(from))
+			return fmt.Errorf("after %v it is at other times than in the source, by %.2f s", atBlock(from),
+				float64(lag)*levelSeconds)
 		}
 	}
 	return nil
@@ -214,8 +215,8 @@ func lostSound(from, in []float64, gain float64) (at int, ok bool) {
 	return 0, false
 }
 
-// lagOf is by how many blocks the result is later than the source in a window; 0 if it is not, or if that cannot be
-// told.
+// lagOf is by how many blocks the result is later than the source in a window; 0 if it is not, or if that is not
+// certain.
 func lagOf(want, got []float64, from, to int) int {
 	atZero, _ := levelMatch(want, got, from, to, 0)
 	best, lag := atZero, 0

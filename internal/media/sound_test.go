@@ -324,7 +324,7 @@ func TestCompareLevels_FindsWrongSound(t *testing.T) {
 		"the same":        {source, ""},
 		"much quieter":    {change(func(i int) float64 { return source[i] * 0.01 }), ""},
 		"one block late":  {late(1), ""},
-		"late":            {late(8), "late"},
+		"late":            {late(8), "at other times than in the source, by 0.40 s"},
 		"silent":          {change(func(int) float64 { return 0 }), "it is silent, but"},
 		"no sound at all": {nil, "it is silent, but"},
 	} {
