@@ -55,7 +55,7 @@ func (u *untrustedCheck) countArgs() []string {
 	if !u.found.fpsMode {
 		args = append(args, "-vsync", "vfr")
 	}
-	args = append(args, input(u.source, append(u.sourceOptions(), "-reinit_filter:v", "0")...)...)
+	args = append(args, input(u.source, u.sourceOptions()...)...)
 	if len(u.video) > 0 {
 		args = append(args, "-filter_complex", countGraph(u.info.Video, u.plan, u.found))
 		args = append(args, frameListArgs("[decoded]", "passthrough", outputTimeBase, decodedFrames, u.plan, u.found)...)

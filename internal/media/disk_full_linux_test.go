@@ -83,7 +83,7 @@ func TestTranscode_DoesNotRejectAfterUnconfirmedDiskError(t *testing.T) {
 	for name, code := range map[string]string{"code 0": "0", "code 1": "1"} {
 		tools := fastTools
 		// Only commands with an output directory are replaced.
-		tools.FFmpeg = script(t, "case \"$*\" in *.tap*|*mjpeg*) "+noSpace+": >decoded.tap; : >shown.tap; exit "+code+
+		tools.FFmpeg = script(t, "case \"$*\" in *.tap*|*'-f mjpeg'*) "+noSpace+": >decoded.tap; : >shown.tap; exit "+code+
 			";; esac\nexec "+real+" \"$@\"\n")
 		_, err := tools.Transcode(t.Context(), src, info, Ladder(info), t.TempDir(), nil)
 		rejected := (*RejectedError)(nil)

@@ -267,7 +267,7 @@ func (s *renditionFiles) longestStep() float64 {
 
 // sourceOptions are the options for decoding the source's picture.
 func (u *untrustedCheck) sourceOptions() []string {
-	options := append([]string{"-noautorotate"}, probedInputOptions(u.info, u.found.decoders)...)
+	options := append([]string{"-noautorotate", "-reinit_filter:v", "0"}, probedInputOptions(u.info, u.found.decoders)...)
 	if u.info.Video == nil {
 		return options
 	}
