@@ -89,7 +89,7 @@ func (r recorder) record(
 	if takeErr != nil {
 		return nil, errors.Join(takeErr, err)
 	}
-	return c, nil
+	return c.soundFrom("file:" + source), nil
 }
 
 // take returns the command that was recorded since the last call.
@@ -99,11 +99,26 @@ func (r recorder) take() (Command, error) {
 		return nil, fmt.Errorf("read ffmpeg's arguments: %w", err)
 	}
 	args := strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
-	first := slices.Index(args, "-i")
-	if first < 0 || slices.Contains(args[first+1:], "-i") {
-		return nil, fmt.Errorf("%w: not one source in %q", errUnexpectedCommand, args)
+	if isStart := func(arg string) bool { return arg == "-nostdin" }; !slices.Contains(args, "-i") ||
+		slices.ContainsFunc(args[1:], isStart) {
+		return nil, fmt.Errorf("%w: not one command in %q", errUnexpectedCommand, args)
 	}
 	return args, os.Remove(r.file)
+}
+
+// pipeOptions is how many arguments before a pipe are its options.
+const pipeOptions = 7
+
+// soundFrom returns the command with a source in place of the pipes from which Cuelight's reads the sound, so that it is
+// one ffmpeg that does all. The sound must be stream 1 of the source.
+func (c Command) soundFrom(source string) Command {
+	c = slices.Clone(c)
+	for i := len(c) - 1; i >= pipeOptions; i-- {
+		if c[i-1] == "-i" && strings.HasPrefix(c[i], "pipe:") {
+			c = slices.Replace(c, i-pipeOptions, i+1, "-i", source)
+		}
+	}
+	return c
 }
 
 // equalsExceptSource reports whether two commands differ in their source at most.
@@ -112,9 +127,11 @@ func (c Command) equalsExceptSource(other Command) bool {
 }
 
 func (c Command) withoutSource() Command {
-	c = slices.Clone(c)
-	if i := slices.Index(c, "-i"); i >= 0 && i+1 < len(c) {
-		c[i+1] = ""
+	c = c.soundFrom("")
+	for i := range c {
+		if i > 0 && c[i-1] == "-i" {
+			c[i] = ""
+		}
 	}
 	return c
 }
