@@ -1,6 +1,7 @@
 package video
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -237,9 +238,13 @@ func refusal(err error) error {
 	return err
 }
 
-// removeUnexpected removes the files that an earlier check has written.
+// removeUnexpected removes what an earlier check has written. A check that was killed leaves directories, whose names
+// begin with a dot.
 func (d delivery) removeUnexpected(dir string) error {
 	return filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
+		if err == nil && e.IsDir() && e.Name()[0] == '.' {
+			return cmp.Or(os.RemoveAll(file), fs.SkipDir)
+		}
 		if err != nil || !e.Type().IsRegular() {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -138,6 +139,24 @@ func TestRemoteFiles_HaveOneResultAtSeveralCoordinators(t *testing.T) {
 	a.wantOneResult(results)
 	if after, err := os.Stat(dir); err != nil || !os.SameFile(before, after) || !after.ModTime().Equal(before.ModTime()) {
 		t.Errorf("the accepted files were changed: %v", err)
+	}
+}
+
+func TestAccept_RemovesWhatAKilledCheckLeft(t *testing.T) {
+	t.Parallel()
+	a := newAttacker(t)
+	claim := a.deliverPoster()
+	receiving, err := filepath.Glob(filepath.Join(a.TaskDir(a.task), metadataStage+"-*.tmp"))
+	if err != nil || len(receiving) != 1 {
+		t.Fatalf("the directories are %q, %v", receiving, err)
+	}
+	left := filepath.Join(receiving[0], ".poster-1")
+	if err := errors.Join(os.Mkdir(left, 0o755), os.WriteFile(filepath.Join(left, posterFile), nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	dir := a.wantOneResult(a.acceptAll(claim, 1))
+	if all, err := os.ReadDir(dir); err != nil || len(all) != 2 {
+		t.Errorf("the files are %v, %v", all, err)
 	}
 }
 

@@ -37,7 +37,7 @@ func (c *Cache) encode(e store.Event) ([]byte, error) {
 	return text, err
 }
 
-// ErrEncode: an event cannot be encoded.
+// ErrEncode means that an event cannot be encoded.
 var ErrEncode = errors.New("encode event")
 
 // encode formats one event. Neither JSON nor the names of events contain line breaks.
