@@ -77,8 +77,10 @@ func (c colouredSource) make(t *testing.T, transfer string) string {
 	if c.isFull {
 		levels = "pc"
 	}
-	return patchClip(t, fmt.Sprintf("zscale=min=gbr:rin=pc:pin=bt709:tin=bt709:m=%s:p=%s:t=%s:r=%s:npl=100,format=%s",
-		strings.Replace(c.matrix, "smpte240m", "7", 1), primaries, transfer, levels, c.format),
+	// ffmpeg 5 writes the tags of the options, ffmpeg 7 those of the frames.
+	return patchClip(t, fmt.Sprintf("zscale=min=gbr:rin=pc:pin=bt709:tin=bt709:m=%s:p=%s:t=%s:r=%s:npl=100,format=%s,"+
+		"setparams=color_trc=%s", strings.Replace(c.matrix, "smpte240m", "7", 1), primaries, transfer, levels, c.format,
+		cmp.Or(c.transfer, "unknown")),
 		fmt.Sprintf("-c:v ffv1 -colorspace %s -color_primaries %s -color_trc %s -color_range %s",
 			strings.Replace(c.matrix, "gbr", "rgb", 1), cmp.Or(c.primaries, "unknown"), cmp.Or(c.transfer, "unknown"), levels))
 }

@@ -165,6 +165,10 @@ func describeVideo(s *rawStream, track *trackTiming, info *Info) (*Video, error)
 func (v *Video) assumeRate(s *rawStream, track *trackTiming) {
 	v.AssumedRate = s.AverageRate
 	rate := parseRatio(v.AssumedRate)
+	if byLength := standardRate(1 / track.lastDur); rate == 25 && track.lastDur > 0 {
+		// ffmpeg 7 always says 25, but knows how long the frames last. The factor makes 30000/1001 exact.
+		v.AssumedRate, rate = fmt.Sprintf("%.0f/1001000", 1001000*byLength), byLength
+	}
 	if rate < 1 || rate > maxAssumedRate {
 		v.AssumedRate, rate = "25/1", 25
 	}

@@ -80,7 +80,8 @@
 //
 // Primaries, matrices and transfers that ffmpeg's zscale filter knows are converted, the transfers of standard displays
 // alike, as players show them. Others are a warning. If the size or the pixel shape changes on the way, later pictures
-// are fitted into the first one's shape, with bars.
+// are fitted into the first one's shape, with bars. ffmpeg 7 does not see a change of the pixel shape: it gives all
+// pictures of a stream the first one's, so that a recording that changes between 4:3 and 16:9 is partly stretched.
 //
 // Frames keep their timestamps, with these exceptions. Above 60 frames a second
 // some are dropped. In sources that show a frame for more than two seconds, the

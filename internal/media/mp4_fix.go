@@ -74,12 +74,15 @@ func (s *renditionFiles) fixSegments(dir string, end float64) error {
 	return nil
 }
 
-// extendLastFrame sets the last frame's duration. ffmpeg does not know it and
-// writes the average.
+// extendLastFrame sets the last frame's duration. ffmpeg does not know it and writes the average. ffmpeg 7 writes 0 for
+// a frame that is alone in its fragment: then it lasts as long as the one before it.
 func (s *renditionFiles) extendLastFrame(dir string, end float64) error {
 	g := &s.segments[len(s.segments)-1]
 	duration := int64(math.Round(end*float64(s.timescale))) - (g.lastPTS - s.segments[0].firstPTS)
-	if end == 0 || duration <= 0 || duration == g.lastDuration {
+	if end == 0 && g.lastDuration == 0 {
+		duration = s.lastStep()
+	}
+	if duration <= 0 || duration == g.lastDuration {
 		return nil
 	}
 	if err := setLastDuration(filepath.Join(dir, g.name), uint32(duration)); err != nil {
@@ -88,6 +91,15 @@ func (s *renditionFiles) extendLastFrame(dir string, end float64) error {
 	g.length += duration - g.lastDuration
 	g.lastDuration = duration
 	return nil
+}
+
+// lastStep is the time between the last two frames, in ticks; 0 if there is one frame.
+func (s *renditionFiles) lastStep() int64 {
+	last := len(s.segments) - 1
+	if g := s.segments[last]; g.frames > 1 || last == 0 {
+		return g.lastStep
+	}
+	return s.segments[last].lastPTS - s.segments[last-1].lastPTS
 }
 
 func setLastDuration(file string, ticks uint32) error {

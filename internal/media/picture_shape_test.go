@@ -3,7 +3,9 @@ package media
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -45,6 +47,19 @@ func joinedVP8(t *testing.T, parts ...string) string {
 	return file
 }
 
+// seesPixelShapes reports whether ffmpeg sees that the shape of pixels changes within a stream.
+func seesPixelShapes(t *testing.T) bool {
+	t.Helper()
+	src := concatenated(t, square(96, 96, 1, 1)+h264, square(96, 96, 2, 1)+h264+"-output_ts_offset 1 ")
+	const level = 16 // that of errors
+	printed, err := exec.CommandContext(t.Context(), "ffmpeg", "-nostdin", "-loglevel", "error", "-i", src,
+		"-vf", fmt.Sprintf("scale=w='96+0*print(sar,%d)':h=96:eval=frame", level), "-f", "null", "-").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, printed)
+	}
+	return strings.Contains(string(printed), "1.000000") && strings.Contains(string(printed), "2.000000")
+}
+
 func TestTranscode_FitsPicturesOfOtherShapes(t *testing.T) {
 	t.Parallel()
 	const first, later, interlaced = h264 + "-g 5 ", h264 + "-g 5 -output_ts_offset 2 ", h264 + "-g 5 -flags +ildct+ilme "
@@ -74,6 +89,9 @@ func TestTranscode_FitsPicturesOfOtherShapes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if strings.HasPrefix(name, "other pixels") && !seesPixelShapes(t) {
+				t.Skip("this ffmpeg gives all pictures of a stream the pixel shape of the first")
+			}
 			r := publish(t, c.make(t))
 			v := r.out.Video[0]
 			if r.info.Video.Interlaced != (name == "interlaced") {

@@ -45,7 +45,7 @@ type segment struct {
 	bytes                 int64
 	startsWithKeyframe    bool
 	lastDuration          int64 // of the last frame
-	maxStep               int64 // longest time between two frames of the segment
+	maxStep, lastStep     int64 // longest time between two frames of the segment, and that between the last two
 	// times are the presentation times in order, and samples all frames in decoding order. Only readSegment
 	// sets them.
 	times   []int64
@@ -230,7 +230,8 @@ func readSegment(file string) (segment, error) {
 	}
 	slices.Sort(g.times)
 	for i, pts := range g.times[1:] {
-		g.maxStep = max(g.maxStep, pts-g.times[i])
+		g.lastStep = pts - g.times[i]
+		g.maxStep = max(g.maxStep, g.lastStep)
 	}
 	return g, nil
 }

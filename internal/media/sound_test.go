@@ -106,7 +106,7 @@ func TestTranscode_KeepsBeepsOnFlashesWhenSoundChanges(t *testing.T) {
 				want[i] = float64(i)
 			}
 			if r.info.Video != nil {
-				want, within = flashTimes(t, master), 0.065
+				want, within = flashTimes(t, master), 0.085
 			}
 			got := beepTimes(t, master)
 			if len(got) != len(want) || len(want) < 6 {
