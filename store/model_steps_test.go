@@ -203,7 +203,9 @@ func (p *simulation) missHeartbeats() {
 }
 
 func (p *simulation) sweep() {
-	w, credit, expires := p.anyWorker(), &engine.OutageCredit{}, true
+	// On a busy machine a round takes longer than the grace. Workers that are to expire are older by an hour.
+	busy := engine.OutageCredit{DisconnectGrace: time.Minute, Lease: time.Minute}
+	w, credit, expires := p.anyWorker(), &busy, true
 	switch n := p.rng.IntN(10); {
 	case n == 0: // a sweep that expires no worker
 		credit, expires = nil, false

@@ -12,7 +12,7 @@ import (
 
 // How much worse than an encode of this host a rendition may be, and how bad at most.
 const (
-	similaritySlack, lowestSimilarity = 0.04, 0.5
+	similaritySlack, lowestSimilarity = 0.1, 0.5
 	colourSlack, lowestColourPart     = 4.0, 0.7
 	motionSlack                       = 0.1
 	detailPart                        = 0.5
