@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -95,7 +96,7 @@ func (c *cli) work(cmd *cobra.Command, o *remoteWorkOptions) error {
 	if err != nil {
 		return err
 	}
-	unlock, err := claimScratch(config.DataDir)
+	unlock, err := claimScratch(ctx, config.DataDir)
 	if err != nil {
 		return err
 	}
@@ -244,19 +245,29 @@ func trust(file string) (*tls.Config, error) {
 	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
 }
 
+// scratchWait is how long a worker waits for its directory: a child that a killed worker was just starting may have it
+// for a moment.
+const scratchWait = 2 * time.Second
+
 // claimScratch locks the scratch directory, and removes what a killed process left in it.
-func claimScratch(dir string) (unlock func(), err error) {
+func claimScratch(ctx context.Context, dir string) (unlock func(), err error) {
 	f, err := os.Open(dir)
 	if err != nil {
 		return nil, err
 	}
-	if locked, err := flock.TryLock(f, flock.Exclusive); err == nil && !locked {
+	ctx, cancel := context.WithTimeout(ctx, scratchWait)
+	defer cancel()
+	switch err := flock.Lock(ctx, f, flock.Exclusive); {
+	case errors.Is(err, context.DeadlineExceeded):
 		f.Close()
 		return nil, &usererr.Error{
 			Kind: usererr.Usage, Text: "another worker uses the directory " + usererr.Printable(dir),
 			Hint: "give each worker on a host its own --scratch-dir",
 		}
-	}
+	case err != nil && ctx.Err() != nil:
+		f.Close()
+		return nil, err
+	} // a file system without locks has one worker
 	if err := os.RemoveAll(filepath.Join(dir, "tasks")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		flock.Unlock(f)
 		return nil, fmt.Errorf("empty the scratch directory: %w", err)
