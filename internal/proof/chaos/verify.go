@@ -258,24 +258,26 @@ func (v *verifier) deadTasksWithoutCause() (found []string) {
 	return found
 }
 
-// repeatedConnectionEvents lists changes of a connection that a process reported twice.
+// repeatedConnectionEvents lists changes of a connection that a process reported twice. An outage is reported again when
+// its cause has changed.
 func (v *verifier) repeatedConnectionEvents() (found []string) {
 	for _, log := range v.logs {
 		for _, pair := range []struct{ first, second, initial string }{
 			{string(stages.DatabaseUnavailable), string(stages.DatabaseAvailable), string(stages.DatabaseAvailable)},
 			{listenerConnected, listenerDisconnected, ""},
 		} {
-			last := pair.initial
+			last, why := pair.initial, ""
 			for _, entry := range log.entries {
 				if entry.What != eventEntry || entry.How != pair.first && entry.How != pair.second {
 					continue
 				}
-				if entry.How == last {
+				isNewCause := entry.How == string(stages.DatabaseUnavailable) && entry.Why != why
+				if entry.How == last && !isNewCause {
 					text := fmt.Sprintf("%s reported %s twice without a change in between: %s",
 						workerName(log.worker), last, entry.Why)
 					found = append(found, strings.TrimSpace(text))
 				}
-				last = entry.How
+				last, why = entry.How, entry.Why
 			}
 		}
 	}

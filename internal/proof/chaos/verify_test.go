@@ -245,6 +245,12 @@ func TestCheck_AcceptsEffectsOfFaults(t *testing.T) {
 			r.reports(1, stages.ClaimRevoked, "ingest", 1, 950*ms)
 			r.addFault(killServer, -1, 905*ms, 910*ms)
 		},
+		"an outage that is reported again with another cause": func(r *dataBuilder) {
+			for _, why := range []string{"connection refused", "the password is wrong"} {
+				r.logs[0].entries = append(r.logs[0].entries,
+					logEntry{What: eventEntry, How: string(stages.DatabaseUnavailable), Why: why})
+			}
+		},
 		"an undone claim that a frozen worker executed later": func(r *dataBuilder) {
 			r.executes(1, "ingest", 1, 900*ms, 10*ms, endedInterrupted)
 			r.reports(1, stages.ClaimRevoked, "ingest", 1, 950*ms)
