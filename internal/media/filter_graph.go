@@ -74,7 +74,8 @@ func uniformFrames(v *Video) string {
 		scale += ",format=bgra" // pad would lose the transparency
 	}
 	if s := v.colours(); s.matrix != "gbr" && scaleMatrices[s.matrix] == "" {
-		scale = "setparams=colorspace=bt709," + scale // which ffmpeg 7 does not do with others; colourFilters know the matrix
+		// ffmpeg 7 refuses to scale frames that say so. colourFilters name the matrix.
+		scale = "setparams=colorspace=bt709," + scale
 	}
 	return fmt.Sprintf("%s,pad=w=%d:h=%d:x='(ow-iw)/2':y='floor((oh-ih)/%d)*%d':eval=frame", scale, v.CodedWidth,
 		v.CodedHeight, 2*step, step)

@@ -106,14 +106,18 @@ func TestTranscode_KeepsBeepsOnFlashesWhenSoundChanges(t *testing.T) {
 				want[i] = float64(i)
 			}
 			if r.info.Video != nil {
-				want, within = flashTimes(t, master), 0.085
+				want, within = flashTimes(t, master), 0.065
 			}
 			got := beepTimes(t, master)
 			if len(got) != len(want) || len(want) < 6 {
 				t.Fatalf("beeps at %.3f; want them at %.3f", got, want)
 			}
 			for i := range want {
-				if !isNear(got[i], want[i], within) {
+				late := 0.0
+				if i%3 == 0 { // the sound changes here; ffmpeg 7 is later than 5
+					late = 0.02
+				}
+				if !isNear(got[i], want[i], within+late) {
 					t.Errorf("beep %d at %.3f s; want %.3f", i, got[i], want[i])
 				}
 			}
