@@ -64,11 +64,6 @@ chaos: needs-test ## inject random faults for DURATION=60s (SEED=…) and check 
 failover: needs-test ## kill the primary under load, promote the standby, check the result
 	@$(build_env) $(GO) build -o bin/chaos ./internal/proof/chaos && exec bin/chaos -failover kill -duration 16s $(ARGS)
 
-.PHONY: upgrade
-upgrade: needs-test ## upgrade the tables and programs of REV under faults for DURATION=60s (SEED=…)
-	@test -n "$(REV)" || { echo "make upgrade needs REV, a git revision with older tables"; exit 2; }
-	@$(build_env) $(GO) build -o bin/chaos ./internal/proof/chaos && exec bin/chaos -upgrade $(REV) $(if $(DURATION),-duration $(DURATION)) $(if $(SEED),-seed $(SEED))
-
 # A module of its own: the compared systems are no dependencies of the product.
 bench = $(build_env) $(GO) build -C bench -o ../bin/bench . && exec bin/bench
 

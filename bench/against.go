@@ -89,7 +89,7 @@ func (c *comparison) build(ctx context.Context, tree string) error {
 	if project == "" {
 		return errors.New("-against needs the sources of Cuelight")
 	}
-	if err := proofkit.CheckOut(ctx, c.against, tree); err != nil {
+	if err := checkOut(ctx, project, c.against, tree); err != nil {
 		return err
 	}
 	beforeDir, nowDir := filepath.Join(tree, "bench"), filepath.Join(project, "bench")
@@ -106,6 +106,19 @@ func (c *comparison) build(ctx context.Context, tree string) error {
 		if err != nil {
 			return fmt.Errorf("build the benchmark%s: %w", p.suffix, err)
 		}
+	}
+	return nil
+}
+
+// checkOut writes the files of a revision of a project into a directory.
+func checkOut(ctx context.Context, project, revision, dir string) error {
+	archive := filepath.Join(dir, "revision.tar")
+	err := proofkit.Execute(ctx, "git", "-C", project, "archive", "--format=tar", "-o", archive, revision)
+	if err == nil {
+		err = proofkit.Execute(ctx, "tar", "-x", "-f", archive, "-C", dir)
+	}
+	if err != nil {
+		return fmt.Errorf("check out %s: %w", revision, err)
 	}
 	return nil
 }

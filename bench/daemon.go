@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/bench/harness"
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
 	"github.com/cuelight/cuelight/store"
 )
@@ -31,6 +32,9 @@ func (p *daemonProgram) command(ctx context.Context, dir, url string) (*exec.Cmd
 	// The tables of the benchmark are those of stages that do not divide.
 	err := harness.WithPool(ctx, url, 0, func(pool *pgxpool.Pool) error {
 		_, err := store.New(pool, store.Video()).Migrate(ctx)
+		if err == nil {
+			err = operators.Migrate(ctx, pool)
+		}
 		return err
 	})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 
@@ -183,7 +184,7 @@ func (w *worker) exchange(b *testing.B, n int) {
 		reports[i] = engine.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Completed}
 	}
 	w.held = w.held[n:]
-	out, err := w.Exchange(b.Context(), w.request(reports, make([]bool, len(w.free))))
+	out, err := w.Exchange(b.Context(), w.request(reports, slices.Repeat([]bool{true}, len(w.free))))
 	must(b, err)
 	if len(out.Stale)+len(out.Locked) > 0 {
 		b.Fatalf("%d reports were rejected", len(out.Stale)+len(out.Locked))
@@ -193,7 +194,7 @@ func (w *worker) exchange(b *testing.B, n int) {
 
 func (w *worker) request(reports []engine.Report, claimFrom []bool) engine.ExchangeRequest {
 	return engine.ExchangeRequest{
-		Worker: w.id, Reports: reports, FreeSlots: w.free, ClaimFrom: claimFrom, PromoteDue: make([]bool, len(w.free)),
+		Worker: w.id, Reports: reports, FreeSlots: w.free, ClaimFrom: claimFrom,
 	}
 }
 

@@ -211,7 +211,10 @@ type handler struct{ l *Listener }
 
 func (h handler) HandleNotification(_ context.Context, n *pgconn.Notification, _ *pgx.Conn) error {
 	if n.Channel != h.l.echoChannel {
-		h.l.wake(n.Channel)
+		h.l.AddPayload(n.Channel, n.Payload)
+		for _, w := range h.l.options.AlsoWake {
+			w.AddPayload(n.Channel, n.Payload)
+		}
 		return nil
 	}
 	signal(h.l.echo)

@@ -100,8 +100,12 @@ func (b bundle) takeWakes() []string {
 	for {
 		select {
 		case <-b.C():
-			if got := b.Take(); got != nil {
-				return got
+			var channels []string
+			for _, wake := range b.Take() {
+				channels = append(channels, wake.Channel)
+			}
+			if channels != nil {
+				return channels
 			}
 		case <-time.After(testTimeout):
 			b.t.Fatal("no notification within 20 s")

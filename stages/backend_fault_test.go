@@ -62,11 +62,11 @@ func (f *faultyBackend) Sweep(ctx context.Context, in engine.SweepRequest) (engi
 	return f.Backend.Sweep(ctx, in)
 }
 
-func (f *faultyBackend) FindHeldClaims(ctx context.Context, w store.ID) ([]engine.Claim, error) {
+func (f *faultyBackend) FindHeldClaims(ctx context.Context, w ...store.ID) ([]engine.HeldClaim, error) {
 	if f.down.Load() {
 		return nil, errDown
 	}
-	return f.Backend.FindHeldClaims(ctx, w)
+	return f.Backend.FindHeldClaims(ctx, w...)
 }
 
 func TestReconcile_CompletesTasksAfterRepeatedLostResponses(t *testing.T) {
@@ -203,7 +203,7 @@ func TestRunner_RegistersAgainAfterItWasLost(t *testing.T) {
 	id := b.submit()
 	r := b.start(func(r *stages.Runner) { r.Lease, r.SweepInterval = time.Second, 50*time.Millisecond })
 	first := r.wait(t, stages.StageStarted).Worker
-	if _, err := b.pool.Exec(t.Context(), "update workers set lost_at = now()"); err != nil {
+	if _, err := b.pool.Exec(t.Context(), "update test_workers set lost_at = now()"); err != nil {
 		t.Fatal(err)
 	}
 	if second := r.wait(t, stages.WorkerStarted).Worker; second == first {
@@ -226,11 +226,11 @@ func TestDrain_EndsDuringAnOutage(t *testing.T) {
 		f := &fakeBackend{exchange: func(engine.ExchangeRequest) (engine.ExchangeResult, error) {
 			return engine.ExchangeResult{}, errors.New("broken pipe")
 		}}
-		f.held = func() ([]engine.Claim, error) {
+		f.held = func() ([]engine.HeldClaim, error) {
 			if calls++; calls > 2 {
 				return nil, errors.New("connection refused")
 			}
-			return []engine.Claim{{Task: store.ID{7}, Token: store.ID{8}, Attempt: 1}}, nil
+			return []engine.HeldClaim{{Claim: oneClaim()}}, nil
 		}
 		_, stop := runFake(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = w, time.Hour })
 		w.Add(p.Graph().Channel("one"))

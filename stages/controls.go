@@ -15,7 +15,7 @@ func (d *dispatcher) applyControls(c controls) {
 			d.releasePrefetched(q, errPaused)
 			d.collecting = true
 		} else {
-			q.wake(false)
+			q.wake(false, nil)
 		}
 		if !q.parts { // once per stage
 			d.p.observe(Event{Kind: kind, Stage: q.stage.Name})

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
-	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/store/engine"
 )
 
@@ -27,9 +29,11 @@ type dispatcher struct {
 	reports    reports
 	outage     outage
 	sweeps     sweeps
-	draining   bool  // claims nothing more
-	collecting bool  // a coordinator may have granted claims that cannot start: the next exchange returns them
-	refused    error // the Backend refuses this worker for good, so nothing can be reported
+	due        dueSteps
+	background sync.WaitGroup // the sweep
+	draining   bool           // claims nothing more
+	collecting bool           // a coordinator may have granted claims that cannot start: the next exchange returns them
+	refused    error          // the Backend refuses this worker for good, so nothing can be reported
 
 	exchanges     int
 	exchangeTime  time.Duration // moving average
@@ -64,9 +68,12 @@ func (d *dispatcher) run(ctx, base context.Context) error {
 	s := newShutdown(ctx, d)
 	defer s.stop()
 	defer d.watchShutdown(ctx)()
+	sweeping, cancel := context.WithCancel(base)
+	defer d.background.Wait()
+	defer cancel()
 	for {
 		d.p.OnAlive("dispatcher")
-		d.receive()
+		d.receive(base)
 		s.poll()
 		if d.draining && d.reports.empty() && d.p.attempts.count() == 0 {
 			break
@@ -79,13 +86,13 @@ func (d *dispatcher) run(ctx, base context.Context) error {
 			break
 		}
 		if d.refused != nil || !d.outage.canRetry() {
-			d.wait(s)
+			d.wait(base, s)
 		} else if !d.draining && d.sweeps.due() {
-			d.sweep(base)
+			d.startSweep(sweeping)
 		} else if request, needed := d.nextExchange(); needed {
 			d.exchange(base, request)
 		} else {
-			d.wait(s)
+			d.wait(base, s)
 		}
 	}
 	if len(d.ignoredCancel) > 0 {
@@ -110,7 +117,7 @@ func newIgnoredCancelError(all []*attempt) error {
 const yieldTime, maxYields, maxYieldAttempts = 50 * time.Microsecond, 250, 8
 
 // receive handles everything that has happened, without waiting.
-func (d *dispatcher) receive() {
+func (d *dispatcher) receive(base context.Context) {
 	runtime.Gosched() // attempts that end at this instant should be in the same exchange
 	d.receiveEnded()
 	started := time.Now()
@@ -132,11 +139,14 @@ func (d *dispatcher) receive() {
 		d.sweeps.next = time.Now()
 	case <-d.p.notListening:
 		d.markAllReady()
+	case s := <-d.p.swept:
+		d.endSweep(base, s)
 	case err := <-d.p.refused:
 		d.stopRefused(err)
 	default:
 	}
 	now := time.Now()
+	d.due.check(now)
 	for i := range d.queues {
 		d.releaseOverdue(&d.queues[i], now)
 		d.queues[i].checkTimes(now)
@@ -164,12 +174,12 @@ func (d *dispatcher) wakes() <-chan struct{} {
 	return d.p.Wakes.C()
 }
 
-func (d *dispatcher) handleWakes(channels []string) {
-	for _, c := range channels {
-		for _, i := range d.byChannel[c] {
-			d.queues[i].wake(d.freeSlots(i) > 0)
+func (d *dispatcher) handleWakes(wakes []notify.Wake) {
+	for _, w := range wakes {
+		for _, i := range d.byChannel[w.Channel] {
+			d.queues[i].wake(d.freeSlots(i) > 0, w.Payloads)
 		}
-		isControl := c == d.p.Pipeline.graph.ControlChannel()
+		isControl := w.Channel == d.p.Pipeline.graph.ControlChannel()
 		signal(d.p.checkClaims, isControl)
 		signal(d.p.deleted, isControl)
 	}
@@ -179,7 +189,8 @@ func (d *dispatcher) handleWakes(channels []string) {
 func (d *dispatcher) markAllReady() {
 	for i := range d.queues {
 		if q := &d.queues[i]; !q.due {
-			q.due, q.missed = true, true
+			q.restart()
+			q.missed, q.missedStep = true, nil
 		}
 	}
 }
@@ -192,31 +203,55 @@ func (d *dispatcher) nextExchange() (request engine.ExchangeRequest, needed bool
 		Reports:    d.reports.due(),
 		FreeSlots:  make([]int, n),
 		ClaimFrom:  make([]bool, n),
-		PromoteDue: make([]bool, n),
 		After:      make([]engine.Position, n),
-		Aged:       make([][]store.ID, n),
+		PromoteDue: d.due.promote && !d.draining,
 		OnlyTasks:  d.p.OnlyTasks,
 
 		MaxRunningPerUser: d.p.MaxRunningPerUser,
 	}
-	needed = len(r.Reports) > 0 || d.collecting
+	needed = len(r.Reports) > 0 || d.collecting || r.PromoteDue
 	if d.draining {
 		return r, needed
 	}
 	now := time.Now()
+	d.openReported(r.Reports)
 	for i := range d.queues {
 		q := &d.queues[i]
+		if r.PromoteDue && !d.p.isListening() {
+			q.restart() // otherwise promoted steps are announced
+		}
 		r.FreeSlots[i] = d.freeSlots(i)
 		if q.due && r.FreeSlots[i] > 0 && !now.Before(q.notBefore) {
-			r.ClaimFrom[i], r.PromoteDue[i] = true, q.promote
-			r.Aged[i] = q.aged[:min(len(q.aged), r.FreeSlots[i])]
-			if !q.promote && d.p.isListening() && now.Before(q.restartAt) {
-				r.After[i] = q.after // a notification would announce tasks before it
-			}
-			needed = true
+			r.ClaimFrom[i], r.After[i], needed = true, q.position, true
 		}
 	}
 	return r, needed
+}
+
+// openReported makes the next claims begin before the steps that reports open: what follows a completed stage, the parts of one, and
+// what is ready again.
+func (d *dispatcher) openReported(reports []engine.Report) {
+	graph := d.p.Pipeline.graph
+	for _, r := range reports {
+		a := d.p.attempts.get(r.Token)
+		if a == nil {
+			continue
+		}
+		step := a.claim.Position
+		switch {
+		case r.Outcome == engine.Divided:
+			d.queues[graph.Queue(r.Stage, true)].restart()
+		case r.Outcome != engine.Completed:
+			if !r.Dead && r.RetryIn <= 0 {
+				d.queues[d.queueOf(a.claim)].open(step)
+			}
+		case r.Part > 0: // a join is announced: it has a turn of stages
+		default:
+			for _, next := range graph.Feeds(r.Stage) {
+				d.queues[next].open(step)
+			}
+		}
+	}
 }
 
 // exchange makes one round trip and starts attempts on the claims it returns.
@@ -244,7 +279,12 @@ func (d *dispatcher) exchange(base context.Context, r engine.ExchangeRequest) {
 	woken := make([]bool, len(d.queues))
 	for i := range d.queues {
 		woken[i] = r.ClaimFrom[i] && d.queues[i].woken
-		d.updateQueue(i, r, out, took)
+		d.updateQueue(i, r, out)
+	}
+	if slices.Contains(r.ClaimFrom, true) {
+		d.due.update(r.PromoteDue, out.NextDue)
+	} else if r.PromoteDue {
+		d.due.update(true, -1)
 	}
 	d.exchanges++
 	for _, c := range out.Claims {
@@ -255,7 +295,7 @@ func (d *dispatcher) exchange(base context.Context, r engine.ExchangeRequest) {
 }
 
 // wait sleeps until there is something to do.
-func (d *dispatcher) wait(s *shutdown) {
+func (d *dispatcher) wait(base context.Context, s *shutdown) {
 	timer := time.NewTimer(d.nextTime())
 	defer timer.Stop()
 	select {
@@ -269,6 +309,8 @@ func (d *dispatcher) wait(s *shutdown) {
 		d.sweeps.next = time.Now()
 	case <-d.p.notListening:
 		d.markAllReady()
+	case s := <-d.p.swept:
+		d.endSweep(base, s)
 	case c := <-d.p.controls:
 		d.applyControls(c)
 	case err := <-d.p.refused:
@@ -297,6 +339,9 @@ func (d *dispatcher) nextTime() time.Duration {
 	}
 	next = d.reports.earliest(next)
 	if !d.draining {
+		if at := d.due.next; !at.IsZero() && at.Before(next) {
+			next = at
+		}
 		for i := range d.queues {
 			next = d.queues[i].earliest(next, d.freeSlots(i) > 0)
 		}

@@ -19,15 +19,6 @@ import (
 
 // These tests use the clock of synctest and a backend without a database.
 
-// noneDue returns ExchangeResult.NextDue for n stages in which no task waits.
-func nextDueUnset(n int) []time.Duration {
-	all := make([]time.Duration, n)
-	for i := range all {
-		all[i] = -1
-	}
-	return all
-}
-
 // runFake starts a Runner on a fake backend. events returns the kinds of the events
 // since its last call; stop drains the Runner and waits for its end.
 func runFake(t *testing.T, f *fakeBackend, p *stages.Pipeline,
@@ -76,7 +67,7 @@ func TestRunner_SendsAlmostNoRequestsWhenIdle(t *testing.T) {
 			},
 			sweep: func(engine.SweepRequest) (engine.SweepResult, error) {
 				sweeps++
-				return engine.SweepResult{MoreReady: make([]bool, 1), NextDue: nextDueUnset(1)}, nil
+				return nothingSwept(1), nil
 			},
 		}
 		_, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Wakes = notify.NewWakes() })
@@ -120,10 +111,10 @@ func TestDispatcher_ClaimsARetryWhenItIsDue(t *testing.T) {
 		w := notify.NewWakes()
 		p := pipeline(t, noop, "one")
 		f := &fakeBackend{exchange: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
-			if in.PromoteDue[0] {
+			if in.PromoteDue {
 				return engine.ExchangeResult{}, nil
 			}
-			return engine.ExchangeResult{NextDue: []time.Duration{90 * time.Second}}, nil
+			return engine.ExchangeResult{Wait: noWait(1), NextDue: 90 * time.Second}, nil
 		}}
 		_, stop := runFake(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = w, time.Hour })
 		w.Add(p.Graph().Channel("one"))
@@ -132,7 +123,7 @@ func TestDispatcher_ClaimsARetryWhenItIsDue(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		exchanges := f.requests()
 		stop()
-		if before != 1 || len(exchanges) != 2 || !exchanges[1].PromoteDue[0] || !exchanges[1].ClaimFrom[0] {
+		if before != 1 || len(exchanges) != 2 || !exchanges[1].PromoteDue {
 			t.Errorf("%d exchanges before the retry was due and %d after; want one, then one that promotes", before,
 				len(exchanges)-before)
 		}
@@ -260,7 +251,7 @@ func TestReconcile_ReleasesClaimsOfALostResponse(t *testing.T) {
 			}
 			return engine.ExchangeResult{}, nil
 		}
-		f.held = func() ([]engine.Claim, error) { return []engine.Claim{orphan}, nil }
+		f.held = func() ([]engine.HeldClaim, error) { return []engine.HeldClaim{{Claim: orphan}}, nil }
 		_, stop := runFake(t, f, p, func(r *stages.Runner) { r.Wakes, r.SweepInterval = w, time.Hour })
 		w.Add(p.Graph().Channel("one"))
 		time.Sleep(time.Minute)

@@ -23,7 +23,7 @@ type fakeBackend struct {
 	exchange  func(engine.ExchangeRequest) (engine.ExchangeResult, error)
 	heartbeat func(engine.HeartbeatRequest) (engine.HeartbeatResult, error)
 	sweep     func(engine.SweepRequest) (engine.SweepResult, error)
-	held      func() ([]engine.Claim, error)
+	held      func() ([]engine.HeldClaim, error)
 
 	register    func(store.Worker)
 	paused      func() error
@@ -97,20 +97,14 @@ func (f *fakeBackend) Exchange(_ context.Context, in engine.ExchangeRequest) (en
 	if out.MoreReady == nil {
 		out.MoreReady = make([]bool, n)
 	}
-	if out.NextDue == nil {
-		out.NextDue = nextDueUnset(n)
+	if out.Claimed == nil {
+		out.Claimed = make([]int, n)
 	}
-	if out.Requested == nil {
-		out.Requested = in.FreeSlots
+	if out.Next == nil {
+		out.Next = make([]engine.Position, n)
 	}
-	if out.Granted == nil {
-		out.Granted = make([]int, n)
-	}
-	if out.LastPosition == nil {
-		out.LastPosition = make([]engine.Position, n)
-	}
-	if out.NewlyReady == nil {
-		out.NewlyReady = make([]bool, n)
+	if out.Wait == nil {
+		out.Wait, out.NextDue = noWait(n), -1
 	}
 	return out, err
 }
@@ -119,7 +113,7 @@ func (f *fakeBackend) FindRecordedOutcomes(context.Context, []engine.Report) (ma
 	return nil, nil
 }
 
-func (f *fakeBackend) FindHeldClaims(context.Context, store.ID) ([]engine.Claim, error) {
+func (f *fakeBackend) FindHeldClaims(context.Context, ...store.ID) ([]engine.HeldClaim, error) {
 	if f.held != nil {
 		return f.held()
 	}
@@ -156,8 +150,24 @@ func (f *fakeBackend) Sweep(_ context.Context, in engine.SweepRequest) (engine.S
 	if f.sweep != nil {
 		return f.sweep(in)
 	}
-	return engine.SweepResult{MoreReady: make([]bool, n), NextDue: nextDueUnset(n)}, nil
+	return nothingSwept(n), nil
 }
+
+// nothingSwept is the result of a sweep that found nothing.
+func nothingSwept(queues int) engine.SweepResult {
+	return engine.SweepResult{First: make([]*engine.Position, queues), Wait: noWait(queues), NextDue: -1}
+}
+
+// foundReady is the result of a sweep that may have found a ready step of the only queue: that of oneClaim.
+func foundReady(found bool) engine.SweepResult {
+	out := nothingSwept(1)
+	if found {
+		out.First[0] = &engine.Position{Task: store.ID{7}}
+	}
+	return out
+}
+
+func noWait(queues int) []time.Duration { return slices.Repeat([]time.Duration{-1}, queues) }
 
 func (f *fakeBackend) Result(context.Context, store.ID, string) (json.RawMessage, error) {
 	return nil, nil
@@ -177,9 +187,9 @@ func grantOnce(claims ...engine.Claim) func(engine.ExchangeRequest) (engine.Exch
 		if claims == nil || !slices.Contains(in.ClaimFrom, true) {
 			return engine.ExchangeResult{}, nil
 		}
-		out := engine.ExchangeResult{Claims: claims, Granted: make([]int, len(in.ClaimFrom))}
+		out := engine.ExchangeResult{Claims: claims, Claimed: make([]int, len(in.ClaimFrom))}
 		for _, c := range claims {
-			out.Granted[c.Stage]++
+			out.Claimed[c.Stage]++
 		}
 		claims = nil
 		return out, nil
@@ -219,4 +229,6 @@ func (l *fakeListener) Direct() bool { return !l.proxied.Load() }
 
 func (l *fakeListener) Session() (int64, bool) { return 7, !l.disconnected.Load() }
 
-func oneClaim() engine.Claim { return engine.Claim{Task: store.ID{7}, Token: store.ID{8}, Attempt: 1} }
+func oneClaim() engine.Claim {
+	return engine.Claim{Task: store.ID{7}, Token: store.ID{8}, Attempt: 1, Position: engine.Position{Task: store.ID{7}}}
+}

@@ -113,6 +113,7 @@ func (h *heartbeat) sendIfDue(ctx context.Context, checkNow bool) {
 		h.session = key
 	}
 	h.p.contact.heartbeatAnswered(out.Now, h.sent)
+	h.p.queueFull.Store(out.QueueFull)
 	h.revoke(out.LostClaims)
 	h.p.setControls(controls{paused: out.Paused, drain: out.Draining})
 	h.observeCheckErr(out.CheckErr)
@@ -233,7 +234,7 @@ func (p *process) session() (key int64, held bool) {
 
 // isListening reports whether notifications arrive.
 func (p *process) isListening() bool {
-	if p.Wakes == nil {
+	if p.Wakes == nil || p.queueFull.Load() {
 		return false
 	}
 	c, ok := p.Wakes.(interface{ Connected() bool })

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
@@ -128,6 +129,33 @@ func TestHeartbeat_UnknownWorkerStopsWorkAndRegistersAgain(t *testing.T) {
 		stop()
 		if registered != 2 {
 			t.Errorf("the Runner registered %d times, want twice", registered)
+		}
+	})
+}
+
+// While the server's notification queue is nearly full, triggers do not notify.
+func TestHeartbeat_MakesTheDispatcherAskWhileTheNotificationQueueIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var full atomic.Bool
+		f := &fakeBackend{heartbeat: func(engine.HeartbeatRequest) (engine.HeartbeatResult, error) {
+			return engine.HeartbeatResult{Now: time.Now(), QueueFull: full.Load()}, nil
+		}}
+		_, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) {
+			r.Wakes, r.SweepInterval = &fakeListener{Wakes: notify.NewWakes()}, time.Hour
+		})
+		time.Sleep(20 * time.Second)
+		before := len(f.requests())
+		full.Store(true)
+		time.Sleep(20 * time.Second)
+		during := len(f.requests()) - before
+		full.Store(false)
+		time.Sleep(4 * time.Second) // until it knows
+		ended := len(f.requests())
+		time.Sleep(20 * time.Second)
+		after := len(f.requests()) - ended
+		stop()
+		if before != 0 || during < 7 || during > 13 || after != 0 {
+			t.Errorf("%d exchanges before, %d in 20 s with a full queue, %d after", before, during, after)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 )
 
@@ -17,7 +18,7 @@ type silentListener struct {
 
 func (silentListener) C() <-chan struct{} { return nil }
 
-func (silentListener) Take() []string { return nil }
+func (silentListener) Take() []notify.Wake { return nil }
 
 func (l silentListener) Run(ctx context.Context) error {
 	defer close(l.ended)

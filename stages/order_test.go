@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/proof/invariant"
+	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
@@ -91,7 +92,7 @@ type reportingListener struct {
 	taken chan struct{}
 }
 
-func (l reportingListener) Take() []string {
+func (l reportingListener) Take() []notify.Wake {
 	channels := l.runningListener.Take()
 	select {
 	case l.taken <- struct{}{}:
@@ -210,7 +211,7 @@ func TestOrder_ExpiredTaskStartsBeforeNewerTasks(t *testing.T) {
 	}
 	var held []engine.Claim
 	for range 2 { // both stages
-		in := engine.ExchangeRequest{Worker: dead, FreeSlots: []int{1, 1}, ClaimFrom: []bool{len(held) == 0, false}}
+		in := engine.ExchangeRequest{Worker: dead, FreeSlots: []int{1, 1}, ClaimFrom: []bool{len(held) == 0, len(held) > 0}}
 		for _, c := range held {
 			in.Reports = append(in.Reports, engine.Report{
 				Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Completed,
@@ -271,9 +272,9 @@ func (b bundle) countOvertaking(task store.ID, ready func(stages.Event) time.Dur
 				afterSome()
 			}
 			switch {
-			case from.IsZero():
-			case e.Task == task: // a sweep may have found it before this process knew the time
+			case e.Task == task && e.Attempt > 1: // a sweep may have found it before this process knew the time
 				return overtaking
+			case from.IsZero():
 			case e.at.After(from):
 				overtaking++
 			}

@@ -80,7 +80,7 @@ func (d *dispatcher) databaseAnswered() {
 	if !d.outage.reported.IsZero() {
 		d.p.observe(Event{Kind: DatabaseAvailable})
 		for i := range d.queues {
-			d.queues[i].wake(false)
+			d.queues[i].wake(false, []string{""})
 		}
 		if c, ok := d.p.Wakes.(interface{ Check() }); ok {
 			c.Check()
@@ -102,7 +102,7 @@ func (d *dispatcher) registerWhenReachable(ctx context.Context) error {
 			return backoff.Permanent(err)
 		}
 		for _, permanent := range []error{
-			store.ErrNoSchema, store.ErrSchemaOlder, store.ErrSchemaUnknown, store.ErrSchemaNewer, store.ErrSchemaShape, store.ErrSchemaBroken,
+			store.ErrNoSchema, store.ErrSchemaOlder, store.ErrForeignTables, store.ErrSchemaNewer, store.ErrSchemaShape, store.ErrSchemaBroken,
 			store.ErrInvalidWorker, store.ErrEncoding,
 		} {
 			if errors.Is(err, permanent) {
@@ -158,17 +158,25 @@ func (d *dispatcher) releaseUnknownClaims(ctx context.Context, recorded map[stor
 			d.reports.add(f)
 		}
 	})
+	d.releaseUnknown(held, 0)
+	return nil
+}
+
+// maxExchangeAge is how old a claim is at least that no exchange under way has made.
+const maxExchangeAge = exchangeTimeout + 10*time.Second
+
+// releaseUnknown releases claims of this process in the database that it does not know, if they are old enough.
+func (d *dispatcher) releaseUnknown(held []engine.HeldClaim, age time.Duration) {
 	for _, c := range held {
-		if d.p.attempts.get(c.Token) != nil || d.reports.contains(c.Token) {
+		if c.Age < age || d.p.attempts.get(c.Token) != nil || d.reports.contains(c.Token) {
 			continue
 		}
 		d.reports.add(finished{
-			attempt: &attempt{claim: c, stage: &d.p.Pipeline.stages[c.Stage]},
+			attempt: &attempt{claim: c.Claim, stage: &d.p.Pipeline.stages[c.Stage]},
 			report:  engine.Report{Task: c.Task, Stage: c.Stage, Part: c.Part, Token: c.Token, Outcome: engine.Released},
 			kind:    ClaimReleased, err: errors.New("the database's answer with the claim was lost"),
 		})
 	}
-	return nil
 }
 
 // reportSeparately sends reports one by one, and makes a failed attempt of one that the

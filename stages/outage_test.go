@@ -100,7 +100,7 @@ func (h *hangingBackend) Exchange(ctx context.Context, in engine.ExchangeRequest
 	return h.fakeBackend.Exchange(ctx, in)
 }
 
-func (h *hangingBackend) FindHeldClaims(ctx context.Context, w store.ID) ([]engine.Claim, error) {
+func (h *hangingBackend) FindHeldClaims(ctx context.Context, _ ...store.ID) ([]engine.HeldClaim, error) {
 	return nil, h.waitWhileHanging(ctx)
 }
 

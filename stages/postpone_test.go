@@ -115,8 +115,7 @@ func endlessTasks() *fakeBackend {
 	}
 	return &fakeBackend{exchange: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
 		out := engine.ExchangeResult{
-			MoreReady: []bool{true}, Requested: []int{in.FreeSlots[0]}, Granted: []int{in.FreeSlots[0]},
-			NewlyReady: []bool{false}, LastPosition: make([]engine.Position, 1), NextDue: nextDueUnset(1),
+			MoreReady: []bool{true}, Claimed: []int{in.FreeSlots[0]}, Next: make([]engine.Position, 1), Wait: noWait(1), NextDue: -1,
 		}
 		if !in.ClaimFrom[0] {
 			return out, nil

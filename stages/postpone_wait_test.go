@@ -48,17 +48,22 @@ func (q *fakeQueue) exchange(in engine.ExchangeRequest) (engine.ExchangeResult, 
 	for _, r := range in.Reports {
 		q.report(r)
 	}
-	out := engine.ExchangeResult{Requested: in.FreeSlots, Granted: []int{0}}
+	if in.PromoteDue {
+		q.wake() // as the database does
+	}
+	out := engine.ExchangeResult{Claimed: []int{0}, Wait: noWait(1), NextDue: -1}
 	for i := range q.tasks {
 		if t := &q.tasks[i]; in.ClaimFrom[0] && t.isReady() && len(out.Claims) < in.FreeSlots[0] {
 			t.held = true
 			c := engine.Claim{Task: t.id, Attempt: 1}
 			_, _ = rand.Read(c.Token[:])
-			out.Claims, out.Granted[0] = append(out.Claims, c), out.Granted[0]+1
+			out.Claims, out.Claimed[0] = append(out.Claims, c), out.Claimed[0]+1
 		}
 	}
 	if in.ClaimFrom[0] {
-		out.MoreReady, out.NextDue = q.wait()
+		var ready bool
+		ready, out.NextDue = q.wait()
+		out.MoreReady = []bool{ready}
 	}
 	return out, nil
 }
@@ -66,19 +71,23 @@ func (q *fakeQueue) exchange(in engine.ExchangeRequest) (engine.ExchangeResult, 
 func (q *fakeQueue) sweep(engine.SweepRequest) (out engine.SweepResult, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	out.MoreReady, out.NextDue = q.wait()
+	out = nothingSwept(1)
+	var ready bool
+	if ready, out.NextDue = q.wait(); ready {
+		out.First[0] = &engine.Position{Task: store.ID{1}}
+	}
 	return out, nil
 }
 
 func (t *fakeTask) isReady() bool { return !t.held && !t.done && !time.Now().Before(t.due) }
 
 // wait says whether tasks are ready, and when the next one is due.
-func (q *fakeQueue) wait() (ready []bool, next []time.Duration) {
-	ready, next = []bool{false}, nextDueUnset(1)
+func (q *fakeQueue) wait() (ready bool, next time.Duration) {
+	next = -1
 	for _, t := range q.tasks {
-		ready[0] = ready[0] || t.isReady()
-		if wait := time.Until(t.due); wait > 0 && !t.done && (next[0] < 0 || wait < next[0]) {
-			next[0] = wait
+		ready = ready || t.isReady()
+		if wait := time.Until(t.due); wait > 0 && !t.done && (next < 0 || wait < next) {
+			next = wait
 		}
 	}
 	return ready, next

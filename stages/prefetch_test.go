@@ -36,7 +36,7 @@ func manyTasks(most *atomic.Int64, exchangeTime time.Duration) *fakeBackend {
 		}
 		held += len(out.Claims)
 		most.Store(max(most.Load(), int64(held)))
-		out.Granted, out.Requested = []int{len(out.Claims)}, []int{len(out.Claims)}
+		out.Claimed = []int{len(out.Claims)}
 		return out, nil
 	}}
 }
@@ -92,7 +92,7 @@ func TestPrefetch_StopsInTheFirstStageForALaterQueue(t *testing.T) {
 				_, stop := runFake(t,
 					&fakeBackend{graph: p.Graph(), exchange: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
 						time.Sleep(5 * time.Millisecond)
-						out := engine.ExchangeResult{MoreReady: []bool{true, false, queue}, Granted: in.FreeSlots}
+						out := engine.ExchangeResult{MoreReady: []bool{true, false, queue}, Claimed: in.FreeSlots}
 						if n++; n < 20 { // until the dispatcher knows how long the work takes
 							out.Claims = []engine.Claim{
 								{Task: store.ID{n}, Token: store.ID{n}, Attempt: 1},
@@ -175,7 +175,7 @@ func TestDispatcher_RunsDespiteBusyProcessors(t *testing.T) {
 			for i := range byte(8) {
 				out.Claims = append(out.Claims, engine.Claim{Task: store.ID{i, 1}, Token: store.ID{i, 2}, Attempt: 1})
 			}
-			out.Granted, out.Requested = []int{8}, []int{9}
+			out.Claimed = []int{8}
 		case 2:
 			close(second)
 		}
@@ -206,42 +206,4 @@ func TestDispatcher_RunsDespiteBusyProcessors(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-}
-
-// A task whose row was locked during a claim is before the position from which claims
-// continue, and causes no notification.
-func TestDispatcher_RereadsALongQueueFromItsStart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &fakeBackend{}
-		var last, longest time.Duration // since an exchange read from the start
-		start, n, continued := time.Now(), uint32(0), 0
-		f.exchange = func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
-			time.Sleep(time.Millisecond)
-			out := engine.ExchangeResult{MoreReady: []bool{true}, LastPosition: make([]engine.Position, 1)}
-			for range in.FreeSlots[0] {
-				n++
-				c := engine.Claim{Attempt: 1}
-				binary.BigEndian.PutUint32(c.Task[:], n)
-				binary.BigEndian.PutUint32(c.Token[:], n)
-				out.Claims = append(out.Claims, c)
-				out.LastPosition[0].Task = c.Task
-			}
-			out.Granted, out.Requested = []int{len(out.Claims)}, []int{len(out.Claims)}
-			if now := time.Since(start); in.After[0].Task.IsZero() {
-				longest, last = max(longest, now-last), now
-			} else {
-				continued++
-			}
-			return out, nil
-		}
-		_, stop := runFake(t, f, pipeline(t, workTaking(time.Millisecond), "one"), func(r *stages.Runner) { r.Wakes = newFakeListener() })
-		time.Sleep(time.Second)
-		stop()
-		if longest = max(longest, time.Second-last); longest > 30*time.Millisecond {
-			t.Errorf("for %v no exchange read from the start", longest)
-		}
-		if continued < 200 {
-			t.Errorf("only %d exchanges in a second continued from a position", continued)
-		}
-	})
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -25,7 +26,9 @@ type process struct {
 	worker   workerID
 	attempts attempts
 	contact  databaseContact
-	queries  chan struct{} // one value per query of Work in progress
+	// queueFull says that triggers do not notify, because the server's notification queue is nearly full. The heartbeat sets it.
+	queueFull atomic.Bool
+	queries   chan struct{} // one value per query of Work in progress
 	signals
 }
 
@@ -38,6 +41,7 @@ type signals struct {
 	controls      chan controls // heartbeat → dispatcher: the newest
 	checkClaims   chan struct{} // dispatcher → heartbeat: check the claims now
 	refused       chan error    // heartbeat → dispatcher: the Backend refuses this worker for good
+	swept         chan swept    // sweep → dispatcher: what it found
 	drainStarted  chan struct{} // dispatcher → drain recorder: a drain started while attempts were running
 	wrote         chan struct{} // all → event notifier: there are new events
 	deleted       chan struct{} // dispatcher → retention: tasks may have been deleted
@@ -95,7 +99,8 @@ func newProcess(r Runner) *process {
 		signals: signals{
 			ended: make(chan finished, slots), overdue: make(chan store.ID, 2*slots),
 			workerExpired: make(chan struct{}, 1), notListening: make(chan struct{}, 1), controls: make(chan controls, 1),
-			refused: make(chan error, 1), checkClaims: make(chan struct{}, 1), drainStarted: make(chan struct{}, 1), wrote: make(chan struct{}, 1),
+			refused: make(chan error, 1), checkClaims: make(chan struct{}, 1), drainStarted: make(chan struct{}, 1),
+			swept: make(chan swept, 1), wrote: make(chan struct{}, 1),
 			deleted: make(chan struct{}, 1), toPurge: make(chan struct{}, 1),
 		},
 	}

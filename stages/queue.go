@@ -2,9 +2,9 @@ package stages
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
-	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
 )
 
@@ -17,20 +17,18 @@ type stageQueue struct {
 	slots  int
 	busy   int // slots in use
 
-	due         bool      // tasks may be ready
-	woken       bool      // due only because of a notification: nothing was ready before
-	missed      bool      // due only because of the sweep, or because no notifications arrive
-	notBefore   time.Time // after a miss: when to claim again
-	shortClaims int       // in a row: claims that got less than was ready
+	due         bool             // steps may be ready
+	woken       bool             // due only because of a notification: nothing was ready before
+	missed      bool             // due only because of the sweep, or because no notifications arrive
+	missedStep  *engine.Position // what the sweep found, if it is because of that
+	notBefore   time.Time        // after a miss: when to claim again
+	shortClaims int              // in a row: claims that got less than was ready
 
-	promote         bool      // a time that tasks wait for has come
-	nextDue         time.Time // the next such time; zero for none
-	promoteFailures int       // how often in a row due tasks could not be promoted
-	wakeExpectedAt  time.Time // when a task that the sweep found should have been announced; zero for none
-
-	after     engine.Position // where to go on claiming, because more are ready than slots; zero: at the start
-	restartAt time.Time       // when to claim from the start again all the same
-	aged      []store.ID      // tasks to claim first, from the latest sweep
+	// position is where to claim: all ready steps before it are claimed, or were announced to this process since. Zero: the start.
+	position       engine.Position
+	leftAt         time.Time        // when a step is left to this process that others are preferred for; zero for none
+	wakeExpectedAt time.Time        // when a step that the sweep found should have been announced; zero for none
+	found          *engine.Position // that step
 
 	prefetch
 	suspension
@@ -38,22 +36,43 @@ type stageQueue struct {
 	paused    bool
 }
 
-// wake handles a notification; free says that there are slots for its tasks.
-func (q *stageQueue) wake(free bool) {
+// wake handles notifications of steps, or of any step; free says that there are slots for them.
+func (q *stageQueue) wake(free bool, payloads []string) {
 	q.woken = free && (q.woken || !q.due)
 	q.due, q.shortClaims, q.notBefore = true, 0, time.Time{}
 	q.wakeExpectedAt, q.missed = time.Time{}, false
-	q.after = engine.Position{}
+	for _, text := range payloads {
+		if step, ok := engine.ParseStep(text); ok {
+			q.open(step)
+		} else if text != engine.Due {
+			q.position = engine.Position{}
+		}
+	}
 }
+
+// open handles a step that may be ready now: the next claim begins before it.
+func (q *stageQueue) open(step engine.Position) {
+	q.due = true
+	if before := step.Before(); before.Compare(q.position) < 0 {
+		q.position = before
+	}
+}
+
+// restart makes the next claim begin at the start.
+func (q *stageQueue) restart() { q.due, q.position = true, engine.Position{} }
 
 // checkTimes handles what is due at now.
 func (q *stageQueue) checkTimes(now time.Time) {
-	if !q.nextDue.IsZero() && !now.Before(q.nextDue) {
-		q.due, q.promote, q.nextDue, q.notBefore = true, true, time.Time{}, time.Time{}
+	if !q.leftAt.IsZero() && !now.Before(q.leftAt) {
+		q.restart()
+		q.leftAt, q.notBefore = time.Time{}, time.Time{}
 	}
 	if !q.wakeExpectedAt.IsZero() && !now.Before(q.wakeExpectedAt) {
-		q.missed = q.missed || !q.due
-		q.due, q.wakeExpectedAt = true, time.Time{}
+		if !q.missed && !q.due {
+			q.missed, q.missedStep = true, q.found
+		}
+		q.open(*q.found)
+		q.wakeExpectedAt = time.Time{}
 	}
 }
 
@@ -64,7 +83,7 @@ func (q *stageQueue) earliest(t time.Time, free bool) time.Time {
 			t = at
 		}
 	}
-	for _, at := range []time.Time{q.nextDue, q.wakeExpectedAt} {
+	for _, at := range []time.Time{q.leftAt, q.wakeExpectedAt} {
 		if !at.IsZero() && at.Before(t) {
 			t = at
 		}
@@ -82,63 +101,54 @@ func (q *stageQueue) earliest(t time.Time, free bool) time.Time {
 // After that the sweep finds it.
 const maxShortClaims = 12
 
-// restartShare is how many times as long as an exchange that claims from the start the
-// following ones go on after a position.
-const restartShare = 20
-
 // updateQueue decides whether and when to claim from a queue again.
 //
-// A claim that got fewer tasks than it had slots for, although more are ready, met rows
+// A claim that got fewer steps than it had slots for, although more are ready, met rows
 // that another process had locked, to claim sibling stages of the same tasks. No
-// notification will announce them, so the stage is claimed from again, after a
+// notification will announce them, so the queue is claimed from again, after a
 // millisecond or two at first.
 //
-// Where more tasks are ready than there are slots, claims go on after the last position,
-// until one falls short or a notification arrives: a claim from the start reads all index
-// entries of tasks claimed since the last vacuum. It may still miss tasks whose rows were
-// locked, so claims restart after a while.
-func (d *dispatcher) updateQueue(queue int, r engine.ExchangeRequest, out engine.ExchangeResult, took time.Duration) {
+// A claim goes on where the one before has ended, because one from the start reads all index entries of steps claimed since the
+// last vacuum. What becomes ready before is announced, so without notifications claims begin at the start.
+func (d *dispatcher) updateQueue(queue int, r engine.ExchangeRequest, out engine.ExchangeResult) {
 	q := &d.queues[queue]
-	q.woken = false
-	if out.NewlyReady[queue] {
-		q.after = engine.Position{}
-	}
-	q.aged = q.aged[len(r.Aged[queue]):]
 	if !r.ClaimFrom[queue] {
-		q.due = q.due || out.MoreReady[queue]
-		if out.NewlyReady[queue] {
-			q.shortClaims, q.notBefore = 0, time.Time{}
-		}
 		return
 	}
-	fromStart := r.After[queue] == engine.Position{}
-	gotAll := out.Granted[queue] >= out.Requested[queue]
-	if fromStart {
-		q.scheduleNext(r.PromoteDue[queue], out.NextDue[queue])
-		q.restartAt = time.Now().Add(restartShare * took)
+	q.woken, q.leftAt = false, time.Time{}
+	if wait := out.Wait[queue]; wait >= 0 {
+		q.leftAt = time.Now().Add(max(wait, minWait))
 	}
-	q.due = out.MoreReady[queue] || !fromStart
-	if q.missed && out.Granted[queue] > 0 {
+	q.position = engine.Position{}
+	if d.p.isListening() {
+		q.position = out.Next[queue]
+	}
+	q.due = out.MoreReady[queue]
+	if q.missed && d.hasMissed(queue, out) {
 		d.sweeps.recordMiss(d.p.SweepInterval)
 		if d.p.MaxRunningPerUser == 0 || len(q.stage.Needs) > 0 { // otherwise the limit may have kept them waiting
-			d.p.observe(Event{Kind: WakeMissed, Stage: q.stage.Name, Count: out.Granted[queue]})
+			d.p.observe(Event{Kind: WakeMissed, Stage: q.stage.Name, Count: out.Claimed[queue]})
 		}
 	}
 	q.missed = q.missed && q.due
-	q.after = engine.Position{}
-	switch {
-	case !q.due || !gotAll || out.NewlyReady[queue]:
-	case out.Requested[queue] == 0:
-		q.after = r.After[queue]
-	default:
-		q.after = out.LastPosition[queue]
-	}
-	if !q.due || gotAll || !fromStart {
+	if !q.due || out.Claimed[queue] >= r.FreeSlots[queue] {
 		q.shortClaims, q.notBefore = 0, time.Time{}
 		return
 	}
 	q.delayAfterShortClaim()
 }
+
+// hasMissed reports whether an exchange claimed what no notification had announced. A step that the sweep found may have been claimed
+// since, and the exchange have claimed only what its own reports opened.
+func (d *dispatcher) hasMissed(queue int, out engine.ExchangeResult) bool {
+	step := d.queues[queue].missedStep
+	return out.Claimed[queue] > 0 && (step == nil || slices.ContainsFunc(out.Claims, func(c engine.Claim) bool {
+		return d.queueOf(c) == queue && c.Position == *step
+	}))
+}
+
+// minWait is the shortest wait for a time that the database has named.
+const minWait = 4 * time.Millisecond
 
 // delayAfterShortClaim delays the next claim after one that fell short.
 func (q *stageQueue) delayAfterShortClaim() {
@@ -151,21 +161,40 @@ func (q *stageQueue) delayAfterShortClaim() {
 	q.notBefore = time.Now().Add(delay + time.Duration(rand.Int64N(int64(delay))))
 }
 
-// scheduleNext sets the time when the next task is due. Where tasks are due already and
-// could not be promoted, it tries again, less and less often.
-func (q *stageQueue) scheduleNext(tried bool, next time.Duration) {
-	q.promote, q.nextDue = false, time.Time{}
-	if next < 0 {
-		q.promoteFailures = 0
-		return
+// dueSteps is when a step that waits for a time is due, of any queue.
+type dueSteps struct {
+	next     time.Time // zero for none
+	promote  bool      // it has come
+	failures int       // how often in a row due steps could not be promoted
+}
+
+// check handles what is due at now.
+func (s *dueSteps) check(now time.Time) {
+	if !s.next.IsZero() && !now.Before(s.next) {
+		s.promote, s.next = true, time.Time{}
 	}
-	if next > 0 || !tried {
-		q.promoteFailures = 0
+}
+
+// add adds a time.
+func (s *dueSteps) add(at time.Time) {
+	if s.next.IsZero() || at.Before(s.next) {
+		s.next = at
+	}
+}
+
+// update sets the next time as the database knows it. Where steps are due already and could not be promoted, it tries again,
+// less and less often.
+func (s *dueSteps) update(tried bool, next time.Duration) {
+	s.promote, s.next = false, time.Time{}
+	if next != 0 || !tried {
+		s.failures = 0
 	} else {
-		q.promoteFailures = min(q.promoteFailures+1, 8)
-		next = 4 * time.Millisecond << q.promoteFailures
+		s.failures = min(s.failures+1, 8)
+		next = minWait << s.failures
 	}
-	q.nextDue = time.Now().Add(next)
+	if next >= 0 {
+		s.next = time.Now().Add(next)
+	}
 }
 
 // prefetch is the claims of one stage beyond the slots.

@@ -127,10 +127,7 @@ func (d *dispatcher) endReported(f finished) {
 	d.p.attempts.remove(f.claim.Token)
 	d.p.observeEnd(f, f.kind)
 	if f.report.RetryIn != 0 {
-		q := &d.queues[d.queueOf(f.claim)]
-		if at := time.Now().Add(f.report.RetryIn); q.nextDue.IsZero() || at.Before(q.nextDue) {
-			q.nextDue = at
-		}
+		d.due.add(time.Now().Add(f.report.RetryIn))
 	}
 }
 

@@ -11,11 +11,10 @@ import (
 
 	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/store"
-	"github.com/cuelight/cuelight/store/engine"
 )
 
 // Retention says what a Runner deletes, and what it does with deleted tasks. Several processes may do so at once; for each
-// setting the shortest counts. The functions must be repeatable: after an error, a crash, or engine.RemovalTime they are
+// setting the shortest counts. The functions must be repeatable: after an error, a crash, or store.RemovalTime they are
 // called again for the same task.
 type Retention struct {
 	// KeepFinished and KeepDead are how long completed and cancelled tasks, and dead tasks, are kept after they ended; see
@@ -170,28 +169,30 @@ func (r *retention) whenDue(ctx context.Context, notified <-chan struct{}, remov
 	}
 }
 
-// forEach calls do for each task that claim returns, until it returns none, or one of them fails. A failed task is
-// claimed later than others.
+// forEach calls do for each task that claim returns, until it returns none, or all of those fail: then the host has a
+// problem. It returns the first error. A failed task is claimed again later.
 func (r *retention) forEach(
 	ctx context.Context, claim func(context.Context) ([]store.DeletedTask, error),
 	do func(context.Context, store.DeletedTask) error,
-) error {
+) (first error) {
 	for {
 		claiming, cancel := context.WithTimeout(ctx, exchangeTimeout)
 		tasks, err := claim(claiming)
 		cancel()
 		if err != nil || len(tasks) == 0 {
-			return err
+			return cmp.Or(first, err)
 		}
-		within, cancel := context.WithTimeout(ctx, engine.RemovalTime*9/10) // then another process may continue
+		within, cancel := context.WithTimeout(ctx, store.RemovalTime*9/10) // then another process may continue
+		failed := 0
 		for _, t := range tasks {
-			if failed := do(within, t); failed != nil && err == nil {
-				err = fmt.Errorf("task %s: %w", t.ID, failed)
+			if err := do(within, t); err != nil {
+				failed++
+				first = cmp.Or(first, fmt.Errorf("task %s: %w", t.ID, err))
 			}
 		}
 		cancel()
-		if err != nil {
-			return err
+		if failed == len(tasks) {
+			return first
 		}
 	}
 }

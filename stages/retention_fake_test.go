@@ -112,6 +112,33 @@ func TestRetention_UnpublishesAtOnceDuringALongPurge(t *testing.T) {
 	})
 }
 
+// The files of one task cannot be removed. Those of the others do not wait for the next interval.
+func TestRetention_PurgesTheOthersWhereOneTaskFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, wakes := &fakeBackend{}, newFakeListener()
+		b := newDeletedBackend(f)
+		for n := range 300 {
+			b.toPurge = append(b.toPurge, store.DeletedTask{ID: store.ID{1, byte(n >> 8), byte(n)}, Expired: true})
+		}
+		broken, purged := b.toPurge[0].ID, 0
+		_, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) {
+			r.Backend, r.Wakes = b, wakes
+			r.Retention = &stages.Retention{RemoveFiles: func(_ context.Context, task store.DeletedTask) error {
+				if task.ID == broken {
+					return errors.New("the file is immutable")
+				}
+				purged++
+				return nil
+			}}
+		})
+		time.Sleep(time.Second)
+		stop()
+		if purged != 299 {
+			t.Errorf("%d tasks were purged, want 299", purged)
+		}
+	})
+}
+
 // Neither of the two steps is to wait for the next interval because of the other's claim.
 func TestRetention_PurgesATaskSoonAfterItUnpublishedIt(t *testing.T) {
 	for name, failure := range map[string]error{"unpublished": nil, "not unpublished": errors.New("the disk is missing")} {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
 )
@@ -25,7 +26,7 @@ type Backend interface {
 	Heartbeat(ctx context.Context, in engine.HeartbeatRequest) (engine.HeartbeatResult, error)
 	Sweep(ctx context.Context, in engine.SweepRequest) (engine.SweepResult, error)
 	FindRecordedOutcomes(ctx context.Context, reports []engine.Report) (map[store.ID]bool, error)
-	FindHeldClaims(ctx context.Context, worker store.ID) ([]engine.Claim, error)
+	FindHeldClaims(ctx context.Context, workers ...store.ID) ([]engine.HeldClaim, error)
 	FindLostClaims(ctx context.Context, claims []engine.Claim) ([]engine.LostClaim, error)
 	Result(ctx context.Context, task store.ID, stage string) (json.RawMessage, error)
 	PartResults(ctx context.Context, task store.ID, stage string) ([]json.RawMessage, error)
@@ -64,6 +65,32 @@ func (b *storeBackend) PartResults(ctx context.Context, task store.ID, stage str
 	return b.store.PartResults(ctx, task, stage)
 }
 
+func (b *storeBackend) NotifyEvents(ctx context.Context) error { return b.store.NotifyEvents(ctx) }
+
+func (b *storeBackend) PruneEvents(ctx context.Context, keep time.Duration) (deleted int, more bool, err error) {
+	return b.store.PruneEvents(ctx, keep)
+}
+
+func (b *storeBackend) ClaimToUnpublish(ctx context.Context) ([]store.DeletedTask, error) {
+	return b.store.ClaimToUnpublish(ctx)
+}
+
+func (b *storeBackend) RecordUnpublished(ctx context.Context, task store.DeletedTask) error {
+	return b.store.RecordUnpublished(ctx, task)
+}
+
+func (b *storeBackend) PostponeUnpublish(ctx context.Context, task store.DeletedTask) error {
+	return b.store.PostponeUnpublish(ctx, task)
+}
+
+func (b *storeBackend) ClaimToPurge(ctx context.Context, keep time.Duration) ([]store.DeletedTask, error) {
+	return b.store.ClaimToPurge(ctx, keep)
+}
+
+func (b *storeBackend) Purge(ctx context.Context, task store.ID, remember string) error {
+	return b.store.Purge(ctx, task, remember)
+}
+
 func (b *storeBackend) Prune(ctx context.Context, o store.PruneOptions) (store.PruneResult, error) {
 	return b.store.Prune(ctx, o)
 }
@@ -85,8 +112,8 @@ func (b *storeBackend) Prune(ctx context.Context, o store.PruneOptions) (store.P
 type WakeSource interface {
 	// C yields a value when there are notifications.
 	C() <-chan struct{}
-	// Take returns the channels notified since the last call.
-	Take() []string
+	// Take returns the channels notified since the last call, with the payloads.
+	Take() []notify.Wake
 }
 
 // Runner works on a pipeline: it claims ready tasks while it has free slots, runs the

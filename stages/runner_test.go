@@ -271,7 +271,7 @@ func TestRun_RejectsIncompleteRunners(t *testing.T) {
 		"no tables":   {Pool: b.pool, Pipeline: other},
 	} {
 		if name == "no tables" {
-			if _, err := b.pool.Exec(t.Context(), "drop table workers cascade"); err != nil {
+			if _, err := b.pool.Exec(t.Context(), "drop table test_workers cascade"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -306,7 +306,7 @@ func TestRunner_DrainsAndEndsWhenTheTablesAreNewerThanItSupports(t *testing.T) {
 	<-began
 	second := b.submit()
 	newer := store.SchemaVersion + 1
-	_, err := b.pool.Exec(t.Context(), "update cuelight_schema set version = $1, migrated_to = $1", newer)
+	_, err := b.pool.Exec(t.Context(), "update test_pipeline set version = $1", newer)
 	must(t, err)
 	<-draining
 	close(finish)

@@ -71,8 +71,6 @@ func (d *dispatcher) finish(f finished) {
 	switch f.kind {
 	case StageCompleted, PartCompleted:
 		q.recordWorkTime(f.took)
-	case StageDivided: // its parts are ready
-		d.queues[d.p.Pipeline.graph.Queue(q.number, true)].wake(false)
 	}
 	d.updateSuspension(q, &f)
 	d.refill(q)

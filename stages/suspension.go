@@ -61,7 +61,7 @@ func (d *dispatcher) updateSuspension(q *stageQueue, f *finished) {
 		delete(q.postponed, key)
 		if s.active() && f.started.After(s.since) {
 			*s = suspension{}
-			q.wake(false)
+			q.wake(false, nil)
 			d.p.observe(Event{Kind: StageResumed, Stage: f.stage.Name})
 		}
 	}

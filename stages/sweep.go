@@ -11,6 +11,7 @@ import (
 // sweeps is the dispatcher's memory of its sweeps.
 type sweeps struct {
 	next             time.Time
+	running          bool              // one is under way
 	done             bool              // at least one
 	quietSince       time.Time         // since when sweeps found nothing that a notification should have announced
 	missed           bool              // they have, once
@@ -23,7 +24,7 @@ const sweepRetry = 250 * time.Millisecond
 // wakeDelay is how much later than the sweep a notification may arrive.
 const wakeDelay = time.Second
 
-func (s *sweeps) due() bool { return !time.Now().Before(s.next) }
+func (s *sweeps) due() bool { return !s.running && !time.Now().Before(s.next) }
 
 // Bounds of the time between two sweeps, as multiples of Runner.SweepInterval.
 const (
@@ -60,52 +61,30 @@ func (d *dispatcher) sweepInterval() time.Duration {
 	return d.sweeps.interval(d.p.SweepInterval, d.p.isListening() && d.p.AgeAfter <= 0)
 }
 
-// sweep expires lost workers, finds ready tasks, and checks that the database and this
-// process agree on which claims it holds.
-func (d *dispatcher) sweep(base context.Context) {
-	interval := d.sweepInterval()
-	d.sweeps.next = time.Now().Add(jitter(interval))
-	d.outage.uncertain = true
-	if !d.reconcile(base) {
-		return
-	}
-	ctx, cancel := d.exchangeContext(base)
-	defer cancel()
-	out, err := d.requestSweep(ctx)
-	d.p.observeLost(out.ExpiredWorkers, out.Names, false)
-	d.observeOpenTransactions(out.OpenTransactions)
-	if err != nil || out.RowsLocked {
-		d.sweeps.next = time.Now().Add(jitter(min(interval, sweepRetry)))
-	}
-	if err != nil {
-		d.exchangeFailed(base, err)
-		return
-	}
-	d.databaseAnswered()
-	signal(d.p.wrote, out.ExpiredClaims > 0)
-	if out.ExpiredClaims > 0 {
-		d.p.observe(Event{Kind: AttemptsExpired, Count: out.ExpiredClaims})
-	}
-	for i := range d.queues {
-		q := &d.queues[i]
-		q.scheduleNext(true, out.NextDue[i])
-		d.expectWake(q, out.MoreReady[i])
-		if out.Aged != nil {
-			q.aged = out.Aged[i]
-			q.due = q.due || len(q.aged) > 0
-		}
-		q.after = engine.Position{}
-	}
-	d.sweeps.done = true
-	d.p.observe(Event{Kind: SweepEnded, RetryIn: time.Until(d.sweeps.next)})
+// reconciler is the part of a Backend that makes the steps of tasks agree with their statuses, because triggers may have been
+// disabled. Only that of a Runner with a Pool has it.
+type reconciler interface {
+	Reconcile(ctx context.Context, worker store.ID, within time.Duration) error
 }
 
-func (d *dispatcher) requestSweep(ctx context.Context) (engine.SweepResult, error) {
-	if !d.sweeps.done {
-		if err := d.p.expirePredecessors(ctx); err != nil {
-			return engine.SweepResult{}, err
-		}
-	}
+var _ reconciler = database{}
+
+// reconcileTime is for how long a sweep reads tasks for that. The next one goes on where it ended.
+const reconcileTime = 250 * time.Millisecond
+
+// swept is what a sweep found.
+type swept struct {
+	result   engine.SweepResult
+	held     []engine.HeldClaim
+	interval time.Duration
+	err      error
+}
+
+// startSweep sweeps, parallel to the exchanges, which it must not delay: it expires lost workers, finds ready steps, and checks that the
+// database and this process agree on which claims it holds.
+func (d *dispatcher) startSweep(ctx context.Context) {
+	interval := d.sweepInterval()
+	d.sweeps.next, d.sweeps.running = time.Now().Add(jitter(interval)), true
 	in := engine.SweepRequest{
 		Worker: d.p.worker.get(), Credit: d.p.contact.credit(d.p.Lease), ExpectedClock: d.p.contact.expectedClock(),
 		OnlyTasks: d.p.OnlyTasks,
@@ -116,19 +95,68 @@ func (d *dispatcher) requestSweep(ctx context.Context) (engine.SweepResult, erro
 	for _, s := range d.p.Pipeline.stages {
 		in.MaxAttempts = append(in.MaxAttempts, s.MaxAttempts)
 	}
-	return d.p.Backend.Sweep(ctx, in)
+	first := !d.sweeps.done
+	d.background.Go(func() {
+		within, cancel := context.WithTimeout(ctx, exchangeTimeout)
+		defer cancel()
+		s := swept{interval: interval}
+		if first {
+			s.err = d.p.expirePredecessors(within)
+		}
+		if s.err == nil {
+			s.held, s.err = d.p.Backend.FindHeldClaims(within, in.Worker)
+		}
+		if r, ok := d.p.Backend.(reconciler); ok && s.err == nil && d.p.OnlyTasks == nil {
+			s.err = r.Reconcile(within, in.Worker, reconcileTime)
+		}
+		if s.err == nil {
+			s.result, s.err = d.p.Backend.Sweep(within, in)
+		}
+		d.p.swept <- s // has room
+	})
 }
 
-// expectWake handles ready tasks that the sweep found. The first sweep finds what was ready
-// before this process started. Later a notification should have announced them; it may
+// endSweep handles what a sweep found.
+func (d *dispatcher) endSweep(base context.Context, s swept) {
+	d.sweeps.running = false
+	out := s.result
+	d.p.observeLost(out.ExpiredWorkers, out.Names, false)
+	d.observeOpenTransactions(out.OpenTransactions)
+	if s.err != nil || out.RowsLocked {
+		d.sweeps.next = time.Now().Add(jitter(min(s.interval, sweepRetry)))
+	}
+	if s.err != nil {
+		d.exchangeFailed(base, s.err)
+		return
+	}
+	d.databaseAnswered()
+	signal(d.p.wrote, out.ExpiredClaims > 0)
+	if out.ExpiredClaims > 0 {
+		d.p.observe(Event{Kind: AttemptsExpired, Count: out.ExpiredClaims})
+	}
+	d.releaseUnknown(s.held, maxExchangeAge)
+	d.due.update(true, out.NextDue)
+	for i := range d.queues {
+		q := &d.queues[i]
+		if wait := out.Wait[i]; wait >= 0 {
+			q.leftAt = time.Now().Add(max(wait, minWait))
+		}
+		d.expectWake(q, out.First[i])
+	}
+	d.sweeps.done = true
+	d.p.observe(Event{Kind: SweepEnded, RetryIn: time.Until(d.sweeps.next)})
+}
+
+// expectWake handles the first ready step of a queue, which the sweep found. The first sweep finds what was ready
+// before this process started. Later a notification should have announced it; it may
 // still be on its way.
-func (d *dispatcher) expectWake(q *stageQueue, ready bool) {
+func (d *dispatcher) expectWake(q *stageQueue, first *engine.Position) {
 	switch {
-	case !ready || q.due:
+	case first == nil || q.due && first.Compare(q.position) > 0:
 	case !d.sweeps.done:
-		q.due = true
+		q.open(*first)
 	default:
-		q.wakeExpectedAt = time.Now().Add(wakeDelay)
+		q.wakeExpectedAt, q.found = time.Now().Add(wakeDelay), first
 	}
 }
 

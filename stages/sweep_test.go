@@ -26,9 +26,9 @@ func TestSweep_RunsAtOnceForAnExpiredWorker(t *testing.T) {
 			},
 			sweep: func(in engine.SweepRequest) (engine.SweepResult, error) {
 				sweeps = append(sweeps, in)
-				return engine.SweepResult{
-					MoreReady: make([]bool, 1), NextDue: nextDueUnset(1), ExpiredWorkers: []store.ID{{9}}, ExpiredClaims: 1,
-				}, nil
+				out := nothingSwept(1)
+				out.ExpiredWorkers, out.ExpiredClaims = []store.ID{{9}}, 1
+				return out, nil
 			},
 		}
 		events, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) {
@@ -63,9 +63,14 @@ func TestSweep_RunsAtOnceForAnExpiredWorker(t *testing.T) {
 
 func TestSweep_ReportsMissedWakes(t *testing.T) {
 	for name, c := range map[string]struct {
-		woken bool // a notification arrives half a second after the sweep
+		woken bool     // a notification arrives half a second after the sweep
+		found store.ID // the step that the sweep finds; oneClaim is the one that is claimed
 		want  int
-	}{"without a notification": {false, 1}, "with a late notification": {true, 0}} {
+	}{
+		"without a notification":           {false, oneClaim().Task, 1},
+		"with a late notification":         {true, oneClaim().Task, 0},
+		"of a step that was claimed since": {false, store.ID{1}, 0},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				listener := &fakeListener{Wakes: notify.NewWakes()}
@@ -77,7 +82,11 @@ func TestSweep_ReportsMissedWakes(t *testing.T) {
 					if c.woken && sweeps == 2 {
 						time.AfterFunc(500*time.Millisecond, func() { listener.Add(p.Graph().Channel("one")) })
 					}
-					return engine.SweepResult{MoreReady: []bool{sweeps == 2}, NextDue: nextDueUnset(1)}, nil
+					out := foundReady(sweeps == 2)
+					if out.First[0] != nil {
+						out.First[0].Task = c.found
+					}
+					return out, nil
 				}
 				events, stop := runFake(t, f, p, func(r *stages.Runner) { r.Wakes = listener })
 				time.Sleep(time.Minute)
@@ -126,7 +135,7 @@ func TestSweep_LockedRowOfALostWorkerDelaysNoTask(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = b.pool.Exec(t.Context(), "update workers set heartbeat_at = now() - interval '1 h' where id = $1", dead)
+	_, err = b.pool.Exec(t.Context(), "update test_workers set heartbeat_at = now() - interval '1 h' where id = $1", dead)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +145,7 @@ func TestSweep_LockedRowOfALostWorkerDelaysNoTask(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback(context.Background())
-	if _, err := tx.Exec(t.Context(), "select from workers where id = $1 for no key update", dead); err != nil {
+	if _, err := tx.Exec(t.Context(), "select from test_workers where id = $1 for no key update", dead); err != nil {
 		t.Fatal(err)
 	}
 	// Eight seconds are enough for sweeps to find the lost worker.
@@ -155,7 +164,8 @@ func TestSweep_RunsAgainSoonAfterLockedRows(t *testing.T) {
 		var sweeps []time.Time
 		f := &fakeBackend{sweep: func(engine.SweepRequest) (engine.SweepResult, error) {
 			sweeps = append(sweeps, time.Now())
-			out := engine.SweepResult{MoreReady: make([]bool, 1), NextDue: nextDueUnset(1), RowsLocked: len(sweeps) == 1}
+			out := nothingSwept(1)
+			out.RowsLocked = len(sweeps) == 1
 			if len(sweeps) == 2 {
 				return out, &pgconn.PgError{Code: "55P03"}
 			}
@@ -191,13 +201,13 @@ func TestSweep_AdaptsToWhatItFinds(t *testing.T) {
 				f := &fakeBackend{
 					sweep: func(engine.SweepRequest) (engine.SweepResult, error) {
 						sweeps.Add(1)
-						return engine.SweepResult{MoreReady: []bool{missed.Load()}, NextDue: nextDueUnset(1)}, nil
+						return foundReady(missed.Load()), nil
 					},
 					exchange: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
 						if !in.ClaimFrom[0] || !missed.Swap(false) {
 							return engine.ExchangeResult{}, nil
 						}
-						return engine.ExchangeResult{Claims: []engine.Claim{oneClaim()}, Granted: []int{1}}, nil
+						return engine.ExchangeResult{Claims: []engine.Claim{oneClaim()}, Claimed: []int{1}}, nil
 					},
 				}
 				_, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) {

@@ -42,10 +42,10 @@ func TestWorker_KeepsItsClaimsWhileATableIsLocked(t *testing.T) {
 		"attempts": "lock table test_attempts",
 		"tasks":    "lock table test_tasks",
 		"outbox":   "lock table test_outbox",
-		"workers":  "lock table workers",
-		"all": "lock table test_tasks, test_attempts, test_outbox, workers, cuelight_pauses, " +
-			"cuelight_sequence_epoch, cuelight_schema",
-		"row of the worker": "select from workers for update",
+		"workers":  "lock table test_workers",
+		"all": "lock table test_tasks, test_steps, test_attempts, test_outbox, test_workers, test_pauses, " +
+			"test_event_epoch, test_pipeline",
+		"row of the worker": "select from test_workers for update",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

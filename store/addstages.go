@@ -16,10 +16,8 @@ import (
 // stageChange is the difference between the stages of existing tables and those of the
 // program's graph.
 type stageChange struct {
-	Kept      []stageData // stages that have columns, with their previous needs
-	Added     []stageData // stages that have none, with their needs
-	Reindexed []stageData // kept stages with other needs: the index of ready tasks differs
-	InParts   []stageData // stages that divide, and did not before
+	Kept  []stageData // stages that have columns
+	Added []stageData // stages that have none
 	// LockTimeout is how long Migrate waits for other users of the table, who wait
 	// for Migrate meanwhile.
 	LockTimeout time.Duration
@@ -30,30 +28,23 @@ type stageChange struct {
 func (g Graph) changeFrom(shape string) (stageChange, error) {
 	before := parseShape(shape)
 	for _, n := range before {
-		if _, ok := g.index[n.Name]; !ok {
+		i, ok := g.index[n.Name]
+		if !ok {
 			return stageChange{}, fmt.Errorf("%w: the tables have stage %q, which the program lacks, and stages "+
 				"are neither removed nor renamed; keep it in the pipeline, or use another schema", ErrSchemaShape, n.Name)
 		}
+		if n.Divides && !g.nodes[i].Divides {
+			return stageChange{}, fmt.Errorf("%w: the tables have parts of stage %q, which the program does not divide; "+
+				"let it divide the stage, into no parts, or use another schema", ErrSchemaShape, n.Name)
+		}
 	}
 	c := stageChange{LockTimeout: 15 * time.Second}
-	for _, s := range g.templateData().Stages {
-		i := slices.IndexFunc(before, func(n Node) bool { return n.Name == s.Name })
-		if s.Divides && (i < 0 || !before[i].Divides) {
-			c.InParts = append(c.InParts, s)
-		}
-		if i < 0 {
+	for _, s := range g.templateData(nil).Stages {
+		if slices.ContainsFunc(before, func(n Node) bool { return n.Name == s.Name }) {
+			c.Kept = append(c.Kept, s)
+		} else {
 			c.Added = append(c.Added, s)
-			continue
 		}
-		if !s.Divides && before[i].Divides {
-			return stageChange{}, fmt.Errorf("%w: the tables have parts of stage %q, which the program does not divide; "+
-				"let it divide the stage, into no parts, or use another schema", ErrSchemaShape, s.Name)
-		}
-		if !slices.Equal(before[i].Needs, s.Needs) {
-			c.Reindexed = append(c.Reindexed, s)
-		}
-		s.Needs, s.Divides = before[i].Needs, before[i].Divides
-		c.Kept = append(c.Kept, s)
 	}
 	return c, nil
 }
@@ -72,26 +63,13 @@ func parseShape(shape string) (nodes []Node) {
 	return nodes
 }
 
-// added lists the names of the added stages.
-func (c stageChange) added() (names []string) {
-	for _, s := range c.Added {
-		names = append(names, s.Name)
-	}
-	return names
-}
-
-// AllCompleted is the condition that a task has completed all kept stages.
-func (c stageChange) AllCompleted() string {
-	var parts []string
+// KeptStatuses lists the status columns that the tables have.
+func (c stageChange) KeptStatuses() string {
+	var columns []string
 	for _, s := range c.Kept {
-		parts = append(parts, s.Name+"_status = 'completed'")
+		columns = append(columns, s.Name+"_status")
 	}
-	return strings.Join(parts, " and ")
-}
-
-// IsCancelled is the condition that a task is cancelled or overridden.
-func (c stageChange) IsCancelled() string {
-	return "overridden_by is not null or " + templateData{Stages: c.Kept}.Any("", "cancelled")
+	return strings.Join(columns, ", ")
 }
 
 // HasStartedDownstream is the condition that a task has started a stage which now needs the
@@ -106,51 +84,58 @@ func (c stageChange) HasStartedDownstream(added stageData) string {
 	return strings.Join(parts, " or ")
 }
 
-// ScheduledTime is the time that a task waits for before its first attempt, or null.
-func (c stageChange) ScheduledTime() string {
-	return "greatest(" + templateData{Stages: c.Kept}.Scheduled() + ")"
-}
-
 // A worker is alive while its session is open, or for the grace without one.
 const previousWorkerSQL = `
 /* find a worker with the previous stages */
-select host, pid, extract(epoch from now() - heartbeat_at)::float8 from workers w
- where pipeline = $1 and stopped_at is null and lost_at is null
-   and heartbeat_at > now() - case when {{.Connected "w."}} then lease else {{.DisconnectGrace "w."}} end
+select host, pid, extract(epoch from now() - heartbeat_at)::float8 from {workers} w
+ where stopped_at is null and lost_at is null
+   and heartbeat_at > now() - case when cuelight_connected(session) then lease else cuelight_grace(lease) end
  order by heartbeat_at desc limit 1`
 
 // lockShapeSQL makes workers that register wait, see engine.RegisterWorker.
 const lockShapeSQL = `
-/* lock the pipeline's shape */
-select shape from cuelight_schema where pipeline = $1 for update`
+/* lock the pipeline's stages */
+select name, stages from {pipeline} for update`
 
 // changeStages changes the tables to the graph's stages, in the caller's transaction.
 func (s *Store) changeStages(ctx context.Context, tx pgx.Tx) (added []string, err error) {
-	var shape string
-	if err := tx.QueryRow(ctx, lockShapeSQL, s.graph.name).Scan(&shape); err != nil {
+	var name, shape string
+	if err := s.queryRow(ctx, lockShapeSQL).Scan(&name, &shape); err != nil {
 		return nil, err
+	}
+	if name != s.graph.name {
+		return nil, fmt.Errorf("%w: the tables are those of pipeline %q; use another table prefix or another schema", ErrSchemaShape, name)
 	}
 	change, err := s.graph.changeFrom(shape)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.checkPreviousWorkers(ctx, tx); err != nil {
+	if err := s.checkPreviousWorkers(ctx); err != nil {
 		return nil, err
 	}
-	err = execAll(ctx, tx, s.graph.render("add_stages.sql.tmpl", change), s.graph.SchemaSQL(), s.graph.TriggersSQL())
+	err = execAll(ctx, tx, s.graph.render("add_stages.sql.tmpl", change), s.graph.SchemaSQL(), s.graph.TriggersSQL(),
+		s.graph.SQL(reconcileAllSQL))
 	if err != nil {
 		return nil, s.explainStageChange(err)
 	}
-	return change.added(), nil
+	for _, stage := range change.Added {
+		added = append(added, stage.Name)
+	}
+	return added, nil
 }
+
+const reconcileAllSQL = `
+/* open the steps of added stages */
+select cuelight_{name}_check(array(select id from {tasks} where state <> 'completed')),
+       cuelight_{name}_reconcile(array(select id from {tasks} where state in ('pending', 'inprogress')))`
 
 // checkPreviousWorkers returns an error if a worker runs: it has the previous stages, and
 // the changed tables would reject what it reports.
-func (s *Store) checkPreviousWorkers(ctx context.Context, tx pgx.Tx) error {
+func (s *Store) checkPreviousWorkers(ctx context.Context) error {
 	var host string
 	var pid int
 	var silence float64
-	err := tx.QueryRow(ctx, s.graph.SQL(previousWorkerSQL, nil), s.graph.name).Scan(&host, &pid, &silence)
+	err := s.queryRow(ctx, previousWorkerSQL).Scan(&host, &pid, &silence)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}
@@ -164,7 +149,7 @@ func (s *Store) checkPreviousWorkers(ctx context.Context, tx pgx.Tx) error {
 // explainStageChange says which tasks prevent the change.
 func (s *Store) explainStageChange(err error) error {
 	state, constraint := statement.State(err)
-	name := strings.TrimSuffix(strings.TrimPrefix(constraint, s.graph.tasks()+"_"), "_needs")
+	name := strings.TrimSuffix(strings.TrimPrefix(constraint, s.graph.prefix+"tasks_"), "_needs")
 	if i, ok := s.graph.index[name]; ok && state == statement.CheckViolation {
 		return fmt.Errorf("%w: stage %q has started in some tasks that have not completed what it needs now (%s); "+
 			"let the program with the previous stages complete these tasks", ErrSchemaShape, name,

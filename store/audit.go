@@ -26,14 +26,14 @@ type AuditEntry struct {
 
 const auditSQL = `
 /* write audit entry */
-insert into cuelight_audit (pipeline, actor, action, target, detail) values ($1, $2, $3, $4, $5::text::jsonb)`
+insert into {audit} (actor, action, target, detail) values ($1, $2, $3, $4::text::jsonb)`
 
 func (s *Store) writeAudit(ctx context.Context, e AuditEntry) error {
 	detail := "{}"
 	if len(e.Detail) > 0 {
 		detail = strings.ReplaceAll(string(e.Detail), `\u0000`, `\ufffd`) // jsonb cannot store NUL
 	}
-	_, err := s.db.Exec(ctx, auditSQL, s.graph.name,
+	_, err := s.exec(ctx, auditSQL,
 		statement.CleanText(e.Actor), statement.CleanText(e.Action), statement.CleanText(e.Target), detail)
 	return s.explain("write audit entry", err)
 }
@@ -65,21 +65,16 @@ func (s *Store) WithAudit(ctx context.Context, do func(in *Store) (AuditEntry, e
 const auditsSQL = `
 /* list audit entries */
 select id, at, actor, action, target, detail
-  from cuelight_audit
- where pipeline = $1 and ($2::bigint = 0 or id < $2)
+  from {audit}
+ where $1::bigint = 0 or id < $1
  order by id desc
- limit $3`
+ limit $2`
 
 // Audits lists audit entries, the newest first: up to limit, by default 100, before the
 // entry with the id after; 0 for the first page.
 func (s *Store) Audits(ctx context.Context, after int64, limit int) ([]AuditEntry, error) {
-	rows, err := s.db.Query(ctx, auditsSQL, s.graph.name, after, cmp.Or(max(limit, 0), 100))
-	if err != nil {
-		return nil, s.explain("list audit entries", err)
-	}
-	entries, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e AuditEntry, err error) {
+	return query(ctx, s, "list audit entries", auditsSQL, func(row pgx.CollectableRow) (e AuditEntry, err error) {
 		err = row.Scan(&e.ID, &e.At, &e.Actor, &e.Action, &e.Target, &e.Detail)
 		return e, err
-	})
-	return entries, s.explain("list audit entries", err)
+	}, after, cmp.Or(max(limit, 0), 100))
 }

@@ -1,8 +1,11 @@
 package store_test
 
 import (
+	"context"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
@@ -33,12 +36,9 @@ func TestExchange_PrefersUrgentTasksToContinuing(t *testing.T) {
 	urgentClaim := b.claim(w, ingest)
 	b.exchange(w, 0, []engine.Report{completed(urgentClaim)}) // no slots are free, so that the urgent task waits
 
-	out := b.exchange(w, 1, []engine.Report{completed(ordinaryClaim)})
-	if len(out.Claims) != 0 {
-		t.Errorf("the ordinary task continued although an urgent one waits: %+v", out.Claims)
-	}
-	if got := b.claim(w, transcode).Task; got != urgent {
-		t.Errorf("next transcode is of %s, want the urgent task", got)
+	out := b.exchange(w, 1, []engine.Report{completed(ordinaryClaim)}, transcode)
+	if len(out.Claims) != 1 || out.Claims[0].Task != urgent {
+		t.Errorf("the claims are %+v, want transcode of the urgent task", out.Claims)
 	}
 }
 
@@ -63,8 +63,8 @@ func TestExchange_PrefersOlderReadyTasksToContinuing(t *testing.T) {
 		"due for a retry": func(v *scenario) {
 			c := v.exchange(v.w, 1, []engine.Report{completed(v.held[0])}).Claims[0]
 			v.exchange(v.w, 0, []engine.Report{failed(c, time.Hour)})
-			v.exec("update tasks set transcode_run_at = now() - interval '1 s' where transcode_run_at is not null")
-			v.request.PromoteDue[transcode] = true
+			v.exec("update steps set run_at = now() - interval '1 s' where status = 'waiting'")
+			v.request.PromoteDue = true
 		},
 		"retried at once": func(v *scenario) {
 			c := v.exchange(v.w, 1, []engine.Report{completed(v.held[0])}).Claims[0]
@@ -76,10 +76,10 @@ func TestExchange_PrefersOlderReadyTasksToContinuing(t *testing.T) {
 				Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Released,
 			})
 		},
-		"before the position to claim after": func(v *scenario) {
+		"announced before the position to claim after": func(v *scenario) {
 			v.exchange(v.w, 0, []engine.Report{completed(v.held[0])})
 			v.request.After = make([]engine.Position, 5)
-			v.request.After[transcode] = engine.Position{Task: v.held[0].Task}
+			v.request.After[transcode] = v.held[0].Position.Before()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -127,9 +127,8 @@ func TestExchange_ContinuesInSlotsLeftByOlderTasks(t *testing.T) {
 			t.Errorf("claim %d is %s, want transcode of %s", i, c.Task, held[i].Task)
 		}
 	}
-	if len(out.Claims) != 5 || out.Granted[transcode] != out.Requested[transcode] {
-		t.Errorf("%d claims, granted %d of %d; want 5, and all that were requested", len(out.Claims),
-			out.Granted[transcode], out.Requested[transcode])
+	if len(out.Claims) != 5 || !out.MoreReady[transcode] {
+		t.Errorf("%d claims, more ready %t; want 5, and one more", len(out.Claims), out.MoreReady[transcode])
 	}
 }
 
@@ -153,25 +152,79 @@ func TestExchange_ClaimsAfterAPosition(t *testing.T) {
 	w := b.worker()
 	b.submit()
 	out := b.exchange(w, 1, nil, ingest)
-	position := out.LastPosition[ingest]
-	if position != (engine.Position{Task: out.Claims[0].Task}) {
-		t.Fatalf("LastPosition is %+v", position)
+	position := out.Next[ingest]
+	if position != out.Claims[0].Position || position.Task != out.Claims[0].Task {
+		t.Fatalf("Next is %+v", position)
 	}
 	later := b.submit()
 	b.submitTask(store.Submission{Source: "urgent", Priority: 1})
-	b.submitTask(store.Submission{Source: "low", Priority: -1})
-	b.exec(`update tasks set ingest_status = 'pending', ingest_token = null, ingest_locked_at = null,
-		ingest_locked_by = null where ingest_status = 'inprogress'`)
+	low := b.submitTask(store.Submission{Source: "low", Priority: -1})
+	b.exec(`update steps set status = 'ready', token = null, locked_at = null, locked_by = null where status = 'running'`)
 
-	in := exchangeRequest(w, 5, nil, ingest)
+	in := exchangeRequest(w, 1, nil, ingest)
 	in.After = make([]engine.Position, 5)
 	in.After[ingest] = position
 	out, err := b.Exchange(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(out.Claims) != 1 || out.Claims[0].Task != later || out.Granted[ingest] != 1 || out.Requested[ingest] != 5 {
-		t.Errorf("claims are %+v, granted %d of %d; want the one submitted later", out.Claims, out.Granted[ingest],
-			out.Requested[ingest])
+	if len(out.Claims) != 1 || out.Claims[0].Task != later || !out.MoreReady[ingest] {
+		t.Errorf("claims are %+v, more ready %t; want the one submitted later, and more", out.Claims, out.MoreReady[ingest])
+	}
+	in.After[ingest] = out.Next[ingest]
+	in.FreeSlots[ingest] = 5
+	if out, err = b.Exchange(t.Context(), in); err != nil || len(out.Claims) != 1 || out.Claims[0].Task != low || out.MoreReady[ingest] {
+		t.Errorf("claims are %+v, more ready %t, %v; want the one of lower priority", out.Claims, out.MoreReady[ingest], err)
+	}
+}
+
+// The next claim must find what this one could not get because its row was locked.
+func TestExchange_NextIsBeforeALockedStep(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	locked, free := b.submit(), b.submit()
+	tx, err := b.pool.Begin(t.Context())
+	must(t, err)
+	_, err = tx.Exec(t.Context(), "select from tasks where id = $1 for update", locked)
+	must(t, err)
+	out := b.exchange(w, 2, nil, ingest)
+	if len(out.Claims) != 1 || out.Claims[0].Task != free || !out.MoreReady[ingest] {
+		t.Errorf("claims are %+v, more ready %t", out.Claims, out.MoreReady[ingest])
+	}
+	must(t, tx.Rollback(t.Context()))
+	in := exchangeRequest(w, 2, nil, ingest)
+	in.After = out.Next
+	if out, err = b.Exchange(t.Context(), in); err != nil || len(out.Claims) != 1 || out.Claims[0].Task != locked {
+		t.Errorf("claims are %+v, %v; want the one that was locked", out.Claims, err)
+	}
+}
+
+// The payload of a notification is the position of the step, so that processes claim from there.
+func TestExchange_NotifiesOfTheFirstStepThatReportsOpened(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	b.submit()
+	b.submit()
+	claims := b.exchange(w, 2, nil, ingest).Claims
+	conn, err := pgx.Connect(t.Context(), b.pool.Config().ConnString())
+	must(t, err)
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	_, err = conn.Exec(t.Context(), "listen "+b.Graph().Channel("transcode"))
+	must(t, err)
+	b.exchange(w, 0, []engine.Report{completed(claims[1]), completed(claims[0])})
+	n, err := conn.WaitForNotification(t.Context())
+	must(t, err)
+	position, ok := engine.ParseStep(n.Payload)
+	if !ok || position != claims[0].Position {
+		t.Errorf("the payload is %q, want the position %+v", n.Payload, claims[0].Position)
+	}
+	in := exchangeRequest(w, 5, nil, transcode)
+	in.After = make([]engine.Position, 5)
+	in.After[transcode] = position.Before()
+	out, err := b.Exchange(t.Context(), in)
+	if err != nil || len(out.Claims) != 2 || out.Claims[0].Task != claims[0].Task {
+		t.Errorf("claims are %+v, %v", out.Claims, err)
 	}
 }

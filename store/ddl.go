@@ -3,86 +3,152 @@ package store
 import (
 	"embed"
 	"fmt"
-	"io/fs"
-	"path"
-	"strconv"
 	"strings"
 	"text/template"
 )
 
-const (
-	// SchemaVersion is the version of the tables this package works with: the number of the last file
-	// in ddl/migrations.
-	SchemaVersion = 15
-	// oldestProgram is the oldest SchemaVersion of programs that can use these tables, too. A migration
-	// only adds to the tables, so that programs of the version before work on; it may remove what
-	// only older programs need.
-	oldestProgram = 13
-	// oldestSchema is the oldest version of tables that Migrate can upgrade.
-	oldestSchema = 13
-)
+// SchemaVersion is the version of the tables this package works with.
+const SchemaVersion = 1
 
-//go:embed ddl/*.tmpl ddl/migrations/*.tmpl
+//go:embed ddl/*.tmpl
 var ddlFiles embed.FS
 
-var ddlTemplates = template.Must(template.New("").Funcs(templateFuncs).ParseFS(ddlFiles, "ddl/*.tmpl", "ddl/migrations/*.tmpl"))
+var ddlTemplates = template.Must(template.New("").ParseFS(ddlFiles, "ddl/*.tmpl"))
 
-// migrations are the files that upgrade tables of earlier versions, in order. Each has all changes of one
-// version, except those of triggers.sql, which replaces all its functions and triggers.
-var migrations = findMigrations()
+// SchemaSQL returns the DDL of a pipeline's tables, constraints and indexes. For [Video] it equals schema.sql.
+func (g Graph) SchemaSQL() string { return g.render("schema.sql.tmpl", nil) }
 
-type migration struct {
-	version  int // of the tables after it
-	template string
+// TriggersSQL returns the DDL of a pipeline's triggers and functions. For [Video] it equals triggers.sql.
+func (g Graph) TriggersSQL() string { return g.render("triggers.sql.tmpl", nil) }
+
+func (g Graph) render(name string, with any) string {
+	var b strings.Builder
+	if err := ddlTemplates.ExecuteTemplate(&b, name, g.templateData(with)); err != nil {
+		panic(fmt.Sprintf("template %s: %v", name, err))
+	}
+	return g.SQL(b.String()) + "\n"
 }
 
-func findMigrations() (all []migration) {
-	files, err := fs.Glob(ddlFiles, "ddl/migrations/*.tmpl") // sorted
-	if err != nil {
-		panic(err)
-	}
-	for _, file := range files {
-		name := path.Base(file)
-		number, _, _ := strings.Cut(name, "_")
-		version, err := strconv.Atoi(number)
-		if err != nil {
-			panic(fmt.Sprintf("migration %s has no number", file))
+// templateData is the input of the DDL templates: what they say of each stage.
+type templateData struct {
+	Version int
+	Shape   string
+	Stages  []stageData
+	With    any
+}
+
+type stageData struct {
+	Name     string
+	Needs    []string
+	Upstream []string // itself and all it needs, directly or not
+	Divides  bool
+
+	downstream []string // itself and all that need it, directly or not
+}
+
+func (g Graph) templateData(with any) templateData {
+	d := templateData{Version: SchemaVersion, Shape: g.String(), With: with}
+	for i, n := range g.nodes {
+		s := stageData{Name: n.Name, Needs: n.Needs, Divides: n.Divides}
+		for _, j := range g.upstream[i] {
+			s.Upstream = append(s.Upstream, g.nodes[j].Name)
 		}
-		all = append(all, migration{version, name})
+		d.Stages = append(d.Stages, s)
 	}
-	return all
+	for i := range d.Stages {
+		for _, name := range d.Stages[i].Upstream {
+			s := &d.Stages[g.index[name]]
+			s.downstream = append(s.downstream, d.Stages[i].Name)
+		}
+	}
+	return d
 }
 
-// Migrations lists the names of the migrations that upgrade tables of an earlier version, in order.
-func Migrations(from int) (names []string) {
-	for _, m := range migrations {
-		if m.version > from {
-			names = append(names, strings.TrimSuffix(m.template, ".sql.tmpl"))
+// ShapeLines is the shape with a line per stage, for an SQL comment.
+func (d templateData) ShapeLines() string { return strings.ReplaceAll(d.Shape, "; ", ";\n--   ") }
+
+// Each lists something of every stage, in lines of up to 85 bytes.
+func (d templateData) Each(before, after string) string {
+	return d.list(func(s stageData) string { return before + s.Name + after })
+}
+
+func (d templateData) list(text func(stageData) string) string {
+	var list, line string
+	for i, s := range d.Stages {
+		item := text(s)
+		if i < len(d.Stages)-1 {
+			item += ", "
+		}
+		if len(line)+len(item) > 85 {
+			list, line = list+strings.TrimSuffix(line, " ")+"\n           ", ""
+		}
+		line += item
+	}
+	return list + line
+}
+
+// Old lists the columns of every stage of an old row, named old_STAGE.
+func (d templateData) Old() string {
+	return d.list(func(s stageData) string { return s.Name + "_status as old_" + s.Name })
+}
+
+// Names lists the stages for a sentence.
+func (d templateData) Names() string { return strings.Join(d.names(nil), ", ") }
+
+// Any is an array of the stages.
+func (d templateData) Any() string { return array(d.names(nil)) }
+
+// First is an array of the stages that need none.
+func (d templateData) First() string {
+	return array(d.names(func(s stageData) bool { return len(s.Needs) == 0 }))
+}
+
+// Divided is an array of the stages that divide.
+func (d templateData) Divided() string {
+	return array(d.names(func(s stageData) bool { return s.Divides }))
+}
+
+func (d templateData) names(which func(stageData) bool) (names []string) {
+	for _, s := range d.Stages {
+		if which == nil || which(s) {
+			names = append(names, s.Name)
 		}
 	}
 	return names
 }
 
-// migrationSQL returns the statements that upgrade tables of an earlier version.
-func (g Graph) migrationSQL(from int) (files []string) {
-	for _, m := range migrations {
-		if m.version > from {
-			files = append(files, g.render(m.template, nil))
-		}
+// array is a literal of stages. Without quotes a stage named null would be no text.
+func array(names []string) string {
+	list := "," + strings.Join(names, ",") + ","
+	return "'{" + strings.Trim(strings.ReplaceAll(list, ",null,", `,"null",`), ",") + "}'::text[]"
+}
+
+// AllCompleted is the condition that all stages are completed.
+func (d templateData) AllCompleted() string {
+	return d.joined(d.names(nil), "_status = 'completed'")
+}
+
+func (d templateData) joined(names []string, condition string) string {
+	parts := make([]string, len(names))
+	for i, name := range names {
+		parts[i] = name + condition
 	}
-	return files
+	return strings.Join(parts, " and ")
 }
 
-// SchemaSQL returns the DDL of a pipeline's tables, constraints and indexes. For
-// [Video] it equals schema.sql.
-func (g Graph) SchemaSQL() string { return g.render("schema.sql.tmpl", nil) }
-
-// TriggersSQL returns the DDL of a pipeline's triggers and functions. For [Video] it
-// equals triggers.sql.
-func (g Graph) TriggersSQL() string { return g.render("triggers.sql.tmpl", nil) }
-
-func (g Graph) render(name string, with any) string {
-	d := g.templateData()
-	d.With = with
-	return execute(ddlTemplates.Lookup(name), d)
+// NeedsText names the stages that a stage needs, with a verb.
+func (s stageData) NeedsText() string {
+	verb := " is"
+	if len(s.Needs) > 1 {
+		verb = " are"
+	}
+	return strings.Join(s.Needs, " and ") + verb
 }
+
+// NeedsCompleted is the condition that all stages it needs are completed.
+func (s stageData) NeedsCompleted(suffix string) string {
+	return templateData{}.joined(s.Needs, suffix+" = 'completed'")
+}
+
+// Downstream is an array of the stage and all that need it.
+func (s stageData) Downstream() string { return array(s.downstream) }

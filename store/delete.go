@@ -49,7 +49,7 @@ type DeletedTask struct {
 
 const deleteSQL = `
 /* delete task */
-select id from {{.Function "delete"}}($1, $2, $3, case when $4 then now() end)`
+select id from cuelight_{name}_delete($1, $2, $3, case when $4 then now() end)`
 
 // Delete deletes a task. It is in no list any more, nothing claims it, and workers stop working on it.
 // Until it is purged it can be restored by [Store.Undelete], and its history stays. A process with
@@ -61,28 +61,27 @@ select id from {{.Function "delete"}}($1, $2, $3, case when $4 then now() end)`
 func (s *Store) Delete(ctx context.Context, task ID, o DeleteOptions) error {
 	err := s.deleteTask(ctx, task, o)
 	if o.Purge && errors.Is(err, ErrNotFound) {
-		return s.updateOne(ctx, "purge", s.graph.SQL(purgeNowSQL, nil), task)
+		return s.updateOne(ctx, "purge", purgeNowSQL, task)
 	}
 	return err
 }
 
 const purgeNowSQL = `
 /* purge a deleted task at once */
-update {{.Prefix}}deleted_tasks set purge_at = case when expired then purge_at else now() end
+update {deleted_tasks} set purge_at = case when expired then purge_at else now() end
  where id = $1 and purged_at is null returning id`
 
 func (s *Store) deleteTask(ctx context.Context, task ID, o DeleteOptions) error {
-	return s.updateOne(ctx, "delete", s.graph.SQL(deleteSQL, nil), task, o.KeepPublished, statement.CleanText(o.By), o.Purge)
+	return s.updateOne(ctx, "delete", deleteSQL, task, o.KeepPublished, statement.CleanText(o.By), o.Purge)
 }
 
 const undeleteSQL = `
 /* undelete task */
-select id from {{.Function "undelete"}}($1, $2)`
+select id from cuelight_{name}_undelete($1, $2)`
 
 // Undelete restores a deleted task. Stages that were in progress begin again, and so do, with from, that stage
-// and all after it that were completed: give the first stage whose results were removed since. Results of parts of a divided
-// stage are lost. It returns [ErrNotFound], [ErrNoStage], [ErrPurging], [ErrUnpublishing], or [ErrRequestIDTaken] if another
-// task was submitted with the same request id.
+// and all after it that were completed: give the first stage whose results were removed since. It returns [ErrNotFound],
+// [ErrNoStage], [ErrPurging], [ErrUnpublishing], or [ErrRequestIDTaken] if another task was submitted with the same request id.
 func (s *Store) Undelete(ctx context.Context, task ID, from string) error {
 	var stage *string
 	if from != "" {
@@ -91,8 +90,8 @@ func (s *Store) Undelete(ctx context.Context, task ID, from string) error {
 		}
 		stage = &from
 	}
-	err := s.updateOne(ctx, "undelete", s.graph.SQL(undeleteSQL, nil), task, stage)
-	if state, constraint := statement.State(err); state == statement.UniqueViolation && constraint == s.graph.tasks()+"_request" {
+	err := s.updateOne(ctx, "undelete", undeleteSQL, task, stage)
+	if state, constraint := statement.State(err); state == statement.UniqueViolation && constraint == s.graph.prefix+"tasks_request" {
 		return fmt.Errorf("undelete: %w: another task has it now", ErrRequestIDTaken)
 	}
 	if !errors.Is(err, ErrNotFound) {
@@ -107,17 +106,17 @@ func (s *Store) Undelete(ctx context.Context, task ID, from string) error {
 	return fmt.Errorf("undelete: %w", ErrUnpublishing)
 }
 
-// DeletedColumns are those of a [DeletedTask], for [ScanDeleted].
-const DeletedColumns = `
+// deletedColumns are those of a [DeletedTask], for scanDeleted.
+const deletedColumns = `
 d.id, d.task->>'source', coalesce(d.task->>'user_id', ''), (d.task->>'created_at')::timestamptz,
        d.deleted_at, d.deleted_by, d.keep_published, d.unpublished_at,
        case when not d.expired then d.purge_at end, d.purging_at,
        d.task->'params', d.user_context, d.claimed_until, d.expired,
-       exists (select from {{.Tasks}} other
+       exists (select from {tasks} other
                 where other.request_id = d.task->>'request_id' and other.source = d.task->>'source')`
 
-// ScanDeleted reads a row of [DeletedColumns].
-func ScanDeleted(row pgx.CollectableRow) (d DeletedTask, err error) {
+// scanDeleted reads a row of deletedColumns.
+func scanDeleted(row pgx.CollectableRow) (d DeletedTask, err error) {
 	err = row.Scan(&d.ID, &d.Source, &d.UserID, &d.CreatedAt, &d.DeletedAt, &d.DeletedBy, &d.KeepPublished, &d.UnpublishedAt,
 		&d.PurgeAt, &d.PurgingAt, &d.Params, &d.UserContext, &d.ClaimedUntil, &d.Expired, &d.SourceInUse)
 	return d, err
@@ -125,20 +124,19 @@ func ScanDeleted(row pgx.CollectableRow) (d DeletedTask, err error) {
 
 const getDeletedSQL = `
 /* get deleted task */
-select ` + DeletedColumns + `
-  from {{.Prefix}}deleted_tasks d where d.id = $1 and d.purged_at is null`
+select ` + deletedColumns + `
+  from {deleted_tasks} d where d.id = $1 and d.purged_at is null`
 
 // GetDeleted reads a deleted task. It returns [ErrNotFound].
 func (s *Store) GetDeleted(ctx context.Context, id ID) (DeletedTask, error) {
-	rows, err := s.db.Query(ctx, s.graph.SQL(getDeletedSQL, nil), id)
+	found, err := query(ctx, s, "get deleted task", getDeletedSQL, scanDeleted, id)
+	if err == nil && len(found) == 0 {
+		return DeletedTask{}, s.explain("get deleted task", ErrNotFound)
+	}
 	if err != nil {
-		return DeletedTask{}, s.explain("get deleted task", err)
+		return DeletedTask{}, err
 	}
-	d, err := pgx.CollectExactlyOneRow(rows, ScanDeleted)
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = ErrNotFound
-	}
-	return d, s.explain("get deleted task", err)
+	return found[0], nil
 }
 
 // DeletedQuery selects deleted tasks. Its zero value selects those that were deleted last.
@@ -150,27 +148,22 @@ type DeletedQuery struct {
 
 const listDeletedSQL = `
 /* list deleted tasks */
-select ` + DeletedColumns + `
-  from {{.Prefix}}deleted_tasks d
+select ` + deletedColumns + `
+  from {deleted_tasks} d
  where d.purged_at is null and ($1 = '' or d.task->>'user_id' = $1)
    and ($2::uuid is null
-        or (d.deleted_at, d.id) < (select a.deleted_at, a.id from {{.Prefix}}deleted_tasks a where a.id = $2))
+        or (d.deleted_at, d.id) < (select a.deleted_at, a.id from {deleted_tasks} a where a.id = $2))
  order by d.deleted_at desc, d.id desc
  limit $3`
 
 // ListDeleted lists deleted tasks, the last deleted one first.
 func (s *Store) ListDeleted(ctx context.Context, q DeletedQuery) ([]DeletedTask, error) {
-	rows, err := s.db.Query(ctx, s.graph.SQL(listDeletedSQL, nil), q.UserID, q.After, cmp.Or(max(q.Limit, 0), 100))
-	if err != nil {
-		return nil, s.explain("list deleted tasks", err)
-	}
-	all, err := pgx.CollectRows(rows, ScanDeleted)
-	return all, s.explain("list deleted tasks", err)
+	return query(ctx, s, "list deleted tasks", listDeletedSQL, scanDeleted, q.UserID, q.After, cmp.Or(max(q.Limit, 0), 100))
 }
 
 const findDeletedSQL = `
 /* find deleted task by the end of its id */
-select array(select id from {{.Prefix}}deleted_tasks
+select array(select id from {deleted_tasks}
               where purged_at is null and replace(id::text, '-', '') like '%' || replace($1, '-', '') limit 2)`
 
 // FindDeleted is [Store.Find] among the deleted tasks.
@@ -182,7 +175,7 @@ func (s *Store) FindDeleted(ctx context.Context, text string) (ID, error) {
 		return ID{}, fmt.Errorf("%w: %q is neither an id nor the end of one", ErrNotFound, text)
 	}
 	var found []ID
-	if err := s.db.QueryRow(ctx, s.graph.SQL(findDeletedSQL, nil), text).Scan(&found); err != nil {
+	if err := s.queryRow(ctx, findDeletedSQL, text).Scan(&found); err != nil {
 		return ID{}, s.explain("find deleted task", err)
 	}
 	switch len(found) {
@@ -196,12 +189,12 @@ func (s *Store) FindDeleted(ctx context.Context, text string) (ID, error) {
 
 const deletedRequestsSQL = `
 /* find request ids of deleted tasks */
-select distinct d.task->>'request_id' from {{.Prefix}}deleted_tasks d where d.task->>'request_id' = any($1)`
+select distinct d.task->>'request_id' from {deleted_tasks} d where d.task->>'request_id' = any($1)`
 
 // DeletedRequests returns those of the request ids whose tasks were deleted. That of a purged task is known if
 // stages.Retention says so.
 func (s *Store) DeletedRequests(ctx context.Context, requestIDs []string) (found []string, err error) {
-	err = s.read(ctx, s.graph.SQL(deletedRequestsSQL, nil), []any{requestIDs}, func(rows pgx.Rows) (err error) {
+	err = s.read(ctx, deletedRequestsSQL, []any{requestIDs}, func(rows pgx.Rows) (err error) {
 		found, err = pgx.CollectRows(rows, pgx.RowTo[string])
 		return err
 	})

@@ -101,12 +101,15 @@ func TestUndelete_RestoresScheduledDividedAndDeadTasks(t *testing.T) {
 		t.Errorf("the deleted task has parts: %v, %v", parts, err)
 	}
 	must(t, b.Undelete(ctx, id, ""))
-	b.wantStatuses(id, done, pending, pending, pending, pending)
+	b.wantStatuses(id, done, divided, pending, pending, pending)
+	if parts, err := b.Parts(ctx, id); err != nil || len(parts) != 2 {
+		t.Errorf("the restored task has the parts %v, %v", parts, err)
+	}
 
-	b.exec("update tasks set metadata_status = 'dead', metadata_attempts = 5 where id = $1", id)
+	b.exec("update tasks set metadata_status = 'dead' where id = $1", id)
 	must(t, b.Delete(ctx, id, store.DeleteOptions{}))
 	must(t, b.Undelete(ctx, id, "publish"))
-	b.wantStatuses(id, done, pending, dead, pending, pending)
+	b.wantStatuses(id, done, divided, dead, pending, pending)
 }
 
 func TestUndelete_IsRefusedIfTheRequestIDIsTaken(t *testing.T) {
@@ -257,8 +260,7 @@ func TestUndelete_RepeatsLaterStagesWhateverTheirStatus(t *testing.T) {
 	for _, status := range []string{"dead", "failed"} {
 		id := b.submit()
 		b.exec(`update tasks set ingest_status = 'completed', transcode_status = 'completed', metadata_status = 'completed',
-		                         assemble_status = 'completed', publish_status = $2::cuelight_status, publish_attempts = 3,
-		                         publish_run_at = case when $2 = 'failed' then now() + interval '1 hour' end where id = $1`, id, status)
+		                         assemble_status = 'completed', publish_status = $2::cuelight_status where id = $1`, id, status)
 		must(t, b.Delete(ctx, id, store.DeleteOptions{}))
 		must(t, b.Undelete(ctx, id, "transcode"))
 		b.wantStatuses(id, done, pending, done, pending, pending)

@@ -36,10 +36,9 @@ var (
 	// ErrSchemaOlder: an older version of this package created the tables; see
 	// [Store.Migrate].
 	ErrSchemaOlder = errors.New("tables are older than this program")
-	// ErrSchemaUnknown: the tables are from before the first release, and cannot be upgraded.
-	ErrSchemaUnknown = errors.New("tables cannot be upgraded")
-	// ErrSchemaNewer: a newer version of this package created or upgraded the tables, and does not support
-	// programs of this version any more.
+	// ErrForeignTables: the schema has tables of these names that are not Cuelight's.
+	ErrForeignTables = errors.New("tables of the same names belong to another program")
+	// ErrSchemaNewer: a newer version of this package created or upgraded the tables.
 	ErrSchemaNewer = errors.New("tables are newer than this program")
 	// ErrSchemaShape: the tables belong to another graph of the same name; see
 	// [Store.Migrate], which can add stages.
@@ -64,11 +63,11 @@ var (
 func (s *Store) explain(act string, err error) error {
 	state, constraint := statement.State(err)
 	switch {
-	case state == statement.CheckViolation && constraint == s.graph.tasks()+"_overridden_ended":
+	case state == statement.CheckViolation && constraint == s.graph.prefix+"tasks_overridden":
 		err = ErrOverridden
-	case state == statement.CheckViolation && constraint == s.graph.tasks()+"_source_not_empty":
+	case state == statement.CheckViolation && constraint == "source_not_empty":
 		err = fmt.Errorf("%w: no source", ErrInvalid)
-	case state == statement.CheckViolation && constraint == s.graph.tasks()+"_params_object":
+	case state == statement.CheckViolation && constraint == "is_object":
 		err = fmt.Errorf("%w: params are not a JSON object", ErrInvalid)
 	case act == actSubmit && strings.HasPrefix(state, statement.ClassData):
 		err = fmt.Errorf("%w: %w", ErrInvalid, err)

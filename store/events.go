@@ -78,8 +78,9 @@ type EventQuery struct {
 
 const eventsSQL = `
 /* read events */
-select id, at, type, task_id, coalesce(stage, ''), coalesce(part, 0), coalesce(attempt, 0), worker_id, data, user_context
-  from {{.Function "events"}}($1, $2, $3)`
+select id, at, type, task_id, coalesce(stage, ''), coalesce(part, 0), coalesce(attempt, 0), worker_id, data,
+       user_context
+  from cuelight_{name}_events($1, $2, $3)`
 
 // Events reads the events after an id, in order. A reader that continues after the last
 // event it read misses none and gets none twice: an event is shown only when all events
@@ -93,38 +94,74 @@ func (s *Store) Events(ctx context.Context, q EventQuery) ([]Event, error) {
 	if q.Limit <= 0 {
 		q.Limit = 1000
 	}
-	rows, err := s.db.Query(ctx, s.sql.events, q.After, q.Limit, q.Task)
-	if err != nil {
-		return nil, s.explain("read events", err)
-	}
-	events, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e Event, err error) {
+	return query(ctx, s, "read events", eventsSQL, func(row pgx.CollectableRow) (e Event, err error) {
 		err = row.Scan(&e.ID, &e.At, &e.Type, &e.Task, &e.Stage, &e.Part, &e.Attempt, &e.Worker, &e.Data, &e.UserContext)
 		return e, err
-	})
-	return events, s.explain("read events", err)
+	}, q.After, q.Limit, q.Task)
 }
 
 const eventWatermarkSQL = `
 /* read event watermark */
-select cuelight_event_watermark(to_regclass($1)) << 16 | 65535`
+select cuelight_{name}_event_watermark() << 16 | 65535`
 
 // EventWatermark returns the id up to which all events are visible, to read future events
 // from with [Store.Events].
 func (s *Store) EventWatermark(ctx context.Context) (int64, error) {
 	var id int64
-	err := s.db.QueryRow(ctx, eventWatermarkSQL, s.graph.prefix+"outbox_id").Scan(&id)
+	err := s.queryRow(ctx, eventWatermarkSQL).Scan(&id)
 	return id, s.explain("read event watermark", err)
 }
 
 const lastAllocatedEventSQL = `
 /* read last allocated event */
-select coalesce(pg_sequence_last_value(to_regclass($1)), 0) << 16 | 65535`
+select coalesce(pg_sequence_last_value('{outbox_id}'), 0) << 16 | 65535`
 
 // LastAllocatedEvent returns an id that no event of a committed transaction exceeds. Some of
 // them may not be visible yet, because an earlier transaction is open. When
 // [Store.EventWatermark] has reached the id, all can be read.
 func (s *Store) LastAllocatedEvent(ctx context.Context) (int64, error) {
 	var id int64
-	err := s.db.QueryRow(ctx, lastAllocatedEventSQL, s.graph.prefix+"outbox_id").Scan(&id)
+	err := s.queryRow(ctx, lastAllocatedEventSQL).Scan(&id)
 	return id, s.explain("read last allocated event", err)
+}
+
+const notifyEventsSQL = `
+/* notify readers of events */
+select pg_notify($1, '') where pg_notification_queue_usage() < 0.9`
+
+// NotifyEvents notifies the readers of events, on [Graph.EventsChannel].
+func (s *Store) NotifyEvents(ctx context.Context) error {
+	_, err := s.db.Exec(ctx, notifyEventsSQL, s.graph.EventsChannel())
+	return s.explain("notify readers of events", err)
+}
+
+// pruneEventsSQL deletes the oldest events and records the last deleted id, for readers
+// that ask for events after an earlier one. Those of attempts stay in the history, but are not read as events any more.
+const pruneEventsSQL = `
+/* prune events */
+with pruned as (
+  delete from {outbox}
+   where id in (select id
+                  from (select id, at from {outbox} order by id limit $2) as oldest
+                 where at < now() - make_interval(secs => $1))
+     and (select at from {outbox} order by id limit 1) < now() - make_interval(secs => $1)
+  returning id << 16 | coalesce(cardinality(tasks), case type when 'progress' then jsonb_array_length(data) end, 1) - 1
+            as last
+), recorded as (
+  update {pipeline} set pruned_to = greatest(pruned_to, (select max(last) from pruned))
+   where exists (select from pruned)
+)
+select count(*) from pruned`
+
+// pruneEventsBatch is how many rows of the outbox one transaction deletes.
+const pruneEventsBatch = 5000
+
+// PruneEvents deletes rows of the outbox older than keep, in one batch. It returns their number, and whether there may
+// be more, so that it should be called again.
+func (s *Store) PruneEvents(ctx context.Context, keep time.Duration) (deleted int, more bool, err error) {
+	err = s.runBackground(ctx, pruneEventsSQL, []any{keep.Seconds(), pruneEventsBatch}, func(rows pgx.Rows) error {
+		deleted, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[int])
+		return err
+	})
+	return deleted, deleted == pruneEventsBatch, s.explain("prune events", err)
 }

@@ -65,7 +65,6 @@ func TestExchange_StartsFanInOnce(t *testing.T) {
 	b.wantStatuses(id, done, done, done, inprogress, pending)
 }
 
-// With many reports per set of stages, an exchange has a statement for each set.
 func TestExchange_CompletesManyTasksInSeveralStages(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ slots, perStage int }{
@@ -89,7 +88,7 @@ func TestExchange_CompletesManyTasksInSeveralStages(t *testing.T) {
 					reports = append(reports, completed(claim))
 				}
 			}
-			out := b.exchange(w, c.slots, reports, transcode, assemble)
+			out := b.exchange(w, c.slots, reports)
 			if len(reports) != 5*tasks || len(out.Stale)+len(out.Locked) > 0 {
 				t.Fatalf("%d reports, %d stale, %d locked; want 200, none, none", len(reports), len(out.Stale), len(out.Locked))
 			}
@@ -123,7 +122,7 @@ func TestExchange_ContinuesOnlyWhileSlotsAreFree(t *testing.T) {
 		b.submit()
 	}
 	first := b.exchange(w, 3, nil, ingest).Claims
-	in := exchangeRequest(w, 0, []engine.Report{completed(first[0]), completed(first[1]), completed(first[2])})
+	in := exchangeRequest(w, 0, []engine.Report{completed(first[0]), completed(first[1]), completed(first[2])}, transcode, metadata)
 	in.FreeSlots[transcode] = 2
 	out, err := b.Exchange(t.Context(), in)
 	if err != nil {
@@ -196,13 +195,13 @@ func TestExchange_RetriesAFailedStageWhenItIsDue(t *testing.T) {
 	if len(out.Claims) != 0 || out.MoreReady[ingest] {
 		t.Errorf("the stage was claimed, or reported as ready, before it was due")
 	}
-	if n := out.NextDue[ingest]; n < 59*time.Minute || n > time.Hour {
+	if n := out.NextDue; n < 59*time.Minute || n > time.Hour {
 		t.Errorf("NextDue is %s, want an hour", n)
 	}
 
-	b.exec("update tasks set ingest_run_at = now() - interval '1 second'")
+	b.exec("update steps set run_at = now() - interval '1 second'")
 	in := exchangeRequest(w, 1, nil, ingest)
-	in.PromoteDue[ingest] = true
+	in.PromoteDue = true
 	second, err := b.Exchange(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
@@ -256,12 +255,12 @@ func TestExchange_NextDueIsZeroWhenDue(t *testing.T) {
 	b := setup(t)
 	w := b.worker()
 	b.submit()
-	b.exec("update tasks set ingest_run_at = now() - interval '1 hour'")
-	if n := b.exchange(w, 1, nil, ingest).NextDue[ingest]; n != 0 {
+	b.exec("update steps set status = 'waiting', run_at = now() - interval '1 hour'")
+	if n := b.exchange(w, 1, nil, ingest).NextDue; n != 0 {
 		t.Errorf("NextDue is %s, want 0", n)
 	}
-	b.exec("update tasks set ingest_run_at = '9998-01-01'")
-	if n := b.exchange(w, 1, nil, ingest).NextDue[ingest]; n < 24*time.Hour {
+	b.exec("update steps set run_at = now() + interval '1 year'")
+	if n := b.exchange(w, 1, nil, ingest).NextDue; n < 24*time.Hour {
 		t.Errorf("NextDue is %s, want a long time", n)
 	}
 }

@@ -13,8 +13,7 @@ import (
 type Node struct {
 	Name  string
 	Needs []string
-	// Divides says that the stage may be divided into parts, rows of the pipeline's table of
-	// parts, which different workers may work on.
+	// Divides says that the stage may be divided into parts, steps which different workers may work on.
 	Divides bool
 }
 
@@ -53,10 +52,11 @@ func Video() Graph {
 // ErrGraph is what every error of [NewGraph] wraps.
 var ErrGraph = errors.New("unusable pipeline")
 
-const (
-	maxStages     = 31 // a set of stages is sent as the bits of an int4
-	maxIdentifier = 63 // PostgreSQL cuts longer identifiers (NAMEDATALEN - 1)
-)
+// maxStages: a function of PostgreSQL has up to 100 parameters.
+const maxStages = 100
+
+// maxIdentifier: PostgreSQL cuts longer identifiers (NAMEDATALEN - 1).
+const maxIdentifier = 63
 
 var nameForm = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 
@@ -126,9 +126,9 @@ func (g *Graph) indexNames() error {
 
 // checkIdentifiers checks the longest identifiers that the tables and channels need.
 func (g *Graph) checkIdentifiers() error {
-	ids := []string{g.tasks() + "_overridden_by_fkey"}
+	ids := []string{g.prefix + "deleted_tasks_unpublish", "cuelight_" + g.name + "_event_watermark"}
 	for _, n := range g.nodes {
-		ids = append(ids, g.tasks()+"_"+n.Name+"_waiting", g.Channel(n.Name))
+		ids = append(ids, g.prefix+"tasks_"+n.Name+"_needs", g.Channel(n.Name))
 	}
 	for _, id := range ids {
 		if len(id) > maxIdentifier {
@@ -194,13 +194,8 @@ func (g Graph) Name() string { return g.name }
 // TablePrefix returns the prefix of the pipeline's tables, such as "podcast_".
 func (g Graph) TablePrefix() string { return g.prefix }
 
-func (g Graph) tasks() string { return g.prefix + "tasks" }
-
 // Divides reports whether stage i may be divided into parts.
 func (g Graph) Divides(i int) bool { return g.nodes[i].Divides }
-
-// HasParts reports whether any stage may be divided, so that there is a table of parts.
-func (g Graph) HasParts() bool { return len(g.divided) > 0 }
 
 // Queues returns how many queues of claims there are: one per stage, by its number, and after them one
 // for the parts of each stage that divides.

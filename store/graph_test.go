@@ -12,7 +12,7 @@ import (
 func TestNewGraph_RejectsInvalidGraphs(t *testing.T) {
 	t.Parallel()
 	node := func(name string, needs ...string) store.Node { return store.Node{Name: name, Needs: needs} }
-	many := make([]store.Node, 32)
+	many := make([]store.Node, 101)
 	for i := range many {
 		many[i] = node("s" + strings.Repeat("x", i))
 	}
@@ -36,7 +36,7 @@ func TestNewGraph_RejectsInvalidGraphs(t *testing.T) {
 		"digit first":       {"p", []store.Node{node("1a")}, "lower-case"},
 		"pipeline name":     {"p;", []store.Node{node("a")}, "lower-case"},
 		"too long":          {"p", []store.Node{node(strings.Repeat("a", 60))}, "63 bytes"},
-		"too many":          {"p", many, "the maximum is 31"},
+		"too many":          {"p", many, "the maximum is 100"},
 		"no pipeline name":  {"", []store.Node{node("a")}, "lower-case"},
 		"long with a table": {strings.Repeat("p", 40), []store.Node{node("transcription")}, "63 bytes"},
 	} {
@@ -125,16 +125,15 @@ func checkCompletesTask(t *testing.T, g store.Graph) {
 	n := len(g.Stages())
 	in := engine.ExchangeRequest{Worker: w, FreeSlots: make([]int, n), ClaimFrom: make([]bool, n)}
 	for i := range n {
-		in.FreeSlots[i] = 2
+		in.FreeSlots[i], in.ClaimFrom[i] = 2, true
 	}
-	in.ClaimFrom[0] = true
 	claimed := 0
 	for {
 		out, err := e.Exchange(t.Context(), in)
 		if err != nil {
 			t.Fatal(err)
 		}
-		in.ClaimFrom, in.Reports = make([]bool, n), nil
+		in.Reports = nil
 		for _, c := range out.Claims {
 			claimed++
 			in.Reports = append(in.Reports, engine.Report{

@@ -57,7 +57,7 @@ func (b bundle) sweepExpired(change func(*engine.SweepRequest)) []store.ID {
 func (b bundle) setLastHeartbeat(w store.ID, ago string) {
 	b.t.Helper()
 	b.exec("update workers set heartbeat_at = now() - $2::interval where id = $1", w, ago)
-	b.exec("update tasks set ingest_locked_at = now() - $2::interval where ingest_locked_by = $1", w, ago)
+	b.exec("update steps set locked_at = now() - $2::interval where locked_by = $1", w, ago)
 }
 
 func TestSweep_ExpiresAWorkerWithoutItsSessionAfterTheGrace(t *testing.T) {
@@ -303,13 +303,13 @@ func TestRelease_WorksAfterAttemptsWereSetByHand(t *testing.T) {
 	b := setup(t)
 	id, w := b.submit(), b.worker()
 	c := b.claim(w, ingest)
-	b.exec("update tasks set ingest_attempts = 0")
+	b.exec("update steps set attempts = 0")
 	released := engine.Report{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Released}
 	if out := b.exchange(w, 0, []engine.Report{released}); len(out.Stale) != 0 {
 		t.Errorf("stale is %v", out.Stale)
 	}
 	b.claim(w, ingest)
-	b.exec("update tasks set ingest_attempts = 0")
+	b.exec("update steps set attempts = 0")
 	if err := b.DeregisterWorker(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}

@@ -117,32 +117,38 @@ type Attempt struct {
 	Token      ID              `json:"token"`
 }
 
+// taskColumns are those of a [Task]: two of them are JSON of the stages' steps and of their latest attempts.
 const taskColumns = `
-t.id, t.created_at, t.priority, t.source, t.params,
-       coalesce(t.request_id, ''), coalesce(t.user_id, ''), coalesce(t.submitted_by, ''), t.overridden_by, t.placement, t.user_context,
-       {{.StatusOf "t."}}
-       {{- range .Stages}},
-       t.{{.Name}}_status::text, t.{{.Name}}_attempts, t.{{.Name}}_token,
-       t.{{.Name}}_locked_at, t.{{.Name}}_locked_by, t.{{.Name}}_run_at
-       {{- if .Divides}}, case when t.{{.Name}}_open_parts is not null then t.{{.Name}}_parts end, t.{{.Name}}_open_parts{{end}}
-       {{- end}}`
+t.id, t.created_at, t.priority, t.source, t.params, coalesce(t.request_id, ''), coalesce(t.user_id, ''),
+       coalesce(t.submitted_by, ''), t.overridden_by, t.placement, t.user_context, cuelight_{name}_status(t) as status,
+       array[{statuses t.}]::text[] as statuses,
+       (select json_agg(s) from (
+          select stage, max(attempts) filter (where part = 0) as attempts,
+                 max(token::text) filter (where part = 0) as token,
+                 max(locked_at) filter (where part = 0) as locked_at,
+                 max(locked_by::text) filter (where part = 0) as locked_by,
+                 max(run_at) filter (where part = 0) as run_at, nullif(count(*) filter (where part > 0), 0) as parts,
+                 count(*) filter (where part > 0 and status <> 'completed') as open_parts
+            from {steps} where task_id = t.id group by stage) as s) as steps,
+       (select json_object_agg(stage, attempt) from (
+          select distinct on (stage) stage, attempt from {attempts} a where a.task_id = t.id and a.part = 0
+           order by stage, finished_at desc) as a) as attempts`
 
 const getSQL = `
 /* get task */
 select ` + taskColumns + `
-  from {{.Tasks}} t where t.id = $1`
+  from {tasks} t where t.id = $1`
 
 // Get reads one task. It returns [ErrNotFound].
 func (s *Store) Get(ctx context.Context, id ID) (Task, error) {
-	rows, err := s.db.Query(ctx, s.sql.get, id)
+	found, err := query(ctx, s, "get task", getSQL, func(row pgx.CollectableRow) (Task, error) { return s.scanTask(row) }, id)
+	if err == nil && len(found) == 0 {
+		err = s.explain("get task", ErrNotFound)
+	}
 	if err != nil {
-		return Task{}, s.explain("get task", err)
+		return Task{}, err
 	}
-	t, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (Task, error) { return s.scanTask(row) })
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = ErrNotFound
-	}
-	return t, s.explain("get task", err)
+	return found[0], nil
 }
 
 // Filter selects tasks. Its zero value selects all.
@@ -161,12 +167,11 @@ type Filter struct {
 	Limit            int    // default 100
 }
 
-// matches is the condition of a [Filter]. An empty parameter is no condition. Dead tasks
-// have an index of their own. The offset keeps PostgreSQL 18 from reading the whole history
-// into a hash table.
+// matches is the condition of a [Filter]. An empty parameter is no condition. The offset keeps PostgreSQL 18 from reading
+// the whole history into a hash table.
 const matches = `
-       ($1 = '' or {{.StatusOf "t."}} = $1 and ($1 <> 'dead' or {{.Any "t." "dead"}}))
-   and ($2 < 0 or $3 = case $2 {{- range $i, $s := .Stages}} when {{$i}} then t.{{.Name}}_status::text{{end}} end)
+       ($1 = '' or cuelight_{name}_status(t) = $1)
+   and ($2 = '' or $3 = (select x.status::text from cuelight_{name}_stages({statuses t.}) x where x.stage = $2))
    and ($4 = '' or t.user_id = $4)
    and ($5 = '' or t.request_id = $5)
    and ($6 = '' or strpos(t.source, $6) > 0
@@ -174,32 +179,58 @@ const matches = `
                or strpos(regexp_replace(split_part(split_part(t.source, '#', 1), '?', 1),
                     '^([A-Za-z][A-Za-z0-9+.-]*:)?//[^/]*@', '\1//'), $6) > 0)
         or strpos(t.params->>'title', $6) > 0)
-   and ($7 = '' or exists (select from {{.Attempts}} a where a.task_id = t.id and strpos(a.error, $7) > 0 offset 0))`
+   and ($7 = '' or exists (select from {attempts} a where a.task_id = t.id and strpos(a.error, $7) > 0 offset 0))`
 
-func (f Filter) args(g Graph) []any {
-	stage, ok := g.Stage(f.Stage)
-	if !ok {
-		stage = -1
-	}
-	return []any{string(f.Status), stage, string(f.StageStatus), f.UserID, f.RequestID, f.Source, f.Error, f.PublicSourceOnly}
+func (f Filter) args() []any {
+	return []any{string(f.Status), f.Stage, string(f.StageStatus), f.UserID, f.RequestID, f.Source, f.Error, f.PublicSourceOnly}
+}
+
+// stepState is a row of the JSON of steps.
+type stepState struct {
+	Stage     string     `json:"stage"`
+	Attempts  *int       `json:"attempts"`
+	Token     ID         `json:"token"`
+	LockedAt  *time.Time `json:"locked_at"`
+	LockedBy  ID         `json:"locked_by"`
+	RunAt     *time.Time `json:"run_at"`
+	Parts     *int       `json:"parts"`
+	OpenParts int        `json:"open_parts"`
 }
 
 func (s *Store) scanTask(row pgx.CollectableRow, more ...any) (t Task, err error) {
-	t.Stages = make([]StageState, len(s.graph.nodes))
-	dest := []any{
-		&t.ID, &t.CreatedAt, &t.Priority, &t.Source, &t.Params,
-		&t.RequestID, &t.UserID, &t.SubmittedBy, &t.OverriddenBy, &t.Placement, &t.UserContext, &t.Status,
+	var statuses []Status
+	var steps []stepState
+	var attempts map[string]int
+	err = row.Scan(append([]any{
+		&t.ID, &t.CreatedAt, &t.Priority, &t.Source, &t.Params, &t.RequestID, &t.UserID, &t.SubmittedBy,
+		&t.OverriddenBy, &t.Placement, &t.UserContext, &t.Status, &statuses, &steps, &attempts,
+	}, more...)...)
+	if err != nil {
+		return t, err
 	}
-	for i := range t.Stages {
-		st := &t.Stages[i]
-		st.Name = s.graph.nodes[i].Name
-		dest = append(dest, &st.Status, &st.Attempts, &st.Token, &st.LockedAt, &st.LockedBy, &st.RunAt)
-		if s.graph.nodes[i].Divides {
-			dest = append(dest, &st.Parts, &st.OpenParts)
+	t.Stages = make([]StageState, len(s.graph.nodes))
+	for i, n := range s.graph.nodes {
+		t.Stages[i] = StageState{Name: n.Name, Status: statuses[i]}
+		if statuses[i] != StatusPending {
+			t.Stages[i].Attempts = attempts[n.Name]
 		}
 	}
-	err = row.Scan(append(dest, more...)...)
-	return t, err
+	for _, step := range steps {
+		if i, ok := s.graph.Stage(step.Stage); ok {
+			t.Stages[i].set(step)
+		}
+	}
+	return t, nil
+}
+
+func (s *StageState) set(step stepState) {
+	if step.Attempts != nil {
+		s.Attempts = *step.Attempts
+	}
+	s.Token, s.LockedAt, s.LockedBy, s.RunAt = step.Token, step.LockedAt, step.LockedBy, step.RunAt
+	if step.Parts != nil {
+		s.Parts, s.OpenParts = step.Parts, &step.OpenParts
+	}
 }
 
 // findBatch is how many ids one statement compares.
@@ -208,7 +239,7 @@ const findBatch = 50_000
 const findByIDSuffixSQL = `
 /* find task by the end of its id */
 with compared as materialized (
-  select id from {{.Tasks}} where id < coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff') order by id desc
+  select id from {tasks} where id < coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff') order by id desc
     limit $3
 )
 select array(select id from compared where replace(id::text, '-', '') like '%' || replace($1, '-', '') limit 2),
@@ -236,7 +267,7 @@ func (s *Store) find(ctx context.Context, text string, all bool) (ID, error) {
 	var last ID
 	for n := findBatch; n == findBatch && (all || last.IsZero()); {
 		var some []ID
-		err := s.read(ctx, s.sql.findByIDSuffix, []any{text, last, findBatch}, func(rows pgx.Rows) error {
+		err := s.read(ctx, findByIDSuffixSQL, []any{text, last, findBatch}, func(rows pgx.Rows) error {
 			_, err := pgx.ForEachRow(rows, []any{&some, &n, &last}, func() error { return nil })
 			return err
 		})
@@ -255,38 +286,34 @@ func (s *Store) find(ctx context.Context, text string, all bool) (ID, error) {
 
 const historySQL = `
 /* task history */
-select task_id, stage, coalesce(part, 0), attempt, outcome::text, started_at, finished_at,
-       coalesce(worker_name, ''), coalesce(host, ''), coalesce(pid, 0), retry_at,
-       coalesce(error_class, ''), coalesce(error, ''), result, worker_id, token
-  from {{.Prefix}}history
- where task_id = $1
- order by started_at, finished_at, token`
+select a.task_id, a.stage, a.part, a.attempt, a.outcome::text, a.started_at, a.finished_at, coalesce(w.name, ''),
+       coalesce(w.host, ''), coalesce(w.pid, 0), a.retry_at, coalesce(a.error_class, ''), coalesce(a.error, ''),
+       case when a.outcome = 'completed' then a.result end, a.worker_id, a.token
+  from {attempts} a
+  left join {workers} w on w.id = a.worker_id
+ where a.task_id = $1
+ order by a.started_at, a.finished_at, a.token`
 
 // History lists the attempts at a task, oldest first; none for a task that does not exist.
 func (s *Store) History(ctx context.Context, id ID) ([]Attempt, error) {
-	rows, err := s.db.Query(ctx, s.sql.history, id)
-	if err != nil {
-		return nil, s.explain("task history", err)
-	}
-	attempts, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (a Attempt, err error) {
+	return query(ctx, s, "task history", historySQL, func(row pgx.CollectableRow) (a Attempt, err error) {
 		err = row.Scan(&a.Task, &a.Stage, &a.Part, &a.Attempt, &a.Outcome, &a.StartedAt, &a.FinishedAt, &a.WorkerName,
 			&a.Host, &a.PID, &a.RetryAt, &a.Class, &a.Error, &a.Result, &a.Worker, &a.Token)
 		return a, err
-	})
-	return attempts, s.explain("task history", err)
+	}, id)
 }
 
 const resultSQL = `
 /* stage result */
-select coalesce(result, 'null') from {{.Attempts}}
- where task_id = $1 and stage = $2 and part is null and outcome = 'completed'
+select coalesce(result, 'null') from {attempts}
+ where task_id = $1 and stage = $2 and part = 0 and outcome = 'completed'
  order by finished_at desc limit 1`
 
 // Result returns the result of a completed stage of a task, as JSON. It returns
 // [ErrNotFound] for a stage that was never completed.
 func (s *Store) Result(ctx context.Context, task ID, stage string) (json.RawMessage, error) {
 	var raw json.RawMessage
-	err := s.db.QueryRow(ctx, s.sql.result, task, stage).Scan(&raw)
+	err := s.queryRow(ctx, resultSQL, task, stage).Scan(&raw)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = fmt.Errorf("%w, or its stage %q was never completed", ErrNotFound, stage)
 	}

@@ -131,18 +131,19 @@ func TestClaim_WaitedCountsFromWhenItWasReady(t *testing.T) {
 		"never started, cancelled, retried": {
 			`select cuelight_video_cancel(id) from tasks; select cuelight_video_retry(id) from tasks`, 0, time.Hour,
 		},
-		"scheduled for an hour ago": {`update tasks set ingest_run_at = now() - interval '1 hour'`, time.Hour, 2 * time.Hour},
+		"scheduled for an hour ago": {`update steps set status = 'waiting', run_at = now() - interval '1 hour'`, time.Hour, 2 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			b.exec(`insert into tasks (source, created_at) values ('a', now() - interval '2 days')`)
+			b.exec(`update steps set ready_at = now() - interval '2 days'`)
 			if _, err := b.pool.Exec(t.Context(), c.before, pgx.QueryExecModeSimpleProtocol); err != nil {
 				t.Fatal(err)
 			}
 			w := b.worker()
 			in := exchangeRequest(w, 1, nil, ingest)
-			in.PromoteDue[ingest] = true
+			in.PromoteDue = true
 			out, err := b.Exchange(t.Context(), in)
 			if err != nil || len(out.Claims) != 1 || out.Claims[0].Waited < c.least || out.Claims[0].Waited > c.most {
 				t.Errorf("the claims are %+v, %v", out.Claims, err)
@@ -155,10 +156,12 @@ func TestClaim_WaitedCountsFromWhenItWasReady(t *testing.T) {
 func TestClaim_WaitedIgnoresRetriesOfOtherStages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.exec(`insert into tasks (source, created_at, ingest_status, transcode_status, transcode_attempts, transcode_run_at)
-		values ('a', now() - interval '2 days', 'completed', 'failed', 1, now() - interval '1 minute')`)
+	b.exec(`insert into tasks (source, created_at, ingest_status, transcode_status)
+		values ('a', now() - interval '2 days', 'completed', 'failed')`)
+	b.exec(`update steps set ready_at = now() - interval '2 days'`)
+	b.exec(`update steps set status = 'waiting', attempts = 1, run_at = now() - interval '1 minute' where stage = 'transcode'`)
 	in := exchangeRequest(b.worker(), 1, nil, transcode, metadata)
-	in.PromoteDue[transcode] = true
+	in.PromoteDue = true
 	out, err := b.Exchange(t.Context(), in)
 	must(t, err)
 	for _, c := range out.Claims {
@@ -175,13 +178,13 @@ func TestClaim_WaitedIgnoresPostponedOtherStages(t *testing.T) {
 	b := setup(t)
 	w := b.worker()
 	b.exec(`insert into tasks (source, created_at, ingest_status) values ('a', now() - interval '2 days', 'completed')`)
+	b.exec(`update steps set ready_at = now() - interval '2 days'`)
 	r := failed(b.claim(w, transcode), time.Hour)
 	r.Outcome = engine.Released
 	b.exchange(w, 0, []engine.Report{r})
-	b.exec(`update tasks set transcode_run_at = now() - interval '1 minute'; update attempts
-		set retry_at = now() - interval '1 minute'`)
+	b.exec(`update steps set run_at = now() - interval '1 minute' where stage = 'transcode'`)
 	in := exchangeRequest(w, 1, nil, transcode, metadata)
-	in.PromoteDue[transcode] = true
+	in.PromoteDue = true
 	out, err := b.Exchange(t.Context(), in)
 	must(t, err)
 	if c := out.Claims; len(c) != 2 || c[0].Waited < time.Minute || c[0].Waited > time.Hour || c[1].Waited < 48*time.Hour {

@@ -3,12 +3,13 @@ package store_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/waittest"
@@ -123,11 +124,11 @@ func TestMigrate_RejectsTablesOfAnotherVersionOrShape(t *testing.T) {
 		change string
 		want   error
 	}{
-		{"version = 99, migrated_to = 99", store.ErrSchemaNewer},
-		{"version = 1, migrated_to = 1, shape = 'ingest'", store.ErrSchemaUnknown},
-		{fmt.Sprintf("version = 1, migrated_to = %d, shape = 'first'", store.SchemaVersion), store.ErrSchemaShape},
+		{"version = 99", store.ErrSchemaNewer},
+		{"version = 1, stages = 'first'", store.ErrSchemaShape},
+		{"stages = '" + b.Graph().String() + "', name = 'other'", store.ErrSchemaShape},
 	} {
-		b.exec("update cuelight_schema set " + c.change)
+		b.exec("update pipeline set " + c.change)
 		if err := b.Check(ctx); !errors.Is(err, c.want) {
 			t.Errorf("%s: Check returned %v, want %v", c.change, err, c.want)
 		}
@@ -135,8 +136,154 @@ func TestMigrate_RejectsTablesOfAnotherVersionOrShape(t *testing.T) {
 			t.Errorf("%s: Migrate returned %v, want %v", c.change, err, c.want)
 		}
 	}
-	b.exec("update cuelight_schema set migrated_to = 99, shape = $1", b.Graph().String())
-	if err := b.Check(ctx); err != nil {
-		t.Errorf("newer tables that support this program: Check returned %v", err)
+	b.exec("update pipeline set name = 'video'")
+	must(t, b.Check(ctx))
+}
+
+// setupOlder returns tables of the version before that of [store.TestMigration], with rows.
+func setupOlder(t *testing.T) (b bundle, ids []store.ID) {
+	t.Helper()
+	b = setup(t)
+	w := b.worker()
+	ids = append(ids, b.submit(), b.submit())
+	b.completeAll(w, b.claim(w, ingest))
+	b.exec("update pipeline set version = $1", store.SchemaVersion-1)
+	b.exec("drop function cuelight_video_backlog")
+	return b, ids
+}
+
+func TestMigrate_UpgradesOlderTablesAndKeepsTheirRows(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	b, ids := setupOlder(t)
+	const content = `select md5(string_agg(content, ',' order by content)) from (
+		select (to_jsonb(t) - 'color' - 'user_context')::text from tasks t union all select to_jsonb(s)::text from steps s
+		union all select to_jsonb(a)::text from attempts a union all select to_jsonb(w)::text from workers w
+		union all select to_jsonb(o)::text from outbox o) as rows (content)`
+	var before, after string
+	must(t, b.pool.QueryRow(ctx, content).Scan(&before))
+	if err := b.Check(ctx); !errors.Is(err, store.ErrSchemaOlder) {
+		t.Errorf("Check returned %v before the upgrade", err)
+	}
+	if v, err := b.Version(ctx); err != nil || v != store.SchemaVersion-1 {
+		t.Errorf("before the upgrade the version is %d, %v", v, err)
+	}
+	r, err := b.Migrate(ctx)
+	if err != nil || r.From != store.SchemaVersion-1 || len(r.Added) > 0 {
+		t.Fatalf("Migrate returned %+v, %v", r, err)
+	}
+	must(t, b.Check(ctx))
+	must(t, b.pool.QueryRow(ctx, content).Scan(&after))
+	if before != after {
+		t.Error("rows were changed")
+	}
+	if n := b.queryInt("select count(*) from tasks where color = 'red'"); n != 2 {
+		t.Errorf("%d tasks have the new column, want 2", n)
+	}
+	if n := b.queryInt("select cuelight_video_backlog('ingest')"); n != 1 {
+		t.Errorf("the backlog is %d, want 1", n)
+	}
+	if again, err := b.Migrate(ctx); err != nil || again.From != store.SchemaVersion {
+		t.Errorf("a second Migrate returned %+v, %v", again, err)
+	}
+	w := b.worker()
+	b.completeAll(w, b.claim(w, ingest))
+	b.wantStatuses(ids[1], done, done, done, done, done)
+}
+
+// A migration that fails changes nothing.
+func TestMigrate_IsOneTransaction(t *testing.T) {
+	t.Parallel()
+	b, _ := setupOlder(t)
+	b.exec("create view colors as select 1 as one; alter table tasks add column color text") // the migration adds it, too
+	if _, err := b.Migrate(t.Context()); err == nil {
+		t.Fatal("Migrate returned no error")
+	}
+	if v, err := b.Version(t.Context()); err != nil || v != store.SchemaVersion-1 {
+		t.Errorf("the version is %d, %v", v, err)
+	}
+	if n := b.queryInt("select count(*) from pg_proc where proname = 'cuelight_video_backlog'"); n != 0 {
+		t.Error("its functions were loaded")
+	}
+}
+
+// A worker holds a lock on the table of tasks for as long as its transaction.
+func TestMigrate_TriesAgainWhereATableIsLocked(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	b, _ := setupOlder(t)
+	tx, err := b.pool.Begin(ctx)
+	must(t, err)
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	_, err = tx.Exec(ctx, "select from tasks for update")
+	must(t, err)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := b.Migrate(ctx)
+		ended <- err
+	}()
+	for range 2 {
+		waitForLock(t, b.pool)
+		// It goes on although the first transaction does not: the upgrade makes others wait only briefly.
+		_, err := b.pool.Exec(ctx, "insert into tasks (source) values ('a.mp4')")
+		must(t, err)
+	}
+	must(t, tx.Rollback(ctx))
+	must(t, <-ended)
+	must(t, b.Check(ctx))
+}
+
+// waitForLock waits until a session waits for a lock on the table of tasks.
+func waitForLock(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	waittest.Until(t, "a session waits for a lock", func() (waits bool) {
+		must(t, pool.QueryRow(t.Context(), `
+			select exists (select from pg_locks where relation = 'tasks'::regclass and not granted)`).Scan(&waits))
+		return waits
+	})
+}
+
+// deadlockingPool is a database whose first transactions end in a deadlock.
+type deadlockingPool struct {
+	*pgxpool.Pool
+	deadlocks int
+}
+
+func (d *deadlockingPool) Begin(ctx context.Context) (pgx.Tx, error) {
+	if d.deadlocks--; d.deadlocks >= 0 {
+		return nil, &pgconn.PgError{Code: "40P01"}
+	}
+	return d.Pool.Begin(ctx)
+}
+
+func TestMigrate_IsRetriedAfterADeadlock(t *testing.T) {
+	t.Parallel()
+	st := store.New(&deadlockingPool{pgtest.New(t, pgtest.Schema{}), 2}, store.Video())
+	if r, err := st.Migrate(t.Context()); err != nil || r.From != 0 {
+		t.Errorf("Migrate returned %+v, %v", r, err)
+	}
+	must(t, st.Check(t.Context()))
+}
+
+// A schema that was renamed, or of which somebody dropped a trigger, is repaired.
+func TestMigrate_LoadsMissingTriggersAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for name, damage := range map[string]string{
+		"a trigger":  "drop trigger tasks_on_insert on tasks",
+		"a function": "drop function cuelight_video_backlog",
+		"the schema": "alter schema public rename to other; create schema public; alter schema public rename to before; " +
+			"alter schema other rename to public",
+	} {
+		_, err := b.pool.Exec(t.Context(), damage, pgx.QueryExecModeSimpleProtocol)
+		must(t, err)
+		_, err = b.Migrate(t.Context())
+		must(t, err)
+		id := b.submit()
+		if n := b.queryInt("select cuelight_video_backlog('ingest')"); n == 0 {
+			t.Errorf("after the loss of %s no step was opened for task %s", name, id)
+		}
+		b.exec("delete from tasks")
+		b.exec("drop schema if exists before cascade")
 	}
 }

@@ -90,7 +90,7 @@ func (m *concurrentClient) report(c engine.Claim) engine.Report {
 func (m *concurrentClient) exchange(report func(engine.Claim) engine.Report) {
 	n := m.Graph().Queues()
 	all := slices.Repeat([]bool{true}, n)
-	in := engine.ExchangeRequest{Worker: m.worker, FreeSlots: make([]int, n), ClaimFrom: all, PromoteDue: all}
+	in := engine.ExchangeRequest{Worker: m.worker, FreeSlots: make([]int, n), ClaimFrom: all, PromoteDue: true}
 	for i := range n {
 		in.FreeSlots[i] = m.rng.IntN(3)
 	}

@@ -11,71 +11,40 @@ import (
 
 // modelExchangeResult is the expected result of an exchange.
 type modelExchangeResult struct {
-	claims                []modelClaim
-	stale, locked         []store.ID // tokens, one per report
-	moreReady, newlyReady []bool
-	nextDue               []int
+	claims        []modelPart
+	stale, locked []store.ID // tokens, one per report
+	moreReady     []bool
+	nextDue       int
 }
 
-type modelClaim struct {
-	task        *modelTask
-	stage, part int
-}
-
-// completionRow is what one statement completes of one task: the tokens and results of
-// its stages.
-type completionRow struct {
-	task   store.ID
-	tokens []store.ID
-	result []string
-}
-
-// exchange does in the model what an exchange does: it promotes due tasks, applies the
-// reports, those of completed stages last, and claims ready tasks by stage. Another
-// transaction has locked the row of lockedTask, if not nil. The claims have no
-// tokens yet.
-func (m *model) exchange(in engine.ExchangeRequest, lockedTask *modelTask) modelExchangeResult {
-	n := len(m.stages)
-	out := modelExchangeResult{
-		moreReady: make([]bool, m.queues), newlyReady: make([]bool, m.queues), nextDue: slices.Repeat([]int{-1}, m.queues),
+// exchange does in the model what an exchange does: it promotes due steps, applies the reports, and claims ready steps.
+// Another transaction has locked the row of lockedTask, if not nil. The claims have no tokens yet.
+func (m *model) exchange(in engine.ExchangeRequest, lockedTask *modelTask, readTurns func()) modelExchangeResult {
+	out := modelExchangeResult{moreReady: make([]bool, m.queues), nextDue: -1}
+	if in.PromoteDue {
+		m.promoteDue()
 	}
-	applied := make(map[store.ID]bool)
-	for stage := range n {
-		if in.PromoteDue != nil && in.PromoteDue[stage] {
-			m.promoteDue(stage, lockedTask)
+	applied := m.applyReports(in.Reports, lockedTask)
+	readTurns()
+	for queue := range m.queues {
+		if !in.ClaimFrom[queue] {
+			continue
 		}
-	}
-	for queue := n; queue < m.queues; queue++ {
-		if in.PromoteDue != nil && in.PromoteDue[queue] {
-			m.promoteDueParts(m.dividedStage(queue), lockedTask)
-		}
-	}
-	completions, ended, mayBecomeReady := m.groupReports(in.Reports)
-	for stage, reports := range ended {
-		for _, r := range reports {
-			m.endReported(r, stage, lockedTask, applied)
-			if !r.Dead && r.RetryIn == 0 {
-				mayBecomeReady[stage], out.moreReady[stage], out.newlyReady[stage] = true, true, true
+		free := in.FreeSlots[queue]
+		for _, s := range m.queue(queue, in.OnlyTasks) {
+			switch {
+			case in.After != nil && s.position().Compare(in.After[queue]) <= 0:
+			case free > 0 && m.worker(in.Worker).alive() && (s.part > 0 || s.task != lockedTask):
+				out.claims = append(out.claims, s)
+				free--
+			default:
+				out.moreReady[queue] = true
 			}
 		}
-		m.applyPartReports(in.Reports, stage, lockedTask, applied, &out)
+		out.nextDue = m.nextDue()
 	}
-	free := slices.Clone(in.FreeSlots)
-	for i, rows := range completions {
-		slots := slices.Clone(free)
-		if i > 0 {
-			clear(slots)
-		}
-		m.complete(rows, in, slots, lockedTask, applied, &out)
-	}
-	for _, c := range out.claims {
-		free[c.stage]--
-	}
-	for stage := range n {
-		m.claimReady(stage, in, lockedTask, free[stage], mayBecomeReady[stage], &out)
-	}
-	for queue := n; queue < m.queues; queue++ {
-		m.claimReadyParts(queue, in, &out)
+	for _, s := range out.claims {
+		s.claim(in.Worker)
 	}
 	for _, r := range in.Reports {
 		switch t := m.task(r.Task); {
@@ -90,164 +59,73 @@ func (m *model) exchange(in engine.ExchangeRequest, lockedTask *modelTask) model
 	return out
 }
 
-// groupReports groups the reports. One statement completes several stages of a task, but
-// not one stage twice. It also returns the stages in which tasks may become ready.
-func (m *model) groupReports(reports []engine.Report) (completions [][]*completionRow, ended [][]engine.Report, mayBecomeReady []bool) {
-	n := len(m.stages)
-	ended, mayBecomeReady = make([][]engine.Report, n), make([]bool, n)
-	seen := make(map[store.ID]bool)
+// applyReports applies those of completed parts, of failures, of divisions, and of completed stages. Of two with the same token
+// the first counts.
+func (m *model) applyReports(reports []engine.Report, lockedTask *modelTask) map[store.ID]bool {
+	applied, seen := make(map[store.ID]bool), make(map[store.ID]bool)
+	var first []engine.Report
 	for _, r := range reports {
-		if seen[r.Token] {
-			continue
+		if !seen[r.Token] {
+			first = append(first, r)
 		}
 		seen[r.Token] = true
-		if r.Part > 0 || r.Outcome == engine.Divided {
-			continue // see applyPartReports
-		}
-		if r.Outcome != engine.Completed {
-			ended[r.Stage] = append(ended[r.Stage], r)
-			continue
-		}
-		var row *completionRow
-		for i := 0; row == nil; i++ {
-			if i == len(completions) {
-				completions = append(completions, nil)
-			}
-			row = rowFor(&completions[i], r, n)
-		}
-		row.tokens[r.Stage], row.result[r.Stage] = r.Token, cmp.Or(string(r.Result), "null")
-		for _, next := range m.feeds[r.Stage] {
-			mayBecomeReady[next] = true
-		}
 	}
-	return completions, ended, mayBecomeReady
-}
-
-// rowFor returns the row of the report's task, or nil if that has the stage already.
-func rowFor(rows *[]*completionRow, r engine.Report, n int) *completionRow {
-	for _, row := range *rows {
-		if row.task == r.Task && row.tokens[r.Stage].IsZero() {
-			return row
-		}
-		if row.task == r.Task {
-			return nil
-		}
-	}
-	row := &completionRow{r.Task, make([]store.ID, n), make([]string, n)}
-	*rows = append(*rows, row)
-	return row
-}
-
-// complete decides for all rows by their state before, and then changes them. If this
-// exchange claims ready tasks of a stage, the completed tasks continue there that would
-// get a free slot in one queue with the ready ones. Otherwise those continue that come
-// before all ready ones.
-func (m *model) complete(rows []*completionRow, in engine.ExchangeRequest, free []int, lockedTask *modelTask,
-	applied map[store.ID]bool, out *modelExchangeResult) {
-	var changes []func()
-	continuing := make([][]*modelTask, len(m.stages))
-	for _, row := range rows {
-		t := m.task(row.task)
-		if t == nil || t == lockedTask {
-			continue
-		}
-		these := make([]bool, len(m.stages))
-		for i, token := range row.tokens {
-			these[i] = !token.IsZero() && t.stages[i].token == token
-		}
-		if !slices.Contains(these, true) {
-			continue // a worker that lost all its claims continues nothing
-		}
-		for i := range m.stages {
-			if these[i] {
-				applied[row.tokens[i]] = true
-				changes = append(changes, func() {
-					m.end(t, i, "completed", done)
-					t.stages[i].result = row.result[i]
-				})
-			} else if m.becomesReady(t, i, these) && m.worker(in.Worker).alive() {
-				continuing[i] = append(continuing[i], t)
-			}
-		}
-	}
-	for i, tasks := range continuing {
-		slices.SortFunc(tasks, compareByClaimOrder)
-		queue := m.queue(i, in.OnlyTasks)
-		for rank, t := range tasks {
-			slots := free[i]
-			if len(queue) > 0 && compareByClaimOrder(queue[0], t) < 0 {
-				slots -= len(queue)
-				if !in.ClaimFrom[i] {
-					slots = 0
+	slices.SortStableFunc(first, func(a, b engine.Report) int {
+		return cmp.Or(cmp.Compare(reportStep(a), reportStep(b)), bytes.Compare(a.Task[:], b.Task[:]))
+	})
+	var died []func()
+	for i, r := range first {
+		t := m.task(r.Task)
+		if t != nil && t != lockedTask && t.holds(r.Stage, r.Part, r.Token) {
+			applied[r.Token] = true
+			switch reportStep(r) {
+			case 0:
+				m.completePart(r, t)
+			case 1:
+				m.endReported(r, t)
+				if r.Dead {
+					died = append(died, func() { m.makeDead(t, r.Stage) })
 				}
+			case 2:
+				m.divide(r, t)
+			case 3:
+				m.end(t, r.Stage, "completed", done)
+				t.stages[r.Stage].result = cmp.Or(string(r.Result), "null")
 			}
-			if rank >= slots {
-				out.moreReady[i], out.newlyReady[i] = true, true
-				continue
+		}
+		if i+1 == len(first) || reportStep(first[i+1]) > 1 {
+			for _, die := range died {
+				die()
 			}
-			out.claims = append(out.claims, modelClaim{t, i, 0})
-			changes = append(changes, func() { t.stages[i].claim(in.Worker) })
+			died = nil
 		}
 	}
-	for _, c := range changes {
-		c()
+	return applied
+}
+
+// reportStep is the place of a report in the order in which an exchange applies them.
+func reportStep(r engine.Report) int {
+	switch {
+	case r.Outcome == engine.Divided:
+		return 2
+	case r.Outcome != engine.Completed:
+		return 1
+	case r.Part > 0:
+		return 0
 	}
+	return 3
 }
 
-// becomesReady reports whether a task becomes ready in a stage when these are completed.
-func (m *model) becomesReady(t *modelTask, stage int, these []bool) bool {
-	return t.stages[stage].isClaimable() && t.stages[stage].wait == noWait && m.needsCompleted(t, stage, these) &&
-		!m.needsCompleted(t, stage, nil)
-}
-
-func compareByClaimOrder(a, b *modelTask) int {
-	return cmp.Or(int(b.priority)-int(a.priority), bytes.Compare(a.id[:], b.id[:]))
-}
-
-func (m *model) endReported(r engine.Report, stage int, lockedTask *modelTask, applied map[store.ID]bool) {
-	t := m.task(r.Task)
-	if t == nil || t == lockedTask || r.Token.IsZero() || t.stages[stage].token != r.Token {
-		return
-	}
-	applied[r.Token], t.wasReady = true, true
+func (m *model) endReported(r engine.Report, t *modelTask) {
 	switch {
 	case r.Outcome == engine.Released:
-		m.end(t, stage, "released", pending)
+		m.endUnit(t, r.Stage, r.Part, "released", pending)
 	case r.Dead:
-		m.end(t, stage, "failed", dead)
+		m.endUnit(t, r.Stage, r.Part, "failed", dead)
 	default:
-		m.end(t, stage, "failed", failing)
+		m.endUnit(t, r.Stage, r.Part, "failed", failing)
 	}
 	if r.RetryIn > 0 && !r.Dead {
-		t.stages[stage].wait = waiting
+		t.unit(r.Stage, r.Part).wait = waiting
 	}
-}
-
-func (m *model) claimReady(stage int, in engine.ExchangeRequest, lockedTask *modelTask, free int, mayBecomeReady bool,
-	out *modelExchangeResult) {
-	if !in.ClaimFrom[stage] {
-		return
-	}
-	var after engine.Position
-	if in.After != nil && !mayBecomeReady {
-		after = in.After[stage]
-	}
-	for _, t := range m.queue(stage, in.OnlyTasks) {
-		if !after.Task.IsZero() && (t.priority != after.Priority || bytes.Compare(t.id[:], after.Task[:]) <= 0) {
-			continue
-		}
-		if free == 0 || !m.worker(in.Worker).alive() {
-			break
-		}
-		if t != lockedTask {
-			out.claims = append(out.claims, modelClaim{t, stage, 0})
-			t.stages[stage].claim(in.Worker)
-			free--
-		}
-	}
-	if !after.Task.IsZero() {
-		return
-	}
-	out.moreReady[stage] = len(m.queue(stage, in.OnlyTasks)) > 0
-	out.nextDue[stage] = m.nextDue(stage)
 }

@@ -43,7 +43,7 @@ func TestMigrate_CreatesWorkingTablesForRandomGraphs(t *testing.T) {
 func randomGraph(rng *rand.Rand, i int) (string, []store.Node) {
 	name := fmt.Sprintf("p%d", i)
 	if rng.IntN(2) == 0 {
-		name += strings.Repeat("x", 63-len("_tasks_overridden_by_fkey")-len(name))
+		name += strings.Repeat("x", 63-len("cuelight__event_watermark")-len(name))
 	}
 	words := []string{
 		"select", "from", "a", "a_locked", "a_run", "a_done", "a_status", "task", "order", "id", "t", "done", "locked",

@@ -51,7 +51,7 @@ func tokensOfLost(claims []engine.LostClaim) []store.ID {
 	return all
 }
 
-func tokensOfClaims(claims []engine.Claim) []store.ID {
+func tokensOfClaims(claims []engine.HeldClaim) []store.ID {
 	var all []store.ID
 	for _, c := range claims {
 		all = append(all, c.Token)
@@ -103,12 +103,11 @@ func (m *model) held(worker store.ID) []store.ID {
 // status returns the status of the whole task.
 func (m *model) status(t *modelTask) store.Status {
 	all := make([]string, len(t.stages))
-	started, scheduled := false, true
+	started := false
 	for i := range t.stages {
 		s := &t.stages[i]
 		all[i] = string(s.status)
 		started = started || s.status == done
-		scheduled = scheduled && s.attempts == 0 && (m.isScheduled(t, i) || len(m.needs[i]) > 0)
 	}
 	for _, first := range []store.Status{dead, cancelled, inprogress, divided, failing} {
 		switch {
@@ -124,7 +123,7 @@ func (m *model) status(t *modelTask) store.Status {
 		return done
 	case started:
 		return inprogress
-	case scheduled:
+	case t.scheduled:
 		return store.StatusScheduled
 	}
 	return pending

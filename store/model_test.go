@@ -24,8 +24,7 @@ type model struct {
 }
 
 type modelTask struct {
-	scheduled    bool // cancelled before the time it was submitted for, which is in the future
-	wasReady     bool // ready before: the task was due, a claim was released, or it was retried
+	scheduled    bool // the time that it was submitted for is in the future
 	id           store.ID
 	name         string
 	priority     int16
@@ -44,7 +43,7 @@ type modelStage struct {
 	wait            modelWait
 	result          string        // of the latest completed attempt
 	parts           []*modelStage // of a divided stage
-	turn            int           // of a part
+	turn            int64         // of its step, which the test reads
 }
 
 // modelWait is whether a stage waits for a time, and whether it is due.
@@ -110,6 +109,7 @@ func (m *model) add(id store.ID, name string, sub store.Submission) *modelTask {
 			t.stages[i].wait = waiting
 		}
 	}
+	t.scheduled = sub.NotBefore.After(time.Now())
 	m.tasks = append(m.tasks, t)
 	slices.SortFunc(m.tasks, func(a, b *modelTask) int { return bytes.Compare(a.id[:], b.id[:]) })
 	return t
@@ -150,16 +150,26 @@ func (m *model) ready(t *modelTask, stage int) bool {
 	return s.isClaimable() && s.wait == noWait && m.needsCompleted(t, stage, nil)
 }
 
-// queue returns the ready tasks of a stage in the order in which they are claimed.
-func (m *model) queue(stage int, only []store.ID) []*modelTask {
-	var all []*modelTask
-	for _, t := range m.tasks {
-		if m.ready(t, stage) && (only == nil || slices.Contains(only, t.id)) {
-			all = append(all, t)
+// queue returns the ready steps of a queue in the order in which they are claimed.
+func (m *model) queue(queue int, only []store.ID) []modelPart {
+	var all []modelPart
+	m.eachUnit(func(t *modelTask, stage, part int, s *modelStage) {
+		if only != nil && !slices.Contains(only, t.id) || queue != m.queueOf(stage, part) {
+			return
 		}
-	}
-	slices.SortFunc(all, compareByClaimOrder)
+		if part == 0 && m.ready(t, stage) || part > 0 && s.isClaimable() && s.wait == noWait {
+			all = append(all, modelPart{t, stage, part, s})
+		}
+	})
+	slices.SortFunc(all, func(a, b modelPart) int { return a.position().Compare(b.position()) })
 	return all
+}
+
+func (m *model) queueOf(stage, part int) int {
+	if part > 0 {
+		return m.partsQueue(stage)
+	}
+	return stage
 }
 
 // claim leaves the token zero: the database generates it.
@@ -192,54 +202,49 @@ func (m *model) stopUnit(t *modelTask, stage, part int, status store.Status) {
 	s.status, s.wait = status, noWait
 }
 
-// promoteDue makes the due tasks ready, except one.
-func (m *model) promoteDue(stage int, except *modelTask) {
+// promoteDue makes the due steps ready.
+func (m *model) promoteDue() {
+	m.eachUnit(func(t *modelTask, _, _ int, s *modelStage) {
+		if s.wait == waitDue {
+			s.wait = noWait
+		}
+	})
+}
+
+// eachUnit calls do for all stages and parts of all tasks.
+func (m *model) eachUnit(do func(t *modelTask, stage, part int, s *modelStage)) {
 	for _, t := range m.tasks {
-		if t != except && t.stages[stage].wait == waitDue {
-			t.stages[stage].wait = noWait
-			t.wasReady = t.wasReady || t.stages[stage].attempts == 0
+		for i := range t.stages {
+			for part := range t.stages[i].units() {
+				do(t, i, part, t.unit(i, part))
+			}
 		}
 	}
 }
 
-// nextDue returns the sign of NextDue: negative if no task waits, 0 if one is due.
-func (m *model) nextDue(stage int) int {
+// nextDue returns the sign of NextDue: negative if no step waits, 0 if one is due.
+func (m *model) nextDue() int {
 	next := -1
-	for _, t := range m.tasks {
-		switch t.stages[stage].wait {
-		case waitDue:
-			return 0
-		case waiting:
+	m.eachUnit(func(t *modelTask, stage, part int, s *modelStage) {
+		switch {
+		case part == 0 && !m.needsCompleted(t, stage, nil):
+		case s.wait == waitDue:
+			next = 0
+		case s.wait == waiting && next < 0:
 			next = 1
 		}
-	}
+	})
 	return next
 }
 
 // stop sets the status of a stage, and revokes its claim.
 func (m *model) stop(t *modelTask, stage int, status store.Status) { m.stopUnit(t, stage, 0, status) }
 
-// isScheduled reports whether a stage waits for the time that the task was submitted for.
-func (m *model) isScheduled(t *modelTask, stage int) bool {
-	s := &t.stages[stage]
-	return len(m.needs[stage]) == 0 && s.attempts == 0 && s.wait != noWait && !t.wasReady
-}
-
 func (m *model) cancel(t *modelTask) {
-	// The time that the task was submitted for is kept, for a retry.
-	kept, later := false, false
-	for i, s := range t.stages {
-		if m.isScheduled(t, i) && s.status == pending {
-			kept, later = true, later || s.wait == waiting
-		}
-	}
-	if kept {
-		t.scheduled = later
-	}
 	for i := range t.stages {
 		if s := t.stages[i].status; s != done && s != dead {
 			m.stop(t, i, cancelled)
-			m.dropParts(t, i)
+			m.stopParts(t, i)
 		}
 	}
 }
@@ -249,42 +254,30 @@ func (m *model) retry(t *modelTask, from int, fresh bool) bool {
 	var retried []int
 	for i := range t.stages {
 		s := t.stages[i].status
-		if from < 0 && (s == dead || s == failing || s == cancelled) || from >= 0 && m.upstream[i][from] {
+		if from < 0 && (s == dead || s == failing || s == cancelled || s == divided) || from >= 0 && m.upstream[i][from] {
 			retried = append(retried, i)
 		}
 	}
 	if !t.overriddenBy.IsZero() && len(retried) > 0 {
 		return false
 	}
-	scheduled := true // the task is scheduled after the retry
-	for i := range t.stages {
-		scheduled = scheduled &&
-			(len(m.needs[i]) > 0 || m.keepsSchedule(t, i, from) || m.isScheduled(t, i) && !slices.Contains(retried, i))
-	}
 	for _, i := range retried {
-		waits := m.keepsSchedule(t, i, from)
 		if fresh || t.stages[i].status == done || from >= 0 && from != i {
 			m.dropParts(t, i)
 		}
-		m.stop(t, i, pending)
+		if s := &t.stages[i]; s.openParts() == 0 || s.status != divided {
+			m.stop(t, i, pending)
+		}
 		m.resumeParts(t, i)
 		t.stages[i].attempts = 0
-		if waits {
-			t.stages[i].wait = waiting
+	}
+	t.scheduled = t.scheduled && from < 0
+	for _, i := range retried {
+		if s := &t.stages[i]; t.scheduled && len(m.needs[i]) == 0 && s.status == pending && s.parts == nil {
+			s.wait = waiting
 		}
 	}
-	for i := range t.stages {
-		if from < 0 || from == i {
-			t.retryFailedParts(i)
-		}
-	}
-	t.scheduled, t.wasReady = false, !scheduled
 	return true
-}
-
-// keepsSchedule reports whether a retried stage waits for the time that a cancel kept.
-func (m *model) keepsSchedule(t *modelTask, stage, from int) bool {
-	return from < 0 && t.scheduled && len(m.needs[stage]) == 0 && t.stages[stage].status == cancelled
 }
 
 // modelSweepResult is the expected result of a sweep.
@@ -292,40 +285,43 @@ type modelSweepResult struct {
 	lost      []store.ID
 	expired   int
 	moreReady []bool
-	nextDue   []int
+	nextDue   int
 }
 
 func (m *model) sweep(sweeper store.ID, expires bool) modelSweepResult {
-	var out modelSweepResult
+	out := modelSweepResult{moreReady: make([]bool, m.queues)}
 	for _, w := range m.workers {
 		if expires && w.id != sweeper && w.alive() && w.missedHeartbeats && !m.holdsRecentClaim(w.id) {
 			w.lost = true
 			out.lost = append(out.lost, w.id)
 		}
 	}
-	for i := range m.stages {
-		for _, t := range m.tasks {
-			s := &t.stages[i]
-			if s.status != inprogress {
-				continue
-			}
-			switch w := m.worker(s.worker); {
-			case w.alive():
-				continue
-			case !w.lost:
-				m.end(t, i, "released", pending)
-			case s.attempts >= m.maxAttempts:
-				m.end(t, i, "expired", dead)
-			default:
-				m.end(t, i, "expired", failing)
-			}
-			out.expired++
+	var died []func()
+	m.eachUnit(func(t *modelTask, stage, part int, s *modelStage) {
+		if s.status != inprogress {
+			return
 		}
-		m.promoteDue(i, nil)
-		out.moreReady = append(out.moreReady, len(m.queue(i, nil)) > 0)
-		out.nextDue = append(out.nextDue, m.nextDue(i))
+		switch w := m.worker(s.worker); {
+		case w.alive():
+			return
+		case !w.lost:
+			m.endUnit(t, stage, part, "released", pending)
+		case s.attempts >= m.maxAttempts:
+			m.endUnit(t, stage, part, "expired", dead)
+			died = append(died, func() { m.makeDead(t, stage) })
+		default:
+			m.endUnit(t, stage, part, "expired", failing)
+		}
+		out.expired++
+	})
+	for _, die := range died {
+		die()
 	}
-	m.sweepParts(&out)
+	m.promoteDue()
+	for queue := range m.queues {
+		out.moreReady[queue] = len(m.queue(queue, nil)) > 0
+	}
+	out.nextDue = m.nextDue()
 	return out
 }
 

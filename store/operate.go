@@ -12,7 +12,7 @@ import (
 
 const retrySQL = `
 /* retry task */
-select id from {{.Function "retry"}}($1, $2{{if .With}}, fresh => true{{end}})`
+select id from cuelight_{name}_retry($1, $2, $3)`
 
 // Retry retries a stage of a task and all stages after it: their attempts are counted from
 // one, their results are replaced, and claims of them are revoked. With from empty it
@@ -21,15 +21,15 @@ select id from {{.Function "retry"}}($1, $2{{if .With}}, fresh => true{{end}})`
 // parts, unless a stage before it is retried. It returns [ErrNotFound], [ErrNoStage] or
 // [ErrOverridden].
 func (s *Store) Retry(ctx context.Context, task ID, from string) error {
-	return s.retryWith(ctx, s.sql.retry, task, from)
+	return s.retryWith(ctx, task, from, false)
 }
 
 // RetryFresh is [Store.Retry] that keeps no parts: retried stages are divided again.
 func (s *Store) RetryFresh(ctx context.Context, task ID, from string) error {
-	return s.retryWith(ctx, s.sql.retryFresh, task, from)
+	return s.retryWith(ctx, task, from, true)
 }
 
-func (s *Store) retryWith(ctx context.Context, sql string, task ID, from string) error {
+func (s *Store) retryWith(ctx context.Context, task ID, from string, fresh bool) error {
 	var stage *string
 	if from != "" {
 		if _, ok := s.graph.Stage(from); !ok {
@@ -37,33 +37,33 @@ func (s *Store) retryWith(ctx context.Context, sql string, task ID, from string)
 		}
 		stage = &from
 	}
-	return s.updateOne(ctx, "retry", sql, task, stage)
+	return s.updateOne(ctx, "retry", retrySQL, task, stage, fresh)
 }
 
 const setParamsSQL = `
 /* set params */
-update {{.Tasks}} set params = $2 where id = $1 returning id`
+update {tasks} set params = $2 where id = $1 returning id`
 
 // SetParams replaces the parameters of a task. Attempts that begin later have the new ones. It returns
 // [ErrNotFound].
 func (s *Store) SetParams(ctx context.Context, task ID, params json.RawMessage) error {
-	return s.updateOne(ctx, "set params", s.graph.SQL(setParamsSQL, nil), task, params)
+	return s.updateOne(ctx, "set params", setParamsSQL, task, params)
 }
 
 const cancelSQL = `
 /* cancel task */
-select id from {{.Function "cancel"}}($1)`
+select id from cuelight_{name}_cancel($1)`
 
 // Cancel cancels the stages of a task that are not completed, and revokes their claims.
 // Cancelling twice changes nothing. It returns [ErrNotFound].
 func (s *Store) Cancel(ctx context.Context, task ID) error {
-	return s.updateOne(ctx, "cancel", s.sql.cancel, task)
+	return s.updateOne(ctx, "cancel", cancelSQL, task)
 }
 
 // updateOne runs a statement that returns the id of the task it changed.
 func (s *Store) updateOne(ctx context.Context, act, sql string, args ...any) error {
 	var id ID
-	err := s.db.QueryRow(ctx, sql, args...).Scan(&id)
+	err := s.queryRow(ctx, sql, args...).Scan(&id)
 	if err == pgx.ErrNoRows {
 		err = ErrNotFound
 	}
@@ -72,22 +72,10 @@ func (s *Store) updateOne(ctx context.Context, act, sql string, args ...any) err
 
 const overrideSQL = `
 /* override tasks */
-update {{.Tasks}} t set
-       overridden_by = $1,
-       {{- range $i, $s := .Stages}}{{if $i}},{{end}}
-       {{.Name}}_status    = case when {{.Name}}_status in ('completed', 'dead') then {{.Name}}_status else 'cancelled' end,
-       {{.Name}}_token     = null,
-       {{.Name}}_locked_at = null,
-       {{.Name}}_locked_by = null,
-       {{- if .Divides}}
-       {{.Name}}_open_parts = case when {{.Name}}_status in ('completed', 'dead') then {{.Name}}_open_parts end,
-       {{- end}}
-       {{.Name}}_run_at    = null
-       {{- end}},
-       ready_at = {{.CancelledAt}},
-       scheduled_at = coalesce(greatest({{.Scheduled}}), scheduled_at)
- where id in (select id from {{.Tasks}} where id = any($2::uuid[]) order by id for no key update)
-   and id <> $1 and overridden_by is null`
+select count(*)
+  from (select id from {tasks} where id = any ($2::uuid[]) and id <> $1 and overridden_by is null
+         order by id for no key update) as t
+ cross join lateral cuelight_{name}_cancel(t.id, $1)`
 
 // Override adds a task that overrides old ones: they are cancelled, as far as they are not
 // completed, and never claimed again. What they published stays. When the new task is
@@ -102,8 +90,9 @@ func (s *Store) Override(ctx context.Context, old []ID, by Submission) (Receipt,
 		if receipt, err = in.Submit(ctx, by); err != nil {
 			return err
 		}
-		tag, err := tx.Exec(ctx, s.sql.override, receipt.ID, old)
-		if err != nil || int(tag.RowsAffected()) == len(old) {
+		var n int
+		err = in.queryRow(ctx, overrideSQL, receipt.ID, old).Scan(&n)
+		if err != nil || n == len(old) {
 			return err
 		}
 		return in.overrideError(ctx, old, receipt.ID)

@@ -224,7 +224,7 @@ func TestFindHeldClaims_ShowsWhatAFailedExchangeDid(t *testing.T) {
 	w := b.worker()
 	c := b.claim(w, ingest)
 	held, err := b.FindHeldClaims(ctx, w)
-	if err != nil || len(held) != 1 || held[0].Token != c.Token || held[0].Source != c.Source {
+	if err != nil || len(held) != 1 || held[0].Token != c.Token || held[0].Worker != w {
 		t.Errorf("held claims are %+v, %v", held, err)
 	}
 	r := completed(c)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/store"
-	"github.com/cuelight/cuelight/store/engine"
 )
 
 // After a crash, PostgreSQL may allocate ids again that a transaction with an asynchronous
@@ -25,7 +24,7 @@ func TestEventIDs_AreNotReusedAfterACrash(t *testing.T) {
 	b.submit()
 	before, err := b.EventWatermark(t.Context())
 	must(t, err)
-	b.exec(`truncate cuelight_sequence_epoch`) // as recovery does with unlogged tables
+	b.exec(`truncate event_epoch`) // as recovery does with unlogged tables
 	b.pool.Reset()
 	b.submit()
 	b.submit()
@@ -39,9 +38,11 @@ func TestEventIDs_AreNotReusedAfterACrash(t *testing.T) {
 func TestEventIDs_AreNotReusedAfterARestore(t *testing.T) {
 	t.Parallel()
 	for name, restore := range map[string]string{
-		"in another cluster": `update cuelight_sequence_epoch set server_id = server_id + 1`,
+		"in another cluster": `update event_epoch set source = '1/1'`,
 		"in the same cluster": `create sequence restored; select setval('restored', (select last_value from outbox_id));
-			alter table outbox alter id set default cuelight_next_event_id('restored');
+			alter table outbox alter id set default cuelight_video_event_id('restored');
+			alter table attempts alter event_id set default cuelight_video_event_id('restored');
+			alter table event_epoch alter source set default cuelight_server() || '/' || 'restored'::regclass::oid;
 			drop sequence outbox_id; alter sequence restored rename to outbox_id`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +81,7 @@ func TestEvents_ReportPositionsThatWereNeverReached(t *testing.T) {
 		}
 	}
 	b.exec(`select setval('outbox_id', (select last_value from outbox_id) - 2000000)`)
-	b.exec(`update cuelight_sequence_epoch set server_id = server_id + 1`)
+	b.exec(`update event_epoch set source = '1/1'`)
 	b.pool.Reset()
 	for range 2 { // before the first event after the restore, and after it
 		for _, q := range []store.EventQuery{{After: seen}, {After: seen, Task: id}, {After: 1 << 62}} {
@@ -101,7 +102,7 @@ func TestEvents_ReaderContinuesAfterACrash(t *testing.T) {
 	b.exec(`select setval('outbox_id', (select last_value from outbox_id) + 500)`)
 	b.submit()
 	seen = b.events(seen)[0].ID
-	b.exec(`truncate cuelight_sequence_epoch`)
+	b.exec(`truncate event_epoch`)
 	b.exec(`select setval('outbox_id', (select last_value from outbox_id) - 500)`)
 	b.pool.Reset()
 	if events := b.events(seen); len(events) != 0 {
@@ -116,7 +117,7 @@ func TestEvents_ReaderContinuesAfterACrash(t *testing.T) {
 func TestEventIDs_AreUniqueForConcurrentSessionsAfterACrash(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.exec(`truncate cuelight_sequence_epoch`)
+	b.exec(`truncate event_epoch`)
 	const sessions, times = 4, 3000
 	var all sync.WaitGroup
 	allocated := make([][]int64, sessions)
@@ -132,7 +133,7 @@ func TestEventIDs_AreUniqueForConcurrentSessionsAfterACrash(t *testing.T) {
 			var batch pgx.Batch
 			for range times {
 				batch.Queue(`begin`)
-				batch.Queue(`select cuelight_next_event_id_slow('outbox_id')`).QueryRow(func(row pgx.Row) error {
+				batch.Queue(`select cuelight_video_first_event_id('outbox_id')`).QueryRow(func(row pgx.Row) error {
 					var id int64
 					err := row.Scan(&id)
 					allocated[i] = append(allocated[i], id)
@@ -218,7 +219,7 @@ func TestPruneEvents_DuringAReadIsReported(t *testing.T) {
 		return b.queryInt(`select count(*) from pg_locks where relation = 'outbox'::regclass and not granted
 			and database = (select oid from pg_database where datname = current_database())`) > 0
 	})
-	_, _, err = engine.New(tx, b.Graph()).PruneEvents(ctx, 0)
+	_, _, err = store.New(tx, b.Graph()).PruneEvents(ctx, 0)
 	must(t, err)
 	must(t, tx.Commit(ctx))
 	if err := <-read; !errors.Is(err, store.ErrEventsGone) {
@@ -253,10 +254,13 @@ func TestEvents_OfATaskReadOnlyRowsSinceItsSubmission(t *testing.T) {
 		        jsonb_build_array(jsonb_build_object('task', cuelight_id(), 'stage', 'transcode', 'percent', 50))
 		   from generate_series(1, 50000)`,
 		`select setval('outbox_id', (select last_value from outbox_id) + 1048576)`, // as after a crash
-		`insert into outbox (at, type, tasks, completed, started, attempts)
-		 select now() - interval '2 hours', 'exchange', array[cuelight_id(), cuelight_id()], '{1,1}', '{2,2}',
-		        '{1,1,1,1,1,1,1,1,1,1}' from generate_series(1, 50000)`,
-		`analyze outbox`,
+		`insert into outbox (at, type, tasks, stages, parts, attempts)
+		 select now() - interval '2 hours', 'started', array[cuelight_id(), cuelight_id()], '{ingest,ingest}', '{0,0}', '{1,1}'
+		   from generate_series(1, 50000)`,
+		`insert into attempts (task_id, token, stage, attempt, worker_id, started_at, finished_at, outcome)
+		 select cuelight_id(), cuelight_id(), 'ingest', 1, cuelight_id(), now() - interval '2 hours', now() - interval '2 hours', 'completed'
+		   from generate_series(1, 50000)`,
+		`analyze outbox`, `analyze attempts`,
 	} {
 		b.exec(sql)
 	}
@@ -268,7 +272,7 @@ func TestEvents_OfATaskReadOnlyRowsSinceItsSubmission(t *testing.T) {
 	for range ids {
 		b.completeAll(w, b.claim(w, ingest))
 	}
-	b.exec(`delete from tasks where id = $1`, ids[0])
+	must(t, b.Delete(t.Context(), ids[0], store.DeleteOptions{}))
 	all := b.events(from)
 	for _, id := range ids {
 		var want []store.Event

@@ -1,10 +1,12 @@
 package store
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -56,169 +58,134 @@ type Page struct {
 	Next ID
 }
 
-// pageKey names one of the statements for a page.
-type pageKey struct {
-	index  pageIndex
-	oldest bool
-}
+// pageSource names what a page reads in the order of ids.
+type pageSource int
 
-// pageIndex names the index, or the indexes, that a page reads in the order of ids.
-type pageIndex string
-
-// The indexes apart from those of statuses and of [StateFilter].
 const (
-	indexAll     pageIndex = "all"
-	indexRequest pageIndex = "request"
-	indexUser    pageIndex = "user"
+	sourceStates  pageSource = iota // tasks of some states
+	sourceUser                      // tasks of a user
+	sourceRequest                   // tasks of a request id
+	sourceRunning                   // tasks with steps that are worked on
+	sourceRetried                   // tasks with steps that wait for a time, or have been tried
 )
 
-func indexOfStatus(status Status) pageIndex    { return pageIndex("status " + status) }
-func indexOfState(state StateFilter) pageIndex { return pageIndex("state " + state) }
-func indexOfStage(status Status) pageIndex     { return pageIndex("stage " + status) }
-
-// pageConditions are the conditions of the indexes of a [pageIndex]. A task may be in several.
-type pageConditions struct {
-	templateData
-	OldestFirst bool
-	Where       []string    // conditions on a row t
-	Ready       []stageData // and what is ready for these stages
+// pageSources are statements for the ids of tasks after $9: the first $11. Rows are compared so that no other index has their
+// order: that of ids would be read from its start where a state is rare.
+var pageSources = map[pageSource]string{
+	sourceStates: `
+  select i.id from unnest($12::cuelight_status[]) as st
+   cross join lateral (
+        select t.id from {tasks} t
+         where (t.state, t.id) < (st, $9) and t.state >= st order by t.state desc, t.id desc limit $11) as i`,
+	sourceUser:    `select t.id from {tasks} t where t.user_id = $4 and t.id < $9 order by t.id desc limit $11`,
+	sourceRequest: `select t.id from {tasks} t where t.request_id = $5 and t.id < $9 order by t.id desc limit $11`,
+	sourceRunning: `select distinct s.task_id as id from {steps} s where s.status in ('running', 'divided') and s.task_id < $9`,
+	sourceRetried: `
+  select s.task_id as id from {steps} s where s.status = 'waiting' and s.task_id < $9
+   union
+  select s.task_id from {steps} s where s.attempts > 0 and s.status in ('ready', 'waiting') and s.task_id < $9`,
 }
 
-// newPages fills the statements for pages.
-func newPages(w templateData) map[pageKey]string {
-	pages := make(map[pageKey]string)
-	for of, from := range pageIndexes(w) {
-		from.templateData = w
-		for _, from.OldestFirst = range []bool{false, true} {
-			pages[pageKey{of, from.OldestFirst}] = fill(pageSQL, from)
-		}
-	}
-	return pages
-}
-
-// pageIndexes returns the conditions of all page indexes.
-func pageIndexes(w templateData) map[pageIndex]pageConditions {
-	running, died := "("+w.IsWorkedOn("t.")+")", "("+w.Any("t.", "dead")+")"
-	failed := w.indexed("t.", StatusFailed, notWaiting, waitsUnclaimed, waitsReclaimed)
-	cancelled := w.indexed("t.", StatusCancelled, notWaiting, waitsUnclaimed, waitsReclaimed)
-	var first, later []stageData
-	for _, s := range w.Stages {
-		if len(s.Needs) == 0 {
-			first = append(first, s)
-		} else {
-			later = append(later, s)
-		}
-	}
-	return map[pageIndex]pageConditions{
-		indexAll:                       {Where: []string{"true"}},
-		indexRequest:                   {Where: []string{"t.request_id = $5"}},
-		indexUser:                      {Where: []string{"t.user_id = $4"}},
-		indexOfState(StateRunning):     {Where: []string{running}},
-		indexOfState(StateReady):       {Ready: w.Stages},
-		indexOfState(StateScheduled):   {Where: []string{w.IsScheduled("t.")}},
-		indexOfState(StateRetrying):    {Where: w.Retrying("t.")},
-		indexOfState(StateDead):        {Where: []string{died + " and t.overridden_by is null"}},
-		indexOfStatus(StatusScheduled): {Where: []string{w.IsScheduled("t.")}},
-		indexOfStatus(StatusCompleted): {Where: w.indexed("t.", StatusCompleted, notWaiting)},
-		indexOfStatus(StatusFailed):    {Where: w.withStatus(StatusFailed, failed)},
-		indexOfStatus(StatusDead):      {Where: []string{died}},
-		indexOfStatus(StatusCancelled): {Where: w.withStatus(StatusCancelled, cancelled)},
-		// No index exists for these statuses, because they change with every exchange. The
-		// indexes of exchanges find them, unless they wait for a time.
-		indexOfStatus(StatusPending): {Where: w.indexed("t.", StatusPending, waitsReclaimed), Ready: first},
-		indexOfStatus(StatusInProgress): {
-			Where: append(w.indexed("t.", StatusCompleted, waitsUnclaimed, waitsReclaimed), running), Ready: later,
-		},
-		indexOfStage(StatusInProgress): {Where: []string{running}},
-		indexOfStage(StatusDivided):    {Where: []string{running}},
-		indexOfStage(StatusFailed):     {Where: slices.Concat(failed, cancelled, []string{died})},
-		indexOfStage(StatusDead):       {Where: []string{died}},
-		indexOfStage(StatusCancelled):  {Where: cancelled},
-	}
-}
-
-// withStatus adds to each condition on a row t that the task has the status, because a task
-// with such a stage may have another status because of another stage.
-func (d templateData) withStatus(status Status, conditions []string) (all []string) {
-	for _, c := range conditions {
-		all = append(all, c+" and "+d.StatusOf("t.")+" = '"+string(status)+"'")
-	}
-	return all
-}
-
-// pageSQL reads the first $11 tasks of a page index after $9, and returns the first $10 of them
-// that match. The index of ready tasks is ordered by priority first, so it is read once per
-// priority, of which there are few.
+// pageSQL returns the first $10 tasks of a source that match.
 const pageSQL = `
 /* list tasks */
-{{- define "beyond"}}
-{{- if .OldestFirst}} and t.id > coalesce($9::uuid, '00000000-0000-0000-0000-000000000000') order by t.id limit $11
-{{- else}} and t.id < coalesce($9::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff') order by t.id desc limit $11{{end}}
-{{- end}}
-{{- define "order"}}id{{if not .OldestFirst}} desc{{end}}{{end}}
-with
-{{- if or .Ready (gt (len .Where) 1)}} found as (
-  {{- range $i, $where := .Where}}{{if $i}} union{{end}}
-  (select t.id from {{$.Tasks}} t where {{$where}}{{template "beyond" $}})
-  {{- end}}
-  {{- range $i, $s := .Ready}}{{if or $i $.Where}} union{{end}}
-  (with recursive levels (priority) as (
-     (select priority from {{$.Tasks}} t where {{.Ready "t."}} order by priority desc, id limit 1)
-     union all
-     select (select t.priority from {{$.Tasks}} t where {{.Ready "t."}} and t.priority < l.priority
-              order by t.priority desc, t.id limit 1)
-       from levels l where l.priority is not null
-   )
-   select t.id from (select priority from levels where priority is not null limit 100) as l
-    cross join lateral (select t.id from {{$.Tasks}} t where {{.Ready "t."}} and t.priority = l.priority{{template "beyond" $}}) as t)
-  {{- end}}
-), candidates as materialized (
-  select t.* from (select id from found order by {{template "order" .}} limit $11) as f
-   cross join lateral (select * from {{.Tasks}} where id = f.id offset 0) as t
+with candidates as materialized (
+  select c.id from (SOURCE) as c order by c.id desc limit $11
 )
-{{- else}} candidates as materialized (
-  select t.* from {{.Tasks}} t where {{index .Where 0}}{{template "beyond" .}}
-)
-{{- end}}
-select ` + taskColumns + `, bounds.n, bounds.last
-  from (select count(*) as n,
-               (select id from candidates order by id{{if .OldestFirst}} desc{{end}} limit 1) as last
-          from candidates) as bounds
+select page.*, bounds.n, bounds.last
+  from (select count(*) as n, (select id from candidates order by id asc limit 1) as last from candidates) as bounds
   left join lateral (
-       select * from candidates t where ` + matches + `
-        order by t.{{template "order" .}} limit $10) as t on true
- order by t.{{template "order" .}}`
+       select ` + taskColumns + `
+         from candidates c
+         join {tasks} t on t.id = c.id
+        where ` + matches + `
+          and case $13 when 'dead' then t.overridden_by is null
+                       when 'retrying' then cuelight_{name}_status(t) <> 'scheduled'
+                       when 'ready' then exists (
+                            select from {steps} s where s.task_id = t.id and s.status = 'ready' offset 0)
+                       else true end
+          and ($12::text[] is null or t.state::text = any ($12::text[]))
+        order by t.id desc limit $10) as page on true
+ order by page.id desc`
 
-// maxUnmatched is how many more tasks are read where few tasks of an index do not match.
+// pageText returns the statement of a page.
+func pageText(source pageSource, oldestFirst bool) string {
+	text := strings.Replace(pageSQL, "SOURCE", pageSources[source], 1)
+	if oldestFirst {
+		text = strings.NewReplacer("< $9", "> $9", "< (st, $9)", "> (st, $9)", "state >= st", "state <= st",
+			"state desc", "state asc", "id desc", "id asc", "id asc", "id desc").Replace(text)
+	}
+	return text
+}
+
+// maxUnmatched is how many more tasks are read where few tasks of a source do not match.
 const maxUnmatched = 1000
 
-// chooseIndex returns the index of a page, and how many more tasks than the page has are read
-// from it, because not all match.
-func (q ListQuery) chooseIndex() (from pageIndex, more int) {
+// pagePlan is what a page reads.
+type pagePlan struct {
+	source pageSource
+	states []string
+	more   int // how many more tasks than the page has are read, because not all match
+}
+
+// plan chooses what a page reads.
+func (q ListQuery) plan() (p pagePlan, err error) {
 	rest := q.Filter
 	rest.After, rest.Limit, rest.PublicSourceOnly = ID{}, 0, false
-	byUser := q.UserID != "" && slices.Contains([]Status{"", StatusPending, StatusInProgress, StatusCompleted}, q.Status)
+	p.states = statesOf(q.Status, q.StageStatus)
+	switch q.State {
+	case "":
+	case StateRunning:
+		p.source = sourceRunning
+	case StateReady:
+		p.states, p.more = []string{"pending", "inprogress", "dead"}, MaxSearch
+	case StateScheduled:
+		p.source, p.states, p.more = sourceRetried, []string{"pending"}, MaxSearch
+		q.Status = StatusScheduled
+	case StateRetrying:
+		p.source, p.more = sourceRetried, maxUnmatched
+	case StateDead:
+		p.states, p.more = []string{"dead"}, maxUnmatched
+	default:
+		return p, fmt.Errorf("list tasks: unknown state %q", q.State)
+	}
 	switch {
 	case q.RequestID != "":
-		from, rest.RequestID = indexRequest, ""
+		p.source, rest.RequestID = sourceRequest, ""
 	case q.State != "":
-		from = indexOfState(q.State)
-	case byUser:
-		from, rest.UserID = indexUser, ""
-	case q.Status != "":
-		from, rest.Status = indexOfStatus(q.Status), ""
-		if q.Status == StatusPending || q.Status == StatusInProgress {
-			more = maxUnmatched
-		}
-	case slices.Contains([]Status{StatusInProgress, StatusDivided, StatusFailed, StatusDead, StatusCancelled}, q.StageStatus):
-		from = indexOfStage(q.StageStatus)
+	case q.Status == StatusFailed || q.Status == StatusScheduled:
+		p.source, p.more = sourceRetried, maxUnmatched
+		rest.Status = ""
+	case q.UserID != "" && !slices.Contains([]Status{StatusDead, StatusCancelled}, q.Status):
+		p.source, rest.UserID = sourceUser, ""
+	case q.Status == StatusPending || q.Status == StatusInProgress:
+		p.more, rest.Status = maxUnmatched, ""
 	default:
-		from = indexAll
+		rest.Status = ""
 	}
 	if rest != (Filter{}) {
-		more = MaxSearch
+		p.more = MaxSearch
 	}
-	return from, more
+	return p, nil
+}
+
+// statesOf lists the states that tasks with a status, or with a stage of a status, may have.
+func statesOf(status, stage Status) []string {
+	switch {
+	case status == StatusScheduled:
+		return []string{"pending"}
+	case status == StatusFailed:
+		return []string{"pending", "inprogress"}
+	case status != "":
+		return []string{string(status)}
+	case stage == StatusInProgress || stage == StatusDivided:
+		return []string{"inprogress", "dead"}
+	case stage == StatusDead:
+		return []string{"dead"}
+	case stage == StatusCancelled:
+		return []string{"cancelled", "dead"}
+	}
+	return []string{"pending", "inprogress", "completed", "dead", "cancelled"}
 }
 
 // Page reads a page of a list. Its cost does not grow with the number of tasks. It returns
@@ -227,17 +194,26 @@ func (s *Store) Page(ctx context.Context, q ListQuery) (Page, error) {
 	if _, ok := s.graph.Stage(q.Stage); q.Stage != "" && !ok {
 		return Page{}, fmt.Errorf("list tasks: %w: %q", ErrNoStage, q.Stage)
 	}
-	from, more := q.chooseIndex()
-	sql, ok := s.sql.pages[pageKey{from, q.OldestFirst}]
-	if !ok {
-		return Page{}, fmt.Errorf("list tasks: unknown state %q", from)
+	plan, err := q.plan()
+	if err != nil {
+		return Page{}, err
+	}
+	if q.State == StateScheduled {
+		q.Status = StatusScheduled
+	}
+	after := q.After
+	if after.IsZero() && !q.OldestFirst {
+		after = lastID
+	} else if after.IsZero() {
+		after = firstID
 	}
 	limit := cmp.Or(max(q.Limit, 0), 100)
-	examined := limit + 1 + more
+	examined := limit + 1 + plan.more
 	var page Page
 	var n int
 	var last ID
-	err := s.read(ctx, sql, append(q.args(s.graph), q.After, limit+1, examined), func(rows pgx.Rows) (err error) {
+	args := append(q.args(), after, limit+1, examined, plan.states, string(q.State))
+	err = s.read(ctx, pageText(plan.source, q.OldestFirst), args, func(rows pgx.Rows) (err error) {
 		page.Tasks, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Task, error) {
 			return s.scanPage(row, &n, &last)
 		})
@@ -256,6 +232,9 @@ func (s *Store) Page(ctx context.Context, q ListQuery) (Page, error) {
 	}
 	return page, nil
 }
+
+// No id is before firstID or after lastID.
+var firstID, lastID = ID{15: 1}, ID(bytes.Repeat([]byte{0xff}, 16))
 
 // scanPage reads a row of a page. Where no task matches there is one row without a task.
 func (s *Store) scanPage(row pgx.CollectableRow, n *int, last *ID) (Task, error) {

@@ -21,54 +21,39 @@ type PartState struct {
 	RunAt    *time.Time `json:"run_at,omitempty"`
 }
 
-// withParts returns a statement about parts, or nothing for a graph whose stages are not divided.
-func withParts(g Graph, text string) string {
-	if !g.HasParts() {
-		return ""
-	}
-	return g.SQL(text, nil)
-}
-
+// partsSQL: a stopped part is dead if no other attempt was to follow its last one.
 const partsSQL = `
 /* list parts */
-select stage, part, status::text, attempts, token, locked_at, locked_by, run_at
-  from {{.Parts}} where task_id = $1
+select stage, part, case status
+         when 'ready' then case when attempts > 0 then 'failed' else 'pending' end when 'running' then 'inprogress'
+         when 'waiting' then 'failed' when 'stopped' then case when (stage, part, attempts) in (
+           select a.stage, a.part, a.attempt from {attempts} a
+            where a.task_id = $1 and a.part > 0 and a.outcome in ('failed', 'expired') and a.retry_at is null)
+           then 'dead' else 'cancelled' end else status::text end,
+       attempts, token, locked_at, locked_by, run_at
+  from {steps} where task_id = $1 and part > 0
  order by stage, part`
 
 // Parts lists the parts of a task's divided stages; none for a task that does not exist.
 func (s *Store) Parts(ctx context.Context, task ID) ([]PartState, error) {
-	if s.sql.parts == "" {
-		return nil, nil
-	}
-	rows, err := s.db.Query(ctx, s.sql.parts, task)
-	if err != nil {
-		return nil, s.explain("list parts", err)
-	}
-	parts, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p PartState, err error) {
+	return query(ctx, s, "list parts", partsSQL, func(row pgx.CollectableRow) (p PartState, err error) {
 		err = row.Scan(&p.Stage, &p.Part, &p.Status, &p.Attempts, &p.Token, &p.LockedAt, &p.LockedBy, &p.RunAt)
 		return p, err
-	})
-	return parts, s.explain("list parts", err)
+	}, task)
 }
 
 const partResultsSQL = `
 /* results of parts */
-select coalesce(result, 'null') from {{.Parts}}
- where task_id = $1 and stage = $2 and status = 'completed'
+select coalesce(result, 'null') from {steps}
+ where task_id = $1 and stage = $2 and part > 0 and status = 'completed'
  order by part`
 
 // PartResults returns the results of the completed parts of a stage, as JSON, in the order of the
 // parts. It returns [ErrNotFound] for a stage that was not divided.
 func (s *Store) PartResults(ctx context.Context, task ID, stage string) ([]json.RawMessage, error) {
-	var all []json.RawMessage
-	if s.sql.partResults != "" {
-		rows, err := s.db.Query(ctx, s.sql.partResults, task, stage)
-		if err != nil {
-			return nil, s.explain("results of parts", err)
-		}
-		if all, err = pgx.CollectRows(rows, pgx.RowTo[json.RawMessage]); err != nil {
-			return nil, s.explain("results of parts", err)
-		}
+	all, err := query(ctx, s, "results of parts", partResultsSQL, pgx.RowTo[json.RawMessage], task, stage)
+	if err != nil {
+		return nil, err
 	}
 	if len(all) == 0 {
 		return nil, s.explain("results of parts", fmt.Errorf("%w, or its stage %q was not divided", ErrNotFound, stage))

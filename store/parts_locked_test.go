@@ -36,15 +36,15 @@ func TestParts_AreReportedAgainWhileTheTaskIsLocked(t *testing.T) {
 	}
 }
 
-// The transaction that has locked the task may cancel it.
-func TestParts_AreNotMadeReadyWhileTheTaskIsLocked(t *testing.T) {
+// A claim of a part locks its step alone. The transaction that has locked the task may cancel it, which revokes the claim.
+func TestParts_AreClaimedAndNotReportedWhileTheTaskIsLocked(t *testing.T) {
 	t.Parallel()
 	b := setupParts(t)
 	id, claims := b.divide(store.Submission{}, 3, 2)
 	later := partReport(claims[1], engine.Failed)
 	later.RetryIn = time.Hour
 	b.exchange(b.w, 0, later)
-	b.exec(`update film_parts set run_at = now() - interval '1 s' where part = 2`)
+	b.exec(`update film_steps set run_at = now() - interval '1 s' where part = 2`)
 	tx, err := b.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -54,14 +54,14 @@ func TestParts_AreNotMadeReadyWhileTheTaskIsLocked(t *testing.T) {
 	}
 	released := partReport(claims[0], engine.Released)
 	out := b.exchange(b.w, 3, released)
-	if len(out.Locked) != 1 || len(out.Stale) != 0 || len(out.Claims) != 1 || out.Claims[0].Part != 3 || out.NextDue[parts] != 0 {
+	if len(out.Locked) != 1 || len(out.Stale) != 0 || len(out.Claims) != 2 || out.NextDue >= 0 {
 		t.Errorf("the answer is %+v", out)
 	}
-	b.wantParts(id, inprogress, failing, inprogress)
+	b.wantParts(id, inprogress, inprogress, inprogress)
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if out := b.exchange(b.w, 3, released); len(out.Claims) != 2 {
+	if out := b.exchange(b.w, 3, released); len(out.Claims) != 1 {
 		t.Errorf("the answer is %+v", out)
 	}
 }
@@ -81,7 +81,7 @@ func TestParts_AreReportedOnceWhileTheirPriorityChanges(t *testing.T) {
 				return
 			default:
 			}
-			if _, err := b.pool.Exec(context.Background(), `update film_parts set priority = $2 where task_id = $1`, id, n%10); err != nil {
+			if _, err := b.pool.Exec(context.Background(), `update film_steps set rank = $2 where task_id = $1 and part > 0`, id, n%10); err != nil {
 				changed <- err
 				return
 			}
@@ -116,9 +116,9 @@ func TestParts_OfADeadStageAreCancelledWithoutTriggers(t *testing.T) {
 	failure.Dead = true
 	b.exchange(b.w, 0, failure, partReport(claims[2], engine.Failed))
 	b.wantParts(reported, cancelled, dead, cancelled, cancelled)
-	b.exec(`update workers set lost_at = now()`)
+	b.exec(`update film_workers set lost_at = now()`)
 	other := b.worker()
-	b.exec(`update film_parts set attempts = 2 where task_id = $1 and part = 2`, expired)
+	b.exec(`update film_steps set attempts = 2 where task_id = $1 and part = 2`, expired)
 	if _, err := b.Sweep(t.Context(), engine.SweepRequest{Worker: other, MaxAttempts: []int{2, 2, 2}}); err != nil {
 		t.Fatal(err)
 	}
@@ -131,67 +131,42 @@ func TestParts_OfADeadStageAreCancelledWithoutTriggers(t *testing.T) {
 	}
 }
 
-func TestParts_ThatDieAreReportedAgainWhileAnotherPartIsLocked(t *testing.T) {
+func TestParts_OfADeadStageAreStoppedByTheSweepIfTheyWereLocked(t *testing.T) {
 	t.Parallel()
 	b := setupParts(t)
-	id, claims := b.divide(store.Submission{}, 3, 2)
 	other, otherClaims := b.divide(store.Submission{}, 1, 1)
+	id, claims := b.divide(store.Submission{}, 3, 2)
 	tx, err := b.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), `select from film_parts where task_id = $1 and part = 3 for update`, id); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	_, err = tx.Exec(t.Context(), `select from film_steps where task_id = $1 and part = 3 for update`, id)
+	must(t, err)
 	failure := partReport(claims[0], engine.Failed)
 	failure.Dead = true
 	out := b.exchange(b.w, 0, failure, partReport(otherClaims[0], engine.Completed))
-	if len(out.Locked) != 1 || len(out.Stale) != 0 || *b.encodeState(other).OpenParts != 0 {
+	if len(out.Locked)+len(out.Stale) != 0 || *b.encodeState(other).OpenParts != 0 {
 		t.Errorf("the answer is %+v", out)
 	}
-	b.wantParts(id, inprogress, inprogress, pending)
-	lost := b.worker()
-	b.exec(`update workers set lost_at = now() where id = $1`, b.w)
-	if out, err := b.Sweep(t.Context(), engine.SweepRequest{Worker: lost, MaxAttempts: []int{1, 1, 1}}); err != nil || !out.RowsLocked {
-		t.Errorf("the sweep found %+v, %v", out, err)
-	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	b.exec(`update workers set lost_at = null where id = $1`, b.w)
-	b.exchange(b.w, 0, failure)
+	b.wantParts(id, dead, cancelled, pending)
+	must(t, tx.Rollback(t.Context()))
+	must(t, b.Reconcile(t.Context(), b.w, time.Minute))
 	b.wantParts(id, dead, cancelled, cancelled)
 }
 
-// The triggers drop the parts of a task that is cancelled.
-func TestDivide_ReplacesPartsThatWereLeftWithoutTriggers(t *testing.T) {
+// The triggers stop the parts of a task that is cancelled.
+func TestParts_GoOnAfterACancelAndARetryWithoutTriggers(t *testing.T) {
 	t.Parallel()
 	b := setupParts(t)
-	id, _ := b.divide(store.Submission{}, 3, 1)
+	id, claims := b.divide(store.Submission{}, 3, 1)
+	b.exchange(b.w, 0, partReport(claims[0], engine.Completed))
 	b.exec(`alter table film_tasks disable trigger user`)
-	if err := b.Cancel(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Retry(t.Context(), id, ""); err != nil {
-		t.Fatal(err)
-	}
-	out, err := b.Exchange(t.Context(), engine.ExchangeRequest{
-		Worker: b.w, FreeSlots: []int{0, 1, 0, 0}, ClaimFrom: []bool{false, true, false, false},
-	})
-	if err != nil || len(out.Claims) != 1 {
-		t.Fatalf("the claims are %+v, %v", out.Claims, err)
-	}
-	for reports := []engine.Report{division(out.Claims[0], 2)}; len(reports) > 0; {
-		out := b.exchange(b.w, 0, reports...)
-		if len(out.Stale) > 0 {
-			t.Fatalf("the answer is %+v", out)
-		}
-		reports = out.Locked
-	}
-	b.exchange(b.w, 0, division(out.Claims[0], 2)) // an answer was lost, and the report is sent again
-	b.wantParts(id, pending, pending)
-	if open := *b.encodeState(id).OpenParts; open != 2 {
-		t.Errorf("%d parts are open", open)
+	must(t, b.Cancel(t.Context(), id))
+	must(t, b.Reconcile(t.Context(), b.w, time.Minute))
+	must(t, b.Retry(t.Context(), id, ""))
+	must(t, b.Reconcile(t.Context(), b.w, time.Minute))
+	b.wantParts(id, done, pending, pending)
+	b.completeAllParts()
+	if c := b.claimStage(id); c.Parts != 3 {
+		t.Errorf("the claim is %+v", c)
 	}
 }
 

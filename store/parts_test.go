@@ -44,7 +44,7 @@ func (b divisible) exchange(w store.ID, free int, reports ...engine.Report) engi
 	b.t.Helper()
 	out, err := b.Exchange(b.t.Context(), engine.ExchangeRequest{
 		Worker: w, Reports: reports, FreeSlots: []int{0, free, 0, free}, ClaimFrom: []bool{false, true, false, true},
-		PromoteDue: []bool{true, true, true, true},
+		PromoteDue: true,
 	})
 	if err != nil {
 		b.t.Fatal(err)
@@ -88,7 +88,7 @@ func TestPurge_DeletesThePartsThatADeletionWithoutTriggersLeaves(t *testing.T) {
 	must(t, b.Purge(t.Context(), id, ""))
 	b.wantParts(other, pending, pending)
 	var left int
-	const leftSQL = `select (select count(*) from film_parts where task_id = $1) + (select count(*) from film_attempts where task_id = $1)`
+	const leftSQL = `select (select count(*) from film_steps where task_id = $1) + (select count(*) from film_attempts where task_id = $1)`
 	if err := b.pool.QueryRow(t.Context(), leftSQL, id).Scan(&left); err != nil || left > 0 {
 		t.Errorf("%d parts and attempts of the purged task are left, %v", left, err)
 	}
@@ -139,7 +139,7 @@ func TestDivide_HoldsNoClaimWhilePartsAreOpen(t *testing.T) {
 	}
 	wakes := b.listen("cuelight_film_encode")
 	out = b.exchange(b.w, 0, partReport(out.Claims[0], engine.Completed))
-	if s := b.encodeState(id); s.Status != pending || *s.OpenParts != 0 || !out.NewlyReady[encode] {
+	if s := b.encodeState(id); s.Status != pending || *s.OpenParts != 0 || len(out.Claims) > 0 {
 		t.Errorf("the stage is %+v, the answer %+v", s, out)
 	}
 	if got := wakes(); len(got) != 1 {
@@ -190,7 +190,7 @@ func TestDivide_IsRecordedInEventsAndHistory(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("the events are %v", got)
 	}
-	history := b.history(id)
+	history := b.history(id)[1:] // without fetch
 	if len(history) != 3 || history[0].Outcome != "divided" || history[0].Part != 0 ||
 		history[1].Part != 2 || history[1].Outcome != "completed" || history[2].Part != 1 || history[2].RetryAt == nil {
 		t.Errorf("the history is %+v", history)
@@ -229,7 +229,7 @@ func TestParts_OfALostWorkerAreExpired(t *testing.T) {
 	b := setupParts(t)
 	id, claims := b.divide(store.Submission{}, 3, 2)
 	other := b.worker()
-	b.exec(`update workers set lost_at = now() where id = $1`, b.w)
+	b.exec(`update film_workers set lost_at = now() where id = $1`, b.w)
 	sweep := func(max int) engine.SweepResult {
 		out, err := b.Sweep(t.Context(), engine.SweepRequest{Worker: other, MaxAttempts: []int{max, max, max}})
 		if err != nil {
@@ -237,7 +237,7 @@ func TestParts_OfALostWorkerAreExpired(t *testing.T) {
 		}
 		return out
 	}
-	if out := sweep(2); out.ExpiredClaims != 2 || !out.MoreReady[parts] {
+	if out := sweep(2); out.ExpiredClaims != 2 || out.First[parts] == nil {
 		t.Errorf("the sweep found %+v", out)
 	}
 	b.wantParts(id, failing, failing, pending)
@@ -252,14 +252,14 @@ func TestParts_OfALostWorkerAreExpired(t *testing.T) {
 	if len(again) != 2 || again[0].Part != 1 || again[0].Attempt != 2 {
 		t.Fatalf("the claims are %+v", again)
 	}
-	b.exec(`update workers set stopped_at = now() where id = $1`, other)
+	b.exec(`update film_workers set stopped_at = now() where id = $1`, other)
 	if out := sweep(2); out.ExpiredClaims != 2 {
 		t.Errorf("the sweep found %+v", out)
 	}
-	b.wantParts(id, pending, pending, pending) // a stopped worker's claims do not count
+	b.wantParts(id, failing, failing, pending) // as before: a stopped worker's claims do not count
 	w := b.worker()
 	b.exchange(w, 1)
-	b.exec(`update workers set lost_at = now() where id = $1`, w)
+	b.exec(`update film_workers set lost_at = now() where id = $1`, w)
 	sweep(2)
 	if s := b.encodeState(id); s.Status != dead {
 		t.Errorf("the stage is %+v", s)
@@ -275,7 +275,8 @@ func TestParts_EndWithTheirTask(t *testing.T) {
 		status store.Status
 	}{
 		"cancel": {
-			func(b divisible, id store.ID) error { return b.Cancel(b.t.Context(), id) }, nil, cancelled,
+			func(b divisible, id store.ID) error { return b.Cancel(b.t.Context(), id) },
+			[]store.Status{done, cancelled, cancelled}, cancelled,
 		},
 		"retry from the stage before": {
 			func(b divisible, id store.ID) error { return b.Retry(b.t.Context(), id, "fetch") }, nil, pending,
@@ -290,7 +291,7 @@ func TestParts_EndWithTheirTask(t *testing.T) {
 		"override": {func(b divisible, id store.ID) error {
 			_, err := b.Override(b.t.Context(), []store.ID{id}, store.Submission{Source: "new"})
 			return err
-		}, nil, cancelled},
+		}, []store.Status{done, cancelled, cancelled}, cancelled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -304,7 +305,7 @@ func TestParts_EndWithTheirTask(t *testing.T) {
 			if s := b.encodeState(id); s.Status != c.status || (s.OpenParts == nil) != (c.parts == nil) {
 				t.Errorf("the stage is %+v", s)
 			}
-			if c.parts != nil {
+			if c.status == divided {
 				return
 			}
 			lost, err := b.FindLostClaims(t.Context(), claims[1:])
@@ -355,7 +356,7 @@ func TestParts_InProgressFollowTheTasksPriorityWhenTheyAreReadyAgain(t *testing.
 	b.divide(store.Submission{Priority: 1}, 1, 0)
 	b.exec(`update film_tasks set priority = 2 where id = $1`, first)
 	b.exchange(b.w, 0, partReport(claims[0], engine.Released), partReport(claims[1], engine.Completed))
-	if out := b.exchange(b.w, 1); len(out.Claims) != 1 || out.Claims[0].Task != first || out.Claims[0].Priority != 2 {
+	if out := b.exchange(b.w, 1); len(out.Claims) != 1 || out.Claims[0].Task != first || out.Claims[0].Position.Rank != -2 {
 		t.Errorf("the claims are %+v", out.Claims)
 	}
 	if open := *b.encodeState(first).OpenParts; open != 1 {
@@ -396,7 +397,7 @@ func TestDivide_IsLeftToNoWorkerThatTheTaskRequires(t *testing.T) {
 		t.Fatalf("the claims are %+v, %v", fetching.Claims, err)
 	}
 	out := b.exchange(b.w, 1, completed(fetching.Claims[0]))
-	if len(out.Claims) != 1 || out.Claims[0].Stage != encode || out.NextDue[encode] >= 0 {
+	if len(out.Claims) != 1 || out.Claims[0].Stage != encode || out.NextDue >= 0 {
 		t.Fatalf("the answer is %+v", out)
 	}
 	gpu, err := b.RegisterWorker(t.Context(), store.Worker{Host: "gpu", PID: 2, Capabilities: raw(`{"labels": ["gpu"]}`)})
@@ -422,9 +423,6 @@ func TestParts_AreFoundByTheirWorkerAfterALostAnswer(t *testing.T) {
 		held[0].Stage != encode || string(held[0].Spec) != `{"seconds": 30}` {
 		t.Errorf("the held claims are %+v, %v", held, err)
 	}
-	if w, err := b.FindHolder(t.Context(), claims[0].Token); err != nil || w != b.w {
-		t.Errorf("the holder is %v, %v", w, err)
-	}
 	report := partReport(claims[0], engine.Completed)
 	b.exchange(b.w, 0, report)
 	recorded, err := b.FindRecordedOutcomes(t.Context(), []engine.Report{report, partReport(claims[1], engine.Completed)})
@@ -440,7 +438,7 @@ func TestParts_ThatFailedAreRetriedAtOnceByARetry(t *testing.T) {
 	failure := partReport(claims[0], engine.Failed)
 	failure.RetryIn = time.Hour
 	out := b.exchange(b.w, 1, failure)
-	if len(out.Claims) != 0 || out.NextDue[parts] < time.Minute {
+	if len(out.Claims) != 0 || out.NextDue < time.Minute {
 		t.Errorf("the answer is %+v", out)
 	}
 	if err := b.Retry(t.Context(), id, ""); err != nil {
@@ -452,16 +450,18 @@ func TestParts_ThatFailedAreRetriedAtOnceByARetry(t *testing.T) {
 	b.wantParts(id, inprogress, inprogress)
 }
 
-func TestParts_KeepTheirStageFromBeingClaimed(t *testing.T) {
+func TestParts_GoWhenTheirStageIsMadePendingByHand(t *testing.T) {
 	t.Parallel()
 	b := setupParts(t)
-	id, _ := b.divide(store.Submission{}, 2, 0)
-	_, err := b.pool.Exec(t.Context(), `update film_tasks set encode_status = 'pending' where id = $1`, id)
-	if err == nil {
-		t.Error("a stage with open parts became pending")
+	id, claims := b.divide(store.Submission{}, 3, 2)
+	b.exchange(b.w, 0, partReport(claims[0], engine.Completed))
+	b.exec(`update film_tasks set encode_status = 'pending' where id = $1`, id)
+	b.wantParts(id)
+	if lost, err := b.FindLostClaims(t.Context(), claims[1:]); err != nil || len(lost) != 1 || !lost[0].Cancelled {
+		t.Errorf("the lost claims are %+v, %v", lost, err)
 	}
-	if b.get(id).Status != inprogress {
-		t.Errorf("the task is %s", b.get(id).Status)
+	if c := b.claimStage(id); c.Parts != 0 {
+		t.Errorf("the claim is %+v", c)
 	}
 }
 

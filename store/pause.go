@@ -20,8 +20,10 @@ type Pause struct {
 
 const pauseSQL = `
 /* pause */
-insert into cuelight_pauses (pipeline, stage, host, paused_by) values ($1, $2, $3, $4)
-on conflict do nothing`
+with added as (
+  insert into {pauses} (stage, host, paused_by) values ($1, $2, $3) on conflict do nothing returning stage
+)
+select pg_notify('cuelight_{name}', '') from added where pg_notification_queue_usage() < 0.9`
 
 // Pause stops claims until [Store.Resume], even if workers restart. Running attempts go on.
 // Pausing twice changes nothing. It returns [ErrNoStage].
@@ -29,52 +31,50 @@ func (s *Store) Pause(ctx context.Context, p Pause) error {
 	if _, ok := s.graph.Stage(p.Stage); p.Stage != "" && !ok {
 		return fmt.Errorf("pause: %w: %q", ErrNoStage, p.Stage)
 	}
-	_, err := s.db.Exec(ctx, pauseSQL, s.graph.name, p.Stage, statement.CleanText(p.Host), statement.CleanText(p.By))
+	_, err := s.exec(ctx, pauseSQL, p.Stage, statement.CleanText(p.Host), statement.CleanText(p.By))
 	return s.explain("pause", err)
 }
 
 const resumeSQL = `
 /* resume */
-delete from cuelight_pauses where pipeline = $1 and stage = $2 and host = $3`
+with ended as (
+  delete from {pauses} where stage = $1 and host = $2 returning stage
+)
+select stage, case when pg_notification_queue_usage() < 0.9 then pg_notify('cuelight_{name}', '')::text end from ended`
 
 // Resume ends the pause of this Stage and Host; others may still apply. It reports whether
 // there was one.
 func (s *Store) Resume(ctx context.Context, p Pause) (bool, error) {
-	tag, err := s.db.Exec(ctx, resumeSQL, s.graph.name, statement.CleanText(p.Stage), statement.CleanText(p.Host))
+	tag, err := s.exec(ctx, resumeSQL, statement.CleanText(p.Stage), statement.CleanText(p.Host))
 	return tag.RowsAffected() > 0, s.explain("resume", err)
 }
 
 const pausesSQL = `
 /* list pauses */
-select stage, host, paused_at, paused_by from cuelight_pauses where pipeline = $1 order by host, stage`
+select stage, host, paused_at, paused_by from {pauses} order by host, stage`
 
 // Pauses lists the pauses.
 func (s *Store) Pauses(ctx context.Context) ([]Pause, error) {
-	rows, err := s.db.Query(ctx, pausesSQL, s.graph.name)
-	if err != nil {
-		return nil, s.explain("list pauses", err)
-	}
-	pauses, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p Pause, err error) {
+	return query(ctx, s, "list pauses", pausesSQL, func(row pgx.CollectableRow) (p Pause, err error) {
 		err = row.Scan(&p.Stage, &p.Host, &p.At, &p.By)
 		return p, err
 	})
-	return pauses, s.explain("list pauses", err)
 }
 
 const drainSQL = `
 /* drain worker */
 with draining as (
-  update workers set drain_at = coalesce(drain_at, now())
-   where id = $1 and pipeline = $2 and stopped_at is null and lost_at is null
+  update {workers} set drain_at = coalesce(drain_at, now())
+   where id = $1 and stopped_at is null and lost_at is null
   returning id
 )
-select id, case when pg_notification_queue_usage() < 0.9 then pg_notify($3, '')::text end from draining`
+select id, case when pg_notification_queue_usage() < 0.9 then pg_notify($2, '')::text end from draining`
 
 // DrainWorker makes a worker finish its running attempts, however long they take, claim
 // nothing more, and stop. The worker is notified at once, and reads it with its next
 // heartbeat. It returns [ErrWorkerUnknown].
 func (s *Store) DrainWorker(ctx context.Context, worker ID) error {
-	tag, err := s.db.Exec(ctx, drainSQL, worker, s.graph.name, s.graph.ControlChannel())
+	tag, err := s.exec(ctx, drainSQL, worker, s.graph.ControlChannel())
 	if err == nil && tag.RowsAffected() == 0 {
 		err = ErrWorkerUnknown
 	}

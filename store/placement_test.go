@@ -29,7 +29,7 @@ func (b bundle) workerOffering(labels, encoders []string, stages ...string) stor
 func (b bundle) submitPlaced(p store.Placement) store.ID {
 	b.t.Helper()
 	id := b.submitTask(store.Submission{Source: "a.mp4", Placement: map[string]store.Placement{"metadata": p}})
-	b.exec(`update tasks set ingest_status = 'completed', ready_at = now() where id = $1`, id)
+	b.exec(`update tasks set ingest_status = 'completed' where id = $1`, id)
 	return id
 }
 
@@ -52,9 +52,9 @@ func TestPlacement_IsClaimedOnlyByWorkersThatOfferWhatItRequires(t *testing.T) {
 	impossible := b.submitPlaced(store.Placement{Requires: []string{"gpu", "north"}})
 
 	got, out := b.claims(plain)
-	if !slices.Equal(got, []store.ID{free}) || out.MoreReady[metadata] || out.NextDue[metadata] >= 0 {
+	if !slices.Equal(got, []store.ID{free}) || out.MoreReady[metadata] || out.Wait[metadata] >= 0 {
 		t.Errorf("a worker without labels claimed %v, more ready %v, next due %v; want only %s",
-			got, out.MoreReady[metadata], out.NextDue[metadata], free)
+			got, out.MoreReady[metadata], out.Wait[metadata], free)
 	}
 	if got, _ := b.claims(gpu); !slices.Equal(got, []store.ID{required}) {
 		t.Errorf("a worker with the labels claimed %v, want %s", got, required)
@@ -105,13 +105,12 @@ func TestPlacement_LeavesATaskToPreferredWorkersForItsWait(t *testing.T) {
 			b := setup(t)
 			plain, gpu := b.workerOffering(nil, nil), b.workerOffering([]string{"gpu"}, nil)
 			task := b.submitPlaced(store.Placement{Prefers: []string{"gpu"}, Wait: c.wait})
-			b.exec(`update tasks set created_at = now() - interval '1 hour', ready_at = now() - make_interval(secs => $1)`,
-				c.waited.Seconds())
+			b.exec(`update steps set ready_at = now() - make_interval(secs => $1)`, c.waited.Seconds())
 			got, out := b.claims(plain)
 			if over := c.due < 0; over != slices.Contains(got, task) {
 				t.Errorf("after %s a worker without the label claimed %v", c.waited, got)
 			}
-			if due := out.NextDue[metadata]; c.due >= 0 && (due > c.due || due < c.due-10*time.Second) || c.due < 0 && due >= 0 {
+			if due := out.Wait[metadata]; c.due >= 0 && (due > c.due || due < c.due-10*time.Second) || c.due < 0 && due >= 0 {
 				t.Errorf("the task is due for it in %s, want %s", due, c.due)
 			}
 			if got, _ := b.claims(gpu); c.due >= 0 && !slices.Equal(got, []store.ID{task}) {
@@ -132,15 +131,15 @@ func TestPlacement_WaitsFromWhenTheStageBecameReady(t *testing.T) {
 	})
 	b.exec(`update tasks set created_at = now() - interval '1 hour'`)
 	claim := b.claim(plain, ingest)
-	b.exec(`update tasks set ingest_locked_at = now() - interval '30 minutes'`)
+	b.exec(`update steps set locked_at = now() - interval '30 minutes'`)
 	out := b.exchange(plain, 1, []engine.Report{completed(claim)})
 	for _, c := range out.Claims {
 		if c.Stage == metadata {
 			t.Errorf("the task continued at once in a worker that is not preferred: %+v", c)
 		}
 	}
-	if got, out := b.claims(plain); len(got) != 0 || out.NextDue[metadata] < 50*time.Second {
-		t.Errorf("it claimed %v, next due in %s", got, out.NextDue[metadata])
+	if got, out := b.claims(plain); len(got) != 0 || out.Wait[metadata] < 50*time.Second {
+		t.Errorf("it claimed %v, next due in %s", got, out.Wait[metadata])
 	}
 }
 
@@ -201,24 +200,22 @@ func TestSweep_FindsOnlyTasksThatTheWorkerMayClaim(t *testing.T) {
 	b := setup(t)
 	plain, gpu := b.workerOffering(nil, nil), b.workerOffering([]string{"gpu"}, nil)
 	b.submitPlaced(store.Placement{Requires: []string{"gpu"}})
-	b.exec(`update tasks set ready_at = now() - interval '1 hour', created_at = now() - interval '1 hour'`)
+	b.exec(`update steps set ready_at = now() - interval '1 hour'`)
 	b.exec(`insert into tasks (source, ingest_status, priority) select 'urgent', 'completed', 1 from generate_series(1, 3)`)
 	for _, c := range []struct {
 		worker store.ID
 		aged   int
 	}{{plain, 0}, {gpu, 1}} {
-		out, err := b.Sweep(t.Context(), engine.SweepRequest{Worker: c.worker, MaxAttempts: []int{3, 3, 3, 3, 3}, AgeAfter: time.Minute})
-		must(t, err)
-		if len(out.Aged[metadata]) != c.aged {
-			t.Errorf("%d aged tasks for worker %s, want %d", len(out.Aged[metadata]), c.worker, c.aged)
+		if aged := b.sweepAged(c.worker, time.Minute, "metadata"); len(aged) != c.aged {
+			t.Errorf("%d aged tasks for worker %s, want %d", len(aged), c.worker, c.aged)
 		}
 	}
 	b.exec(`delete from tasks where source = 'urgent'`)
 	for worker, want := range map[store.ID]bool{plain: false, gpu: true} {
 		out, err := b.Sweep(t.Context(), engine.SweepRequest{Worker: worker, MaxAttempts: []int{3, 3, 3, 3, 3}})
 		must(t, err)
-		if out.MoreReady[metadata] != want {
-			t.Errorf("ready for worker %s: %v, want %v", worker, out.MoreReady[metadata], want)
+		if (out.First[metadata] != nil) != want {
+			t.Errorf("ready for worker %s: %v, want %v", worker, out.First[metadata], want)
 		}
 	}
 }

@@ -3,6 +3,10 @@ package store
 import (
 	"context"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -16,48 +20,73 @@ import (
 func TestReads_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 	t.Parallel()
 	conn := plantest.LargeDatabase(t)
-	s := New(nil, Video())
 	type read struct {
 		sql     string
-		args    int
+		args    string
 		indexes string
 	}
+	nulls := plantest.Nulls
 	reads := map[string]read{
-		"stopped workers":  {s.sql.stoppedWorkers, 3, "workers_pkey"},
-		"find workers":     {s.sql.findWorkers, 2, "workers_pkey"},
-		"workers of a key": {s.sql.workersOf, 2, "workers_alive"},
-		"count refused":    {s.sql.countRefused, 3, "attempts_refused workers_pkey"},
-		"get":              {s.sql.get, 1, "tasks_pkey"},
+		"stopped workers":  {stoppedWorkersSQL, nulls(2), "workers_pkey"},
+		"find workers":     {findWorkersSQL, nulls(1), "workers_pkey"},
+		"workers of a key": {workersOfSQL, nulls(1), "workers_alive"},
+		"count refused":    {countRefusedSQL, nulls(3), "attempts_refused workers_pkey"},
+		"get":              {getSQL, nulls(1), "tasks_pkey steps_pkey attempts_pkey"},
+		"history":          {historySQL, nulls(1), "attempts_pkey workers_pkey"},
+		"parts":            {partsSQL, nulls(1), "steps_pkey attempts_pkey"},
+		"prune tasks":      {pruneTasksSQL, nulls(5) + ", 'dead'", "tasks_state tasks_overridden steps_pkey"},
+		"ends of tasks":    {taskEndsSQL, nulls(1), "tasks_pkey tasks_overridden steps_pkey"},
+		"requests":         {submittedSQL, nulls(2), "tasks_request"},
+		"deleted requests": {deletedRequestsSQL, nulls(1), "deleted_tasks_request"},
 	}
-	ready := "tasks_ingest_ready tasks_transcode_ready tasks_metadata_ready tasks_assemble_ready tasks_publish_ready"
-	indexes := map[pageIndex]string{
-		indexAll: "tasks_pkey", indexRequest: "tasks_request", indexUser: "tasks_user",
-		indexOfState(StateRunning): "tasks_held", indexOfState(StateDead): "tasks_dead", indexOfState(StateReady): ready,
-		indexOfStatus(StatusPending):    "tasks_by_status tasks_ingest_ready",
-		indexOfStatus(StatusInProgress): "tasks_by_status tasks_held tasks_publish_ready",
-		indexOfStage(StatusInProgress):  "tasks_held", indexOfStage(StatusDivided): "tasks_held", indexOfStage(StatusDead): "tasks_dead",
-		indexOfStatus(StatusDead): "tasks_dead",
+	indexes := map[pageSource]string{
+		sourceStates: "tasks_state", sourceUser: "tasks_user", sourceRequest: "tasks_request", sourceRunning: "steps_running",
+		sourceRetried: "steps_waiting steps_retried",
 	}
-	for key, sql := range s.sql.pages {
-		index := indexes[key.index]
-		if index == "" {
-			index = "tasks_by_status"
+	for source := range pageSources {
+		for _, oldest := range []bool{false, true} {
+			name := fmt.Sprintf("page of source %d, oldest first: %t", source, oldest)
+			reads[name] = read{pageText(source, oldest), nulls(13), indexes[source] + " tasks_pkey"}
 		}
-		reads[fmt.Sprintf("page %s, oldest %t", key.index, key.oldest)] = read{sql, 11, index}
-	}
-	cancelled, overridden, completed, dead := s.graph.templateData().prunable()
-	for where, index := range map[string]string{
-		cancelled: "tasks_by_status", completed: "tasks_by_status", overridden: "tasks_overridden", dead: "tasks_dead",
-	} {
-		reads["prune where "+where] = read{s.graph.SQL(pruneTasksSQL, where), 4, index + " tasks_overridden attempts_pkey"}
 	}
 	for name, c := range reads {
-		plan := plantest.WantIndexes(t, conn, name, c.sql, plantest.Nulls(c.args), strings.Fields(c.indexes)...)
+		plan := plantest.WantIndexes(t, conn, name, Video().SQL(c.sql), c.args, strings.Fields(c.indexes)...)
 		// A page must not sort what it reads in the order of an index.
 		sorted := regexp.MustCompile(`Sort\n.*Sort Key: .*\n +-> +(Index|Bitmap)[^\n]* on tasks`)
-		if strings.HasPrefix(name, "page") && !strings.Contains(name, "request") && sorted.MatchString(plan) {
+		if strings.HasPrefix(name, "page") && !strings.Contains(name, fmt.Sprint("source ", sourceRequest)) && sorted.MatchString(plan) {
 			t.Errorf("%s sorts rows from an index:\n%s", name, plan)
 		}
+	}
+}
+
+// Statements are as readable as code: short lines, in lower case.
+func TestStatements_AreShortLinesInLowerCase(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyword := regexp.MustCompile(`\b(SELECT|FROM|WHERE|AND|UPDATE|INSERT|DELETE|JOIN|ORDER BY|GROUP BY|LIMIT|WITH|SET|AS)\b`)
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		tree, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(tree, func(n ast.Node) bool {
+			text, ok := n.(*ast.BasicLit)
+			if !ok || text.Kind != token.STRING || !strings.Contains(text.Value, "/* ") && !strings.Contains(text.Value, "select ") {
+				return true
+			}
+			for line := range strings.SplitSeq(text.Value, "\n") {
+				if len(line) > 120 || keyword.MatchString(line) {
+					t.Errorf("%s: the line of a statement is longer than 120 bytes, or not in lower case:\n%s", file, line)
+				}
+			}
+			return true
+		})
 	}
 }
 

@@ -52,9 +52,9 @@ func TestRoles_NeedOnlyTheDocumentedGrants(t *testing.T) {
 	t.Parallel()
 	b := setupOwnServer(t)
 	submitter := b.withRole("submitter", `select, insert on tasks`)
-	editor := b.withRole("editor", `select, insert, update, delete on tasks`, `select, update on parts`)
+	editor := b.withRole("editor", `select, insert, update, delete on tasks, steps`, `select on positions`)
 	reader := b.withRole("reader",
-		`select on outbox, attempts, events, tasks, cuelight_schema, cuelight_sequence_epoch, outbox_id`)
+		`select on outbox, attempts, events, tasks, deleted_tasks, pipeline, event_epoch, outbox_id`)
 	w := b.worker()
 	submitter.submit()
 	c := b.claim(w, ingest)
@@ -70,10 +70,10 @@ func TestRoles_NeedOnlyTheDocumentedGrants(t *testing.T) {
 		role.wantPermissionDenied(`select setval('outbox_id', 1)`)
 		role.wantPermissionDenied(`select nextval('outbox_id')`)
 		role.wantPermissionDenied(`insert into outbox (type) values ('completed')`)
-		role.wantPermissionDenied(`select value from cuelight_secret`)
-		role.wantPermissionDenied(`select cuelight_order_secret()`)
-		role.wantPermissionDenied(`select cuelight_next_event_id_slow('outbox_id')`)
+		role.wantPermissionDenied(`select cuelight_video_event_id('outbox_id')`)
 	}
+	submitter.wantPermissionDenied(`update steps set attempts = 0`)
+	reader.wantPermissionDenied(`delete from steps`)
 	// The triggers write into the pipeline's own tables.
 	conn, err := submitter.pool.Acquire(t.Context())
 	must(t, err)
@@ -89,49 +89,13 @@ func TestRoles_NeedOnlyTheDocumentedGrants(t *testing.T) {
 	}
 }
 
-// A session that takes advisory locks delays neither readers nor writers of events. Only a
-// transaction that has allocated an event id delays readers.
-func TestEvents_AreNotDelayedByOtherAdvisoryLocks(t *testing.T) {
+// A transaction that is prepared for a two-phase commit is still open.
+func TestEvents_WaitForPreparedTransactions(t *testing.T) {
 	t.Parallel()
 	b := setupOwnServer(t, "max_prepared_transactions=2")
-	other := b.withRole("other")
-	b.submit()
 	ctx := t.Context()
-	const copySQL = `
-select pg_advisory_lock_shared((l.classid::bigint << 32) | l.objid::bigint),
-       pg_advisory_xact_lock_shared((l.classid::bigint << 32) | l.objid::bigint)
-  from pg_locks l where l.locktype = 'advisory' and l.objsubid = 1 and l.pid <> pg_backend_pid()`
-	err := pgx.BeginFunc(ctx, other.pool, func(held pgx.Tx) error {
-		_, err := held.Exec(ctx, `
-			select pg_current_xact_id(), pg_advisory_lock(('outbox_id'::regclass::oid::bigint << 32) | n),
-			       pg_advisory_lock_shared('outbox_id'::regclass::oid::int, n)
-			  from generate_series(0, 20) as n`)
-		must(t, err)
-		slow, err := b.pool.Begin(ctx)
-		must(t, err)
-		_, err = b.WithTx(slow).Submit(ctx, store.Submission{Source: "slow"})
-		must(t, err)
-		tag, err := held.Exec(ctx, copySQL)
-		if must(t, err); tag.RowsAffected() == 0 {
-			t.Error("the other role found no advisory lock to copy")
-		}
-		b.submit()
-		if n := len(eventTexts(b.events(0))); n != 1 {
-			t.Errorf("%d events are visible during an open transaction, want 1", n)
-		}
-		if n := b.queryInt(`select count(*) from cuelight_open_event_ids('outbox_id')`); n != 1 {
-			t.Errorf("%d open transactions are reported, want 1", n)
-		}
-		must(t, slow.Commit(ctx))
-		if n := len(eventTexts(b.events(0))); n != 3 {
-			t.Errorf("%d events are visible with the other role's locks, want 3", n)
-		}
-		return nil
-	})
-	must(t, err)
-
-	// A transaction that is prepared for a two-phase commit is still open.
-	err = pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
+	b.submit()
+	err := pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `insert into outbox (type) values ('alert')`)
 		must(t, err)
 		_, err = tx.Exec(ctx, `prepare transaction 'one'`)
@@ -139,12 +103,12 @@ select pg_advisory_lock_shared((l.classid::bigint << 32) | l.objid::bigint),
 	})
 	must(t, err)
 	b.submit()
-	if n := len(eventTexts(b.events(0))); n != 3 {
-		t.Errorf("%d events are visible during a prepared transaction, want 3", n)
+	if n := len(eventTexts(b.events(0))); n != 1 {
+		t.Errorf("%d events are visible during a prepared transaction, want 1", n)
 	}
 	b.exec(`commit prepared 'one'`)
-	if n := len(eventTexts(b.events(0))); n != 5 {
-		t.Errorf("%d events are visible after its commit, want 5", n)
+	if n := len(eventTexts(b.events(0))); n != 3 {
+		t.Errorf("%d events are visible after its commit, want 3", n)
 	}
 }
 
@@ -213,7 +177,7 @@ func TestRoles_OwnerOfASchemaNeedsNoOtherRights(t *testing.T) {
 	// The ids of events have no gap after a restart, and one after a crash.
 	for gap, restart := range map[int64]func(){
 		0:         func() { server.Restart(pgtest.Fast) },
-		1<<20 + 1: func() { b.exec(`truncate cuelight_sequence_epoch`) }, // as recovery does with unlogged tables
+		1<<20 + 1: func() { b.exec(`truncate event_epoch`) }, // as recovery does with unlogged tables
 	} {
 		restart()
 		b.pool.Reset()

@@ -43,17 +43,16 @@ const (
 // time, it leaves the tasks to that one. A task that overrides others is kept until these are deleted, and a dead or cancelled
 // one while other stages of it are or will be worked on.
 func (s *Store) Prune(ctx context.Context, o PruneOptions) (r PruneResult, err error) {
-	cancelled, overridden, completed, dead := s.graph.templateData().prunable()
 	for _, of := range []struct {
 		keep    time.Duration
 		deleted *int
 		prune   func(context.Context, time.Duration, *int) error
 	}{
 		// Most overridden tasks come before the completed ones that override them.
-		{o.Finished, &r.Finished, s.taskPruner(cancelled, o.HasFiles)},
-		{o.Finished, &r.Finished, s.taskPruner(overridden, o.HasFiles)},
-		{o.Finished, &r.Finished, s.taskPruner(completed, o.HasFiles)},
-		{o.Dead, &r.Dead, s.taskPruner(dead, o.HasFiles)},
+		{o.Finished, &r.Finished, s.taskPruner(StatusCancelled, false, o.HasFiles)},
+		{o.Finished, &r.Finished, s.taskPruner(StatusDead, true, o.HasFiles)},
+		{o.Finished, &r.Finished, s.taskPruner(StatusCompleted, false, o.HasFiles)},
+		{o.Dead, &r.Dead, s.taskPruner(StatusDead, false, o.HasFiles)},
 		{o.Workers, &r.Workers, s.rowPruner(pruneWorkersSQL)},
 		{o.Audit, &r.Audit, s.rowPruner(pruneAuditSQL)},
 	} {
@@ -67,76 +66,59 @@ func (s *Store) Prune(ctx context.Context, o PruneOptions) (r PruneResult, err e
 	return r, nil
 }
 
-// prunable returns the conditions on a row t of tasks that Prune deletes when they are old enough. An index serves each.
-// A cancelled task with a stage that waits for a time is not among them.
-func (d templateData) prunable() (cancelled, overridden, completed, dead string) {
-	dead = "(" + d.Any("t.", "dead") + ")"
-	cancelled = d.withStatus(StatusCancelled, d.indexed("t.", StatusCancelled, notWaiting))[0]
-	return cancelled, dead + " and t.overridden_by is not null", d.indexed("t.", StatusCompleted, notWaiting)[0], dead
-}
-
-// pruneTasksSQL reads a page of the tasks after $1 that meet a condition, and deletes those that ended long enough ago,
-// unless another process prunes. It returns how many it has deleted, and the last task of the page; null if it has read all
-// that are old enough.
-// Programs of version 14 would also remove what is published. With this purge_at they claim no such task before
-// the year 9999, the last that JSON can have.
+// pruneTasksSQL reads a page of the tasks of a state after $1, and deletes those that ended long enough ago, unless another
+// process prunes. It returns how many it has deleted, and the last task of the page; null if it has read all that
+// are old enough. Of overridden tasks only, if $5 says so.
 const pruneTasksSQL = `
 /* prune tasks */
 with lock as materialized (
-  select pg_try_advisory_xact_lock(hashtext('cuelight prune'), '{{.Tasks}}'::regclass::oid::integer) as acquired
+  select pg_try_advisory_xact_lock(hashtext('cuelight prune {tasks}')) as acquired
 ), page as materialized (
-  select t.id from {{.Tasks}} t
-   where (select acquired from lock) and {{.With}} and t.id > coalesce($1::uuid, '00000000-0000-0000-0000-000000000000')
-   order by t.id limit $2
+  select t.id from {tasks} t
+   where (select acquired from lock) and t.state <= $6::cuelight_status
+     and (t.state, t.id) > ($6::cuelight_status, coalesce($1::uuid, '00000000-0000-0000-0000-000000000000'))
+   order by t.state, t.id limit $2
 ), ended as materialized (
-  select t.id from {{.Tasks}} t
-   where t.id = any(array(select id from page)) and {{.With}} and not {{.HasWork "t."}}
-     and ` + endedAt + ` < now() - make_interval(secs => $3)
-     and not exists (select from {{.Tasks}} old where old.overridden_by = t.id)
+  select t.id from {tasks} t
+   where t.id = any (array(select id from page)) and t.state = $6::cuelight_status
+     and (not $5 or t.overridden_by is not null)
+     and t.updated_at < now() - make_interval(secs => $3) and not ` + hasWork + `
+     and not exists (select from {tasks} old where old.overridden_by = t.id)
    order by t.id for update of t skip locked
 ), gone as (
-  delete from {{.Tasks}} t using ended where t.id = ended.id returning t
+  delete from {tasks} t using ended where t.id = ended.id returning t
 ), kept as (
-  insert into {{.Prefix}}deleted_tasks (id, keep_published, deleted_by, purge_at, purging_at, expired, user_context, task)
-  select (gone.t).id, true, 'retention', '9999-01-01Z', now(), true, (gone.t).user_context, {{.DeletedRow "gone.t"}}
+  insert into {deleted_tasks} (id, keep_published, deleted_by, purge_at, purging_at, expired, user_context, task)
+  select (gone.t).id, true, 'retention', now(), now(), true, (gone.t).user_context, to_jsonb(gone.t) - 'user_context'
     from gone where $4
 )
 select (select count(*) from gone),
-       (select t.id from {{.Tasks}} t
-         where t.id = any(array(select id from page)) and t.created_at < now() - make_interval(secs => $3)
+       (select t.id from {tasks} t
+         where t.id = any (array(select id from page)) and t.created_at < now() - make_interval(secs => $3)
          order by t.id offset $2 - 1)`
 
-// endedAt is when a task t ended that is completed, dead or cancelled. Programs of version 14 do not record when they cancel
-// a task, so it is not before that is recorded, and not before the task that overrides it.
-const endedAt = `greatest(t.created_at, t.ready_at, (select max(finished_at) from {{.Attempts}} a where a.task_id = t.id),
-         case when 'cancelled' in ({{.Each "t." "_status"}}) then
-           greatest((select cancel_times_from from cuelight_schema where pipeline = '{{.Name}}'),
-                    (select created_at from {{.Tasks}} other where other.id = t.overridden_by)) end)`
+// hasWork is the condition that a step of the task t is or will be worked on.
+const hasWork = `exists (select from {steps} s
+                  where s.task_id = t.id and s.status in ('ready', 'waiting', 'running', 'divided') offset 0)`
 
 const completedSQL = `
 /* completed tasks */
-select t.id from {{.Tasks}} t
- where t.id = any($1) and {{.StatusOf "t."}} = 'completed' and ` + endedAt + ` < now() - make_interval(secs => $2)`
+select t.id from {tasks} t
+ where t.id = any($1) and t.state = 'completed' and t.updated_at < now() - make_interval(secs => $2)`
 
 // Completed returns those of some tasks that were completed at least so long ago.
 func (s *Store) Completed(ctx context.Context, tasks []ID, ago time.Duration) ([]ID, error) {
-	rows, err := s.db.Query(ctx, s.graph.SQL(completedSQL, nil), tasks, ago.Seconds())
-	if err != nil {
-		return nil, s.explain("find completed tasks", err)
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowTo[ID])
-	return found, s.explain("find completed tasks", err)
+	return query(ctx, s, "find completed tasks", completedSQL, pgx.RowTo[ID], tasks, ago.Seconds())
 }
 
-// taskPruner returns a function that prunes tasks t that meet a condition. Tasks
-// that are kept are read in every run, so an index must serve it.
-func (s *Store) taskPruner(where string, hasFiles bool) func(context.Context, time.Duration, *int) error {
-	sql := s.graph.SQL(pruneTasksSQL, where)
+// taskPruner returns a function that prunes tasks of a state. Tasks that are kept are read in every run.
+func (s *Store) taskPruner(state Status, overridden, hasFiles bool) func(context.Context, time.Duration, *int) error {
 	return func(ctx context.Context, keep time.Duration, deleted *int) error {
 		var after ID
 		return s.inBatches(ctx, func(in *Store) (more bool, err error) {
 			var n int
-			err = in.read(ctx, sql, []any{after, pruneBatch, keep.Seconds(), hasFiles}, func(rows pgx.Rows) error {
+			args := []any{after, pruneBatch, keep.Seconds(), hasFiles, overridden, string(state)}
+			err = in.read(ctx, pruneTasksSQL, args, func(rows pgx.Rows) error {
 				_, err := pgx.ForEachRow(rows, []any{&n, &after}, func() error { return nil })
 				return err
 			})
@@ -149,21 +131,20 @@ func (s *Store) taskPruner(where string, hasFiles bool) func(context.Context, ti
 // pruneWorkersSQL reads along the primary key, the oldest first.
 const pruneWorkersSQL = `
 /* prune workers */
-delete from workers where id in (
-  select id from workers
-   where pipeline = $1 and coalesce(stopped_at, lost_at) < now() - make_interval(secs => $2)
-   order by id limit $3)`
+delete from {workers} where id in (
+  select id from {workers} where coalesce(stopped_at, lost_at) < now() - make_interval(secs => $1)
+   order by id limit $2)`
 
 const pruneAuditSQL = `
 /* prune audit log */
-delete from cuelight_audit where id in (
-  select id from cuelight_audit where pipeline = $1 and at < now() - make_interval(secs => $2) order by id limit $3)`
+delete from {audit} where id in (
+  select id from {audit} where at < now() - make_interval(secs => $1) order by id limit $2)`
 
 // rowPruner returns a function that prunes rows by a statement.
 func (s *Store) rowPruner(sql string) func(context.Context, time.Duration, *int) error {
 	return func(ctx context.Context, keep time.Duration, deleted *int) error {
 		return s.inBatches(ctx, func(in *Store) (more bool, err error) {
-			tag, err := in.db.Exec(ctx, sql, s.graph.name, keep.Seconds(), pruneBatch)
+			tag, err := in.exec(ctx, sql, keep.Seconds(), pruneBatch)
 			*deleted += int(tag.RowsAffected())
 			return tag.RowsAffected() == pruneBatch, err
 		})

@@ -72,41 +72,40 @@ func TestList_FiltersAndOrders(t *testing.T) {
 
 func TestStats_OldestReadyCountsFromTheLastChange(t *testing.T) {
 	t.Parallel()
-	const insertAttempt = `insert into attempts (task_id, token, stage, attempt, worker_id, started_at, finished_at, outcome, retry_at)
-		select id, cuelight_id(), 'transcode', 1, cuelight_id(), now() - interval '1 hour', now() - interval '30 minutes', `
 	for name, c := range map[string]struct {
-		change string
-		want   time.Duration // how long transcode has been ready
+		change func(b bundle, w store.ID)
+		want   time.Duration // how long ingest has been ready
 	}{
-		"the needed stage was completed": {`select`, time.Hour},
-		"an attempt failed": {
-			insertAttempt + `'failed', now() - interval '10 minutes' from tasks`, 10 * time.Minute,
-		},
-		"an attempt was released": {insertAttempt + `'released', null from tasks`, 30 * time.Minute},
-		"retried by hand":         {`select cuelight_video_retry(id) from tasks`, 0},
-		"a lower priority waits too": {`insert into tasks (source, priority, ingest_status, created_at)
-			values ('b', -1, 'completed', now() - interval '2 hours')`, 2 * time.Hour},
-		"a younger id waits for longer": {
-			`insert into tasks (source, ingest_status, created_at) values ('b', 'completed', now() - interval '2 hours')`,
-			2 * time.Hour,
-		},
+		"the task was submitted": {func(bundle, store.ID) {}, time.Hour},
+		"an attempt failed, and its retry became due": {func(b bundle, w store.ID) {
+			b.exchange(w, 0, []engine.Report{failed(b.claim(w, ingest), time.Hour)})
+			b.exec("update steps set run_at = now() - interval '10 minutes'")
+			if _, err := b.Exchange(b.t.Context(), engine.ExchangeRequest{Worker: w, PromoteDue: true}); err != nil {
+				b.t.Fatal(err)
+			}
+		}, 10 * time.Minute},
+		"an attempt was released": {func(b bundle, w store.ID) {
+			c := b.claim(w, ingest)
+			b.exchange(w, 0, []engine.Report{{Task: c.Task, Stage: c.Stage, Token: c.Token, Outcome: engine.Released}})
+		}, 0},
+		"retried by hand": {func(b bundle, _ store.ID) { b.exec("select cuelight_video_retry(id, 'ingest') from tasks") }, 0},
+		"a lower priority waits too": {func(b bundle, _ store.ID) {
+			b.exec("insert into tasks (source, priority) values ('b', -1)")
+			b.exec("update steps set ready_at = now() - interval '2 hours' where rank = 1")
+		}, 2 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			w := b.worker()
-			b.exec("insert into tasks (source, created_at) values ('a', now() - interval '1 day')")
-			b.exchange(w, 0, []engine.Report{completed(b.claim(w, ingest))})
-			b.exec("update attempts set finished_at = now() - interval '1 hour'")
-			b.exec(c.change)
+			b.submit()
+			b.exec("update steps set ready_at = now() - interval '1 hour'")
+			c.change(b, w)
 			stats, err := b.Stats(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			for i, want := range []time.Duration{0, c.want, max(c.want, time.Hour), 0, 0} {
-				if name == "retried by hand" {
-					want = 0
-				}
+			for i, want := range []time.Duration{c.want, 0, 0, 0, 0} {
 				if got := stats.Stages[i]; got.OldestReady.Round(time.Minute) != want {
 					t.Errorf("%+v; want %v", got, want)
 				}

@@ -34,26 +34,26 @@ const retryBatch = 2000
 // retryable is the condition of tasks that RetryAll retries. $9 is a stage or null.
 const retryable = `
        t.overridden_by is null
-   and ($9::text is not null or {{.Any "t." "dead"}} or {{.Any "t." "failed"}} or {{.Any "t." "cancelled"}})
+   and ($9::text is not null or array[{statuses t.}] && '{dead,failed,cancelled}')
    and ` + matches
 
 const matchingSQL = `
 /* find tasks to retry */
-select t.id from {{.Tasks}} t where ` + retryable + ` order by t.id`
+select t.id from {tasks} t where ` + retryable + ` order by t.id`
 
 // retryMatchingSQL retries the tasks of a batch that still match, ordered by id so that two
 // callers do not wait for each other.
 const retryMatchingSQL = `
 /* retry tasks */
-select {{.Function "retry_tasks"}}(array(
-       select t.id from {{.Tasks}} t where t.id = any($10::uuid[]) and ` + retryable +
+select cuelight_{name}_retry_tasks(array(
+       select t.id from {tasks} t where t.id = any($10::uuid[]) and ` + retryable +
 	` order by t.id for no key update), $9)`
 
 // retryDeadSQL retries a batch of tasks, except those that were retried meanwhile.
 const retryDeadSQL = `
 /* retry dead tasks */
-select {{.Function "retry_tasks"}}(array(
-       select t.id from {{.Tasks}} t where t.id = any($1::uuid[]) and t.overridden_by is null and ({{.Any "t." "dead"}})
+select cuelight_{name}_retry_tasks(array(
+       select t.id from {tasks} t where t.id = any($1::uuid[]) and t.overridden_by is null and t.state = 'dead'
         order by t.id for no key update))`
 
 // RetryAll is [Store.Retry] for all tasks that the filter matches at the start, each once;
@@ -68,16 +68,16 @@ func (s *Store) RetryAll(ctx context.Context, f Filter, from string, o RetryAllO
 		}
 		stage = &from
 	}
-	args := append(f.args(s.graph), stage)
+	args := append(f.args(), stage)
 	var all []ID
-	err := s.read(ctx, s.sql.matching, args, func(rows pgx.Rows) (err error) {
+	err := s.read(ctx, matchingSQL, args, func(rows pgx.Rows) (err error) {
 		all, err = pgx.CollectRows(rows, pgx.RowTo[ID])
 		return err
 	})
 	var r RetryAllResult
 	if err == nil {
 		r, err = s.retryBatches(ctx, all, o, func(ids []ID) (string, []any) {
-			return s.sql.retryMatching, append(slices.Clone(args), ids)
+			return retryMatchingSQL, append(slices.Clone(args), ids)
 		})
 	}
 	return r, s.explain("retry all", err)
@@ -86,7 +86,7 @@ func (s *Store) RetryAll(ctx context.Context, f Filter, from string, o RetryAllO
 // RetryDead retries the dead, failed and cancelled stages of those tasks that have a dead
 // stage and are not overridden, in batches as [Store.RetryAll] does.
 func (s *Store) RetryDead(ctx context.Context, tasks []ID, o RetryAllOptions) (RetryAllResult, error) {
-	r, err := s.retryBatches(ctx, tasks, o, func(ids []ID) (string, []any) { return s.sql.retryDead, []any{ids} })
+	r, err := s.retryBatches(ctx, tasks, o, func(ids []ID) (string, []any) { return retryDeadSQL, []any{ids} })
 	return r, s.explain("retry dead tasks", err)
 }
 
@@ -106,7 +106,7 @@ func (s *Store) retryBatches(
 		n := 0
 		err := s.WithAudit(ctx, func(in *Store) (AuditEntry, error) {
 			sql, args := batch(ids)
-			if err := in.db.QueryRow(ctx, sql, args...).Scan(&n); err != nil || o.Audit == nil {
+			if err := in.queryRow(ctx, sql, args...).Scan(&n); err != nil || o.Audit == nil {
 				return AuditEntry{}, err
 			}
 			return o.Audit(n)
@@ -124,7 +124,7 @@ func (s *Store) retryBatches(
 
 const countMatchingSQL = `
 /* count tasks to retry */
-select count(*) from {{.Tasks}} t where ` + retryable
+select count(*) from {tasks} t where ` + retryable
 
 // CountRetries counts the tasks that [Store.RetryAll] would retry.
 func (s *Store) CountRetries(ctx context.Context, f Filter, from string) (n int, err error) {
@@ -137,7 +137,7 @@ func (s *Store) CountRetries(ctx context.Context, f Filter, from string) (n int,
 	if from != "" {
 		stage = &from
 	}
-	err = s.read(ctx, s.sql.countMatching, append(f.args(s.graph), stage), func(rows pgx.Rows) (err error) {
+	err = s.read(ctx, countMatchingSQL, append(f.args(), stage), func(rows pgx.Rows) (err error) {
 		n, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[int])
 		return err
 	})

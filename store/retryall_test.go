@@ -34,7 +34,7 @@ func TestRetryAll_RetriesEachTaskOnceInBatches(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for name, retry := range b.retryFuncs() {
-		b.exec(`truncate tasks, cuelight_audit`)
+		b.exec(`truncate tasks, audit cascade`)
 		b.exec(insertDead)
 		var steps []store.RetryAllResult
 		r, err := retry(t.Context(), store.RetryAllOptions{
@@ -47,7 +47,7 @@ func TestRetryAll_RetriesEachTaskOnceInBatches(t *testing.T) {
 				if n != r.Remaining+2000*(len(steps)-1) {
 					t.Errorf("%s: %d tasks are dead after %+v", name, n, r)
 				}
-				if n := b.queryInt(`select count(*) from cuelight_audit`); n != len(steps) {
+				if n := b.queryInt(`select count(*) from audit`); n != len(steps) {
 					t.Errorf("%s: %d audit entries after %d batches", name, n, len(steps))
 				}
 				b.exec(`update tasks set ingest_status = 'dead' where ingest_status = 'pending'`)
@@ -65,7 +65,7 @@ func TestRetryAll_ContinuesAfterAnInterruption(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for name, retry := range b.retryFuncs() {
-		b.exec(`truncate tasks`)
+		b.exec(`truncate tasks cascade`)
 		b.exec(insertDead)
 		r, err := retry(t.Context(), store.RetryAllOptions{Until: time.Now()})
 		if want := (store.RetryAllResult{Matched: 4500, Retried: 2000, Remaining: 2500}); err != nil || r != want {
@@ -89,7 +89,7 @@ func TestRetryAll_SkipsTasksThatChangedMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for name, retry := range b.retryFuncs() {
-		b.exec(`truncate tasks`)
+		b.exec(`truncate tasks cascade`)
 		b.exec(insertDead)
 		r, err := retry(t.Context(), store.RetryAllOptions{Progress: func(r store.RetryAllResult) {
 			if r.Remaining == 2500 {

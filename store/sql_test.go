@@ -15,6 +15,7 @@ import (
 	"github.com/cuelight/cuelight"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // These tests use the tables with SQL alone, as psql does.
@@ -47,28 +48,49 @@ func TestSQLFiles_CanBeAppliedAgain(t *testing.T) {
 func TestSQLFiles_RejectTablesThatAreNotCuelights(t *testing.T) {
 	t.Parallel()
 	for _, foreign := range []string{
-		"create table tasks (id int)", "create table attempts (id int)", "create table workers (id int)",
-		"create view history as select 1 as one",
+		"create table tasks (id int)", "create table steps (id int)", "create table attempts (id int)", "create table workers (id int)",
 	} {
 		pool := pgtest.New(t, pgtest.SQL(foreign))
 		for name, sql := range map[string]string{"schema.sql": cuelight.Schema, "triggers.sql": cuelight.Triggers} {
 			conn, err := pool.Acquire(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, err = conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol)
-			if err == nil || !strings.Contains(err.Error(), "not Cuelight's") {
-				t.Errorf("%s in a database with %q: error is %v", name, foreign, err)
+			must(t, err)
+			if _, err = conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err == nil {
+				t.Errorf("%s was loaded in a database with %q", name, foreign)
 			}
 			_, _ = conn.Exec(t.Context(), "rollback")
 			conn.Release()
 		}
-		var relations int
-		err := pool.QueryRow(t.Context(),
-			`select count(*) from pg_class where relnamespace = 'public'::regnamespace`).Scan(&relations)
-		if err != nil || relations != 1 {
-			t.Errorf("the database with %q now has %d relations, %v", foreign, relations, err)
+		wantOnlyRelation(t, pool, foreign)
+	}
+}
+
+// wantOnlyRelation checks that nothing was created next to the table of another program.
+func wantOnlyRelation(t *testing.T, pool *pgxpool.Pool, foreign string) {
+	t.Helper()
+	var relations int
+	err := pool.QueryRow(t.Context(),
+		`select count(*) from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r'`).Scan(&relations)
+	if err != nil || relations != 1 {
+		t.Errorf("the database with %q now has %d relations, %v", foreign, relations, err)
+	}
+}
+
+func TestMigrate_RefusesTablesOfAnotherProgram(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{
+		"tasks", "steps", "attempts", "outbox", "positions", "workers", "pauses", "deleted_tasks", "audit", "pipeline",
+	} {
+		foreign := "create table " + name + " (id int)"
+		pool := pgtest.New(t, pgtest.SQL(foreign))
+		st := store.New(pool, store.Video())
+		_, err := st.Migrate(t.Context())
+		for _, err := range []error{err, st.Check(t.Context())} {
+			if !errors.Is(err, store.ErrForeignTables) || !strings.Contains(err.Error(), ": "+name) ||
+				!strings.Contains(err.Error(), "create schema") {
+				t.Errorf("with a table %s the error is %v", name, err)
+			}
 		}
+		wantOnlyRelation(t, pool, foreign)
 	}
 }
 
@@ -129,33 +151,50 @@ func TestInsert_FromPsqlIsASubmission(t *testing.T) {
 	b.completeAll(b.worker(), b.claim(b.worker(), ingest))
 }
 
+// wantConstraint runs SQL that a constraint must refuse.
+func (b bundle) wantConstraint(constraint, sql string, args ...any) {
+	b.t.Helper()
+	_, err := b.pool.Exec(b.t.Context(), sql, args...)
+	if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != "23514" || pg.ConstraintName != constraint {
+		b.t.Errorf("%s: error is %v, want constraint %s", sql, err, constraint)
+	}
+}
+
 func TestConstraints_RejectImpossibleStates(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.submit()
+	b.submit()
 	for change, constraint := range map[string]string{
-		"transcode_status = 'completed'":                     "tasks_transcode_needs",
-		"transcode_status = 'dead'":                          "tasks_transcode_needs",
-		"publish_status = 'completed'":                       "tasks_publish_needs",
-		"ingest_status = 'inprogress'":                       "tasks_ingest_claim",
-		"ingest_token = gen_random_uuid()":                   "tasks_ingest_claim",
-		"ingest_status = 'completed', ingest_run_at = now()": "tasks_ingest_waits",
-		"source = ''":                            "tasks_source_not_empty",
-		"params = '[]'":                          "tasks_params_object",
-		"overridden_by = id":                     "tasks_overridden_ended",
-		"ingest_run_at = 'infinity'":             "tasks_times_in_range",
-		"ingest_run_at = '0044-03-15 BC'":        "tasks_times_in_range",
-		"publish_run_at = '9999-12-31 15:00+00'": "tasks_times_in_range",
-		"created_at = '-infinity'":               "tasks_times_in_range",
-		"created_at = '10000-01-01'":             "tasks_times_in_range",
+		"transcode_status = 'completed'":       "tasks_transcode_needs",
+		"transcode_status = 'dead'":            "tasks_transcode_needs",
+		"publish_status = 'completed'":         "tasks_publish_needs",
+		"ingest_status = 'inprogress'":         "tasks_claimed",
+		"ingest_status = 'divided'":            "tasks_claimed",
+		"source = ''":                          "source_not_empty",
+		"params = '[]'":                        "is_object",
+		"user_context = '[]'":                  "user_context_of_10_kib",
+		"overridden_by = id":                   "tasks_overridden",
+		"scheduled_at = 'infinity'":            "time_in_range",
+		"scheduled_at = '0044-03-15 BC'":       "time_in_range",
+		"scheduled_at = '9999-12-31 15:00+00'": "time_in_range",
+		"created_at = '-infinity'":             "time_in_range",
+		"created_at = '10000-01-01'":           "time_in_range",
 		"ingest_status = 'completed', transcode_status = 'completed', assemble_status = 'completed'": "tasks_assemble_needs",
-		`ingest_status = 'inprogress', ingest_token = gen_random_uuid(), ingest_locked_at = now()`:   "tasks_ingest_claim",
+		"ingest_status = 'completed', transcode_status = 'inprogress'":                               "tasks_claimed",
+		"ingest_status = 'completed', transcode_status = 'divided'":                                  "tasks_claimed",
 	} {
-		_, err := b.pool.Exec(t.Context(), "update tasks set "+change)
-		pg := &pgconn.PgError{}
-		if !errors.As(err, &pg) || pg.ConstraintName != constraint || pg.Detail != "The task is "+id.String()+"." {
-			t.Errorf("%s: error is %v with detail %q, want constraint %s", change, err, pg.Detail, constraint)
-		}
+		b.wantConstraint(constraint, "update tasks set "+change)
+	}
+	b.wantConstraint("tasks_claimed", "insert into tasks (source, ingest_status) values ('a', 'inprogress')")
+	b.wantConstraint("tasks_claimed", "insert into tasks (source, ingest_status, transcode_status) values ('a', 'completed', 'divided')")
+	for change, constraint := range map[string]string{
+		"status = 'running'":            "steps_claim",
+		"token = gen_random_uuid()":     "steps_claim",
+		"locked_by = gen_random_uuid()": "steps_claim",
+		"status = 'waiting'":            "steps_waits",
+		"run_at = now()":                "steps_waits",
+	} {
+		b.wantConstraint(constraint, "update steps set "+change)
 	}
 }
 
@@ -165,14 +204,21 @@ func TestConstraints_RejectATaskThatOverridesItself(t *testing.T) {
 	w := b.worker()
 	b.submit()
 	b.completeAll(w, b.claim(w, ingest))
-	_, err := b.pool.Exec(t.Context(), "update tasks set overridden_by = id")
-	var pg *pgconn.PgError
-	if !errors.As(err, &pg) || pg.ConstraintName != "tasks_overridden_ended" {
-		t.Errorf("error is %v", err)
-	}
+	b.wantConstraint("tasks_overridden", "update tasks set overridden_by = id")
 }
 
-// A function has too few parameters for the columns of so many stages.
+// A claim that a worker has made, and the division of a stage, cannot be made again by hand after they have ended.
+func TestConstraints_RejectADivisionByHand(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.divided(b.worker(), 2)
+	must(t, b.Cancel(t.Context(), id))
+	b.wantConstraint("tasks_claimed", "update tasks set transcode_status = 'divided'")
+	must(t, b.Retry(t.Context(), id, ""))
+	b.wantStatuses(id, done, divided, pending, pending, pending)
+	b.exec("update tasks set priority = 1, transcode_status = 'divided'") // as it is
+}
+
 func TestConstraints_HoldForManyStages(t *testing.T) {
 	t.Parallel()
 	const stages = 31
@@ -184,39 +230,23 @@ func TestConstraints_HoldForManyStages(t *testing.T) {
 		}
 	}
 	pool := pgtest.New(t, pgtest.Schema{})
-	for _, n := range []int{2, 17, stages} { // adds functions, too
-		g, err := store.NewGraph("long", chain[:n]...)
-		if err != nil {
+	for _, n := range []int{2, 17, stages} { // adds stages, too
+		b := newBundle(t, pool, mustGraph(t, "long", chain[:n]...))
+		if _, err := b.Migrate(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		st := store.New(pool, g)
-		if _, err := st.Migrate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := st.Submit(t.Context(), store.Submission{Source: "a"}); err != nil {
-			t.Fatal(err)
-		}
+		b.submit()
 		for change, constraint := range map[string]string{
-			"LAST_status = 'completed'":                                "long_tasks_LAST_needs",
-			"LAST_token = gen_random_uuid()":                           "long_tasks_LAST_claim",
-			"LAST_run_at = 'infinity'":                                 "long_tasks_times_in_range",
-			"LAST_attempts = -1":                                       "long_tasks_attempts_counted",
-			"overridden_by = gen_random_uuid(), s0_status='cancelled'": "long_tasks_overridden_ended",
-			"source = ''":                                              "long_tasks_source_not_empty",
+			"LAST_status = 'completed'":                   "long_tasks_LAST_needs",
+			"s0_status = 'inprogress'":                    "long_tasks_claimed",
+			"scheduled_at = 'infinity'":                   "time_in_range",
+			"overridden_by = id, s0_status = 'cancelled'": "long_tasks_overridden",
+			"source = ''":                                 "source_not_empty",
 		} {
 			last := fmt.Sprintf("s%d", n-1)
 			change, constraint = strings.ReplaceAll(change, "LAST", last), strings.ReplaceAll(constraint, "LAST", last)
-			_, err := pool.Exec(t.Context(), "update long_tasks set "+change)
-			var pg *pgconn.PgError
-			if !errors.As(err, &pg) || pg.ConstraintName != constraint {
-				t.Errorf("%d stages: %s: error is %v, want constraint %s", n, change, err, constraint)
-			}
+			b.wantConstraint(constraint, "update long_tasks set "+change)
 		}
-	}
-	var functions int
-	err := pool.QueryRow(t.Context(), `select count(*) from pg_proc where proname like 'cuelight_long_is_valid%'`).Scan(&functions)
-	if err != nil || functions != 3 {
-		t.Errorf("there are %d functions, %v", functions, err)
 	}
 }
 
@@ -224,7 +254,7 @@ func TestUpdate_NotifiesStagesThatBecomeReady(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.submit()
-	all := []string{"cuelight_video"}
+	var all []string
 	for _, s := range store.Video().Stages() {
 		all = append(all, "cuelight_video_"+s)
 	}
@@ -239,11 +269,10 @@ func TestUpdate_NotifiesStagesThatBecomeReady(t *testing.T) {
 		{"transcode_status = 'pending'", []string{"cuelight_video_transcode"}},
 		{"transcode_status = 'completed'", nil},
 		{"metadata_status = 'completed'", []string{"cuelight_video_assemble"}},
-		{"assemble_run_at = now() + interval '1 hour'", []string{"cuelight_video_assemble"}},
-		{"assemble_run_at = null", []string{"cuelight_video_assemble"}},
 		{"priority = 3", []string{"cuelight_video_assemble"}},
 		{"priority = 3", nil},
-		{"priority = 2", nil},
+		{"user_id = 'ann'", []string{"cuelight_video_assemble"}},
+		{"params = '{}'", nil},
 	} {
 		b.exec("update tasks set "+step.change+" where id = $1", id)
 		if got := notified(); !sameSet(got, step.want) {
@@ -288,20 +317,32 @@ func TestRetryFunction_ResetsTheStageAndAllAfterIt(t *testing.T) {
 
 func TestUpdate_ByHandRecordsARevokedClaim(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	id, w := b.submit(), b.worker()
-	c := b.claim(w, ingest)
-	notified := b.listen("cuelight_video")
-	b.exec("update tasks set ingest_status = 'pending', ingest_token = null, ingest_locked_at = null, ingest_locked_by = null")
-	if got := notified(); len(got) != 1 {
-		t.Errorf("workers were not notified to check their claims: %v", got)
-	}
-	if h := b.history(id); len(h) != 1 || h[0].Outcome != "cancelled" || h[0].Token != c.Token {
-		t.Errorf("history is %+v, want the claim as cancelled", h)
-	}
-	lost, err := b.heartbeat(w, c)
-	if err != nil || !slices.Equal(lost, []store.ID{c.Token}) {
-		t.Errorf("the heartbeat reports the lost claims %v, %v; want the claim", lost, err)
+	for _, status := range []string{"pending", "failed", "dead", "cancelled", "completed"} {
+		b := setup(t)
+		id, w := b.submit(), b.worker()
+		c := b.claim(w, ingest)
+		notified := b.listen("cuelight_video")
+		b.exec("update tasks set ingest_status = $1", status)
+		if got := notified(); len(got) != 1 {
+			t.Errorf("%s: workers were not notified to check their claims: %v", status, got)
+		}
+		h := b.history(id)
+		byHand := slices.IndexFunc(h, func(a store.Attempt) bool { return a.Outcome == "completed" })
+		if (byHand >= 0) != (status == "completed") {
+			t.Errorf("%s: history is %+v", status, h)
+		} else if byHand >= 0 {
+			h = slices.Delete(h, byHand, byHand+1)
+		}
+		if len(h) != 1 || h[0].Outcome != "cancelled" || h[0].Token != c.Token || h[0].Worker != w || h[0].Attempt != 1 {
+			t.Errorf("%s: history is %+v, want the claim as cancelled", status, h)
+		}
+		lost, err := b.heartbeat(w, c)
+		if err != nil || !slices.Equal(lost, []store.ID{c.Token}) {
+			t.Errorf("%s: the heartbeat reports the lost claims %v, %v; want the claim", status, lost, err)
+		}
+		if out := b.exchange(w, 0, []engine.Report{completed(c)}); len(out.Stale) != 1 || !out.Stale[0].Cancelled {
+			t.Errorf("%s: the worker's report was not stale: %+v", status, out)
+		}
 	}
 }
 

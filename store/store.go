@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -24,14 +25,16 @@ type DB interface {
 type Store struct {
 	db    DB
 	graph Graph
-	sql   *statements
+	sql   *texts
 }
+
+// New returns the Store of a pipeline. It does not use the database: [Store.Migrate]
+// creates the tables, [Store.Check] checks them.
+func New(db DB, g Graph) *Store { return &Store{db: db, graph: g, sql: &texts{graph: g}} }
 
 // WithTx returns the Store in the caller's transaction: its changes are committed or
 // rolled back with it.
-func (s *Store) WithTx(tx pgx.Tx) *Store {
-	return &Store{db: tx, graph: s.graph, sql: s.sql}
-}
+func (s *Store) WithTx(tx pgx.Tx) *Store { return &Store{db: tx, graph: s.graph, sql: s.sql} }
 
 // DB returns the Store's database or transaction, for other tables in it.
 func (s *Store) DB() DB { return s.db }
@@ -39,24 +42,40 @@ func (s *Store) DB() DB { return s.db }
 // Graph returns the pipeline's graph.
 func (s *Store) Graph() Graph { return s.graph }
 
-// statements are the SQL texts of one pipeline, filled from the templates next to
-// the methods that send them.
-type statements struct {
-	submitOne, submit, submitted string
-	events                       string
-	get, findByIDSuffix, history string
-	result                       string
-	parts, partResults           string // empty where no stage divides
-	workers, stoppedWorkers      string
-	findWorkers, workersOf       string
-	countRefused                 string
-	retry, retryFresh            string
-	cancel, override             string
-	matching, countMatching      string
-	retryMatching, retryDead     string
-	pages                        map[pageKey]string
+// texts remembers the statements of a pipeline with the names of its tables.
+type texts struct {
+	graph  Graph
+	filled sync.Map // text → text
 }
 
+func (t *texts) fill(text string) string {
+	if filled, ok := t.filled.Load(text); ok {
+		return filled.(string)
+	}
+	filled := t.graph.SQL(text)
+	t.filled.Store(text, filled)
+	return filled
+}
+
+func (s *Store) exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	return s.db.Exec(ctx, s.sql.fill(sql), args...)
+}
+
+func (s *Store) queryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return s.db.QueryRow(ctx, s.sql.fill(sql), args...)
+}
+
+// read runs a query with a plan that uses indexes.
 func (s *Store) read(ctx context.Context, sql string, args []any, each func(pgx.Rows) error) error {
-	return statement.Read(ctx, s.db, sql, args, each)
+	return statement.Read(ctx, s.db, s.sql.fill(sql), args, each)
+}
+
+// query returns the rows of a query.
+func query[T any](ctx context.Context, s *Store, act, sql string, row pgx.RowToFunc[T], args ...any) ([]T, error) {
+	rows, err := s.db.Query(ctx, s.sql.fill(sql), args...)
+	if err != nil {
+		return nil, s.explain(act, err)
+	}
+	all, err := pgx.CollectRows(rows, row)
+	return all, s.explain(act, err)
 }

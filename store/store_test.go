@@ -97,8 +97,8 @@ func (b bundle) submitTask(s store.Submission) store.ID {
 	return r.ID
 }
 
-// exchange makes an exchange with as many free slots in each stage and the reports. It
-// claims ready tasks from the given stages.
+// exchange makes an exchange with as many free slots in each stage and the reports. It claims ready tasks from the given
+// stages, or from those that reports may open.
 func (b bundle) exchange(worker store.ID, free int, reports []engine.Report, claimFrom ...int) engine.ExchangeResult {
 	b.t.Helper()
 	out, err := b.Exchange(b.t.Context(), exchangeRequest(worker, free, reports, claimFrom...))
@@ -110,10 +110,13 @@ func (b bundle) exchange(worker store.ID, free int, reports []engine.Report, cla
 
 func exchangeRequest(worker store.ID, free int, reports []engine.Report, claimFrom ...int) engine.ExchangeRequest {
 	in := engine.ExchangeRequest{
-		Worker: worker, Reports: reports, FreeSlots: make([]int, 5), ClaimFrom: make([]bool, 5), PromoteDue: make([]bool, 5),
+		Worker: worker, Reports: reports, FreeSlots: make([]int, 5), ClaimFrom: make([]bool, 5),
 	}
 	for i := range in.FreeSlots {
 		in.FreeSlots[i] = free
+	}
+	if len(claimFrom) == 0 && len(reports) > 0 && free > 0 {
+		claimFrom = []int{transcode, metadata, assemble, publish}
 	}
 	for _, i := range claimFrom {
 		in.ClaimFrom[i] = true

@@ -20,7 +20,7 @@ type Submission struct {
 	// Source is what to work on: for the video pipeline a path or an http(s) URL, for other
 	// pipelines what their first stage accepts.
 	Source string
-	// Params are the task's parameters, a JSON object. Default {}.
+	// Params are the task's parameters, a JSON object of at most [MaxParams] bytes. Default {}.
 	Params json.RawMessage
 	// Priority orders ready tasks, higher first. Default 0.
 	Priority int16
@@ -46,6 +46,9 @@ type Submission struct {
 	NotBefore time.Time
 }
 
+// MaxParams is the maximum size of Params, in bytes: each claim reads them.
+const MaxParams = 1 << 20
+
 // MaxUserContext is the maximum size of a UserContext, in bytes.
 const MaxUserContext = 10 << 10
 
@@ -63,7 +66,7 @@ func (s *Store) Submit(ctx context.Context, sub Submission) (Receipt, error) {
 		return Receipt{}, fmt.Errorf("submit: %w", err)
 	}
 	var r Receipt
-	err = s.db.QueryRow(ctx, s.sql.submitOne, given.first()...).Scan(&r.ID)
+	err = s.queryRow(ctx, submitOneSQL, given.first()...).Scan(&r.ID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		receipts := []Receipt{{Existed: true}}
 		err := s.findSubmitted(ctx, []Submission{sub}, receipts)
@@ -78,10 +81,9 @@ func (s *Store) Submit(ctx context.Context, sub Submission) (Receipt, error) {
 // submitOneSQL submits one task, for a tenth less of the server's time than submitSQL.
 const submitOneSQL = `
 /* submit a task */
-insert into {{.Tasks}} (id, source, params, priority, request_id, user_id, traceparent, submitted_by, placement, user_context
-       {{- range .Stages}}{{if not .Needs}}, {{.Name}}_run_at{{end}}{{end}})
-values (cuelight_id(), $1, $2::text::jsonb, $3, $4, $5, $7, $8, $9::text::jsonb, $10::text::json
-       {{- range .Stages}}{{if not .Needs}}, case when $6::timestamptz > now() then $6::timestamptz end{{end}}{{end}})
+insert into {tasks} (id, source, params, priority, request_id, user_id, scheduled_at, traceparent, submitted_by,
+                     placement, user_context)
+values (cuelight_id(), $1, $2::text::jsonb, $3, $4, $5, $6, $7, $8, $9::text::jsonb, $10::text::json)
     on conflict (request_id, (coalesce(submitted_by, ''))) where request_id is not null do nothing
 returning id`
 
@@ -90,17 +92,16 @@ returning id`
 const submitSQL = `
 /* submit tasks */
 with given as materialized (
-  select cuelight_id() as id, source, params::jsonb, priority, request_id, user_id, traceparent, submitted_by, placement::jsonb,
-         user_context::json, case when run_at > now() then run_at end as run_at, n
+  select cuelight_id() as id, *
     from unnest($1::text[], $2::text[], $3::int2[], $4::text[], $5::text[], $6::timestamptz[], $7::text[], $8::text[],
-                $9::text[], $10::text[])
-         with ordinality
-         as given (source, params, priority, request_id, user_id, run_at, traceparent, submitted_by, placement, user_context, n)
+                $9::text[], $10::text[]) with ordinality
+         as g (source, params, priority, request_id, user_id, scheduled_at, traceparent, submitted_by, placement,
+               user_context, n)
 ), added as (
-  insert into {{.Tasks}} (id, source, params, priority, request_id, user_id, traceparent, submitted_by, placement, user_context
-         {{- range .Stages}}{{if not .Needs}}, {{.Name}}_run_at{{end}}{{end}})
-  select id, source, params, priority, request_id, user_id, traceparent, submitted_by, placement, user_context
-         {{- range .Stages}}{{if not .Needs}}, run_at{{end}}{{end}}
+  insert into {tasks} (id, source, params, priority, request_id, user_id, scheduled_at, traceparent, submitted_by,
+                       placement, user_context)
+  select id, source, params::jsonb, priority, request_id, user_id, scheduled_at, traceparent, submitted_by,
+         placement::jsonb, user_context::json
     from given
    order by request_id, submitted_by, n
       on conflict (request_id, (coalesce(submitted_by, ''))) where request_id is not null do nothing
@@ -112,7 +113,7 @@ select n, given.id, added.id is null as existed
 
 const submittedSQL = `
 /* find submitted tasks */
-select request_id, coalesce(submitted_by, ''), id, source from {{.Tasks}}
+select request_id, coalesce(submitted_by, ''), id, source from {tasks}
  where (request_id, coalesce(submitted_by, '')) in (select * from unnest($1::text[], $2::text[]))`
 
 // SubmitAll adds tasks in one round trip, all or none. The receipts are in the order of
@@ -127,7 +128,7 @@ func (s *Store) SubmitAll(ctx context.Context, subs []Submission) ([]Receipt, er
 	if err != nil {
 		return nil, fmt.Errorf("submit: %w", err)
 	}
-	rows, err := s.db.Query(ctx, s.sql.submit, given.all()...)
+	rows, err := s.db.Query(ctx, s.sql.fill(submitSQL), given.all()...)
 	if err != nil {
 		return nil, s.explain(actSubmit, err)
 	}
@@ -193,7 +194,7 @@ type submitted struct {
 
 // findRequests finds the tasks of requests, given by their ids and submitters.
 func (s *Store) findRequests(ctx context.Context, ids, by []string) (map[request]submitted, error) {
-	rows, err := s.db.Query(ctx, s.sql.submitted, ids, by)
+	rows, err := s.db.Query(ctx, s.sql.fill(submittedSQL), ids, by)
 	if err != nil {
 		return nil, err
 	}
@@ -310,6 +311,9 @@ func (sub *Submission) check() error {
 	}
 	if year := sub.NotBefore.UTC().Year(); year < 1 || year >= 9999 {
 		return fmt.Errorf("%w: the scheduled time must be in the years 1 to 9998", ErrInvalid)
+	}
+	if len(sub.Params) > MaxParams {
+		return fmt.Errorf("%w: the params have %d bytes, at most %d are allowed; refer to a file instead", ErrInvalid, len(sub.Params), MaxParams)
 	}
 	if err := checkObject("params are", sub.Params); err != nil {
 		return err

@@ -10,12 +10,12 @@ import (
 
 const lockUserSQL = `
 /* lock the submissions of a user */
-select pg_advisory_xact_lock(hashtext('{{.Tasks}}'), hashtext($1))`
+select pg_advisory_xact_lock(hashtext('{tasks}'), hashtext($1))`
 
 // submissionDelaySQL reads the task whose minute must be over before more are submitted.
 const submissionDelaySQL = `
 /* delay of a submission */
-select extract(epoch from created_at + interval '1 min' - clock_timestamp())::float8 from {{.Tasks}}
+select extract(epoch from created_at + interval '1 min' - clock_timestamp())::float8 from {tasks}
  where user_id = $1
  order by id desc offset $2 limit 1`
 
@@ -23,11 +23,11 @@ select extract(epoch from created_at + interval '1 min' - clock_timestamp())::fl
 // minute; 0 for not at all. In a transaction it locks out other calls for the user until the end, so that the limit is exact.
 // Deleted tasks do not count.
 func (s *Store) SubmissionDelay(ctx context.Context, user string, n, perMinute int) (time.Duration, error) {
-	if _, err := s.db.Exec(ctx, s.graph.SQL(lockUserSQL, nil), user); err != nil {
+	if _, err := s.exec(ctx, lockUserSQL, user); err != nil {
 		return 0, s.explain("read submissions of user", err)
 	}
 	var seconds float64
-	err := s.db.QueryRow(ctx, s.graph.SQL(submissionDelaySQL, nil), user, max(perMinute-n, 0)).Scan(&seconds)
+	err := s.queryRow(ctx, submissionDelaySQL, user, max(perMinute-n, 0)).Scan(&seconds)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, nil
 	}

@@ -16,12 +16,12 @@ func TestSweep_ExpiresWorkersThatMissHeartbeats(t *testing.T) {
 	id, silent, alive := b.submit(), b.worker(), b.worker()
 	c := b.claim(silent, ingest)
 	b.exec("update workers set heartbeat_at = now() - interval '1 minute' where id = $1", silent)
-	b.exec("update tasks set ingest_locked_at = now() - interval '1 minute'")
+	b.exec("update steps set locked_at = now() - interval '1 minute'")
 	sweep := engine.SweepRequest{Credit: &engine.OutageCredit{}, MaxAttempts: []int{2, 2, 2, 2, 2}}
 
 	out, err := b.Sweep(ctx, sweep)
 	if err != nil || out.ExpiredClaims != 1 || !slices.Equal(out.ExpiredWorkers, []store.ID{silent}) ||
-		!out.MoreReady[ingest] {
+		out.First[ingest] == nil {
 		t.Fatalf("the sweep returned %+v, %v; want one lost worker and one expired claim", out, err)
 	}
 	b.wantStatuses(id, failing, pending, pending, pending, pending)
@@ -39,7 +39,7 @@ func TestSweep_ExpiresWorkersThatMissHeartbeats(t *testing.T) {
 		t.Errorf("the claim of a worker that is alive expired: %+v, %v", out, err)
 	}
 	b.exec("update workers set heartbeat_at = now() - interval '1 minute' where id = $1", alive)
-	b.exec("update tasks set ingest_locked_at = now() - interval '1 minute'")
+	b.exec("update steps set locked_at = now() - interval '1 minute'")
 	if out, err := b.Sweep(ctx, sweep); err != nil || out.ExpiredClaims != 1 {
 		t.Errorf("the second worker's claim did not expire: %+v, %v", out, err)
 	}
@@ -96,21 +96,6 @@ func TestSweep_ReportsLockedRows(t *testing.T) {
 	}
 	if out, err := b.Sweep(t.Context(), in); err != nil || out.ExpiredClaims != 1 || out.RowsLocked {
 		t.Errorf("the sweep returned %+v, %v", out, err)
-	}
-}
-
-func TestSweep_IgnoresWorkersOfOtherPipelines(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	w, other := b.worker(), b.worker()
-	b.setLastHeartbeat(other, "1 hour")
-	b.exec("update workers set pipeline = 'other' where id = $1", other)
-	if lost := b.sweepExpired(nil); len(lost) > 0 {
-		t.Errorf("expired workers are %v", lost)
-	}
-	out, err := b.Heartbeat(t.Context(), engine.HeartbeatRequest{Worker: w, Credit: &engine.OutageCredit{}})
-	if err != nil || out.WorkerExpired {
-		t.Errorf("a worker of another pipeline is reported: %v", err)
 	}
 }
 

@@ -36,22 +36,22 @@ func (e TaskEnd) IsPrunedBy(o PruneOptions) bool {
 
 const taskEndsSQL = `
 /* ends of tasks */
-select asked.id, {{.StatusOf "t."}}::text,
-       case when {{.StatusOf "t."}} in ('completed', 'dead', 'cancelled') and not {{.HasWork "t."}} then
-         greatest(extract(epoch from now() - greatest(` + endedAt + `,
-           (select max(` + endedAt + `) from {{.Tasks}} t where t.overridden_by = asked.id))), 0)
+select asked.id, cuelight_{name}_status(t),
+       case when t.state in ('completed', 'dead', 'cancelled') and not ` + hasWork + ` then
+         greatest(extract(epoch from now() - greatest(t.updated_at,
+           (select max(old.updated_at) from {tasks} old where old.overridden_by = t.id))), 0)
        else 0 end::float8,
-       t.overridden_by is not null, exists (select from {{.Tasks}} old where old.overridden_by = t.id), false
+       t.overridden_by is not null, exists (select from {tasks} old where old.overridden_by = t.id), false
   from unnest($1::uuid[]) as asked (id)
-  join {{.Tasks}} t on t.id = asked.id
+  join {tasks} t on t.id = asked.id
  union all
 select d.id, '', greatest(extract(epoch from now() - d.deleted_at), 0)::float8, false, false,
        d.purge_at is not null or d.purging_at is not null
-  from {{.Prefix}}deleted_tasks d where d.id = any($1) and d.purged_at is null`
+  from {deleted_tasks} d where d.id = any ($1) and d.purged_at is null`
 
 // TaskEnds returns how those of some tasks ended that exist, also deleted ones, in no order.
 func (s *Store) TaskEnds(ctx context.Context, tasks []ID) (ends []TaskEnd, err error) {
-	err = s.read(ctx, s.graph.SQL(taskEndsSQL, nil), []any{tasks}, func(rows pgx.Rows) (err error) {
+	err = s.read(ctx, taskEndsSQL, []any{tasks}, func(rows pgx.Rows) (err error) {
 		ends, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (e TaskEnd, err error) {
 			var ago float64
 			err = row.Scan(&e.Task, &e.Status, &ago, &e.IsOverridden, &e.Overrides, &e.IsPurged)

@@ -67,7 +67,7 @@ func TestUserContext_IsAnObjectOfLimitedSize(t *testing.T) {
 			t.Errorf("Submit of %.9s returned %v", text, err)
 		}
 		_, err := b.pool.Exec(t.Context(), "insert into tasks (source, user_context) values ('a', $1::text::json)", text)
-		if err == nil || !strings.Contains(err.Error(), "user_context must be a JSON object of at most 10240 bytes") {
+		if err == nil || !strings.Contains(err.Error(), "user_context_of_10_kib") {
 			t.Errorf("insert of %.9s returned %v", text, err)
 		}
 	}

@@ -13,8 +13,7 @@ import (
 
 // Worker is one process that works on a pipeline.
 type Worker struct {
-	ID       ID
-	Pipeline string
+	ID ID
 	// Name is for operators, and need not be unique; see [CheckWorkerName]. Default: Host.
 	Name    string
 	Host    string
@@ -127,89 +126,70 @@ func DisconnectGrace(lease time.Duration) time.Duration {
 }
 
 const workerColumns = `
-id, pipeline, name, host, pid, version, principal, capabilities, metadata, extract(epoch from lease)::float8, process_identity,
+id, name, host, pid, version, principal, capabilities, metadata, extract(epoch from lease)::float8, process_identity,
        stopped_at is null and lost_at is null
-         and (principal <> '' and session is null or {{.Connected "w."}}), started_at, heartbeat_at,
+         and (principal <> '' and session is null or cuelight_connected(w.session)), started_at, heartbeat_at,
        extract(epoch from now() - heartbeat_at)::float8, stopped_at, lost_at, drain_at, running`
 
 const workersSQL = `
 /* list workers */
 select ` + workerColumns + `
-  from workers w
- where pipeline = $1 and ($2 or (stopped_at is null and lost_at is null))
+  from {workers} w
+ where ($1 or (stopped_at is null and lost_at is null))
  order by id`
 
 // Workers lists the workers of the pipeline; with all, stopped and lost ones, too, of which
 // there may be very many: see [Store.StoppedWorkers].
 func (s *Store) Workers(ctx context.Context, all bool) ([]Worker, error) {
-	rows, err := s.db.Query(ctx, s.sql.workers, s.graph.name, all)
-	if err != nil {
-		return nil, s.explain("list workers", err)
-	}
-	workers, err := pgx.CollectRows(rows, scanWorker)
-	return workers, s.explain("list workers", err)
+	return query(ctx, s, "list workers", workersSQL, scanWorker, all)
 }
 
 const findWorkersSQL = `
 /* find workers */
 select ` + workerColumns + `
-  from workers w
- where id = any($1::uuid[]) and pipeline = $2`
+  from {workers} w
+ where id = any($1::uuid[])`
 
 // FindWorkers returns those of some workers that are neither stopped nor lost.
 func (s *Store) FindWorkers(ctx context.Context, ids []ID) ([]Worker, error) {
-	rows, err := s.db.Query(ctx, s.sql.findWorkers, ids, s.graph.name)
-	if err != nil {
-		return nil, s.explain("find workers", err)
-	}
-	workers, err := pgx.CollectRows(rows, scanWorker)
+	workers, err := query(ctx, s, "find workers", findWorkersSQL, scanWorker, ids)
 	// A condition in the statement would make it read all live workers instead of the primary key.
 	live := slices.DeleteFunc(workers, func(w Worker) bool { return w.StoppedAt != nil || w.LostAt != nil })
-	return live, s.explain("find workers", err)
+	return live, err
 }
 
 const workersOfSQL = `
 /* list workers of a principal */
 select ` + workerColumns + `
-  from workers w
- where pipeline = $1 and principal = $2 and stopped_at is null and lost_at is null
+  from {workers} w
+ where principal = $1 and stopped_at is null and lost_at is null
  order by id`
 
 // WorkersOf lists the workers of the pipeline that a principal has registered, without stopped and lost ones.
 func (s *Store) WorkersOf(ctx context.Context, principal string) ([]Worker, error) {
-	rows, err := s.db.Query(ctx, s.sql.workersOf, s.graph.name, principal)
-	if err != nil {
-		return nil, s.explain("list workers of a principal", err)
-	}
-	workers, err := pgx.CollectRows(rows, scanWorker)
-	return workers, s.explain("list workers of a principal", err)
+	return query(ctx, s, "list workers of a principal", workersOfSQL, scanWorker, principal)
 }
 
 // stoppedWorkersSQL reads along the primary key, because most workers have stopped.
 const stoppedWorkersSQL = `
 /* list stopped workers */
 select ` + workerColumns + `
-  from workers w
- where pipeline = $1 and (stopped_at is not null or lost_at is not null)
-   and id < coalesce($2::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+  from {workers} w
+ where (stopped_at is not null or lost_at is not null)
+   and id < coalesce($1::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
  order by id desc
- limit $3`
+ limit $2`
 
 // StoppedWorkers lists stopped and lost workers, the newest first: up to limit, by default
 // 100, that registered before a worker; zero for the first page.
 func (s *Store) StoppedWorkers(ctx context.Context, before ID, limit int) ([]Worker, error) {
-	rows, err := s.db.Query(ctx, s.sql.stoppedWorkers, s.graph.name, before, cmp.Or(max(limit, 0), 100))
-	if err != nil {
-		return nil, s.explain("list stopped workers", err)
-	}
-	workers, err := pgx.CollectRows(rows, scanWorker)
-	return workers, s.explain("list stopped workers", err)
+	return query(ctx, s, "list stopped workers", stoppedWorkersSQL, scanWorker, before, cmp.Or(max(limit, 0), 100))
 }
 
 func scanWorker(row pgx.CollectableRow) (w Worker, err error) {
 	var lease, age float64
 	var running []StoredRunning
-	err = row.Scan(&w.ID, &w.Pipeline, &w.Name, &w.Host, &w.PID, &w.Version, &w.Principal, &w.Capabilities, &w.Metadata,
+	err = row.Scan(&w.ID, &w.Name, &w.Host, &w.PID, &w.Version, &w.Principal, &w.Capabilities, &w.Metadata,
 		&lease, &w.ProcessIdentity, &w.Connected, &w.StartedAt, &w.HeartbeatAt, &age, &w.StoppedAt, &w.LostAt, &w.DrainAt,
 		&running)
 	for _, d := range running {
@@ -222,14 +202,14 @@ func scanWorker(row pgx.CollectableRow) (w Worker, err error) {
 const countRefusedSQL = `
 /* count refused results */
 select count(*) from (
-  select from {{.Attempts}} a
-    join workers w on w.id = a.worker_id and w.principal = $1
+  select from {attempts} a
+    join {workers} w on w.id = a.worker_id and w.principal = $1
    where a.error_class = 'refused' and a.finished_at > $2
    limit $3) as refused`
 
 // CountRefused counts attempts, up to limit, of the workers that a principal has registered,
 // whose results were refused after a time.
 func (s *Store) CountRefused(ctx context.Context, principal string, after time.Time, limit int) (n int, err error) {
-	err = s.db.QueryRow(ctx, s.sql.countRefused, principal, after, limit).Scan(&n)
+	err = s.queryRow(ctx, countRefusedSQL, principal, after, limit).Scan(&n)
 	return n, s.explain("count refused results", err)
 }

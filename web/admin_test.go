@@ -157,7 +157,7 @@ func TestStages_ShowTheirCounts(t *testing.T) {
 	b.failTask(b.submit("/a"))
 	b.submit("/b")
 	b.submit("/c")
-	b.exec("update tasks set created_at = now() - interval '90 s'")
+	b.exec("update steps set ready_at = now() - interval '90 s'")
 	var out struct {
 		Pipeline             string
 		Running, Ready, Dead int

@@ -15,7 +15,6 @@ import (
 	"github.com/cuelight/cuelight/internal/eventfeed"
 	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/store"
-	"github.com/cuelight/cuelight/store/engine"
 	"github.com/cuelight/cuelight/web"
 )
 
@@ -215,7 +214,7 @@ func TestEventStream_SendsResyncForPrunedEvents(t *testing.T) {
 	old := b.openStream("/events/stream", "").wantEvents("open")
 	b.submit("/b")
 	b.exec("update outbox set at = now() - interval '1 day'")
-	if _, _, err := engine.New(b.pool, b.Graph()).PruneEvents(t.Context(), time.Hour); err != nil {
+	if _, _, err := b.PruneEvents(t.Context(), time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	l := b.openStream("/events/stream", old.id)

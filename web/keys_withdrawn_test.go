@@ -23,8 +23,7 @@ type withdrawn struct {
 	worker   store.ID
 }
 
-// forEachWithdrawal runs a test for every way. A worker of another pipeline has registered with the
-// same key.
+// forEachWithdrawal runs a test for every way.
 func forEachWithdrawal(t *testing.T, test func(t *testing.T, w *withdrawn)) {
 	for _, action := range []string{"disabled", "revoked"} {
 		t.Run(action, func(t *testing.T) {
@@ -35,8 +34,6 @@ func forEachWithdrawal(t *testing.T, test func(t *testing.T, w *withdrawn)) {
 			must(t, err)
 			w.engine = engine.New(w.pool, w.Graph())
 			w.worker = w.register("remote", w.key.PrincipalName())
-			w.exec(`insert into workers (pipeline, name, host, pid, principal) values ('podcast', 'podcast', 'h', 1, $1)`,
-				w.key.PrincipalName())
 			path := api + "/keys/" + w.key.ID.String()
 			w.withdraw = func() {
 				if action == "revoked" {
@@ -61,7 +58,7 @@ func (w *withdrawn) register(name, principal string) store.ID {
 func (w *withdrawn) claim(worker store.ID, n int) []engine.Claim {
 	w.t.Helper()
 	out, err := w.engine.Exchange(w.t.Context(), engine.ExchangeRequest{
-		Worker: worker, FreeSlots: []int{n, 0, 0, 0, 0}, ClaimFrom: []bool{true, 4: false}, PromoteDue: make([]bool, 5),
+		Worker: worker, FreeSlots: []int{n, 0, 0, 0, 0}, ClaimFrom: []bool{true, 4: false},
 	})
 	must(w.t, err)
 	return out.Claims
@@ -76,7 +73,7 @@ func TestKeys_WithdrawnStopTheirWorkers(t *testing.T) {
 		rows, err := w.pool.Query(t.Context(), "select name from workers where stopped_at is not null order by name")
 		must(t, err)
 		stopped, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil || !slices.Equal(stopped, []string{"podcast", "remote"}) {
+		if err != nil || !slices.Equal(stopped, []string{"remote"}) {
 			t.Errorf("stopped are %v, %v", stopped, err)
 		}
 		entries, err := w.Audits(t.Context(), 0, 1)
@@ -135,7 +132,8 @@ func TestKeys_WithdrawnReleaseTheClaimsOfTheirWorkers(t *testing.T) {
 			t.Errorf("claimed again are %+v", again)
 		}
 		held, err := w.engine.FindHeldClaims(t.Context(), other)
-		if err != nil || len(held) != 3 || !slices.ContainsFunc(held, func(c engine.Claim) bool { return c.Token == kept[0].Token }) {
+		isKept := func(c engine.HeldClaim) bool { return c.Token == kept[0].Token }
+		if err != nil || len(held) != 3 || !slices.ContainsFunc(held, isKept) {
 			t.Errorf("the other worker holds %+v, %v", held, err)
 		}
 		types := w.eventTypes()
@@ -148,7 +146,7 @@ func TestKeys_WithdrawnReleaseTheClaimsOfTheirWorkers(t *testing.T) {
 // eventTypes returns the types of all events.
 func (w *withdrawn) eventTypes() []string {
 	w.t.Helper()
-	rows, err := w.pool.Query(w.t.Context(), "select type::text from outbox order by id")
+	rows, err := w.pool.Query(w.t.Context(), "select type from cuelight_video_events(0)")
 	must(w.t, err)
 	types, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	must(w.t, err)

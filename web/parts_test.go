@@ -24,7 +24,7 @@ func (b *testServer) divide(parts int) store.ID {
 		b.t.Helper()
 		out, err := e.Exchange(b.t.Context(), engine.ExchangeRequest{
 			Worker: worker, Reports: reports, FreeSlots: []int{0, 1, 0, 0, 0, free},
-			ClaimFrom: []bool{1: true, 5: true}, PromoteDue: make([]bool, 6),
+			ClaimFrom: []bool{1: true, 5: true},
 		})
 		if err != nil {
 			b.t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/eventfeed"
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/upload"
 	"github.com/cuelight/cuelight/internal/waittest"
@@ -54,7 +55,7 @@ type testServer struct {
 func setup(t *testing.T, change ...func(*web.Options)) *testServer {
 	t.Helper()
 	g := store.Video()
-	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
+	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL(), operators.SQL))
 	b := &testServer{t: t, pool: pool, Store: store.New(pool, g), published: t.TempDir()}
 	admin, err1 := access.NewSecret(adminText)
 	reader, err2 := access.NewSecret(readText)
@@ -315,7 +316,7 @@ func (b *testServer) failTask(id store.ID) {
 		b.t.Fatal(err)
 	}
 	request := engine.ExchangeRequest{
-		Worker: w, FreeSlots: []int{1, 0, 0, 0, 0}, ClaimFrom: []bool{4: false}, PromoteDue: make([]bool, 5),
+		Worker: w, FreeSlots: []int{1, 0, 0, 0, 0}, ClaimFrom: []bool{4: false},
 		OnlyTasks: []store.ID{id},
 	}
 	request.ClaimFrom[0] = true

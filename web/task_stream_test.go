@@ -119,7 +119,7 @@ func (b *testServer) claimStage(id store.ID, stage int) (send func(engine.Report
 		b.t.Fatal(err)
 	}
 	request := engine.ExchangeRequest{
-		Worker: w, FreeSlots: make([]int, 5), ClaimFrom: make([]bool, 5), PromoteDue: make([]bool, 5),
+		Worker: w, FreeSlots: make([]int, 5), ClaimFrom: make([]bool, 5),
 		OnlyTasks: []store.ID{id},
 	}
 	request.FreeSlots[stage], request.ClaimFrom[stage] = 1, true

@@ -114,24 +114,24 @@ func (w remoteWorker) post(path, body string) testResponse {
 	return w.do("POST", path, body)
 }
 
-// claim submits a task and claims a stage of it whose others are completed.
+// claim submits a task, completes its first stage, and claims one of the next.
 func (w remoteWorker) claim(stage string) (task store.ID, token string) {
 	w.b.t.Helper()
 	task = w.b.submit("film.mp4")
-	var out struct {
-		Claims []struct{ Stage, Token string }
-	}
-	for {
-		w.post("/exchange", `{"worker_id": "WORKER", "free_slots": {"ingest": 1, "`+stage+`": 1}}`).wantStatus(200, &out)
-		if len(out.Claims) != 1 {
-			w.b.t.Fatalf("the claims are %v", out.Claims)
+	claim := func(stage string) string {
+		w.b.t.Helper()
+		var out struct {
+			Claims []struct{ Stage, Token string }
 		}
-		if out.Claims[0].Stage == stage {
-			return task, out.Claims[0].Token
+		w.post("/exchange", `{"worker_id": "WORKER", "free_slots": {"`+stage+`": 1}}`).wantStatus(200, &out)
+		if len(out.Claims) != 1 || out.Claims[0].Stage != stage {
+			w.b.t.Fatalf("the claims of %s are %v", stage, out.Claims)
 		}
-		w.post("/exchange", `{"worker_id": "WORKER", "reports": [
-			{"token": "`+out.Claims[0].Token+`", "outcome": "completed", "result": {"seconds": 7}}]}`).wantStatus(200, nil)
+		return out.Claims[0].Token
 	}
+	w.post("/exchange", `{"worker_id": "WORKER", "reports": [
+		{"token": "`+claim("ingest")+`", "outcome": "completed", "result": {"seconds": 7}}]}`).wantStatus(200, nil)
+	return task, claim(stage)
 }
 
 func TestWorkerAPI_AnswersAsDescribed(t *testing.T) {

@@ -128,12 +128,12 @@ func (m *costMeter) measureSingle(ctx context.Context, pause func(context.Contex
 	return nil
 }
 
-// request has slots in all stages, and claims from some.
+// request has slots in all stages, and claims from some; from all if none is given.
 func (m *costMeter) request(slots int, claimFrom ...int) engine.ExchangeRequest {
 	n := len(m.graph.Stages())
 	r := engine.ExchangeRequest{Worker: m.worker, FreeSlots: make([]int, n), ClaimFrom: make([]bool, n)}
 	for i := range r.FreeSlots {
-		r.FreeSlots[i] = slots
+		r.FreeSlots[i], r.ClaimFrom[i] = slots, len(claimFrom) == 0
 	}
 	for _, i := range claimFrom {
 		r.ClaimFrom[i] = true
@@ -183,8 +183,8 @@ func (m *costMeter) measureMixed(ctx context.Context) error {
 			if i == warmup {
 				spent = used{}
 			}
-			request := m.request(5*perStage, 0)
-			request.FreeSlots[0], request.Reports = perStage, reports
+			request := m.request(perStage)
+			request.Reports = reports
 			err := m.measure(&spent, func() error {
 				out, err := m.engine.Exchange(ctx, request)
 				if err == nil && i >= warmup && len(out.Claims) != 5*perStage {

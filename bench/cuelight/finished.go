@@ -11,23 +11,22 @@ import (
 
 // finishedSQL creates $1 finished tasks, each with one attempt of each stage in its history,
 // as a run without failures leaves them: ids in the order of their time, one a millisecond,
-// the last one a minute ago; no tokens and no claims; no results, as of stages that do
+// the last one a minute ago; no steps; no results, as of stages that do
 // nothing. A run would take as long as all other measurements together. A run also leaves the
 // space of old row versions, which later rows use; with it the table is larger (see the
 // figures of "size"), but the indexes are not.
 const finishedSQL = `
 with worker as (
-  insert into workers (pipeline, name, host, pid, stopped_at) values ('video', 'bench', 'bench', 1, now()) returning id
+  insert into workers (name, host, pid, stopped_at) values ('bench', 'bench', 1, now()) returning id
 ), made as (
   select i, now() - interval '1 minute' - ($1::bigint - i) * interval '1 millisecond' as at
     from generate_series(1, $1::bigint) i
 ), finished as (
-  insert into tasks (id, created_at, source,
-                     ingest_status, transcode_status, metadata_status, assemble_status, publish_status,
-                     ingest_attempts, transcode_attempts, metadata_attempts, assemble_attempts, publish_attempts)
+  insert into tasks (id, created_at, updated_at, source,
+                     ingest_status, transcode_status, metadata_status, assemble_status, publish_status)
   select (lpad(to_hex((extract(epoch from at) * 1000)::bigint), 12, '0') || '7000'
           || right(replace(gen_random_uuid()::text, '-', ''), 16))::uuid,
-         at, i::text, 'completed', 'completed', 'completed', 'completed', 'completed', 1, 1, 1, 1, 1
+         at, at, i::text, 'completed', 'completed', 'completed', 'completed', 'completed'
     from made
   returning id, created_at
 )
@@ -74,10 +73,10 @@ func addFinishedTasks(ctx context.Context, url string, n int) error {
 // sizesSQL includes the free space in the tables, which later rows will use.
 const sizesSQL = `
 select json_build_object(
-       'table', pg_table_size('tasks'), 'index', pg_indexes_size('tasks'),
+       'table', pg_table_size('tasks'), 'index', pg_indexes_size('tasks'), 'steps', pg_total_relation_size('steps'),
        'history', pg_total_relation_size('attempts'), 'outbox', pg_total_relation_size('outbox'))`
 
-// sizes returns the bytes that the tasks take: the table and its indexes, and the history and
+// sizes returns the bytes that the tables take: that of the tasks and its indexes; and the steps, the history and
 // the outbox with theirs.
 func sizes(ctx context.Context, url string) (all map[string]int64, err error) {
 	err = harness.WithConn(ctx, url, func(conn *pgx.Conn) error { return conn.QueryRow(ctx, sizesSQL).Scan(&all) })

@@ -12,10 +12,10 @@ import (
 
 // The columns that are equal for all tasks and attempts of a run without failures.
 const (
-	tasksSQL   = `select distinct to_jsonb(t) - '{id,created_at,source}'::text[] from tasks t`
+	tasksSQL   = `select distinct to_jsonb(t) - '{id,created_at,updated_at,turn,source}'::text[] from tasks t`
 	historySQL = `
-select distinct to_jsonb(a) - '{task_id,token,worker_id,started_at,finished_at}'::text[]
-       || jsonb_build_object('worker', w.id is not null, 'in order', a.started_at <= a.finished_at
+select distinct to_jsonb(a) - '{task_id,token,worker_id,started_at,finished_at,event_id}'::text[]
+       || jsonb_build_object('worker', w.id is not null, 'event', a.event_id is not null, 'in order', a.started_at <= a.finished_at
          and t.created_at <= a.started_at)
   from attempts a
   left join tasks t on t.id = a.task_id

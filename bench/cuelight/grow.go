@@ -40,9 +40,10 @@ func grow(ctx context.Context, url, kind string, n int) (harness.Grown, error) {
 }
 
 const historySQL = `
-insert into attempts (task_id, token, stage, attempt, worker_id, started_at, finished_at, outcome, error)
+insert into attempts (task_id, token, stage, attempt, worker_id, started_at, finished_at, outcome, error, retry_at)
 select tasks.id, gen_random_uuid(), 'transcode', n, workers.id,
-       tasks.created_at + n * interval '1 s', tasks.created_at + n * interval '1 s', 'failed', 'an error as it is usual'
+       tasks.created_at + n * interval '1 s', tasks.created_at + n * interval '1 s', 'failed', 'an error as it is usual',
+       tasks.created_at + (n + 1) * interval '1 s'
   from (select id, created_at from tasks limit 1000) as tasks
  cross join (select id from workers limit 1) as workers
  cross join generate_series(1, $1::int4 / 1000) as n`
@@ -77,7 +78,7 @@ func addScheduledTasks(ctx context.Context, url string, n int) error {
 				return err
 			}
 		}
-		_, err := conn.Exec(ctx, "vacuum analyze tasks")
+		_, err := conn.Exec(ctx, "vacuum analyze tasks, steps")
 		return err
 	})
 }

@@ -10,22 +10,21 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// bulkChanges change many tasks with one statement each, as operators write them, in the
-// order in which they run. origin is what the change claims to come from.
-var bulkChanges = []struct{ name, origin, sql string }{
+// bulkChanges change many tasks with one statement each, in the order in which they run: as operators write them, or, in an
+// exchange, as a worker does that reports completed stages.
+var bulkChanges = []struct{ name, exchange, sql string }{
 	{"import", "", `
 insert into tasks (source, ingest_status, transcode_status, metadata_status, assemble_status, publish_status)
 select 'bench', 'completed', 'completed', 'completed', 'completed', 'completed' from generate_series(1, %d)`},
 	{"reset", "", `
 update tasks set ingest_status = 'pending', transcode_status = 'pending', metadata_status = 'pending',
                  assemble_status = 'pending', publish_status = 'pending'`},
-	{"claim", "", `
-update tasks set ingest_status = 'inprogress', ingest_attempts = 1, ingest_token = gen_random_uuid(),
-                 ingest_locked_at = now(), ingest_locked_by = gen_random_uuid()`},
-	{"fail", "exchange", `
-update tasks set ingest_status = 'failed', ingest_token = null, ingest_locked_at = null, ingest_locked_by = null`},
+	{"prioritize", "", `
+update tasks set priority = 1`},
+	{"report", "reports", `
+with ended as (delete from steps) update tasks set ingest_status = 'completed'`},
 	{"cancel", "", `
-update tasks set ingest_status = 'cancelled', transcode_status = 'cancelled', metadata_status = 'cancelled',
+update tasks set transcode_status = 'cancelled', metadata_status = 'cancelled',
                  assemble_status = 'cancelled', publish_status = 'cancelled'`},
 }
 
@@ -47,7 +46,7 @@ func triggerTimes(ctx context.Context, url string, tasks int) (map[string]time.D
 		if strings.Contains(sql, "%d") {
 			sql = fmt.Sprintf(sql, tasks)
 		}
-		_, err := tx.Exec(ctx, `select set_config('jit', 'on', true), set_config('cuelight.origin', $1, true)`, c.origin)
+		_, err := tx.Exec(ctx, `select set_config('jit', 'on', true), set_config('cuelight.exchange', $1, true)`, c.exchange)
 		var total time.Duration
 		if err == nil {
 			total, err = triggerTime(ctx, tx, sql)
@@ -77,7 +76,7 @@ func triggerTime(ctx context.Context, tx pgx.Tx, sql string) (time.Duration, err
 	}
 	total := 0.0
 	for _, trigger := range plans[0].Triggers {
-		if strings.HasPrefix(trigger.Name, "tasks_") {
+		if strings.HasPrefix(trigger.Name, "tasks_") || strings.HasPrefix(trigger.Name, "steps_") {
 			total += trigger.Time
 		}
 	}

@@ -45,6 +45,7 @@ var caseLabels = map[string]string{
 	"tight":       "without pauses",
 	"table_mib":   "table",
 	"index_mib":   "indexes",
+	"steps_mib":   "steps, with their indexes",
 	"history_mib": "history, with its index",
 	"outbox_mib":  "outbox, with its index",
 	"cpu":         "CPU",

@@ -109,7 +109,7 @@ func TestSession_MeasuresCuelightInEveryScenario(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{
-		"bulk/cuelight/cancel", "bulk/cuelight/claim", "bulk/cuelight/fail", "bulk/cuelight/import",
+		"bulk/cuelight/cancel", "bulk/cuelight/import", "bulk/cuelight/prioritize", "bulk/cuelight/report",
 		"bulk/cuelight/reset", "bulk/cuelight/slowest",
 		"commit/floor/tight", "commits5/floor/commit_delay=2ms", "commits5/floor/idle",
 		"drain/cuelight/tasks=50", "e2e/cuelight/commit_delay=2ms", "e2e/cuelight/idle", "grown/cuelight/finished=100",
@@ -118,7 +118,8 @@ func TestSession_MeasuresCuelightInEveryScenario(t *testing.T) {
 		"hop_other/cuelight", "hop_other_ended/cuelight", "notifies/cuelight", "notify/floor/idle",
 		"order/cuelight/tasks=50", "processes/cuelight/processes=2",
 		"rate/cuelight/rate=50", "rate_kept/cuelight/rate=50",
-		"size/cuelight/history_mib", "size/cuelight/index_mib", "size/cuelight/outbox_mib", "size/cuelight/table_mib",
+		"size/cuelight/history_mib", "size/cuelight/index_mib", "size/cuelight/outbox_mib", "size/cuelight/steps_mib",
+		"size/cuelight/table_mib",
 		"wake_submit/cuelight", "wake_submit/cuelight/commit_delay=2ms", "work20ms/cuelight/slots=5",
 	}
 	if !slices.Equal(got, want) {

@@ -70,7 +70,7 @@ func (d *doctor) checkClock(context.Context) []finding {
 }
 
 func (d *doctor) checkTables(ctx context.Context) []finding {
-	if err := d.db.Store.Check(ctx); err != nil {
+	if err := d.db.CheckTables(ctx); err != nil {
 		return errorFinding(err)
 	}
 	return ok("version %d", store.SchemaVersion)
@@ -89,7 +89,7 @@ func (d *doctor) checkNotifications(ctx context.Context) []finding {
 
 // checkLocations compares the data and the publish directory with those of the database's tasks.
 func (d *doctor) checkLocations(ctx context.Context) (found []finding) {
-	if d.db.Store.Check(ctx) != nil {
+	if d.db.CheckTables(ctx) != nil {
 		return nil // which checkTables has found
 	}
 	data, published := d.c.Buckets()

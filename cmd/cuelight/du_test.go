@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cuelight/cuelight"
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/pgtest"
 )
 
@@ -35,7 +36,7 @@ func (u usage) frees(setting string) freed {
 func TestDu_SaysWhatTakesTheSpaceAndWhatRetentionsWouldFree(t *testing.T) {
 	t.Parallel()
 	p := newPrivateWorkDir(t)
-	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
+	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers, operators.SQL))
 	p.env = append(p.env, "DATABASE_URL="+pool.Config().ConnString(), "CUELIGHT_PRESET=ultrafast")
 	tasks := decode[reported](p.run(0, "run", "--json", "clip.mp4", "other.mp4"))
 	first, second := tasks[0].TaskID.String(), tasks[1].TaskID.String()
@@ -54,7 +55,7 @@ func TestDu_SaysWhatTakesTheSpaceAndWhatRetentionsWouldFree(t *testing.T) {
 		t.Errorf("of new videos, --keep-finished would free %+v", f)
 	}
 	for _, sql := range []string{
-		"update tasks set created_at = created_at - interval '40 days', ready_at = ready_at - interval '40 days'",
+		"update tasks set created_at = created_at - interval '40 days', updated_at = updated_at - interval '40 days'",
 		"update attempts set started_at = started_at - interval '40 days', finished_at = finished_at - interval '40 days'",
 	} {
 		if _, err := pool.Exec(t.Context(), sql); err != nil {

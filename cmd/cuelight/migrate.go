@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cuelight/cuelight/internal/dbconn"
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
 )
@@ -18,9 +19,9 @@ func (c *cli) migrateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Create or upgrade the database's tables",
-		Long: `Migrate creates the tables of the video pipeline, upgrades those of an earlier version, or
-adds stages that this program has and the tables have not, in one transaction. It can run
-on several hosts at once.
+		Long: `Migrate creates the tables of the video pipeline and those of its operators (API keys,
+webhooks, profiles), upgrades those of an earlier version, or adds stages that this program
+has and the tables have not. It can run on several hosts at once.
 
 Daemons of the version before work on during an upgrade and after it: first migrate, then
 replace the program on one host after the other. A daemon of this version waits until the
@@ -47,7 +48,7 @@ version, and exits with 13 if there is something to do.`,
 		}
 		if *show {
 			graph := store.Video()
-			_, err := fmt.Fprintf(c.out, "%s\n%s", graph.SchemaSQL(), graph.TriggersSQL())
+			_, err := fmt.Fprintf(c.out, "%s\n%s\n%s", graph.SchemaSQL(), graph.TriggersSQL(), operators.SQL)
 			return err
 		}
 		return c.migrate(cmd.Context(), *check)
@@ -71,7 +72,7 @@ func (c *cli) migrate(ctx context.Context, check bool) error {
 				return err
 			}
 		} else {
-			r, err := db.Store.Migrate(ctx)
+			r, err := db.Migrate(ctx)
 			switch {
 			case err != nil:
 				return db.WithName(err)
@@ -90,7 +91,7 @@ func (c *cli) migrate(ctx context.Context, check bool) error {
 
 // checkTables says what migrate would do, and which workers have another version of the program.
 func (c *cli) checkTables(ctx context.Context, db *dbconn.Database) error {
-	err := db.Store.Check(ctx)
+	err := db.CheckTables(ctx)
 	if err != nil && !errors.Is(err, store.ErrSchemaOlder) {
 		return db.WithName(err)
 	}
@@ -104,13 +105,8 @@ func (c *cli) checkTables(ctx context.Context, db *dbconn.Database) error {
 				usererr.Printable(w.Name), w.PID, usererr.Printable(w.Host), usererr.Printable(w.Version), programVersion())
 		}
 	}
-	if err == nil {
-		return nil
+	if err != nil {
+		return dbconn.ExplainSchema(err)
 	}
-	e := dbconn.ExplainSchema(err)
-	from, versionErr := db.Store.Version(ctx)
-	if versionErr == nil {
-		e.Text += "; cuelight migrate would apply " + strings.Join(store.Migrations(from), ", ")
-	}
-	return e
+	return nil
 }

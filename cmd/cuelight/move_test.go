@@ -191,7 +191,7 @@ func TestMove_CopiesNothingWhileAWorkerThatHasJustRegisteredWorks(t *testing.T) 
 	proxy.Observe(func(_ int, r *http.Request) {
 		switch {
 		case r.Method == http.MethodPut: // the old location is marked
-			change("insert into workers (pipeline, name, host, pid) values ('video', 'run', 'host', 1)")
+			change("insert into workers (name, host, pid) values ('run', 'host', 1)")
 		case r.URL.Query().Get("prefix") == "data/tasks/":
 			change("update workers set stopped_at = now()")
 		}

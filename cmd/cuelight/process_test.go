@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight"
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/store"
@@ -34,7 +35,7 @@ type workDir struct {
 func newWorkDir(t *testing.T) *workDir {
 	t.Helper()
 	p := newPrivateWorkDir(t)
-	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
+	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers, operators.SQL))
 	p.env = append(p.env, "DATABASE_URL="+pool.Config().ConnString())
 	return p
 }

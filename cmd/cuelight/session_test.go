@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/cuelight/cuelight"
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/pgtest"
 )
 
 // behindPooler returns a directory whose database is behind PgBouncer.
 func behindPooler(t *testing.T) (p *workDir, direct string) {
 	t.Helper()
-	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
+	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers, operators.SQL))
 	_, through := pgtest.NewBouncer(t, pool, "transaction")
 	p = newPrivateWorkDir(t)
 	cc := through.Config().ConnConfig

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight"
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/waittest"
 )
@@ -24,7 +25,7 @@ const (
 func newStandby(t *testing.T) (p *workDir, server *pgtest.Server, database string) {
 	t.Helper()
 	primary := pgtest.NewServer(t, pgtest.ServerOptions{Durable: true})
-	database = primary.New(pgtest.SQL(cuelight.Schema, cuelight.Triggers)).Config().ConnConfig.Database
+	database = primary.New(pgtest.SQL(cuelight.Schema, cuelight.Triggers, operators.SQL)).Config().ConnConfig.Database
 	p = newPrivateWorkDir(t)
 	p.env = append(p.env, "DATABASE_URL="+primary.URL(database))
 	return p, primary.Standby(), database

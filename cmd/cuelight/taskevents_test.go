@@ -31,7 +31,7 @@ where id = $1`}, "cancelled"},
 		"two stages dead, one of them retried": {exitFailure, []string{
 			"update tasks set ingest_status = 'completed' where id = $1",
 			"update tasks set metadata_status = 'dead' where id = $1",
-			"update tasks set metadata_status = 'pending', metadata_attempts = 0 where id = $1",
+			"update tasks set metadata_status = 'pending' where id = $1",
 			"update tasks set transcode_status = 'dead' where id = $1",
 			"update tasks set metadata_status = 'completed' where id = $1",
 		}, "metadata"},

@@ -67,7 +67,7 @@ func webhookAllowFlag(f *pflag.FlagSet, allow *[]netip.Prefix) {
 func (c *cli) withWebhooks(ctx context.Context, f webhookFlags, do func(w ops.WebhookActions) error) error {
 	return c.withDaemonDatabase(ctx, func(db *dbconn.Database) error {
 		err := do(ops.WebhookActions{Actions: c.actions(db), Hooks: webhook.New(webhook.Options{
-			DB: db.Pool, Store: db.Store, Pipeline: db.Store.Graph().Name(), UserAgent: "Cuelight/" + programVersion(),
+			DB: db.Pool, Store: db.Store, Graph: db.Store.Graph(), UserAgent: "Cuelight/" + programVersion(),
 			Allow: f.allow, AllowHTTP: f.http,
 		})})
 		if errors.Is(err, webhook.ErrInvalid) {

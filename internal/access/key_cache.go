@@ -74,7 +74,7 @@ func (c *KeyCache) remember(key Key, generation int64) {
 
 // forgetChanged forgets all keys if there was a notification. The lock is held.
 func (c *KeyCache) forgetChanged() {
-	if slices.Contains(c.Wakes.Take(), c.Channel) {
+	if slices.ContainsFunc(c.Wakes.Take(), func(w notify.Wake) bool { return w.Channel == c.Channel }) {
 		clear(c.known)
 		c.generation++
 	}

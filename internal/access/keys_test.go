@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/store"
 )
@@ -24,7 +25,7 @@ type keyFixture struct {
 func newKeyFixture(t *testing.T) keyFixture {
 	t.Helper()
 	g := store.Video()
-	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
+	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL(), operators.SQL))
 	return keyFixture{access.NewKeyStore(pool), pool}
 }
 

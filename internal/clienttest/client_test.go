@@ -18,6 +18,7 @@ import (
 	"github.com/cuelight/cuelight"
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/browsertest"
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
@@ -46,7 +47,7 @@ type server struct {
 
 func serve(t *testing.T) *server {
 	t.Helper()
-	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers)), store.Video())
+	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers, operators.SQL)), store.Video())
 	guard, err := access.New(access.Options{Keys: access.NewKeyStore(st.DB())})
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/cuelight/cuelight"
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/metrics/health"
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/webhook"
 	"github.com/cuelight/cuelight/stages/video"
@@ -77,7 +78,7 @@ func TestAlerts_DoNotWaitForADiskThatHangs(t *testing.T) {
 // while.
 func TestAlerts_AreRaisedWhileTheirCauseLasts(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
+	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers, operators.SQL))
 	st := store.New(pool, store.Video())
 	hooks := webhook.New(webhook.Options{DB: pool, Store: st})
 	registration := webhook.Settings{URL: "https://example.com/", Types: []string{"alert"}}

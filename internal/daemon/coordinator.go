@@ -46,7 +46,9 @@ func (s *services) newCoordinator() error {
 		Files:     files,
 		Stages:    video.RemoteStageNames(),
 		OnRefused: s.refusals.observe,
-		OnError:   failureLogger(d.Log, "remote workers cannot be served", "remote workers are served again"),
+
+		MaxRunningPerUser: d.Engine.MaxPerUser,
+		OnError:           failureLogger(d.Log, "remote workers cannot be served", "remote workers are served again"),
 	})
 	return nil
 }

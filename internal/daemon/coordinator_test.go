@@ -6,12 +6,13 @@ import (
 
 	"github.com/cuelight/cuelight"
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/pgtest"
 )
 
 func TestMayOffer_IsTheLabelsOfTheKeyAndEncoders(t *testing.T) {
 	t.Parallel()
-	keys := access.NewKeyStore(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers)))
+	keys := access.NewKeyStore(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers, operators.SQL)))
 	guard, err := access.New(access.Options{Keys: keys})
 	if err != nil {
 		t.Fatal(err)

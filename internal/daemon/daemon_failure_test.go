@@ -10,6 +10,7 @@ import (
 	"github.com/cuelight/cuelight"
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/inbox"
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/stages/video"
@@ -19,7 +20,7 @@ import (
 // service manager. So it ends, in order.
 func TestDaemon_EndsWhenTheWebServerFails(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
+	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers, operators.SQL))
 	core, logs := observer.New(zap.InfoLevel)
 	config := video.Config{DataDir: t.TempDir(), PublishDir: t.TempDir()}
 	db, err := (&dbconn.Options{DatabaseURL: pool.Config().ConnString()}).Connect(t.Context())

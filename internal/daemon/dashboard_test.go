@@ -14,6 +14,7 @@ import (
 
 	"github.com/cuelight/cuelight"
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/ops"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/profiles"
@@ -57,7 +58,7 @@ func identified(t *testing.T) (admin, reader context.Context) {
 // or fails.
 func TestDashboardActions_AreAudited(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
+	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers, operators.SQL))
 	st := store.New(pool, store.Video())
 	o := newDashboardActions(st, 0)
 	admin, reader := identified(t)
@@ -73,7 +74,7 @@ func TestDashboardActions_AreAudited(t *testing.T) {
 	old, other := task(t.Context()), task(t.Context())
 	var worker store.ID
 	row := pool.QueryRow(t.Context(),
-		"insert into workers (pipeline, name, host, pid, version) values ('video', 'h', 'h', 1, 'v') returning id")
+		"insert into workers (name, host, pid, version) values ('h', 'h', 1, 'v') returning id")
 	if err := row.Scan(&worker); err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +227,7 @@ func TestPublishedResults_AreNotMissingAfterAnotherClientLeft(t *testing.T) {
 
 func TestDashboard_ShowsProfilesAndSettings(t *testing.T) {
 	t.Parallel()
-	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers)), store.Video())
+	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers, operators.SQL)), store.Video())
 	for name, definition := range map[string]string{"web": `{"quality": 30}`, "archive": `{"preset": "slow"}`} {
 		if _, err := profiles.New(st).Set(t.Context(), name, []byte(definition), "ann"); err != nil {
 			t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cuelight/cuelight"
 	"github.com/cuelight/cuelight/internal/dbconn"
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/internal/webhook"
@@ -27,7 +28,7 @@ func TestDaemon_IsNotIdleDuringUploadsAndDeliveries(t *testing.T) {
 		<-release
 	}))
 	defer receiver.Close()
-	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
+	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers, operators.SQL))
 	db, err := (&dbconn.Options{DatabaseURL: pool.Config().ConnString()}).Connect(t.Context())
 	if err != nil {
 		t.Fatal(err)

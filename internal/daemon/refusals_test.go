@@ -11,6 +11,7 @@ import (
 
 	"github.com/cuelight/cuelight"
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/ops"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/waittest"
@@ -31,7 +32,7 @@ type refusalFixture struct {
 
 func newRefusalFixture(t *testing.T) *refusalFixture {
 	t.Helper()
-	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
+	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers, operators.SQL))
 	f := &refusalFixture{t: t, pool: pool, store: store.New(pool, store.Video())}
 	hooks := webhook.New(webhook.Options{DB: pool, Store: f.store})
 	_, err := hooks.Add(t.Context(), webhook.Settings{URL: "https://example.com/", Types: []string{webhook.AlertWorkerDisabled}})
@@ -101,7 +102,7 @@ func (f *refusalFixture) checkAll() {
 
 const (
 	countDisabled = "select count(*) from cuelight_keys where disabled_at is not null"
-	countAudited  = `select count(*) from cuelight_audit where action = 'key_disable' and actor = 'cuelight'
+	countAudited  = `select count(*) from audit where action = 'key_disable' and actor = 'cuelight'
 		and detail->>'reason' = '3 results of its workers were refused, the last one because: it is black'`
 	countAlerts = `select count(*) from outbox where type = 'alert' and data->>'name' = 'worker_disabled'`
 )

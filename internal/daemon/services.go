@@ -96,7 +96,7 @@ func (d *Daemon) newServices(ctx context.Context) (*services, error) {
 // webhookOptions returns the options that delivery and the API have in common.
 func (d *Daemon) webhookOptions() webhook.Options {
 	return webhook.Options{
-		Pipeline: d.DB.Store.Graph().Name(), UserAgent: "Cuelight/" + d.Engine.Version,
+		Graph: d.DB.Store.Graph(), UserAgent: "Cuelight/" + d.Engine.Version,
 		Allow: d.HTTP.WebhookAllow, AllowHTTP: d.HTTP.WebhookHTTP, Dashboard: d.HTTP.dashboardAddress(),
 	}
 }

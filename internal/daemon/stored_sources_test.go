@@ -16,6 +16,7 @@ import (
 
 	"github.com/cuelight/cuelight"
 	"github.com/cuelight/cuelight/internal/inbox"
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/storage/s3test"
 	"github.com/cuelight/cuelight/internal/upload"
@@ -44,7 +45,7 @@ func newBucket(t *testing.T) (*video.Bucket, *s3test.Proxy) {
 
 func TestWatchedFiles_AreInTheBucketBeforeTheirTaskExists(t *testing.T) {
 	t.Parallel()
-	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers)), store.Video())
+	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers, operators.SQL)), store.Video())
 	bucket, proxy := newBucket(t)
 	dir := t.TempDir()
 	var files []inbox.File
@@ -101,7 +102,7 @@ func TestWatchedFiles_AreInTheBucketBeforeTheirTaskExists(t *testing.T) {
 
 func TestWatchedFiles_OneThatCannotBeReadKeepsNoOtherBack(t *testing.T) {
 	t.Parallel()
-	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers)), store.Video())
+	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers, operators.SQL)), store.Video())
 	bucket, proxy := newBucket(t)
 	good := filepath.Join(t.TempDir(), "good.mp4")
 	if err := os.WriteFile(good, []byte("good"), 0o644); err != nil {
@@ -132,7 +133,7 @@ func TestWatchedFiles_OneThatCannotBeReadKeepsNoOtherBack(t *testing.T) {
 
 func TestWatchedFiles_OfBeforeAMoveAreKnown(t *testing.T) {
 	t.Parallel()
-	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers)), store.Video())
+	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers, operators.SQL)), store.Video())
 	bucket, _ := newBucket(t)
 	dir := t.TempDir()
 	var files []inbox.File
@@ -157,7 +158,7 @@ func TestWatchedFiles_OfBeforeAMoveAreKnown(t *testing.T) {
 
 func TestWatchedFiles_OfAMovedBucketAreReportedOnceAndNotWatched(t *testing.T) {
 	t.Parallel()
-	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers)), store.Video())
+	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers, operators.SQL)), store.Video())
 	bucket, _ := newBucket(t)
 	dir := t.TempDir()
 	for _, name := range []string{"a.mp4", "b.mp4"} {
@@ -182,7 +183,7 @@ func TestWatchedFiles_OfAMovedBucketAreReportedOnceAndNotWatched(t *testing.T) {
 
 func TestUpload_IsSubmittedAsItsCopyInTheBucket(t *testing.T) {
 	t.Parallel()
-	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers)), store.Video())
+	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers, operators.SQL)), store.Video())
 	bucket, _ := newBucket(t)
 	key := keyOf(t, st)
 	u := sent(t, "a", key, "abc")
@@ -224,7 +225,7 @@ func TestUpload_IsSubmittedAsItsCopyInTheBucket(t *testing.T) {
 
 func TestStoreSource_ARequestIsFreeAfterItsSubmissionFailed(t *testing.T) {
 	t.Parallel()
-	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers)), store.Video())
+	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers, operators.SQL)), store.Video())
 	bucket, _ := newBucket(t)
 	file := filepath.Join(t.TempDir(), "film.mp4")
 	stored := func(content string, at int64) store.Submission {

@@ -20,6 +20,7 @@ import (
 	"github.com/cuelight/cuelight"
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/inbox"
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/profiles"
 	"github.com/cuelight/cuelight/internal/storage/s3test"
@@ -61,7 +62,7 @@ func requestOf(t *testing.T, guard *access.Guard, key string) (request context.C
 
 func TestUpload_WithARevokedKeyIsRefused(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
+	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers, operators.SQL))
 	st := store.New(pool, store.Video())
 	guard, err := access.New(access.Options{Keys: access.NewKeyStore(st.DB())})
 	if err != nil {
@@ -99,7 +100,7 @@ func TestUpload_WithARevokedKeyIsRefused(t *testing.T) {
 
 func TestUpload_RequestIDBelongsToTheKeyAndTheBytes(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
+	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers, operators.SQL))
 	st := store.New(pool, store.Video())
 	one, two, three := keyOf(t, st), keyOf(t, st), keyOf(t, st)
 	hand := func(u upload.Upload) (upload.Upload, error) {
@@ -159,7 +160,7 @@ func TestUpload_RequestIDBelongsToTheKeyAndTheBytes(t *testing.T) {
 // upload, or else to the principal.
 func TestUploads_AreAuditedAndHaveAUser(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
+	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers, operators.SQL))
 	st := store.New(pool, store.Video())
 	key := keyOf(t, st)
 	for id, c := range map[string]struct{ user, want string }{"a": {"", key}, "b": {"ann", "ann"}} {
@@ -171,7 +172,7 @@ func TestUploads_AreAuditedAndHaveAUser(t *testing.T) {
 				t.Fatal(err)
 			}
 			rows, err := pool.Query(t.Context(), `select user_id || '|' || actor || '|' || action || '|' || detail::text || '|' || user_context
-  from tasks join cuelight_audit on target = tasks.id::text where tasks.id::text = $1`, r.Task)
+  from tasks join audit on target = tasks.id::text where tasks.id::text = $1`, r.Task)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -186,7 +187,7 @@ func TestUploads_AreAuditedAndHaveAUser(t *testing.T) {
 
 func TestUpload_IsNeededWhenItsCopyWasMoved(t *testing.T) {
 	t.Parallel()
-	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers)), store.Video())
+	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers, operators.SQL)), store.Video())
 	old, proxy := newBucket(t)
 	u := sent(t, "a", keyOf(t, st), "abc")
 	r, err := submitUpload(st, old)(t.Context(), u)
@@ -219,7 +220,7 @@ func TestUpload_IsNeededWhenItsCopyWasMoved(t *testing.T) {
 // The settings of an upload are those of the profile when it began, even if the profile is removed while it is sent.
 func TestUploads_ResolveTheirProfileWhenTheyBegin(t *testing.T) {
 	t.Parallel()
-	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers)), store.Video())
+	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers, operators.SQL)), store.Video())
 	p := profiles.New(st)
 	if _, err := p.Set(t.Context(), "web", []byte(`{"quality": 30, "requires": ["gpu"]}`), "ann"); err != nil {
 		t.Fatal(err)
@@ -264,7 +265,7 @@ func TestUploads_ResolveTheirProfileWhenTheyBegin(t *testing.T) {
 
 func TestUploads_BeyondTheLimitOfTheirUserDoNotBegin(t *testing.T) {
 	t.Parallel()
-	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers)), store.Video())
+	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers, operators.SQL)), store.Video())
 	uploads, err := upload.New(upload.Options{
 		Dir: t.TempDir(), Prepare: prepareUpload(st, 1), OnComplete: submitUpload(st, nil), MinFree: -1,
 		Principal: func(context.Context) string { return "ann" },
@@ -306,7 +307,7 @@ func TestUploads_BeyondTheLimitOfTheirUserDoNotBegin(t *testing.T) {
 
 func TestWatchedFiles_HaveTheRedefinedDefaultProfile(t *testing.T) {
 	t.Parallel()
-	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers)), store.Video())
+	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers, operators.SQL)), store.Video())
 	if _, err := profiles.New(st).Set(t.Context(), "default", []byte(`{"quality": 30}`), "ann"); err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight"
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
@@ -14,7 +15,7 @@ import (
 
 func TestCheckNoWorkers_NamesTheWorker(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers))
+	pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers, operators.SQL))
 	st, e := store.New(pool, store.Video()), engine.New(pool, store.Video())
 	if err := CheckNoWorkers(t.Context(), st); err != nil {
 		t.Error(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/internal/storage"
 	"github.com/cuelight/cuelight/internal/usererr"
@@ -153,15 +154,32 @@ func (o *Options) configureStandby(db *Database, primary *pgx.ConnConfig) error 
 // upgrades those of a private database, and only checks others.
 func (db *Database) EnsureTables(ctx context.Context) error {
 	if db.Target.Private {
-		_, err := db.Store.Migrate(ctx)
+		_, err := db.Migrate(ctx)
 		return err
 	}
-	err := db.Store.Check(ctx)
+	err := db.CheckTables(ctx)
 	if e := ExplainSchema(err); e != nil {
 		e.Text += fmt.Sprintf(": %s (%s)", db.Name, db.Target.Origin)
 		return e
 	}
 	return err
+}
+
+// Migrate creates or upgrades the tables of the pipeline, and creates those of package operators.
+func (db *Database) Migrate(ctx context.Context) (store.MigrateResult, error) {
+	r, err := db.Store.Migrate(ctx)
+	if err == nil {
+		err = operators.Migrate(ctx, db.Pool)
+	}
+	return r, err
+}
+
+// CheckTables returns why this program cannot use the tables, for example [store.ErrNoSchema].
+func (db *Database) CheckTables(ctx context.Context) error {
+	if err := db.Store.Check(ctx); err != nil {
+		return err
+	}
+	return operators.Check(ctx, db.Pool)
 }
 
 // WithName adds the database's name to an error about the connection to it.

@@ -85,10 +85,8 @@ func ExplainSchema(err error) *usererr.Error {
 	case errors.Is(err, store.ErrSchemaOlder):
 		e.Text = "the database's " + textFromCause(err, store.ErrSchemaOlder)
 		e.Hint = "upgrade them: cuelight migrate; daemons of the version before work on meanwhile"
-	case errors.Is(err, store.ErrSchemaUnknown):
-		e.Text = "the database's tables are from before the first release and cannot be upgraded; nothing was changed"
-		e.Hint = "use another database, or another schema (search_path in its address); for a private database, " +
-			"another --data-dir"
+	case errors.Is(err, store.ErrForeignTables):
+		e.Text, e.Hint, _ = strings.Cut(textFromCause(err, store.ErrForeignTables), "; ")
 	case errors.Is(err, store.ErrSchemaNewer):
 		e.Text = "the database's tables are newer than this program; nothing was changed"
 		e.Hint = "use the version of cuelight that created them, or a later one"

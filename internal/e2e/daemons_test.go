@@ -173,7 +173,7 @@ func TestDaemons_ShareTheWork(t *testing.T) {
 			t.Errorf("logged: %v", bad)
 		}
 	}
-	if n := count(t, pool, `select count(*) from attempts where outcome = 'completed' and part is null`); n != tasks*5 {
+	if n := count(t, pool, `select count(*) from attempts where outcome = 'completed' and part = 0`); n != tasks*5 {
 		t.Errorf("%d stages were completed, want %d", n, tasks*5)
 	}
 	if n := count(t, pool, `select count(*) from attempts where outcome not in ('completed', 'divided')`); n != 0 {

@@ -39,7 +39,7 @@ func awaitParts(t testing.TB, pool *pgxpool.Pool, task string, n int) {
 
 func completedParts(t testing.TB, pool *pgxpool.Pool, task string) int {
 	t.Helper()
-	return count(t, pool, fmt.Sprintf(`select count(*) from parts where task_id = '%s' and status = 'completed'`, task))
+	return count(t, pool, `select count(*) from steps where part > 0 and status = 'completed' and task_id = '`+task+`'`)
 }
 
 // In a campaign the film is two hours long and the clip two minutes.
@@ -57,7 +57,8 @@ func TestDividedFilm_LetsALaterClipPassOnOneSlot(t *testing.T) {
 	awaitParts(t, pool, film, 3)
 	clip := submit(t, pool, clipFile, `{}`)
 	awaitCount(t, pool, 1, `select count(*) from tasks where publish_status = 'completed' and id = '`+clip+`'`)
-	all, done := count(t, pool, `select transcode_parts from tasks where id = '`+film+`'`), completedParts(t, pool, film)
+	done := completedParts(t, pool, film)
+	all := count(t, pool, `select count(*) from steps where part > 0 and task_id = '`+film+`'`)
 	if done > all/2 {
 		t.Errorf("the clip was published when %d of %d parts of the film were completed", done, all)
 	}
@@ -180,7 +181,7 @@ func TestDividedFilm_PlaysAcrossTheSwitchOfItsEarlyGeneration(t *testing.T) {
 	d := h.serve(pool)
 	awaitCount(t, pool, 2, `select count(*) from attempts where outcome = 'divided'`)
 	d.stop()
-	if n := completedParts(t, pool, task); n == count(t, pool, `select transcode_parts from tasks`) {
+	if n := completedParts(t, pool, task); n == count(t, pool, `select count(*) from steps where part > 0`) {
 		t.Fatalf("all of %d parts are completed already", n)
 	}
 	early := publishedMasters(t, h)

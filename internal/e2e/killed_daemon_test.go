@@ -118,7 +118,7 @@ func TestKilledDaemon_AnotherTakesOverWithinTenSeconds(t *testing.T) {
 	g.awaitWaiting(1) // of the other daemon: the first one's has died
 	// The guarantee is about the claim, not about the start of ffmpeg on a busy machine.
 	var claimed time.Time
-	if err := pool.QueryRow(t.Context(), `select locked_at from parts`).Scan(&claimed); err != nil {
+	if err := pool.QueryRow(t.Context(), `select locked_at from steps where part > 0`).Scan(&claimed); err != nil {
 		t.Fatal(err)
 	}
 	if took := claimed.Sub(killed); took < 0 || took > 10*time.Second {
@@ -126,7 +126,7 @@ func TestKilledDaemon_AnotherTakesOverWithinTenSeconds(t *testing.T) {
 	}
 	g.open()
 	awaitCount(t, pool, 1, `select count(*) from tasks where publish_status = 'completed'`)
-	if n := count(t, pool, `select attempts from parts`); n != 2 {
+	if n := count(t, pool, `select attempts from steps where part > 0`); n != 2 {
 		t.Errorf("%d attempts were counted, want 2", n)
 	}
 	other.stop()
@@ -144,8 +144,8 @@ func TestKilledDaemon_RestartResumesItsWorkAtOnce(t *testing.T) {
 	g.awaitWaiting(1)
 	// The guarantee is about the claim, not about the start of processes on a busy machine.
 	var took float64
-	if err := pool.QueryRow(t.Context(), `select extract(epoch from p.locked_at - w.started_at)::float8
-		from parts p join workers w on w.id = p.locked_by`).Scan(&took); err != nil {
+	if err := pool.QueryRow(t.Context(), `select extract(epoch from s.locked_at - w.started_at)::float8
+		from steps s join workers w on w.id = s.locked_by where s.part > 0`).Scan(&took); err != nil {
 		t.Fatal(err)
 	}
 	if took < 0 || took > 4 {
@@ -205,7 +205,7 @@ func TestFrozenDaemon_ChangesNothingAfterItsLease(t *testing.T) {
 	if n := count(t, pool, `select count(*) from attempts where outcome = 'expired' and stage = 'transcode'`); n != 1 {
 		t.Errorf("%d expired, want 1", n)
 	}
-	if n := count(t, pool, `select count(*) from attempts where outcome = 'completed' and part is null`); n != 5 {
+	if n := count(t, pool, `select count(*) from attempts where outcome = 'completed' and part = 0`); n != 5 {
 		t.Errorf("%d completed, want 5", n)
 	}
 }

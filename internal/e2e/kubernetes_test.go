@@ -315,7 +315,7 @@ func TestKubernetes_WorkerOfTheJobWorksWithItsSecurityContext(t *testing.T) {
 		}
 	}
 	awaitCount(t, f.pool, 1, `select count(*) from tasks where publish_status = 'completed'`)
-	if n := count(t, f.pool, `select count(*) from history where stage = 'transcode' and outcome = 'completed' and worker_id in
+	if n := count(t, f.pool, `select count(*) from attempts where stage = 'transcode' and outcome = 'completed' and worker_id in
 		(select id from workers where principal <> '')`); n == 0 {
 		t.Errorf("the worker did nothing:\n%s", &log)
 	}

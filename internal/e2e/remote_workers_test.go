@@ -101,10 +101,7 @@ func publishedMasters(t testing.TB, h environment) []string {
 }
 
 // lastAttempts counts the attempts in progress after whose loss their stage would be dead.
-const lastAttempts = `select (select count(*) from parts where status = 'inprogress' and attempts > 2)
-	+ (select count(*) from tasks where transcode_status = 'inprogress' and transcode_attempts > 2
-	or metadata_status = 'inprogress' and metadata_attempts > 2 or assemble_status = 'inprogress' and assemble_attempts > 2
-	or publish_status = 'inprogress' and publish_attempts > 2)`
+const lastAttempts = `select count(*) from steps where status = 'running' and attempts > 2`
 
 // awaitChunkHolder waits for a worker that has a part in hand, and no attempt after whose loss its stage would be dead. It
 // prefers one of them. It returns -1 once all parts are completed.
@@ -114,14 +111,14 @@ func (f *farm) awaitChunkHolder(preferred int) int {
 	waittest.Until(f.h.t, "a worker has a part in hand", func() bool {
 		err := f.pool.QueryRow(f.h.t.Context(), `
 			select w.name from workers w
-			where exists (select from parts where locked_by = w.id)
-			  and not exists (select from parts where locked_by = w.id and attempts > 2)
-			  and not exists (select from tasks where metadata_locked_by = w.id and metadata_attempts > 2)
+			where exists (select from steps where locked_by = w.id and part > 0)
+			  and not exists (select from steps where locked_by = w.id and attempts > 2)
 			order by w.name <> 'worker-' || $1::int, random() limit 1`, preferred).Scan(&name)
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			f.h.t.Fatal(err)
 		}
-		return err == nil || count(f.h.t, f.pool, `select count(*) from tasks where transcode_open_parts = 0`) == 1
+		return err == nil || count(f.h.t, f.pool, `select count(*) from (
+			select from steps where part > 0 having count(*) > 0 and bool_and(status = 'completed')) as divided`) == 1
 	})
 	return slices.Index([]string{"worker-0", "worker-1", "worker-2"}, name)
 }
@@ -225,7 +222,7 @@ func (f *farm) awaitPublished(tasks int) {
 		f.h.t.Fatalf("only %d of %d tasks are published",
 			count(f.h.t, f.pool, `select count(*) from tasks where publish_status = 'completed'`), tasks)
 	}
-	if n := count(f.h.t, f.pool, `select count(*) from attempts where outcome = 'completed' and part is null`); n != 5*tasks {
+	if n := count(f.h.t, f.pool, `select count(*) from attempts where outcome = 'completed' and part = 0`); n != 5*tasks {
 		f.h.t.Errorf("%d attempts were completed for %d tasks with 5 stages", n, tasks)
 	}
 	if n := count(f.h.t, f.pool, `select count(*) from attempts a join workers w on w.id = a.worker_id
@@ -292,7 +289,7 @@ func TestRemoteWorkers_AKilledOneIsReplacedWithinTenSeconds(t *testing.T) {
 	g.awaitWaiting(1)
 	var name string
 	if err := f.pool.QueryRow(t.Context(),
-		`select w.name from parts p join workers w on w.id = p.locked_by`).Scan(&name); err != nil {
+		`select w.name from steps s join workers w on w.id = s.locked_by where s.part > 0`).Scan(&name); err != nil {
 		t.Fatal(err)
 	}
 	var i int
@@ -303,9 +300,9 @@ func TestRemoteWorkers_AKilledOneIsReplacedWithinTenSeconds(t *testing.T) {
 	killed := time.Now()
 	f.workers[i].kill()
 	awaitCount(t, f.pool, 1, `select count(*) from attempts where outcome = 'expired' and stage = 'transcode'`)
-	awaitCount(t, f.pool, 1, `select count(*) from parts where attempts = 2 and status = 'inprogress'`)
+	awaitCount(t, f.pool, 1, `select count(*) from steps where attempts = 2 and status = 'running'`)
 	var claimed time.Time
-	if err := f.pool.QueryRow(t.Context(), `select locked_at from parts`).Scan(&claimed); err != nil {
+	if err := f.pool.QueryRow(t.Context(), `select locked_at from steps where part > 0`).Scan(&claimed); err != nil {
 		t.Fatal(err)
 	}
 	if took := claimed.Sub(killed); took < 0 || took > 10*time.Second {
@@ -364,7 +361,7 @@ func TestRemoteWorkers_LoseTheChunksInHandWhenTheyAreKilled(t *testing.T) {
 		}
 	}
 	again := count(t, f.pool, `select count(*) - count(distinct part) from attempts where outcome = 'completed' and part > 0`)
-	parts := count(t, f.pool, `select transcode_parts from tasks`)
+	parts := count(t, f.pool, `select count(*) from steps where part > 0`)
 	t.Logf("%d parts, %d kills, %d parts were lost, %d were completed again, in %s",
 		parts, len(killed), lost, again, time.Since(started).Round(time.Second))
 	if lost == 0 || again > 0 || parts < 10 {

@@ -221,7 +221,7 @@ type wakeChannel chan struct{}
 func (w wakeChannel) C() <-chan struct{} { return w }
 
 // Take returns nothing.
-func (w wakeChannel) Take() []string { return nil }
+func (w wakeChannel) Take() []notify.Wake { return nil }
 
 func TestRun_LimitsHowOftenItReads(t *testing.T) {
 	t.Parallel()

@@ -23,6 +23,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -56,7 +57,7 @@ type EventReader interface {
 // WakeSource signals that there may be events. A *notify.Wakes does.
 type WakeSource interface {
 	C() <-chan struct{}
-	Take() []string
+	Take() []notify.Wake
 }
 
 // Options configure a [Feed]. Reader is required.

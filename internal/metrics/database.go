@@ -23,9 +23,9 @@ type DB interface {
 // callers share one query.
 type Database struct {
 	db       DB
+	graph    store.Graph
 	metrics  []databaseMetric
 	defaults map[series]float64
-	sql      string
 	maxAge   time.Duration // how long an answer is cached
 	timeout  time.Duration // of a query
 
@@ -47,8 +47,8 @@ const (
 // NewDatabase returns the Database of a pipeline. It does not query yet.
 func NewDatabase(db DB, g store.Graph) *Database {
 	d := &Database{
-		db: db, metrics: databaseMetrics(g.Stages()), defaults: make(map[series]float64),
-		sql: g.SQL(snapshotSQL, report.MaxCount), maxAge: 10 * time.Second, timeout: queryTimeout,
+		db: db, graph: g, metrics: databaseMetrics(g.Stages()), defaults: make(map[series]float64),
+		maxAge: 10 * time.Second, timeout: queryTimeout,
 		querying: make(chan struct{}, 1),
 	}
 	for _, m := range d.metrics {
@@ -104,10 +104,14 @@ func (d *Database) query(ctx context.Context) (snapshot, error) {
 	s := snapshot{at: time.Now(), values: maps.Clone(d.defaults)}
 	var batch pgx.Batch
 	batch.Queue(snapshotSettings, strconv.FormatInt(d.timeout.Milliseconds(), 10))
-	batch.Queue(d.sql).Query(s.scan)
+	var stats report.Stats
+	sql, args, read := report.StatsQuery(d.graph, &stats)
+	batch.Queue(sql, args...).Query(read)
+	batch.Queue(d.graph.SQL(snapshotSQL), d.graph.Stages(), report.MaxCount).Query(s.scan)
 	if err := d.db.SendBatch(ctx, &batch).Close(); err != nil {
 		return snapshot{}, fmt.Errorf("read database metrics: %w", err)
 	}
+	s.addStats(stats)
 	s.took = time.Since(s.at)
 	return s, nil
 }

@@ -306,7 +306,7 @@ func newFullMetrics(t testing.TB) (*Metrics, *pgxpool.Pool) {
 	t.Helper()
 	g := store.Video()
 	pool := newPool(t, g)
-	exec(t, pool, `insert into workers (pipeline, name, host, pid) values ('video', 'h', 'h', 1)`)
+	exec(t, pool, `insert into workers (name, host, pid) values ('h', 'h', 1)`)
 	m := New(Options{
 		Graph: g, Slots: map[string]int{"ingest": 2}, Version: "1.2.3", Pool: pool, Dirs: []string{t.TempDir()},
 		Database: NewDatabase(pool, g), KeepEvents: time.Hour,

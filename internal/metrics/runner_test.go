@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
@@ -35,7 +36,7 @@ func TestObserve_EventsOfARunnerAddUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := p.Graph()
-	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
+	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL(), operators.SQL))
 	st := store.New(pool, g)
 	const tasks = 10
 	for range tasks {

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/internal/report"
 )
 
 // snapshot is what the database shows of a pipeline to all processes.
@@ -42,14 +44,13 @@ func databaseMetrics(stages []string) []databaseMetric {
 	webhookState := labelValues{"state", []string{"enabled", "disabled"}}
 	return []databaseMetric{
 		{name: "tasks", labels: []labelValues{stage, status},
-			help: "Tasks by stage and its state: ready to be claimed, scheduled for a later time, retrying at a later " +
-				"time, inprogress or dead. Exact up to 10000; beyond that, ready is PostgreSQL's estimate " +
-				"and the others are 10000."},
+			help: "Tasks, and parts of divided ones, by stage and state: ready to be claimed, scheduled for a later time, " +
+				"retrying at a later time, inprogress or dead (tasks only). Counted up to 10000."},
 		{name: "backlog", labels: []labelValues{stage},
 			help: "Tasks and parts that workers of a stage could work on now: ready or due, unless it is paused on all hosts, or in " +
 				"progress; for autoscalers. Of ready and of due ones up to 10000 are counted."},
 		{name: "oldest_ready_seconds", labels: []labelValues{stage},
-			help: "How long, about, the oldest ready task has been ready for a stage; 0 if none is."},
+			help: "How long the oldest ready task or part has been ready for a stage; 0 if none is."},
 		{name: "stage_paused", labels: []labelValues{stage},
 			help: "1 while a stage is paused on all hosts, otherwise 0."},
 		{name: "dead_tasks",
@@ -59,11 +60,11 @@ func databaseMetrics(stages []string) []databaseMetric {
 		{name: "worker_heartbeat_age_seconds", labels: []labelValues{{name: "worker"}},
 			help: "Time since the last heartbeat of each worker (name:pid) that has not expired."},
 		{name: "outbox_pending",
-			help: "Outbox rows that the slowest enabled webhook has not processed. Counted up to 10000."},
+			help: "Rows of events that the slowest enabled webhook has not processed. Counted up to 10000."},
 		{name: "outbox_oldest_seconds",
-			help: "Age of the oldest outbox row that the slowest enabled webhook has not processed; 0 if there is none."},
+			help: "Age of the oldest event that the slowest enabled webhook has not processed; 0 if there is none."},
 		{name: "outbox_held_seconds", noDefault: true, // without a value, the database cannot tell
-			help: "Age of the oldest outbox row that is not visible yet, because an earlier transaction is still open; " +
+			help: "Age of the oldest event that is not visible yet, because an earlier transaction is still open; " +
 				"0 if there is none."},
 		{name: "outbox_age_seconds", help: "Age of the oldest outbox row; 0 if there is none."},
 		{name: "webhooks", labels: []labelValues{webhookState}, help: "Webhooks by state: enabled or disabled."},
@@ -94,6 +95,19 @@ func (m databaseMetric) addDefaults(to map[series]float64) {
 	}
 }
 
+// addStats adds the values of queues.
+func (s *snapshot) addStats(stats report.Stats) {
+	for _, st := range stats.Stages {
+		for status, n := range map[string]int{
+			"ready": st.Ready, "scheduled": st.Scheduled, "retrying": st.Retrying, "inprogress": st.Running, "dead": st.Dead,
+		} {
+			s.values[series{"tasks", [2]string{st.Stage, status}}] = float64(n)
+		}
+		s.values[series{"oldest_ready_seconds", [2]string{st.Stage}}] = st.OldestReady.Seconds()
+	}
+	s.values[series{metric: "dead_tasks"}] = float64(stats.Dead)
+}
+
 // scan reads the rows of snapshotSQL.
 func (s *snapshot) scan(rows pgx.Rows) error {
 	var row series
@@ -114,105 +128,50 @@ select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan'
        set_config('plan_cache_mode', 'force_generic_plan', true), set_config('jit', 'off', true),
        set_config('statement_timeout', $1, true)`
 
-// snapshotSQL counts with the partial indexes, which contain no finished tasks. Each row
-// is a value of a metric: its name, its labels in the order of databaseMetrics, and the
-// value, which is null if there is nothing to measure.
-//
-// The database does not store since when a task is ready, so the time is computed from
-// the submission, the scheduled time, the last retry by an operator, and the history of
-// the stage and of those before it. Of more than 200 tasks of one priority the query
-// reads the 200 that are claimed next; of more than 50 priorities, the lowest 50.
+// snapshotSQL has a row per value of the metrics that are not of queues: the name, the labels in the order of
+// databaseMetrics, and the value, which is null if there is nothing to measure. $1 is the stages, $2 the highest
+// number that is counted.
 const snapshotSQL = `
 /* snapshot */
-{{- range .Stages}}
-select 'tasks' as metric, '{{.Name}}' as label1, 'ready' as label2,
-       case when few.n < {{$.With}} then few.n
-            else greatest(few.n, (select reltuples from pg_class
-                                   where oid = to_regclass('{{$.Tasks}}_{{.Name}}_ready'))) end as value
-  from (select count(*)::float8 as n from (select from {{$.Tasks}} where {{.Ready ""}} limit {{$.With}}) as few) as few
-{{- if not .Needs}}
-union all
-select 'tasks', '{{.Name}}', 'scheduled',
-       (select count(*) from (select from {{$.Tasks}} where {{$.IsScheduled ""}} limit {{$.With}}) as few)
-{{- end}}
-union all
-select 'backlog', '{{.Name}}', '', {{$.Function "backlog"}}('{{.Name}}')
-union all
-select 'oldest_ready_seconds', '{{.Name}}', '', extract(epoch from now() - (
-  with recursive levels (priority) as (
-    (select priority from {{$.Tasks}} where {{.Ready ""}} order by priority, id desc limit 1)
-    union all
-    select (select t.priority from {{$.Tasks}} t where {{.Ready "t."}} and t.priority > l.priority
-             order by t.priority, t.id desc limit 1)
-      from levels l where l.priority is not null
-  )
-  select min(since.at)
-    from (select next.*
-            from (select priority from levels where priority is not null limit 50) as l
-           cross join lateral (select t.id, t.created_at, t.ready_at from {{$.Tasks}} t
-                                where {{.Ready "t."}} and t.priority = l.priority order by t.id limit 200) as next
-           limit 1000) as t
-   cross join lateral (select greatest(t.created_at, t.ready_at, max(greatest(a.finished_at, a.retry_at))) as at
-                         from {{$.Attempts}} a
-                        where a.task_id = t.id
-                          and a.stage in ('{{.Name}}'{{range .Needs}}, '{{.}}'{{end}})) as since))
-union all
-{{end -}}
-select 'tasks', k.name, 'inprogress', count(*) filter (where k.status = 'inprogress')
-  from (select * from {{.Tasks}} where {{.Any "" "inprogress"}} limit {{.With}}) as t
- cross join lateral (values {{range $i, $s := .Stages}}{{if $i}}, {{end}}
-       ('{{.Name}}', t.{{.Name}}_status){{end}}) as k (name, status)
- group by k.name
-union all
-select 'tasks', k.name, 'retrying', count(k.run_at)
-  from (
-  {{- range $i, $retrying := .Retrying ""}}{{if $i}} union all
-        {{end}}(select * from {{$.Tasks}} where {{$retrying}} limit {{$.With}}){{end}}) as t
- cross join lateral (values {{range $i, $s := .Stages}}{{if $i}}, {{end}}
-       ('{{.Name}}', t.{{.Name}}_run_at){{end}}) as k (name, run_at)
- group by k.name
-union all
-select k.metric, k.name, k.label2, count(*) filter (where k.status = 'dead')
-  from (select * from {{.Tasks}} where ({{.Any "" "dead"}}) and overridden_by is null limit {{.With}}) as t
- cross join lateral (values {{range .Stages}}('tasks', '{{.Name}}', 'dead', t.{{.Name}}_status), {{end}}
-       ('dead_tasks', '', '', 'dead'::cuelight_status)) as k (metric, name, label2, status)
- group by k.metric, k.name, k.label2
-union all
-select 'stage_paused', s.name, '', 1
-  from cuelight_pauses as p
-  join (values {{range $i, $s := .Stages}}{{if $i}}, {{end}}('{{.Name}}'){{end}}) as s (name) on p.stage in ('', s.name)
- where p.pipeline = '{{.Name}}' and p.host = ''
-union all
+select 'backlog' as metric, stage as label1, '' as label2, cuelight_{name}_backlog(stage) as value
+  from unnest($1::text[]) as stage
+ union all
+select 'stage_paused', s.stage, '', 1
+  from {pauses} p
+  join unnest($1::text[]) as s (stage) on p.stage in ('', s.stage)
+ where p.host = ''
+ union all
 select k.metric, k.label, '', sum(k.value)
   from (select distinct on (worker) worker, age, state
           from (select name || ':' || pid as worker, extract(epoch from now() - heartbeat_at) as age,
-                       case when now() - heartbeat_at > {{.DisconnectGrace ""}} then 'silent'
+                       case when now() - heartbeat_at > cuelight_grace(lease) then 'silent'
                             when drain_at is not null then 'draining'
                             when running <> '[]' then 'busy'
                             else 'idle' end as state
-                  from workers where pipeline = '{{.Name}}' and stopped_at is null and lost_at is null) as w
+                  from {workers} where stopped_at is null and lost_at is null) as w
          order by worker, age desc) as each
  cross join lateral (values ('worker_heartbeat_age_seconds', worker, age), ('workers', state, 1)) as k (metric, label, value)
  group by k.metric, k.label
-union all
+ union all
 select k.metric, '', '', k.value
-  from (select min(cursor) >> 16 as seen from cuelight_webhooks
-         where pipeline = '{{.Name}}' and disabled_at is null) as c
- cross join lateral (values
-       ('outbox_pending',
-        (select count(*) from (select from {{.Outbox}} where id > c.seen limit {{.With}}) as few)::float8),
-       ('outbox_oldest_seconds',
-        (select extract(epoch from now() - at) from {{.Outbox}} where id > c.seen order by id limit 1))) as k (metric, value)
-union all
-select 'outbox_age_seconds', '', '', (select extract(epoch from now() - at) from {{.Outbox}} order by id limit 1)
-union all
+  from (select min(cursor) >> 16 as seen from cuelight_webhooks where pipeline = '{name}' and disabled_at is null) as c
+ cross join lateral (
+       select least(count(*), $2)::float8 as n, extract(epoch from now() - min(at))::float8 as age
+         from ((select at from {outbox} where id > c.seen order by id limit $2)
+                union all
+               (select finished_at from {attempts} where event_id > c.seen order by event_id limit $2)) as rows) as p
+ cross join lateral (values ('outbox_pending', p.n), ('outbox_oldest_seconds', p.age)) as k (metric, value)
+ union all
+select 'outbox_age_seconds', '', '', (select extract(epoch from now() - at) from {outbox} order by id limit 1)
+ union all
 select 'outbox_held_seconds', '', '',
        case when c.watermark is not null
-            then coalesce((select extract(epoch from clock_timestamp() - at) from {{.Outbox}}
-                            where id > c.watermark order by id limit 1), 0) end
+            then coalesce(extract(epoch from clock_timestamp() - least(
+              (select at from {outbox} where id > c.watermark order by id limit 1),
+              (select finished_at from {attempts} where event_id > c.watermark order by event_id limit 1))), 0) end
   from (select case when current_setting('transaction_isolation') like 'read %' and not pg_is_in_recovery()
-                    then cuelight_event_watermark('{{.Outbox}}_id') end as watermark offset 0) as c
-union all
+                    then cuelight_{name}_event_watermark() end as watermark offset 0) as c
+ union all
 select k.metric, k.label, '', k.value
   from (select count(*) filter (where w.disabled_at is null)::float8 as enabled,
                count(*) filter (where w.disabled_at is not null)::float8 as disabled,
@@ -222,13 +181,13 @@ select k.metric, k.label, '', k.value
                select count(*) as pending, extract(epoch from now() - min(created_at))::float8 as oldest
                  from (select created_at from cuelight_deliveries
                         where webhook_id = w.id and status = 'pending'
-                        order by run_at, event_id limit {{.With}}) as few) as p on w.disabled_at is null
+                        order by run_at, event_id limit $2) as few) as p on w.disabled_at is null
          left join lateral (
                select count(*) as dead
                  from (select from cuelight_deliveries
                         where webhook_id = w.id and status = 'dead'
-                        order by id limit {{.With}}) as few) as d on w.disabled_at is null
-         where w.pipeline = '{{.Name}}') as w
+                        order by id limit $2) as few) as d on w.disabled_at is null
+         where w.pipeline = '{name}') as w
  cross join lateral (values ('webhooks', 'enabled', w.enabled), ('webhooks', 'disabled', w.disabled),
                             ('webhook_pending', '', w.pending),
                             ('webhook_oldest_seconds', '', w.oldest), ('webhook_dead', '', w.dead)) as k (metric, label, value)`

@@ -10,17 +10,18 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/internal/plantest"
 	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 )
 
 func newPool(t testing.TB, g store.Graph) *pgxpool.Pool {
 	t.Helper()
-	return pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
+	return pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL(), operators.SQL))
 }
 
 func exec(t testing.TB, pool *pgxpool.Pool, statements ...string) {
@@ -98,20 +99,19 @@ func TestSnapshot_CountsUnfinishedTasksOnly(t *testing.T) {
 	g := store.Video()
 	pool := newPool(t, g)
 	exec(t, pool,
-		`insert into tasks (source) values ('a'), ('b')`,
-		`insert into tasks (source, ingest_status, ingest_attempts, ingest_run_at)
-		 values ('c', 'failed', 1, now() + interval '1 hour')`,
-		`insert into tasks (source, ingest_status, transcode_status, metadata_status, metadata_token,
-			metadata_locked_at, metadata_locked_by)
-		 values ('d', 'completed', 'failed', 'inprogress', gen_random_uuid(), now(), `+gone+`)`,
+		`insert into tasks (source, ingest_status) values ('a', 'pending'), ('b', 'pending'), ('c', 'failed')`,
+		`update steps set status = 'waiting', attempts = 1, run_at = now() + interval '1 hour'
+		   from tasks t where t.id = task_id and source = 'c'`,
+		`insert into tasks (source, ingest_status, transcode_status) values ('d', 'completed', 'failed')`,
+		`update steps set status = 'running', attempts = 1, token = gen_random_uuid(), locked_at = now(), locked_by = `+gone+`
+		  where stage = 'metadata'`,
 		`insert into tasks (source, ingest_status, transcode_status, metadata_status)
 		 values ('e', 'completed', 'dead', 'dead'), ('f', 'completed', 'dead', 'pending')`,
 		`insert into tasks (source, ingest_status, transcode_status, metadata_status, assemble_status, publish_status)
 		 values ('g', 'completed', 'completed', 'completed', 'completed', 'completed')`,
 		`insert into tasks (source, ingest_status, transcode_status, metadata_status, assemble_status, publish_status)
 		 values ('h', 'cancelled', 'cancelled', 'cancelled', 'cancelled', 'cancelled')`,
-		`insert into cuelight_pauses (pipeline, stage, host)
-		 values ('video', 'assemble', ''), ('video', 'publish', 'elsewhere'), ('other', 'ingest', '')`,
+		`insert into pauses (stage, host) values ('assemble', ''), ('publish', 'elsewhere')`,
 	)
 	want := map[string]float64{
 		"tasks ingest ready": 2, "tasks ingest retrying": 1,
@@ -124,7 +124,7 @@ func TestSnapshot_CountsUnfinishedTasksOnly(t *testing.T) {
 	if got := snapshotValues(t, pool, g)["backlog metadata"]; got != 2 {
 		t.Errorf("the backlog of metadata is %v, want 2", got)
 	}
-	exec(t, pool, `insert into cuelight_pauses (pipeline) values ('video')`)
+	exec(t, pool, `insert into pauses default values`)
 	for _, stage := range g.Stages() {
 		want["stage_paused "+stage] = 1
 	}
@@ -138,10 +138,12 @@ func TestSnapshot_BelongsToOnePipeline(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := store.Video()
-	pool := pgtest.New(t, pgtest.SQL(v.SchemaSQL(), v.TriggersSQL(), g.SchemaSQL(), g.TriggersSQL()))
+	pool := pgtest.New(t, pgtest.SQL(v.SchemaSQL(), v.TriggersSQL(), g.SchemaSQL(), g.TriggersSQL(), operators.SQL))
 	exec(t, pool,
 		`insert into tasks (source) values ('a')`,
-		`insert into workers (pipeline, name, host, pid) values ('video', 'v', 'v', 1), ('podcast', 'p', 'p', 2)`,
+		`insert into workers (name, host, pid) values ('v', 'v', 1)`,
+		`insert into podcast_workers (name, host, pid) values ('p', 'p', 2)`,
+		`insert into pauses (stage) values ('mix')`,
 		`insert into podcast_tasks (source, fetch_status) values ('x', 'completed'), ('y', 'pending')`,
 	)
 	wantSnapshot(t, pool, g, map[string]float64{"tasks fetch ready": 1, "tasks mix ready": 1, "workers idle": 1})
@@ -150,45 +152,33 @@ func TestSnapshot_BelongsToOnePipeline(t *testing.T) {
 	}
 }
 
-func TestSnapshot_OldestReadyCountsFromTheLatestCause(t *testing.T) {
+func TestSnapshot_FindsTheOldestReadyStep(t *testing.T) {
 	t.Parallel()
-	attempt := func(stage, outcome, ago, retryIn string) string {
-		retry := "null"
-		if retryIn != "" {
-			retry = fmt.Sprintf("now() - interval '%s' + interval '%s'", ago, retryIn)
-		}
-		return fmt.Sprintf(`insert into attempts (task_id, token, stage, attempt, worker_id, started_at,
-				finished_at, outcome, retry_at)
-			select id, gen_random_uuid(), '%s', 1, %s, created_at, now() - interval '%s', '%s', %s from tasks`, stage, gone,
-			ago, outcome, retry)
-	}
-	const old = `insert into tasks (source, created_at, ingest_status) values ('a', now() - interval '10 h', 'completed')`
+	const ready = `update steps set ready_at = now() - interval `
 	for name, c := range map[string]struct {
 		rows []string
 		want float64
 	}{
-		"submission without a history": {[]string{old}, 10 * hour},
-		"end of a needed stage":        {[]string{old, attempt("ingest", "completed", "2 h", "")}, 2 * hour},
-		"end of another stage is ignored": {
-			[]string{old, attempt("ingest", "completed", "2 h", ""), attempt("metadata", "completed", "1 h", "")}, 2 * hour},
-		"time of the next attempt": {
-			[]string{old, attempt("ingest", "completed", "4 h", ""), attempt("transcode", "failed", "3 h", "2 h")}, hour},
-		"release": {
-			[]string{old, attempt("ingest", "completed", "4 h", ""), attempt("transcode", "released", "3 h", "")}, 3 * hour},
-		"lowest priority": {
-			[]string{
-				old,
-				`insert into tasks (source, created_at, priority, ingest_status)
-				 values ('b', now() - interval '20 h', -5, 'completed'),
-				        ('c', now() - interval '1 h', 5, 'completed')`,
-			}, 20 * hour},
-		"lowest of many priorities": {
-			[]string{
-				`insert into tasks (source, created_at, priority, ingest_status)
-				 select 'p', now() - interval '1 h', n, 'completed' from generate_series(-30, 90) as n`,
-				`update tasks set created_at = now() - interval '20 h' where priority = -30`,
-			}, 20 * hour,
-		},
+		"of a stage": {[]string{
+			`insert into tasks (source, ingest_status) values ('a', 'completed'), ('b', 'completed')`,
+			ready + `'10 h' where stage = 'metadata'`, ready + `'1 h' where stage = 'transcode'`,
+			ready + `'2 h' where ctid = (select ctid from steps where stage = 'transcode' limit 1)`,
+		}, 2 * hour},
+		"of its parts": {[]string{
+			`insert into tasks (source, ingest_status) values ('a', 'completed')`,
+			`update steps set status = 'divided', parts = 2, open_parts = 2, ready_at = now() - interval '3 h' where stage = 'transcode'`,
+			`insert into steps (task_id, stage, part, rank, turn, ready_at)
+			 select id, 'transcode', n, 0, 0, now() - n * interval '1 h' from tasks, generate_series(1, 2) n`,
+		}, 2 * hour},
+		"not one that waits": {[]string{
+			`insert into tasks (source, ingest_status) values ('a', 'completed')`, ready + `'1 h'`,
+			`update steps set status = 'waiting', run_at = now() where stage = 'transcode'`,
+		}, 0},
+		"of the lowest priority behind more than are counted": {[]string{
+			`insert into tasks (source, ingest_status, priority)
+			 select 'a', 'completed', n % 100 from generate_series(1, 2 * ` + fmt.Sprint(report.MaxCount) + `) as n`,
+			ready + `'1 h'`, ready + `'20 h' where rank = 0 and turn < 10`,
+		}, 20 * hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -206,8 +196,7 @@ func TestSnapshot_CountsALongQueueUpToTheLimit(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
 	pool := newPool(t, g)
-	exec(t, pool, `alter table tasks disable trigger user`,
-		fmt.Sprintf(`insert into tasks (source) select 'a' from generate_series(1, %d)`, report.MaxCount+1))
+	exec(t, pool, fmt.Sprintf(`insert into tasks (source) select 'a' from generate_series(1, %d)`, report.MaxCount+1))
 	if got := snapshotValues(t, pool, g)["tasks ingest ready"]; got != report.MaxCount {
 		t.Errorf("%v are ready, want %d", got, report.MaxCount)
 	}
@@ -218,14 +207,14 @@ func TestSnapshot_ListsWorkersWithTheirState(t *testing.T) {
 	g := store.Video()
 	pool := newPool(t, g)
 	exec(t, pool,
-		`insert into workers (pipeline, name, host, pid, heartbeat_at, stopped_at, lost_at, drain_at, running) values
-		 ('video', 'a', 'a', 1, now() - interval '2 s', null, null, null, '[]'),
-		 ('video', 'b', 'b', 2, now() - interval '3 s', null, null, now(), '[{}]'),
-		 ('video', 'c', 'c', 3, now() - interval '1 h', null, null, null, '[]'),
-		 ('video', 'd', 'd', 4, now() - interval '1 h', now(), null, null, '[]'),
-		 ('video', 'e', 'e', 5, now() - interval '1 h', null, now(), null, '[]'),
-		 ('video', 'a', 'a', 1, now() - interval '2 h', null, null, now(), '[]'),
-		 ('video', 'north 1', 'f', 6, now(), null, null, null, '[{}]'), ('video', 'g', 'g', 7, now(), null, null, null, '[]')`)
+		`insert into workers (name, host, pid, heartbeat_at, stopped_at, lost_at, drain_at, running) values
+		 ('a', 'a', 1, now() - interval '2 s', null, null, null, '[]'),
+		 ('b', 'b', 2, now() - interval '3 s', null, null, now(), '[{}]'),
+		 ('c', 'c', 3, now() - interval '1 h', null, null, null, '[]'),
+		 ('d', 'd', 4, now() - interval '1 h', now(), null, null, '[]'),
+		 ('e', 'e', 5, now() - interval '1 h', null, now(), null, '[]'),
+		 ('a', 'a', 1, now() - interval '2 h', null, null, now(), '[]'),
+		 ('north 1', 'f', 6, now(), null, null, null, '[{}]'), ('g', 'g', 7, now(), null, null, null, '[]')`)
 	wantSnapshot(t, pool, g, map[string]float64{
 		"workers silent": 2, "workers draining": 1, "workers busy": 1, "workers idle": 1,
 		"worker_heartbeat_age_seconds a:1": 2 * hour, "worker_heartbeat_age_seconds c:3": hour,
@@ -303,23 +292,18 @@ func TestSnapshot_ReadsNoFinishedTasks(t *testing.T) {
 	g := store.Video()
 	pool := newPool(t, g)
 	exec(t, pool, `alter table tasks disable trigger user`, finished(20_000), `analyze`)
-	plan := explain(t, pool, g, "costs off")
+	plan := explain(t, pool, g)
 	for _, index := range []string{
-		"tasks_ingest_ready", "tasks_publish_ready", "tasks_by_status", "tasks_held", "tasks_dead",
-		"attempts_pkey", "workers_alive",
-		"outbox_pkey", "cuelight_deliveries_due", "cuelight_deliveries_dead",
+		"workers_alive", "outbox_pkey", "attempts_events", "cuelight_deliveries_due", "cuelight_deliveries_dead",
 	} {
 		if !strings.Contains(plan, index) {
 			t.Errorf("the query does not use %s", index)
 		}
 	}
-	for _, table := range []string{"tasks", "attempts", "workers", "outbox", "cuelight_deliveries"} {
+	for _, table := range []string{"tasks", "steps", "attempts", "workers", "outbox", "cuelight_deliveries"} {
 		if strings.Contains(plan, "Seq Scan on "+table+" ") || strings.Contains(plan, "Seq Scan on "+table+"\n") {
 			t.Errorf("the query reads all of %s", table)
 		}
-	}
-	if strings.Contains(plan, "tasks_pkey") {
-		t.Error("the query reads all of tasks, by its key")
 	}
 	if t.Failed() {
 		t.Log(plan)
@@ -338,24 +322,21 @@ select id, gen_random_uuid(), stage, 1, %s, now(), 'completed'
   from made, unnest('{ingest,transcode,metadata,assemble,publish}'::text[]) as stage`, n, gone)
 }
 
-func explain(t testing.TB, pool *pgxpool.Pool, g store.Graph, options string) string {
+// explain returns the plan of snapshotSQL. Package report tests that of the queues.
+func explain(t *testing.T, pool *pgxpool.Pool, g store.Graph) string {
 	t.Helper()
-	var plan []string
-	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(t.Context(), snapshotSettings, "60000"); err != nil {
-			return err
-		}
-		rows, err := tx.Query(t.Context(), "explain ("+options+") "+g.SQL(snapshotSQL, report.MaxCount))
-		if err != nil {
-			return err
-		}
-		plan, err = pgx.CollectRows(rows, pgx.RowTo[string])
-		return err
-	})
+	conn, err := pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.Join(plan, "\n") + "\n"
+	defer conn.Release()
+	if _, err := conn.Exec(t.Context(), "begin"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(t.Context(), snapshotSettings, "60000"); err != nil {
+		t.Fatal(err)
+	}
+	return plantest.Explain(t, conn, g.SQL(snapshotSQL), "'{ingest}', 10000") + "\n"
 }
 
 // BenchmarkSnapshot measures the query with a million finished tasks, and with queues.
@@ -366,7 +347,7 @@ func BenchmarkSnapshot(b *testing.B) {
 	for range 10 {
 		exec(b, pool, finished(100_000))
 	}
-	exec(b, pool, `vacuum analyze`)
+	exec(b, pool, `alter table tasks enable trigger user`, `vacuum analyze`)
 	d := NewDatabase(pool, g)
 	d.timeout = time.Minute
 	measure := func(name string) {
@@ -393,11 +374,13 @@ func TestSnapshot_DistinguishesScheduledTasksFromRetries(t *testing.T) {
 	g := store.Video()
 	pool := newPool(t, g)
 	exec(t, pool,
-		`insert into tasks (source, ingest_run_at) select 'a', 'tomorrow' from generate_series(1, 3)`,
-		`insert into tasks (source, ingest_status, ingest_attempts, ingest_run_at) values ('b', 'failed', 1, 'tomorrow')`,
-		`insert into tasks (source, ready_at, ingest_run_at) values ('released', now(), 'tomorrow')`,
-		`insert into tasks (source, ingest_status, transcode_status, transcode_run_at)
-		 values ('c', 'completed', 'failed', 'tomorrow')`)
+		`insert into tasks (source, scheduled_at) select 'a', 'tomorrow' from generate_series(1, 3)`,
+		`insert into tasks (source, ingest_status) values ('b', 'failed')`,
+		`update steps set attempts = 1, status = 'waiting', run_at = 'tomorrow' from tasks t where t.id = task_id and source = 'b'`,
+		`insert into tasks (source) values ('released')`,
+		`update steps set status = 'waiting', run_at = 'tomorrow' from tasks t where t.id = task_id and source = 'released'`,
+		`insert into tasks (source, scheduled_at, ingest_status, transcode_status) values ('c', 'tomorrow', 'completed', 'failed')`,
+		`update steps set attempts = 1, status = 'waiting', run_at = 'tomorrow' where stage = 'transcode'`)
 	wantSnapshot(t, pool, g, map[string]float64{
 		"tasks ingest scheduled": 3, "tasks ingest retrying": 2, "tasks transcode retrying": 1, "tasks metadata ready": 1,
 	})

@@ -69,7 +69,7 @@ func (a Actions) DisableRefusedKey(ctx context.Context, principal, reason string
 		}
 		d["reason"] = fmt.Sprintf("%d results of its workers were refused, the last one because: %s", refused, reason)
 		disabled = true
-		hooks := webhook.New(webhook.Options{DB: in.DB(), Store: in, Pipeline: in.Graph().Name()})
+		hooks := webhook.New(webhook.Options{DB: in.DB(), Store: in, Graph: in.Graph()})
 		return key.Prefix, d, hooks.Raise(ctx, webhook.AlertWorkerDisabled,
 			map[string]any{"key": key.Prefix, "name": key.Name, "reason": reason})
 	})

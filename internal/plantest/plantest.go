@@ -32,20 +32,17 @@ func LargeDatabase(t *testing.T) *pgxpool.Conn {
 		`insert into tasks (source, ingest_status, transcode_status, metadata_status, assemble_status, publish_status)
 		 select n::text, 'completed', 'completed', 'completed', 'completed', 'completed'
 		   from generate_series(1, 100000) as n`,
+		`insert into attempts (task_id, token, stage, attempt, worker_id, started_at, outcome)
+		 select id, cuelight_id(), 'ingest', 1, cuelight_id(), now(), 'completed' from tasks`,
+		`alter table tasks enable trigger user`,
 		`insert into tasks (source, ingest_status, transcode_status)
 		 select n::text, 'completed', 'dead' from generate_series(1, 500) as n`,
-		`insert into tasks (source, ingest_run_at)
-		 select n::text, now() + interval '1 day' from generate_series(1, 500) as n`,
+		`insert into tasks (source, scheduled_at) select n::text, now() + interval '1 day' from generate_series(1, 500) as n`,
 		`insert into tasks (source) select n::text from generate_series(1, 500) as n`,
-		`insert into attempts (task_id, token, stage, attempt, worker_id, started_at, outcome)
-		 select id, cuelight_id(), 'ingest', 1, cuelight_id(), now(), 'completed'
-		   from tasks where ingest_status = 'completed'`,
-		`insert into tasks (source, user_id, request_id)
-		 select n::text, 'u' || n, 'r' || n from generate_series(1, 500) as n`,
-		`insert into tasks (source, ingest_status, ingest_attempts, ingest_run_at)
-		 select n::text, 'failed', 1, now() from generate_series(1, 500) as n`,
-		`insert into workers (pipeline, name, host, pid, stopped_at)
-		 select 'video', 'a', 'a', 1, now() from generate_series(1, 20000)`,
+		`insert into tasks (source, user_id, request_id) select n::text, 'u' || n, 'r' || n from generate_series(1, 500) as n`,
+		`insert into tasks (source, ingest_status) select n::text, 'failed' from generate_series(1, 500) as n`,
+		`update steps set attempts = 1 from tasks t where t.id = task_id and ingest_status = 'failed'`,
+		`insert into workers (name, host, pid, stopped_at) select 'a', 'a', 1, now() from generate_series(1, 20000)`,
 		`analyze`,
 		`set jit = off; set enable_seqscan = off; set enable_bitmapscan = off;
 		 set plan_cache_mode = force_generic_plan`,

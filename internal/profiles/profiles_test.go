@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/profiles"
 	"github.com/cuelight/cuelight/stages/video"
@@ -15,7 +16,7 @@ import (
 func setup(t *testing.T) *store.Store {
 	t.Helper()
 	g := store.Video()
-	return store.New(pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL())), g)
+	return store.New(pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL(), operators.SQL)), g)
 }
 
 func mustSet(t *testing.T, st *store.Store, name, definition string) {

@@ -62,57 +62,37 @@ type DeadStage struct {
 	Group    string     // the Key of its [DeadGroup]
 }
 
-// deadOf selects the dead tasks to read: the given ones, or the newest, before $7 where a
-// page is read.
-const deadOf = `
-{{- define "deadof"}}as materialized (
-  {{- if .With.Given}}
-  select t.* from (select distinct unnest($6::uuid[]) as id) as given
-   cross join lateral (select * from {{.Tasks}} where id = given.id offset 0) as t
-   where ({{.Any "t." "dead"}}) and t.overridden_by is null
-  {{- else}}
-  select * from {{.Tasks}} t where ({{.Any "t." "dead"}}) and t.overridden_by is null
-     {{- if .With.Paged}} and t.id < coalesce($7::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'){{end}}
-   order by t.id desc limit {{.With.MaxDead}}
-  {{- end}}
-){{end}}`
-
-// fillDead returns the two forms of a statement: for the newest dead tasks, and for given tasks.
-func fillDead(g store.Graph, text string) map[bool]string {
-	forms := make(map[bool]string)
-	for _, given := range []bool{false, true} {
-		forms[given] = g.SQL(deadOf+text, deadForm{given, text == deadListSQL, MaxDead})
-	}
-	return forms
-}
-
-type deadForm struct {
-	Given, Paged bool
-	MaxDead      int
-}
-
-// deadSQL selects the dead stages of these tasks, with the error of their last attempt.
-const deadSQL = `, dead as (
+// deadSQL selects the dead stages of the given tasks, or of the newest $8 dead ones before $7, with the error of
+// their last attempt.
+const deadSQL = `
+with newest as materialized (
+  select t.*
+    from (select distinct unnest($6::uuid[]) as id
+           union all
+          (select id from {tasks}
+            where $6::uuid[] is null and state = 'dead' and overridden_by is null
+              and id < coalesce($7::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+            order by id desc limit $8)) as named
+    join {tasks} t on t.id = named.id
+   where t.state = 'dead' and t.overridden_by is null
+), dead as (
   select t.id, t.source, coalesce(t.params->>'title', '') as title, coalesce(t.user_id, '') as user_id,
-         by.stage, by.attempts, by.position
+         s.stage, s.position
     from newest t
-   cross join lateral (values
-         {{- range $i, $s := .Stages}}{{if $i}},{{end}}
-         ('{{.Name}}', t.{{.Name}}_status, t.{{.Name}}_attempts, {{$i}}){{end}})
-         as by (stage, status, attempts, position)
-   where by.status = 'dead'
-     and ($1 = '' or by.stage = $1)
+   cross join lateral cuelight_{name}_stages({statuses t.}) with ordinality as s (stage, status, unblocked, position)
+   where s.status = 'dead'
+     and ($1 = '' or s.stage = $1)
      and ($3 = '' or t.user_id = $3)
      and ($4 = '' or strpos(t.source, $4) > 0 or strpos(t.params->>'title', $4) > 0)
-     and ($6::uuid[] is null or t.id = any($6))
 ), last as (
-  select dead.*, coalesce(a.error_class, '') as class, coalesce(a.error, '') as error, a.finished_at as died_at,
+  select dead.*, coalesce(a.attempt, 0) as attempts, coalesce(a.error_class, '') as class,
+         coalesce(a.error, '') as error, a.finished_at as died_at,
          regexp_replace(regexp_replace(left(split_part(coalesce(a.error, ''), E'\n', 1), 400),
            '"[^"]*"|''[^'']*''|[a-z]+://[^ ]+|(^|(?<=[ :=(]))/[^ :]+', '…', 'g'),
            '\m[0-9a-f]{8,}\M|[0-9]+([.:][0-9]+)*', 'N', 'g') as pattern
     from dead
     left join lateral (
-         select error_class, error, finished_at from {{.Attempts}} a
+         select attempt, error_class, error, finished_at from {attempts} a
           where a.task_id = dead.id and a.stage = dead.stage and a.outcome not in ('released', 'cancelled')
           order by finished_at desc limit 1) as a on true
 ), classified as (
@@ -122,9 +102,7 @@ const deadSQL = `, dead as (
   select * from classified where ($2 = '' or key = $2)
 )`
 
-const deadGroupsSQL = `
-/* group dead stages */
-with newest {{template "deadof" .}}` + deadSQL + `
+const deadGroupsSQL = `/* group dead stages */` + deadSQL + `
 select key, stage, class, pattern, count(*), min(died_at), max(died_at),
        max(left(error, 4000)) filter (where newest = 1), sum(count(*)) over (), count(*) over (),
        (select count(distinct id) from chosen), (select count(*) from newest)
@@ -133,11 +111,9 @@ select key, stage, class, pattern, count(*), min(died_at), max(died_at),
           from chosen) as ranked
  group by key, stage, position, class, pattern
  order by count(*) desc, position, key
- limit $7`
+ limit $9`
 
-const deadListSQL = `
-/* list dead stages */
-with newest {{template "deadof" .}}` + deadSQL + `
+const deadListSQL = `/* list dead stages */` + deadSQL + `
 select bounds.n, bounds.last, dead_stage.*
   from (select count(*) as n, (select id from newest order by id limit 1) as last from newest) as bounds
   left join lateral (
@@ -145,23 +121,18 @@ select bounds.n, bounds.last, dead_stage.*
          from chosen
         where id < coalesce($7::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
         order by id desc
-        fetch first $8 rows with ties) as dead_stage on true
+        fetch first $9 rows with ties) as dead_stage on true
  order by id desc`
 
-const deadCountSQL = `
-/* count dead tasks */
-with newest {{template "deadof" .}}` + deadSQL + `
+const deadCountSQL = `/* count dead tasks */` + deadSQL + `
 select count(distinct id), (select count(*) from newest) from chosen`
 
-const deadMatchingSQL = `
-/* find dead tasks */
-with newest as (
-  select * from {{.Tasks}} t where ({{.Any "t." "dead"}}) and t.overridden_by is null
-)` + deadSQL + `
+const deadMatchingSQL = `/* find dead tasks */` + deadSQL + `
 select distinct id from chosen order by id`
 
-func (f DeadFilter) args() []any {
-	return []any{f.Stage, f.Group, f.UserID, f.Source, f.Error, f.Tasks}
+// args are the arguments of deadSQL; limit is how many dead tasks are read, nil for all.
+func (f DeadFilter) args(after store.ID, limit any, more ...any) []any {
+	return append([]any{f.Stage, f.Group, f.UserID, f.Source, f.Error, f.Tasks, after, limit}, more...)
 }
 
 func (r *Reader) check(f DeadFilter) error {
@@ -178,8 +149,8 @@ func (r *Reader) DeadGroups(ctx context.Context, f DeadFilter, limit int) (out D
 		return out, err
 	}
 	examined := 0
-	args := append(f.args(), cmp.Or(max(limit, 0), 100))
-	err = r.read(ctx, r.deadGroups[f.Tasks != nil], args, func(rows pgx.Rows) (err error) {
+	args := f.args(store.ID{}, MaxDead, cmp.Or(max(limit, 0), 100))
+	err = r.read(ctx, deadGroupsSQL, args, func(rows pgx.Rows) (err error) {
 		out.Largest, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (g DeadGroup, err error) {
 			err = row.Scan(&g.Key, &g.Stage, &g.Class, &g.Pattern, &g.Count, &g.Oldest, &g.Newest, &g.Example,
 				&out.Stages, &out.Groups, &out.Tasks, &examined)
@@ -209,7 +180,7 @@ func (r *Reader) DeadStages(
 	}
 	limit = cmp.Or(max(limit, 0), 100)
 	examined, last := 0, store.ID{}
-	err = r.read(ctx, r.deadList[f.Tasks != nil], append(f.args(), after, limit), func(rows pgx.Rows) (err error) {
+	err = r.read(ctx, deadListSQL, f.args(after, MaxDead, limit), func(rows pgx.Rows) (err error) {
 		stages, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (d DeadStage, err error) {
 			if row.RawValues()[2] == nil { // nothing matches
 				return d, row.Scan(&examined, &last, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil)
@@ -245,7 +216,7 @@ func (r *Reader) CountDead(ctx context.Context, f DeadFilter) (n int, more bool,
 		return 0, false, err
 	}
 	examined := 0
-	err = r.read(ctx, r.deadCount[f.Tasks != nil], f.args(), func(rows pgx.Rows) error {
+	err = r.read(ctx, deadCountSQL, f.args(store.ID{}, MaxDead), func(rows pgx.Rows) error {
 		_, err := pgx.ForEachRow(rows, []any{&n, &examined}, func() error { return nil })
 		return err
 	})
@@ -258,7 +229,7 @@ func (r *Reader) FindDead(ctx context.Context, f DeadFilter) (tasks []store.ID, 
 	if err := r.check(f); err != nil {
 		return nil, err
 	}
-	err = r.read(ctx, r.deadMatching, f.args(), func(rows pgx.Rows) (err error) {
+	err = r.read(ctx, deadMatchingSQL, f.args(store.ID{}, nil), func(rows pgx.Rows) (err error) {
 		tasks, err = pgx.CollectRows(rows, pgx.RowTo[store.ID])
 		return err
 	})

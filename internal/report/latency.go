@@ -47,32 +47,10 @@ const (
 	latencyPerSlice = 10
 )
 
-// waitsSQL computes from tried, the attempts of some tasks, how long each stage waited before
-// its first attempt: since the stages it needs were first completed, or, without needs, since
-// the task was submitted or due.
-const waitsSQL = `
-needs (stage, need) as (values
-       {{- range $i, $s := .Stages}}{{range .Needs}}
-       ('{{$s.Name}}', '{{.}}'),{{end}}{{end}}
-       ('', '')
-), first as (
-  select task_id, submitted_at, ready_at, stage, min(started_at) as started_at,
-         min(finished_at) filter (where outcome = 'completed') as completed_at
-    from tried group by 1, 2, 3, 4
-), waited as (
-  select f.submitted_at,
-         extract(epoch from greatest(f.started_at - coalesce(
-           max(n.completed_at), case when f.ready_at <= f.started_at then f.ready_at end, f.submitted_at),
-           '0')) as seconds
-    from first f
-    left join needs on needs.stage = f.stage
-    left join first n on n.task_id = f.task_id and n.stage = needs.need
-   group by f.task_id, f.submitted_at, f.ready_at, f.stage, f.started_at
-)`
-
 // latencySQL finds tasks by time with the primary key, because ids start with the time of the
-// submission. It returns a row per interval and kind: -2 is the wait, others are stage
-// numbers; the interval is null for the whole span.
+// submission. It returns a row per interval and kind: a stage's number for its work, or -1 for the wait of all
+// stages before their first attempts, since the stages they need were first completed, or, without needs, since the
+// task was submitted or due. The interval is null for the whole span.
 const latencySQL = `
 /* latency */
 with span as (
@@ -81,28 +59,38 @@ with span as (
   select since + step * (n::float8 / $4::int) as since, since + step * ((n + 1)::float8 / $4::int) as until
     from span cross join generate_series(0, $3::int * $4::int - 1) as n
 ), sample as materialized (
-  select t.id, t.created_at, t.ready_at
+  select t.id, t.created_at, t.scheduled_at
     from slices
    cross join lateral (
-         select id, created_at, ready_at from {{.Tasks}}
+         select id, created_at, scheduled_at from {tasks}
           where id >= (lpad(to_hex(floor(extract(epoch from slices.since) * 1000)::bigint), 12, '0')
                        || repeat('0', 20))::uuid
             and id < (lpad(to_hex(floor(extract(epoch from slices.until) * 1000)::bigint), 12, '0')
                        || repeat('0', 20))::uuid
           order by id limit $5) as t
 ), tried as materialized (
-  select a.*, sample.created_at as submitted_at, sample.ready_at
-    from sample cross join lateral (select * from {{.Attempts}} where task_id = sample.id offset 0) as a
-), ` + waitsSQL + `, measured as (
-  select -2 as kind, submitted_at, seconds from waited
-  union all
-  select case stage {{range $i, $s := .Stages}}when '{{.Name}}' then {{$i}} {{end}}end, submitted_at,
-         extract(epoch from finished_at - started_at)
+  select a.*, sample.created_at, sample.scheduled_at
+    from sample cross join lateral (select * from {attempts} where task_id = sample.id offset 0) as a
+), first as (
+  select task_id, created_at, scheduled_at, stage, min(started_at) as started_at,
+         min(finished_at) filter (where outcome = 'completed' and part = 0) as completed_at
+    from tried group by 1, 2, 3, 4
+), waited as (
+  select f.created_at, f.started_at - coalesce(max(n.completed_at), greatest(f.created_at,
+           case when f.scheduled_at <= f.started_at then f.scheduled_at end)) as time
+    from first f
+    left join unnest($7::text[], $8::text[]) as needs (stage, need) on needs.stage = f.stage
+    left join first n on n.task_id = f.task_id and n.stage = needs.need
+   group by f.task_id, f.created_at, f.scheduled_at, f.stage, f.started_at
+), measured as (
+  select -1 as kind, created_at, greatest(time, '0') as time from waited
+   union all
+  select array_position($6::text[], stage) - 1, created_at, finished_at - started_at
     from tried where outcome = 'completed'
 )
 select interval, kind, count(*), percentile_cont(array[0.5, 0.95, 0.99]) within group (order by seconds)
-  from (select kind, seconds,
-               floor(extract(epoch from submitted_at - span.since) / extract(epoch from span.step))::int as interval
+  from (select kind, extract(epoch from time)::float8 as seconds,
+               floor(extract(epoch from created_at - span.since) / extract(epoch from span.step))::int as interval
           from measured cross join span) as numbered
  where kind is not null
  group by grouping sets ((interval, kind), (kind))
@@ -138,8 +126,9 @@ func (r *Reader) Latency(ctx context.Context, q LatencyQuery) (Latency, error) {
 	var interval *int
 	var kind, n int
 	var at []float64
-	args := []any{end, q.Span.Seconds(), q.Points, latencySlices, latencyPerSlice}
-	err := r.read(ctx, r.latency, args, func(rows pgx.Rows) error {
+	stages, needs := r.needs()
+	args := []any{end, q.Span.Seconds(), q.Points, latencySlices, latencyPerSlice, r.graph.Stages(), stages, needs}
+	err := r.read(ctx, latencySQL, args, func(rows pgx.Rows) error {
 		_, err := pgx.ForEachRow(rows, []any{&interval, &kind, &n, &at}, func() error {
 			out.point(r, interval).put(kind, n, at)
 			return nil
@@ -147,6 +136,17 @@ func (r *Reader) Latency(ctx context.Context, q LatencyQuery) (Latency, error) {
 		return err
 	})
 	return out, r.explain("latency", err)
+}
+
+// needs lists what each stage needs: a stage, and one that it needs.
+func (r *Reader) needs() (stages, needs []string) {
+	names := r.graph.Stages()
+	for i, name := range names {
+		for _, j := range r.graph.Needs(i) {
+			stages, needs = append(stages, name), append(needs, names[j])
+		}
+	}
+	return stages, needs
 }
 
 func (r *Reader) newPoint() LatencyPoint {

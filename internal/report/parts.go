@@ -87,38 +87,40 @@ func CompletedParts(history []store.Attempt) map[string][]int {
 	return byStage
 }
 
-// partsSQL reads the parts and the attempts of each task once. Attempts at the parts of an earlier division, which are
-// deleted, began before the last one.
+// partsSQL reads the parts and the attempts of each task once. A part is dead if it is stopped after an attempt that
+// no other one was to follow. Attempts at the parts of an earlier division began before the last one.
 const partsSQL = `
 /* progress of parts */
-select d.task, d.stage, c.n, c.completed, c.failed, c.dead, c.retry_at,
-       coalesce(c.tokens, '{}'), coalesce(c.workers, '{}'), coalesce(c.ages, '{}'),
-       coalesce((select avg(extract(epoch from a.finished_at - a.started_at))
-                   from {{.Attempts}} a
-                  where a.task_id = d.task and a.stage = d.stage and a.part is not null and a.outcome = 'completed'
-                    and a.started_at >= (select max(b.started_at) from {{.Attempts}} b
-                                          where b.task_id = d.task and b.stage = d.stage and b.outcome = 'divided')),
-                0)::float8
+select d.task, d.stage, c.n, c.completed, c.retrying, h.dead, c.retry_at,
+       coalesce(c.tokens, '{}'), coalesce(c.workers, '{}'), coalesce(c.ages, '{}'), coalesce(h.mean, 0)::float8
   from unnest($1::uuid[], $2::text[]) as d (task, stage)
  cross join lateral (
        select count(*) as n, count(*) filter (where status = 'completed') as completed,
-              count(*) filter (where status = 'failed') as failed, count(*) filter (where status = 'dead') as dead,
-              min(run_at) filter (where status = 'failed') as retry_at,
-              array_agg(token order by part) filter (where status = 'inprogress') as tokens,
-              array_agg(locked_by order by part) filter (where status = 'inprogress') as workers,
+              count(*) filter (where status = 'waiting' or status = 'ready' and attempts > 0) as retrying,
+              min(run_at) as retry_at, array_agg(part) filter (where status = 'stopped' and attempts > 0) as stopped,
+              array_agg(token order by part) filter (where status = 'running') as tokens,
+              array_agg(locked_by order by part) filter (where status = 'running') as workers,
               array_agg(extract(epoch from now() - locked_at)::float8 order by part)
-                filter (where status = 'inprogress') as ages
-         from {{.Parts}} where task_id = d.task and stage = d.stage) as c
+                filter (where status = 'running') as ages
+         from {steps} where task_id = d.task and stage = d.stage and part > 0) as c
+ cross join lateral (
+       select count(*) filter (where nth = 1 and part = any (c.stopped) and outcome in ('failed', 'expired')
+                                     and retry_at is null) as dead,
+              avg(extract(epoch from finished_at - started_at)) filter (where outcome = 'completed') as mean
+         from (select a.*, row_number() over (partition by part order by finished_at desc) as nth,
+                      max(started_at) filter (where outcome = 'divided') over () as divided_at
+                 from {attempts} a where a.task_id = d.task and a.stage = d.stage) as a
+        where part > 0 and started_at >= divided_at) as h
  where c.n > 0`
 
 // partCounts is a row of partsSQL: the parts of a stage, the claims of those in progress, and how many seconds a
 // completed one took on average; 0 if none is completed.
 type partCounts struct {
-	all, completed, failed, dead int
-	retryAt                      *time.Time
-	tokens, workers              []store.ID
-	ages                         []float64
-	mean                         float64
+	all, completed, retrying, dead int
+	retryAt                        *time.Time
+	tokens, workers                []store.ID
+	ages                           []float64
+	mean                           float64
 }
 
 // PartsProgress returns the progress of those stages that are divided, or dead after they were. It reads it with one statement,
@@ -142,11 +144,11 @@ func (r *Reader) PartsProgress(
 	if err != nil {
 		return nil, err
 	}
-	err = r.read(ctx, r.parts, []any{ids, stages}, func(rows pgx.Rows) error {
+	err = r.read(ctx, partsSQL, []any{ids, stages}, func(rows pgx.Rows) error {
 		var p PartsProgress
 		var c partCounts
 		columns := []any{
-			&p.Task, &p.Stage, &c.all, &c.completed, &c.failed, &c.dead, &c.retryAt, &c.tokens, &c.workers, &c.ages, &c.mean,
+			&p.Task, &p.Stage, &c.all, &c.completed, &c.retrying, &c.dead, &c.retryAt, &c.tokens, &c.workers, &c.ages, &c.mean,
 		}
 		_, err := pgx.ForEachRow(rows, columns, func() error {
 			all = append(all, c.progress(p.Task, p.Stage, running))
@@ -166,8 +168,8 @@ func ListedWorkers(workers []store.Worker) func(context.Context) ([]store.Worker
 // claim of a part, or still be there when the part is completed.
 func (c partCounts) progress(task store.ID, stage string, workers []store.Worker) PartsProgress {
 	p := PartsProgress{
-		Task: task, Stage: stage, Parts: c.all, Completed: c.completed, Running: len(c.tokens), Retrying: c.failed, Dead: c.dead,
-		RetryAt: c.retryAt,
+		Task: task, Stage: stage, Parts: c.all, Completed: c.completed, Running: len(c.tokens),
+		Retrying: c.retrying, RetryAt: c.retryAt, Dead: c.dead,
 	}
 	reports, hosts := make(map[store.ID]store.Running), make(map[string]bool)
 	hostOf := make(map[store.ID]string)

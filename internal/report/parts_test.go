@@ -47,7 +47,7 @@ func newDividing(t *testing.T) *dividing {
 func (d *dividing) exchange(worker int, parts int, reports ...engine.Report) []engine.Claim {
 	d.t.Helper()
 	out, err := d.e.Exchange(d.t.Context(), engine.ExchangeRequest{
-		Worker: d.workers[worker], Reports: reports, FreeSlots: []int{1, parts}, ClaimFrom: []bool{true, true}, PromoteDue: []bool{true, true},
+		Worker: d.workers[worker], Reports: reports, FreeSlots: []int{1, parts}, ClaimFrom: []bool{true, true}, PromoteDue: true,
 	})
 	if err != nil || len(out.Stale)+len(out.Locked) > 0 {
 		d.t.Fatalf("%+v, %v", out, err)
@@ -147,7 +147,7 @@ func TestPartsProgress_EstimatesFromRunningPartsUntilOneIsCompleted(t *testing.T
 	if p := d.progress(id); p.ETA != 0 || p.Others() != "2 running on 1 host" {
 		t.Errorf("before the first report it is %+v", p)
 	}
-	d.exec(`update film_parts set locked_at = now() - interval '1000 s' where status = 'inprogress'`)
+	d.exec(`update film_steps set locked_at = now() - interval '1000 s' where status = 'running'`)
 	d.reportProgress(0, claims[0], 50) // of 2000 s
 	d.reportProgress(0, claims[1], 25) // of 4000 s
 	if p := d.progress(id); !isNear(p.ETA, 3000*3.25/2) {
@@ -206,14 +206,101 @@ func TestPartsProgress_ReadsNothingWhereNoStageIsDivided(t *testing.T) {
 	}
 }
 
-func TestStats_CountDividedStagesAsRunning(t *testing.T) {
+func TestStats_CountTasksAndTheStepsOfStagesWithTheirParts(t *testing.T) {
 	t.Parallel()
 	d := newDividing(t)
-	d.divide(3)
-	d.exchange(0, 1)
+	d.divide(5)
+	claims := d.exchange(0, 3)
+	d.exchange(0, 0, report(claims[0], engine.Failed))
+	d.exec(`insert into film_tasks (source, scheduled_at) select 'later', now() + interval '1 day' from generate_series(1, 3)`)
+	d.exec(`insert into film_tasks (source) values ('next')`)
+	d.exec(`update film_steps set ready_at = now() - interval '1 hour' where part = 5`)
 	s, err := New(d.pool, d.st.Graph()).Stats(t.Context())
-	if err != nil || s.Running != 1 || s.Stages[0].Running != 1 || s.Ready != 0 {
+	if err != nil || s.Running != 1 || s.Ready != 2 || s.Retrying != 1 || s.Scheduled != 3 || s.Dead != 0 {
 		t.Errorf("the stats are %+v, %v", s, err)
+	}
+	encode := s.Stages[0]
+	if encode.OldestReady.Round(time.Minute) != time.Hour {
+		t.Errorf("the oldest step has been ready for %s", encode.OldestReady)
+	}
+	encode.OldestReady = 0
+	if want := (StageStats{Stage: "encode", Ready: 3, Running: 2, Scheduled: 3, Retrying: 1}); encode != want {
+		t.Errorf("the steps are %+v, want %+v", encode, want)
+	}
+	dead := report(claims[1], engine.Failed)
+	dead.Dead = true
+	d.exchange(0, 0, dead) // and claims the next task
+	s, err = New(d.pool, d.st.Graph()).Stats(t.Context())
+	if err != nil || s.Running != 1 || s.Ready != 0 || s.Retrying != 0 || s.Scheduled != 3 || s.Dead != 1 {
+		t.Errorf("with a dead stage the stats are %+v, %v", s, err)
+	}
+	if want := (StageStats{Stage: "encode", Running: 1, Scheduled: 3, Dead: 1}); s.Stages[0] != want {
+		t.Errorf("with a dead stage the steps are %+v, want %+v", s.Stages[0], want)
+	}
+}
+
+func TestPartsProgress_CountsThePartsThatAreDead(t *testing.T) {
+	t.Parallel()
+	d := newDividing(t)
+	id := d.divide(5)
+	claims := d.exchange(0, 3)
+	dead := report(claims[2], engine.Failed)
+	dead.Dead = true
+	d.exchange(0, 0, report(claims[0], engine.Completed), report(claims[1], engine.Failed), dead)
+	if p := d.progress(id); p.Completed != 1 || p.Running != 0 || p.Retrying != 0 || p.Dead != 1 {
+		t.Errorf("it is %+v", p)
+	}
+	details, err := Task(t.Context(), d.st, id)
+	if err != nil || len(details.Parts) != 5 || details.Parts[2].Status != store.StatusDead ||
+		details.Parts[1].Status != store.StatusCancelled || details.Parts[4].Status != store.StatusCancelled {
+		t.Errorf("the parts are %+v, %v", details.Parts, err)
+	}
+	if err := d.st.Retry(t.Context(), id, ""); err != nil {
+		t.Fatal(err)
+	}
+	if p := d.progress(id); p.Completed != 1 || p.Dead != 0 {
+		t.Errorf("after a retry it is %+v", p)
+	}
+}
+
+func TestPlacementWarnings_NameDividedStagesWhoseRequirementNoWorkerOffers(t *testing.T) {
+	t.Parallel()
+	d := newDividing(t)
+	if _, err := d.st.Submit(t.Context(), store.Submission{
+		Source: "film", Placement: map[string]store.Placement{"encode": {Requires: []string{"gpu"}}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	claim := d.exchange(0, 0)[0]
+	warnings := func() int {
+		t.Helper()
+		details, err := Task(t.Context(), d.st, claim.Task)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(details.Warnings)
+	}
+	if n := warnings(); n != 0 {
+		t.Errorf("there are %d warnings while it is divided", n)
+	}
+	division := report(claim, engine.Divided)
+	division.Parts = []json.RawMessage{[]byte("{}")}
+	if claims := d.exchange(0, 1, division); len(claims) != 0 || warnings() != 1 {
+		t.Errorf("%d parts were claimed, there are %d warnings", len(claims), warnings())
+	}
+	gpu, err := d.e.RegisterWorker(t.Context(), store.Worker{Host: "east", PID: 1, Capabilities: []byte(`{"labels": ["gpu"]}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.workers = append(d.workers, gpu)
+	part := d.exchange(2, 1)
+	if len(part) != 1 || warnings() != 0 {
+		t.Errorf("%d parts were claimed, there are %d warnings", len(part), warnings())
+	}
+	d.exchange(2, 0, report(part[0], engine.Completed)) // which claims the join
+	d.exec(`update film_workers set lost_at = now() where id = $1`, gpu)
+	if n := warnings(); n != 0 {
+		t.Errorf("there are %d warnings when all parts are completed", n)
 	}
 }
 

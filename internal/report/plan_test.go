@@ -15,28 +15,25 @@ import (
 func TestReads_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 	t.Parallel()
 	conn := plantest.LargeDatabase(t)
-	r := New(nil, store.Video())
 	type read struct {
 		sql     string
-		args    int
+		args    string
 		indexes string
 	}
+	dead := "'', '', '', '', '', null, null, 1000"
 	reads := map[string]read{
-		"stats":             {r.stats, 0, "tasks_ingest_ready tasks_publish_ready tasks_held tasks_dead tasks_by_status"},
-		"dead groups":       {r.deadGroups[false], 7, "tasks_dead attempts_pkey"},
-		"dead stages":       {r.deadList[false], 8, "tasks_dead attempts_pkey"},
-		"count dead stages": {r.deadCount[false], 6, "tasks_dead"},
-		"named dead stages": {r.deadList[true], 8, "tasks_pkey attempts_pkey"},
-		"retry dead stages": {r.deadMatching, 6, "tasks_dead"},
-		"latency":           {r.latency, 5, "tasks_pkey attempts_pkey"},
-		"progress of parts": {r.parts, 2, "parts_pkey attempts_pkey"},
+		"stats": {statsSQL, "'{ingest,transcode,metadata,assemble,publish}', 10000",
+			"steps_ready steps_running steps_waiting tasks_state"},
+		"dead groups":       {deadGroupsSQL, dead + ", 100", "tasks_state attempts_pkey"},
+		"dead stages":       {deadListSQL, dead + ", 100", "tasks_state attempts_pkey"},
+		"count dead stages": {deadCountSQL, dead, "tasks_state"},
+		"find dead stages":  {deadMatchingSQL, dead, "tasks_state"},
+		"overridden tasks":  {overriddenBySQL, "null", "tasks_overridden"},
+		"latency":           {latencySQL, "now(), 3600, 60, 8, 25, '{}', '{}', '{}'", "tasks_pkey attempts_pkey"},
+		"progress of parts": {partsSQL, "'{}', '{}'", "steps_pkey attempts_pkey"},
 	}
 	for name, c := range reads {
-		values := map[string]string{"latency": "now(), 3600, 60, 8, 25"}[name]
-		if values == "" {
-			values = plantest.Nulls(c.args)
-		}
-		plantest.WantIndexes(t, conn, name, c.sql, values, strings.Fields(c.indexes)...)
+		plantest.WantIndexes(t, conn, name, store.Video().SQL(c.sql), c.args, strings.Fields(c.indexes)...)
 	}
 }
 

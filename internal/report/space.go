@@ -11,9 +11,10 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// TableSizes are the bytes of a pipeline's tables with their indexes. Tables that pipelines share are counted for each.
+// TableSizes are the bytes of a pipeline's tables with their indexes. Tables of operators are counted for each
+// pipeline.
 type TableSizes struct {
-	Tasks        int64 `json:"tasks_bytes"` // with their parts
+	Tasks        int64 `json:"tasks_bytes"` // with their steps
 	History      int64 `json:"history_bytes"`
 	Events       int64 `json:"events_bytes"`
 	DeletedTasks int64 `json:"deleted_tasks_bytes"`
@@ -21,40 +22,28 @@ type TableSizes struct {
 	Other        int64 `json:"other_bytes"`
 }
 
+// tableSizesSQL reads those of the pipeline's schema. $1 is the prefix of the pipeline's tables.
 const tableSizesSQL = `
 /* sizes of tables */
-select case when c.oid = '{{.Tasks}}'::regclass then 'tasks'
-{{- if .HasParts}}
-            when c.oid = '{{.Parts}}'::regclass then 'tasks'
-{{- end}}
-            when c.oid = '{{.Attempts}}'::regclass then 'history'
-            when c.oid = '{{.Outbox}}'::regclass then 'events'
-            when c.oid = '{{.Prefix}}deleted_tasks'::regclass then 'deleted'
-            when c.oid = 'cuelight_deliveries'::regclass then 'deliveries'
-            else 'other' end as name,
-       coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint
-  from pg_class c
- where c.relkind = 'r' and c.relnamespace = (select relnamespace from pg_class where oid = '{{.Tasks}}'::regclass)
-   and (c.relname ~ '^cuelight_' or c.oid = 'workers'::regclass or c.oid in (
-        '{{.Tasks}}'::regclass, '{{.Attempts}}'::regclass, '{{.Outbox}}'::regclass,
-        '{{.Prefix}}deleted_tasks'::regclass{{if .HasParts}}, '{{.Parts}}'::regclass{{end}}))
- group by name`
+select coalesce(sum(size) filter (where name in ('tasks', 'steps', 'positions')), 0)::bigint,
+       coalesce(sum(size) filter (where name = 'attempts'), 0)::bigint,
+       coalesce(sum(size) filter (where name = 'outbox'), 0)::bigint,
+       coalesce(sum(size) filter (where name = 'deleted_tasks'), 0)::bigint,
+       coalesce(sum(size) filter (where relname = 'cuelight_deliveries'), 0)::bigint,
+       coalesce(sum(size) filter (where name in ('workers', 'pauses', 'audit', 'pipeline', 'event_epoch')
+         or relname in ('cuelight_keys', 'cuelight_leases', 'cuelight_locations', 'cuelight_profiles',
+                        'cuelight_webhooks', 'cuelight_alert_cooldowns')), 0)::bigint
+  from (select relname, case when starts_with(relname, $1) then substr(relname, length($1) + 1) end as name,
+               pg_total_relation_size(oid) as size
+          from pg_class
+         where relkind = 'r'
+           and relnamespace = (select relnamespace from pg_class where oid = '{tasks}'::regclass)) as c`
 
 // ReadTableSizes reads the sizes of the tables.
 func ReadTableSizes(ctx context.Context, st *store.Store) (s TableSizes, err error) {
-	rows, err := st.DB().Query(ctx, st.Graph().SQL(tableSizesSQL, nil))
-	if err != nil {
-		return s, statement.Wrap(st.DB(), "read sizes of tables", err)
-	}
-	var name string
-	var bytes int64
-	_, err = pgx.ForEachRow(rows, []any{&name, &bytes}, func() error {
-		*map[string]*int64{
-			"tasks": &s.Tasks, "history": &s.History, "events": &s.Events, "deleted": &s.DeletedTasks,
-			"deliveries": &s.Deliveries, "other": &s.Other,
-		}[name] = bytes
-		return nil
-	})
+	g := st.Graph()
+	err = st.DB().QueryRow(ctx, g.SQL(tableSizesSQL), g.TablePrefix()).Scan(
+		&s.Tasks, &s.History, &s.Events, &s.DeletedTasks, &s.Deliveries, &s.Other)
 	return s, statement.Wrap(st.DB(), "read sizes of tables", err)
 }
 
@@ -82,10 +71,10 @@ func CountPrunable(ctx context.Context, st *store.Store, ages []time.Duration) (
 		table, where string
 		counts       *[]RowCount
 	}{
-		{"{{.Outbox}}", "r.at < a.before", &r.Events},
-		{"{{.Prefix}}deleted_tasks", "r.deleted_at < a.before and r.purged_at is null and r.purge_at is null", &r.Deleted},
-		{"workers", "r.pipeline = '{{.Name}}' and coalesce(r.stopped_at, r.lost_at) < a.before", &r.Workers},
-		{"cuelight_audit", "r.pipeline = '{{.Name}}' and r.at < a.before", &r.Audit},
+		{"{outbox}", "r.at < a.before", &r.Events},
+		{"{deleted_tasks}", "r.deleted_at < a.before and r.purged_at is null and r.purge_at is null", &r.Deleted},
+		{"{workers}", "coalesce(r.stopped_at, r.lost_at) < a.before", &r.Workers},
+		{"{audit}", "r.at < a.before", &r.Audit},
 		{"cuelight_deliveries", "r.status in ('delivered', 'suppressed')" + oldDelivery, &r.Deliveries},
 		{"cuelight_deliveries", "r.status = 'dead'" + oldDelivery, &r.DeadDeliveries},
 	} {
@@ -103,7 +92,7 @@ func CountPrunable(ctx context.Context, st *store.Store, ages []time.Duration) (
 }
 
 const oldDelivery = ` and r.finished_at < a.before
-   and exists (select from cuelight_webhooks w where w.id = r.webhook_id and w.pipeline = '{{.Name}}')`
+   and exists (select from cuelight_webhooks w where w.id = r.webhook_id and w.pipeline = '{name}')`
 
 const blocksSQL = `
 /* blocks of a table */
@@ -125,7 +114,7 @@ select (select count(*) from sampled r where %s)
 
 // countOld counts the rows of a table that a retention would delete, for each of the ages.
 func countOld(ctx context.Context, st *store.Store, table, where string, ages []time.Duration) ([]RowCount, error) {
-	percent, err := samplePercent(ctx, st, st.Graph().SQL(table, nil))
+	percent, err := samplePercent(ctx, st, st.Graph().SQL(table))
 	if err != nil {
 		return nil, err
 	}
@@ -133,8 +122,8 @@ func countOld(ctx context.Context, st *store.Store, table, where string, ages []
 	for i, age := range ages {
 		seconds[i] = age.Seconds()
 	}
-	sql := st.Graph().SQL("with sampled as materialized (select * from "+table+" tablesample system ($1))\n"+
-		fmt.Sprintf(countOldSQL, where), nil)
+	sql := st.Graph().SQL("with sampled as materialized (select * from " + table + " tablesample system ($1))\n" +
+		fmt.Sprintf(countOldSQL, where))
 	rows, err := st.DB().Query(ctx, sql, percent, seconds)
 	if err != nil {
 		return nil, statement.Wrap(st.DB(), "sample "+table, err)

@@ -85,14 +85,14 @@ func addTasks(ctx context.Context, st *store.Store, status store.Status, ages []
 
 const sampleTasksSQL = `
 /* sample tasks */
-select id from {{.Tasks}} tablesample system ($1)`
+select id from {tasks} tablesample system ($1)`
 
 func sampleTasks(ctx context.Context, st *store.Store, status store.Status, ages []time.Duration, c taskCounts) (float64, error) {
-	percent, err := samplePercent(ctx, st, st.Graph().SQL("{{.Tasks}}", nil))
+	percent, err := samplePercent(ctx, st, st.Graph().SQL("{tasks}"))
 	if err != nil {
 		return 0, err
 	}
-	rows, err := st.DB().Query(ctx, st.Graph().SQL(sampleTasksSQL, nil), percent)
+	rows, err := st.DB().Query(ctx, st.Graph().SQL(sampleTasksSQL), percent)
 	if err != nil {
 		return 0, statement.Wrap(st.DB(), "sample tasks", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/store"
 )
@@ -19,8 +20,10 @@ func newVideos(t *testing.T, pool *pgxpool.Pool, days ...int) *store.Store {
 	t.Helper()
 	execAll(t, pool, `alter table tasks disable trigger user`)
 	_, err := pool.Exec(t.Context(), `
-		insert into tasks (source, created_at, ingest_status, transcode_status, metadata_status, assemble_status, publish_status)
-		select 'a.mp4', now() - n * interval '1 day', 'completed', 'completed', 'completed', 'completed', 'completed'
+		insert into tasks (source, created_at, updated_at, ingest_status, transcode_status, metadata_status, assemble_status,
+		                   publish_status)
+		select 'a.mp4', now() - n * interval '1 day', now() - n * interval '1 day', 'completed', 'completed', 'completed',
+		       'completed', 'completed'
 		  from unnest($1::int[]) n order by n desc`, days)
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +42,7 @@ func execAll(t *testing.T, pool *pgxpool.Pool, texts ...string) {
 
 func videoSchema() pgtest.Schema {
 	g := store.Video()
-	return pgtest.SQL(g.SchemaSQL(), g.TriggersSQL())
+	return pgtest.SQL(g.SchemaSQL(), g.TriggersSQL(), operators.SQL)
 }
 
 func TestCountPrunable_CountsWhatEachRetentionWouldDelete(t *testing.T) {
@@ -47,13 +50,13 @@ func TestCountPrunable_CountsWhatEachRetentionWouldDelete(t *testing.T) {
 	pool := pgtest.New(t, videoSchema())
 	st := newVideos(t, pool, 100, 40, 35, 10)
 	execAll(t, pool,
-		`insert into tasks (source, created_at, ingest_status) values ('b.mp4', now() - interval '50 days', 'dead')`,
+		`insert into tasks (source, created_at, updated_at, ingest_status)
+		 values ('b.mp4', now() - interval '60 days', now() - interval '50 days', 'dead')`,
 		`insert into tasks (source, created_at) values ('c.mp4', now() - interval '100 days')`,
 		`insert into outbox (at, type) select now() - n * interval '40 days', 'completed' from generate_series(0, 3) n`,
-		`insert into workers (pipeline, name, host, pid, stopped_at)
-		 select p, 'a', 'a', 1, now() - interval '60 days' from unnest(array['video', 'other']) p`,
-		`insert into workers (pipeline, name, host, pid) values ('video', 'b', 'b', 1)`,
-		`insert into cuelight_audit (at, pipeline, actor, action) values (now() - interval '95 days', 'video', 'anna', 'pause')`,
+		`insert into workers (name, host, pid, stopped_at) values ('a', 'a', 1, now() - interval '60 days')`,
+		`insert into workers (name, host, pid) values ('b', 'b', 1)`,
+		`insert into audit (at, actor, action) values (now() - interval '95 days', 'anna', 'pause')`,
 		`insert into cuelight_webhooks (pipeline, url, secret, cursor) values ('video', 'https://a.example', 'x', 0)`,
 		`insert into cuelight_deliveries (webhook_id, event_id, type, payload, status, finished_at)
 		 select w.id, n, 'completed', '{}', (array['delivered', 'suppressed', 'dead', 'pending'])[n], now() - interval '91 days'
@@ -116,7 +119,7 @@ func TestReadTableSizes_NeedsOnlyARoleThatOwnsItsSchema(t *testing.T) {
 	}
 	t.Cleanup(pool.Close)
 	g := store.Video()
-	execAll(t, pool, g.SchemaSQL(), g.TriggersSQL(), `create table not_ours as select generate_series(1, 100000)`)
+	execAll(t, pool, g.SchemaSQL(), g.TriggersSQL(), operators.SQL, `create table not_ours as select generate_series(1, 100000)`)
 	st := newVideos(t, pool, make([]int, 1000)...)
 	s, err := ReadTableSizes(t.Context(), st)
 	if err != nil {

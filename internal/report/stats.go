@@ -15,32 +15,20 @@ import (
 
 // Reader reads reports about the tasks of one pipeline. It has no state of its own.
 type Reader struct {
-	db                              store.DB
-	graph                           store.Graph
-	stats, overriddenBy, latency    string
-	parts                           string
-	deadGroups, deadList, deadCount map[bool]string // by whether the tasks are given
-	deadMatching                    string
+	db    store.DB
+	graph store.Graph
 }
 
 // New returns a Reader. It does not use the database.
-func New(db store.DB, g store.Graph) *Reader {
-	return &Reader{
-		db: db, graph: g, parts: g.SQL(partsSQL, nil),
-		stats: g.SQL(statsSQL, MaxCount), overriddenBy: g.SQL(overriddenBySQL, nil), latency: g.SQL(latencySQL, nil),
-		deadGroups: fillDead(g, deadGroupsSQL), deadList: fillDead(g, deadListSQL), deadCount: fillDead(g, deadCountSQL),
-		deadMatching: g.SQL(deadMatchingSQL, nil),
-	}
-}
+func New(db store.DB, g store.Graph) *Reader { return &Reader{db: db, graph: g} }
 
 func (r *Reader) read(ctx context.Context, sql string, args []any, each func(pgx.Rows) error) error {
-	return statement.Read(ctx, r.db, sql, args, each)
+	return statement.Read(ctx, r.db, r.graph.SQL(sql), args, each)
 }
 
 func (r *Reader) explain(act string, err error) error { return statement.Wrap(r.db, act, err) }
 
-// MaxCount is the highest number that is counted exactly. A higher count of ready tasks is
-// PostgreSQL's estimate, as old as its last vacuum or analyze; other counts end here.
+// MaxCount is the highest number that is counted.
 const MaxCount = 10_000
 
 // Stats are the unfinished tasks of a pipeline in a few numbers; see [MaxCount].
@@ -52,18 +40,19 @@ type Stats struct {
 	Stages []StageStats
 }
 
-// StageStats are those of one stage.
+// StageStats counts the steps of a stage: the stage of each task, or its parts if it is divided.
 type StageStats struct {
 	Stage          string
 	Ready, Running int
-	// OldestReady is how long the oldest ready task has been ready: since it was submitted,
-	// became due or was retried, or since an attempt at the stage or at one it needs; 0 for
-	// none. It is found among the next 200 tasks of each of the 50 lowest priorities, at
-	// most 1,000 in all.
+	Scheduled      int // wait for the time that their task was submitted for
+	Retrying       int // wait for another time, after a failed attempt or a release
+	Dead           int // tasks in which the stage is dead
+	// OldestReady is how long the oldest ready step has been ready; 0 for none. It is found among those
+	// that are counted and the next hundred of the lowest priority.
 	OldestReady time.Duration
 }
 
-// Oldest is the stage with the task that has been ready the longest; its name is empty for
+// Oldest is the stage with the step that has been ready the longest; its name is empty for
 // none.
 func (s Stats) Oldest() StageStats {
 	var oldest StageStats
@@ -75,95 +64,116 @@ func (s Stats) Oldest() StageStats {
 	return oldest
 }
 
-// statsSQL returns a row for the pipeline and one per stage. Each count and search reads an
-// index, up to a limit.
+// statsSQL reads the steps of each queue by its index, and the dead tasks, each up to a limit. It returns how many
+// steps of each stage, and how many tasks of the pipeline, are in each state. A step may have several states.
 const statsSQL = `
 /* stats */
-with running as materialized (
-  select {{range $i, $s := .Stages}}{{if $i}}, {{end}}t.{{.Name}}_status in ('inprogress'
-          {{- if .Divides}}, 'divided'{{end}}) as {{.Name}}_running{{end}}
-    from {{.Tasks}} t where {{.IsWorkedOn "t."}} limit {{.With}}
+with queues as materialized (
+  select q.stage, p.parts, (select rank from {steps} s
+                             where s.stage = q.stage and (s.part > 0) = p.parts and s.status = 'ready'
+                             order by rank desc limit 1) as lowest
+    from unnest($1::text[]) as q (stage) cross join (values (false), (true)) as p (parts)
+), counted (stage, states, task_id, ready_at) as (
+  select q.stage, case when s.attempts > 0 then '{ready,retried}' else '{ready}' end::text[], s.task_id, s.ready_at
+    from queues q
+   cross join lateral (
+         select * from {steps} s
+          where s.stage = q.stage and (s.part > 0) = q.parts and s.status = 'ready'
+          order by s.rank, s.turn, s.task_id limit $2) as s
+   union all
+  select q.stage, '{lowest}', null, s.ready_at
+    from queues q
+   cross join lateral (
+         select * from {steps} s
+          where s.stage = q.stage and (s.part > 0) = q.parts and s.status = 'ready' and s.rank = q.lowest
+          order by s.turn, s.task_id limit 100) as s
+   union all
+  select stage, case status when 'running' then '{running,busy}' else '{busy}' end::text[], task_id, null
+    from (select * from {steps} where status in ('running', 'divided') limit $2) as s
+   union all
+  select s.stage, case when t.id is null then '{retrying,retried}' else '{scheduled}' end::text[], s.task_id, null
+    from (select * from {steps} where status = 'waiting' order by run_at limit $2) as s
+    left join lateral (
+         select id from {tasks}
+          where id = s.task_id and s.attempts = 0 and state = 'pending' and scheduled_at > now() offset 0) as t on true
+   union all
+  select x.stage, '{dead}', t.id, null
+    from (select * from {tasks} where state = 'dead' and overridden_by is null limit $2) as t
+   cross join lateral cuelight_{name}_stages({statuses t.}) as x
+   where x.status = 'dead'
 )
-select -1 as stage,
-       (select count(*) from (
-        {{- range $i, $s := .Stages}}{{if $i}} union
-        {{end}}(select id from {{$.Tasks}} t where {{.Ready "t."}} limit {{$.With}}){{end}}) as ready) as ready,
-       (select count(*) from running),
-       (select count(*) from (select from {{.Tasks}} t where {{.IsScheduled "t."}} limit {{.With}}) as few),
-       (select count(*) from (
-        {{- range $i, $retrying := .Retrying "t."}}{{if $i}} union all
-        {{end}}(select from {{$.Tasks}} t where {{$retrying}} limit {{$.With}}){{end}}) as retrying),
-       (select count(*) from (
-        select from {{.Tasks}} t where ({{.Any "t." "dead"}}) and t.overridden_by is null limit {{.With}}) as few),
-       0::bigint, 0::float8
-{{- range $i, $s := .Stages}}
-union all
-select {{$i}}, (select count(*) from (select from {{$.Tasks}} t where {{.Ready "t."}} limit {{$.With}}) as few),
-       (select count(*) from running where {{.Name}}_running), 0, 0, 0,
-       coalesce((select greatest(reltuples, 0)::bigint from pg_class
-                  where oid = to_regclass('{{$.Tasks}}_{{.Name}}_ready')), 0),
-       coalesce(extract(epoch from now() - (
-         with recursive levels (priority) as (
-           (select priority from {{$.Tasks}} t where {{.Ready "t."}} order by priority, id desc limit 1)
-           union all
-           select (select t.priority from {{$.Tasks}} t where {{.Ready "t."}} and t.priority > l.priority
-                    order by t.priority, t.id desc limit 1)
-             from levels l where l.priority is not null
-         )
-         select min(since.at)
-           from (select next.*
-                   from (select priority from levels where priority is not null limit 50) as l
-                  cross join lateral (select t.id, t.created_at, t.ready_at from {{$.Tasks}} t
-                                       where {{.Ready "t."}} and t.priority = l.priority
-                                       order by t.id limit 200) as next
-                  limit 1000) as t
-          cross join lateral (select greatest(t.created_at, t.ready_at, max(coalesce(a.retry_at, a.finished_at))) as at
-                                from {{$.Attempts}} a
-                               where a.task_id = t.id
-                                 and a.stage in ('{{.Name}}'{{range .Needs}}, '{{.}}'{{end}})) as since)), 0)::float8
-{{- end}}
- order by stage`
+select stage, state, count(*), count(distinct task_id),
+       coalesce(extract(epoch from now() - min(ready_at)), 0)::float8
+  from counted cross join unnest(states) as state
+ group by grouping sets ((stage, state), (state))`
 
-// Stats counts the unfinished tasks.
-func (r *Reader) Stats(ctx context.Context) (out Stats, err error) {
-	var stage, ready, running, scheduled, retrying, dead, estimate int
-	var age float64
-	names := r.graph.Stages()
-	err = r.read(ctx, r.stats, nil, func(rows pgx.Rows) error {
-		columns := []any{&stage, &ready, &running, &scheduled, &retrying, &dead, &estimate, &age}
-		_, err := pgx.ForEachRow(rows, columns, func() error {
-			ready = countOrEstimate(ready, estimate)
-			if stage < 0 {
-				out.Ready, out.Running, out.Scheduled = min(ready, MaxCount), running, scheduled
-				out.Retrying, out.Dead = min(retrying, MaxCount), dead
-				return nil
+// StatsQuery returns the statement of [Reader.Stats], its arguments, and what reads its rows.
+func StatsQuery(g store.Graph, out *Stats) (sql string, args []any, read func(pgx.Rows) error) {
+	for _, name := range g.Stages() {
+		out.Stages = append(out.Stages, StageStats{Stage: name})
+	}
+	return g.SQL(statsSQL), []any{g.Stages(), MaxCount}, func(rows pgx.Rows) error {
+		var stage *string
+		var state string
+		var steps, tasks int
+		var age float64
+		_, err := pgx.ForEachRow(rows, []any{&stage, &state, &steps, &tasks, &age}, func() error {
+			if stage == nil {
+				out.set(state, min(tasks, MaxCount))
+			} else if i, ok := g.Stage(*stage); ok {
+				out.Stages[i].set(state, min(steps, MaxCount), seconds(max(age, 0)))
 			}
-			out.Ready = max(out.Ready, ready)
-			out.Stages = append(out.Stages, StageStats{
-				Stage: names[stage], Ready: ready, Running: running, OldestReady: seconds(max(age, 0)),
-			})
 			return nil
 		})
 		return err
-	})
-	return out, r.explain("read stats", err)
+	}
 }
 
-// countOrEstimate returns the count, or the estimate where the count reached its limit.
-func countOrEstimate(counted, estimate int) int {
-	if counted < MaxCount {
-		return counted
+func (s *Stats) set(state string, tasks int) {
+	switch state {
+	case "busy":
+		s.Running = tasks
+	case "ready":
+		s.Ready = tasks
+	case "scheduled":
+		s.Scheduled = tasks
+	case "retried":
+		s.Retrying = tasks
+	case "dead":
+		s.Dead = tasks
 	}
-	return max(counted, estimate)
+}
+
+func (s *StageStats) set(state string, steps int, age time.Duration) {
+	switch state {
+	case "ready":
+		s.Ready = steps
+	case "running":
+		s.Running = steps
+	case "scheduled":
+		s.Scheduled = steps
+	case "retrying":
+		s.Retrying = steps
+	case "dead":
+		s.Dead = steps
+	}
+	s.OldestReady = max(s.OldestReady, age)
+}
+
+// Stats counts the unfinished tasks.
+func (r *Reader) Stats(ctx context.Context) (out Stats, err error) {
+	sql, args, read := StatsQuery(r.graph, &out)
+	err = statement.Read(ctx, r.db, sql, args, read)
+	return out, r.explain("read stats", err)
 }
 
 const overriddenBySQL = `
 /* find overridden tasks */
-select id from {{.Tasks}} where overridden_by = $1 order by id desc limit 100`
+select id from {tasks} where overridden_by = $1 order by id desc limit 100`
 
 // OverriddenBy lists the newest hundred tasks that a task overrides.
 func (r *Reader) OverriddenBy(ctx context.Context, task store.ID) (ids []store.ID, err error) {
-	err = r.read(ctx, r.overriddenBy, []any{task}, func(rows pgx.Rows) (err error) {
+	err = r.read(ctx, overriddenBySQL, []any{task}, func(rows pgx.Rows) (err error) {
 		ids, err = pgx.CollectRows(rows, pgx.RowTo[store.ID])
 		return err
 	})

@@ -11,14 +11,16 @@ import (
 	"github.com/cuelight/cuelight/internal/ctxsleep"
 )
 
-// The secret is that of the tables, so another database has another one.
+// identity is that of the tables: another database has others, or created them at another time.
+const identity = `(select extract(epoch from since) || ' ' || tableoid from pipeline)`
+
 const identitySQL = `
 /* identity of the tables */
-select md5(value) from cuelight_secret`
+select ` + identity
 
 const standbySQL = `
 /* check the standby */
-select pg_is_in_recovery(), coalesce((pg_last_wal_replay_lsn() - '0/0')::bigint, 0), (select md5(value) from cuelight_secret)`
+select pg_is_in_recovery(), coalesce((pg_last_wal_replay_lsn() - '0/0')::bigint, 0), ` + identity
 
 // sample is the position of the primary at a time.
 type sample struct {

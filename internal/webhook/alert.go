@@ -71,7 +71,7 @@ var raisableAlerts = map[string]string{
 
 const raiseSQL = `
 /* raise alert */
-insert into %soutbox (type, data)
+insert into {outbox} (type, data)
 select $2, $1::jsonb || jsonb_build_object('name', $3::text)
  where exists (select from cuelight_webhooks where pipeline = $4 and disabled_at is null)`
 
@@ -89,21 +89,12 @@ func (w *Webhooks) Raise(ctx context.Context, alert string, data map[string]any)
 	}
 	text, err := json.Marshal(data)
 	if err == nil {
-		_, err = w.db.Exec(ctx, fmt.Sprintf(raiseSQL, w.tablePrefix()),
-			string(text), string(store.AlertRaised), name, w.options.Pipeline)
+		_, err = w.db.Exec(ctx, w.options.Graph.SQL(raiseSQL), string(text), string(store.AlertRaised), name, w.pipeline())
 	}
 	if err != nil {
 		return fmt.Errorf("raise %s: %w", alert, err)
 	}
 	return nil
-}
-
-// tablePrefix returns the prefix of the pipeline's tables; see [store.NewGraph].
-func (w *Webhooks) tablePrefix() string {
-	if w.options.Pipeline == "video" {
-		return ""
-	}
-	return w.options.Pipeline + "_"
 }
 
 // alertsOf returns the alerts that an event causes. It reads the history only if an

@@ -88,7 +88,7 @@ select exists (select from cuelight_webhooks w
 
 // HasDue reports whether deliveries are due, including those whose receivers are being called.
 func (w *Webhooks) HasDue(ctx context.Context) (isDue bool, err error) {
-	if err := w.db.QueryRow(ctx, hasDueSQL, w.options.Pipeline).Scan(&isDue); err != nil {
+	if err := w.db.QueryRow(ctx, hasDueSQL, w.pipeline()).Scan(&isDue); err != nil {
 		return false, fmt.Errorf("look for due deliveries: %w", err)
 	}
 	return isDue, nil

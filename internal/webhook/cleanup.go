@@ -46,7 +46,7 @@ func (d *deliverer) deleteExpired(ctx context.Context) error {
 			continue
 		}
 		sql := fmt.Sprintf(deleteFinishedSQL, finished.status)
-		tag, err := d.webhooks.db.Exec(ctx, sql, o.Pipeline, finished.retention.Seconds(), maxDeletedRows)
+		tag, err := d.webhooks.db.Exec(ctx, sql, d.webhooks.pipeline(), finished.retention.Seconds(), maxDeletedRows)
 		if err != nil {
 			return fmt.Errorf("delete finished deliveries: %w", err)
 		}
@@ -55,7 +55,7 @@ func (d *deliverer) deleteExpired(ctx context.Context) error {
 		}
 		more = more || tag.RowsAffected() == maxDeletedRows
 	}
-	if _, err := d.webhooks.db.Exec(ctx, deleteCooldownsSQL, o.Pipeline); err != nil {
+	if _, err := d.webhooks.db.Exec(ctx, deleteCooldownsSQL, d.webhooks.pipeline()); err != nil {
 		return fmt.Errorf("delete cooldowns: %w", err)
 	}
 	if more {

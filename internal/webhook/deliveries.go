@@ -78,7 +78,7 @@ func (w *Webhooks) Deliveries(ctx context.Context, f DeliveryFilter) ([]Delivery
 	if f.Limit <= 0 {
 		f.Limit = 100
 	}
-	sql, args, err := f.query(w.options.Pipeline)
+	sql, args, err := f.query(w.pipeline())
 	if err != nil {
 		return nil, fmt.Errorf("list deliveries: %w", err)
 	}
@@ -109,9 +109,9 @@ select d.id from cuelight_deliveries d join cuelight_webhooks w on w.id = d.webh
 // id and all its attempts. It does not change a pending one.
 func (w *Webhooks) Redeliver(ctx context.Context, delivery store.ID) error {
 	var id store.ID
-	err := w.db.QueryRow(ctx, redeliverSQL, delivery, w.options.Pipeline).Scan(&id)
+	err := w.db.QueryRow(ctx, redeliverSQL, delivery, w.pipeline()).Scan(&id)
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = w.db.QueryRow(ctx, findDeliverySQL, delivery, w.options.Pipeline).Scan(&id)
+		err = w.db.QueryRow(ctx, findDeliverySQL, delivery, w.pipeline()).Scan(&id)
 	}
 	if err != nil {
 		return fmt.Errorf("redeliver: %w", notFound(err))
@@ -126,7 +126,7 @@ const redeliverDeadSQL = `
 // RedeliverDead redelivers all dead deliveries of a webhook, in order per task, and
 // returns their number.
 func (w *Webhooks) RedeliverDead(ctx context.Context, webhook store.ID) (int, error) {
-	tag, err := w.db.Exec(ctx, redeliverDeadSQL, webhook, w.options.Pipeline)
+	tag, err := w.db.Exec(ctx, redeliverDeadSQL, webhook, w.pipeline())
 	if err == nil && tag.RowsAffected() == 0 {
 		_, _, _, err = w.findWebhook(ctx, webhook)
 	}
@@ -143,7 +143,7 @@ select url, format, array_remove(array[secret, case when old_until > now() then 
 
 // findWebhook returns a webhook's URL, its format and its signing secrets.
 func (w *Webhooks) findWebhook(ctx context.Context, id store.ID) (url, format string, secrets []string, err error) {
-	err = w.db.QueryRow(ctx, findWebhookSQL, id, w.options.Pipeline).Scan(&url, &format, &secrets)
+	err = w.db.QueryRow(ctx, findWebhookSQL, id, w.pipeline()).Scan(&url, &format, &secrets)
 	return url, format, secrets, notFound(err)
 }
 
@@ -163,7 +163,7 @@ func (w *Webhooks) Test(ctx context.Context, id store.ID) (PingResult, error) {
 	}
 	ping := payload{
 		Type: "ping", Timestamp: time.Now().UTC(),
-		Data: eventData{Pipeline: w.options.Pipeline, Webhook: id},
+		Data: eventData{Pipeline: w.pipeline(), Webhook: id},
 	}
 	r := w.client.send(ctx, url, secrets, newID().String(), w.body(format, ping.encode()))
 	if r.aborted {

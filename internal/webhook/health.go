@@ -74,7 +74,7 @@ select w.id from cuelight_webhooks w
 // loadHealth marks the receivers as failing that have failed deliveries.
 func (d *deliverer) loadHealth(ctx context.Context) error {
 	w := d.webhooks
-	ids, err := collect(ctx, w.db, pgx.RowTo[store.ID], "read failing webhooks", failedBeforeSQL, w.options.Pipeline)
+	ids, err := collect(ctx, w.db, pgx.RowTo[store.ID], "read failing webhooks", failedBeforeSQL, w.pipeline())
 	if err != nil {
 		return err
 	}

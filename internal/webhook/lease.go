@@ -65,7 +65,7 @@ func (d *deliverer) release(ctx context.Context) error {
 	return nil
 }
 
-func (w *Webhooks) leaseName() string { return "webhooks:" + w.options.Pipeline }
+func (w *Webhooks) leaseName() string { return "webhooks:" + w.pipeline() }
 
 // newID returns a random UUID (version 4) for an object that has no row.
 func newID() (id store.ID) {

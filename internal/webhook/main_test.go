@@ -24,6 +24,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/goleak"
 
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/store"
@@ -50,7 +51,7 @@ type fixture struct {
 func setup(t *testing.T, o Options) *fixture {
 	t.Helper()
 	g := store.Video()
-	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
+	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL(), operators.SQL))
 	b := &fixture{t: t, pool: pool, store: store.New(pool, g)}
 	b.Webhooks = b.newWebhooks(o)
 	return b
@@ -111,8 +112,8 @@ func (b *fixture) submit() store.ID {
 // addEvent writes an event to the outbox.
 func (b *fixture) addEvent(typ store.EventType, task store.ID, stage string, attempt int, data string) {
 	b.t.Helper()
-	b.exec(`insert into outbox (type, task_id, stage, attempt, data)
-		values ($1, $2, nullif($3, ''), nullif($4, 0), nullif($5, '')::jsonb)`,
+	b.exec(`insert into outbox (type, tasks, stages, attempts, data)
+		values ($1, array[$2::uuid], array[nullif($3, '')], array[nullif($4, 0)], nullif($5, '')::jsonb)`,
 		string(typ), task, stage, attempt, data)
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/store"
-	"github.com/cuelight/cuelight/store/engine"
 )
 
 // A receiver that is down for an hour then gets everything.
@@ -183,7 +182,7 @@ func TestRun_ReportsMissedEvents(t *testing.T) {
 	b.add(rc.URL)
 	b.submit()
 	b.exec("update outbox set at = now() - interval '1 year'")
-	_, _, err := engine.New(b.store.DB(), b.store.Graph()).PruneEvents(t.Context(), time.Hour)
+	_, _, err := b.store.PruneEvents(t.Context(), time.Hour)
 	must(t, err)
 	kept := b.submit()
 	b.run()

@@ -15,7 +15,7 @@ func TestRun_DeliversOnlyEventsOfThePipeline(t *testing.T) {
 	podcasts := store.New(b.pool, g)
 	_, err = podcasts.Migrate(t.Context())
 	must(t, err)
-	other := b.newWebhooks(Options{Store: podcasts, Pipeline: "podcast"})
+	other := b.newWebhooks(Options{Store: podcasts, Graph: g})
 	mine, theirs := newReceiver(t, nil), newReceiver(t, nil)
 	b.add(mine.URL, "submitted", "alert")
 	_, err = other.Add(t.Context(), Settings{URL: theirs.URL, Types: []string{"submitted", "alert"}})

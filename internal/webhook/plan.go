@@ -34,7 +34,7 @@ func (w *Webhooks) endpoints(ctx context.Context) ([]endpoint, error) {
 		err = row.Scan(&h.id, &h.url, &h.types, &cooldown, &h.cursor)
 		h.cooldown = time.Duration(cooldown * float64(time.Second))
 		return h, err
-	}, "read webhooks", endpointsSQL, w.options.Pipeline)
+	}, "read webhooks", endpointsSQL, w.pipeline())
 }
 
 // plan contains the new deliveries of one webhook for the events up to upTo.
@@ -184,7 +184,7 @@ func (p *planner) addDelivery(ctx context.Context, to *plan, e store.Event, even
 		return err
 	}
 	b := payload{Type: eventType, Timestamp: e.At.UTC(), Data: eventData{
-		EventID: e.ID, Pipeline: p.webhooks.options.Pipeline, Task: task,
+		EventID: e.ID, Pipeline: p.webhooks.pipeline(), Task: task,
 		Stage: e.Stage, Attempt: e.Attempt, Worker: e.Worker, Details: e.Data,
 	}}
 	admitted := true

@@ -91,7 +91,7 @@ func (w *Webhooks) Add(ctx context.Context, s Settings) (Webhook, error) {
 		return Webhook{}, fmt.Errorf("add webhook: %w", err)
 	}
 	return w.queryWebhook(ctx, "add webhook", addSQL,
-		w.options.Pipeline, s.URL, s.Types, newSecret(), s.cooldownSeconds(), cursor, s.Format)
+		w.pipeline(), s.URL, s.Types, newSecret(), s.cooldownSeconds(), cursor, s.Format)
 }
 
 func checkTypes(types []string) error {
@@ -122,7 +122,7 @@ func (w *Webhooks) Update(ctx context.Context, id store.ID, s Settings) (h Webho
 	if err := cmp.Or(err, checkTypes(s.Types), checkFormat(s.Format)); err != nil {
 		return Webhook{}, fmt.Errorf("change webhook: %w", err)
 	}
-	args := []any{id, w.options.Pipeline, s.URL, s.Types, s.cooldownSeconds(), s.Format}
+	args := []any{id, w.pipeline(), s.URL, s.Types, s.cooldownSeconds(), s.Format}
 	if s.URL == "" {
 		h, err = w.queryWebhook(ctx, "change webhook", updateSQL, args...)
 	} else {
@@ -139,7 +139,7 @@ select ` + webhookColumns + `
 
 // List returns all webhooks, the oldest first.
 func (w *Webhooks) List(ctx context.Context) ([]Webhook, error) {
-	all, err := collect(ctx, w.db, scanWebhook, "list webhooks", listSQL, w.options.Pipeline)
+	all, err := collect(ctx, w.db, scanWebhook, "list webhooks", listSQL, w.pipeline())
 	for i := range all {
 		all[i].Secret = maskSecret(all[i].Secret)
 	}
@@ -160,7 +160,7 @@ const DefaultOverlap = 24 * time.Hour
 // are signed with both, so that the receiver can switch. Older secrets cease to sign.
 func (w *Webhooks) RotateSecret(ctx context.Context, id store.ID, overlap time.Duration) (Webhook, error) {
 	return w.queryWebhook(ctx, "rotate webhook secret", rotateSQL,
-		id, w.options.Pipeline, newSecret(), max(overlap, 0).Seconds())
+		id, w.pipeline(), newSecret(), max(overlap, 0).Seconds())
 }
 
 const disableSQL = `
@@ -174,7 +174,7 @@ returning ` + webhookColumns
 // Disable stops deliveries to a webhook, except running calls. It keeps the pending
 // deliveries for [Webhooks.Enable].
 func (w *Webhooks) Disable(ctx context.Context, id store.ID, reason string) error {
-	_, err := w.queryWebhook(ctx, "disable webhook", disableSQL, id, w.options.Pipeline, sanitize(reason))
+	_, err := w.queryWebhook(ctx, "disable webhook", disableSQL, id, w.pipeline(), sanitize(reason))
 	return err
 }
 
@@ -187,7 +187,7 @@ returning ` + webhookColumns
 // Enable resumes deliveries. The webhook also gets the events since it was disabled, if
 // the outbox still has them.
 func (w *Webhooks) Enable(ctx context.Context, id store.ID) error {
-	_, err := w.changeAndRetry(ctx, "enable webhook", enableSQL, id, w.options.Pipeline)
+	_, err := w.changeAndRetry(ctx, "enable webhook", enableSQL, id, w.pipeline())
 	return err
 }
 
@@ -198,7 +198,7 @@ returning ` + webhookColumns
 
 // Remove deletes a webhook and all its deliveries.
 func (w *Webhooks) Remove(ctx context.Context, id store.ID) error {
-	_, err := w.queryWebhook(ctx, "remove webhook", removeSQL, id, w.options.Pipeline)
+	_, err := w.queryWebhook(ctx, "remove webhook", removeSQL, id, w.pipeline())
 	return err
 }
 

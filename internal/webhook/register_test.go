@@ -174,7 +174,9 @@ func TestWebhooks_ReturnErrNotFound(t *testing.T) {
 		values ($1, 1, 'completed', '{}', 'dead')`,
 		h.ID)
 	delivery := b.deliveries(h)[0].ID
-	other := b.newWebhooks(Options{Pipeline: "podcast"})
+	podcast, err := store.NewGraph("podcast", store.Node{Name: "fetch"})
+	must(t, err)
+	other := b.newWebhooks(Options{Graph: podcast})
 	for name, call := range map[string]func(w *Webhooks, id store.ID) error{
 		"rotate":    func(w *Webhooks, id store.ID) error { _, err := w.RotateSecret(t.Context(), id, 0); return err },
 		"disable":   func(w *Webhooks, id store.ID) error { return w.Disable(t.Context(), id, "") },

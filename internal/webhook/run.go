@@ -53,7 +53,7 @@ const hasEnabledSQL = `
 select exists (select from cuelight_webhooks where pipeline = $1 and disabled_at is null)`
 
 func (w *Webhooks) hasEnabled(ctx context.Context) (hasEnabled bool, err error) {
-	err = w.db.QueryRow(ctx, hasEnabledSQL, w.options.Pipeline).Scan(&hasEnabled)
+	err = w.db.QueryRow(ctx, hasEnabledSQL, w.pipeline()).Scan(&hasEnabled)
 	if err != nil {
 		err = fmt.Errorf("check for webhooks: %w", err)
 	}

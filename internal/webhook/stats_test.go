@@ -9,7 +9,7 @@ import (
 // Stats are statistics of a pipeline's enabled webhooks.
 type Stats struct {
 	Pending   int           // deliveries
-	Unread    int           // rows of the outbox after the lowest cursor: 10,000 at most
+	Unread    int           // rows of events after the lowest cursor
 	OldestAge time.Duration // of these; 0 for none
 	Dead      int           // deliveries
 }
@@ -20,7 +20,10 @@ with hooks as (
   select id, cursor from cuelight_webhooks where pipeline = $1 and disabled_at is null
 ), unread as (
   select count(*) as n, min(at) as since
-    from (select at from %soutbox where id > (select min(cursor) >> 16 from hooks) order by id limit 10000) as o
+    from ((select at from {outbox} where id > (select min(cursor) >> 16 from hooks) order by id limit 10000)
+           union all
+          (select finished_at from {attempts} where event_id > (select min(cursor) >> 16 from hooks)
+            order by event_id limit 10000)) as o
 ), waiting as (
   select coalesce(sum(p.n), 0) as n, min(p.since) as since, coalesce(sum(p.dead), 0) as dead
     from hooks h
@@ -37,7 +40,7 @@ select waiting.n, unread.n,
 func (w *Webhooks) Stats(ctx context.Context) (Stats, error) {
 	var s Stats
 	var oldest float64
-	err := w.db.QueryRow(ctx, fmt.Sprintf(statsSQL, w.tablePrefix()), w.options.Pipeline).Scan(&s.Pending,
+	err := w.db.QueryRow(ctx, w.options.Graph.SQL(statsSQL), w.pipeline()).Scan(&s.Pending,
 		&s.Unread, &oldest, &s.Dead)
 	if err != nil {
 		return Stats{}, fmt.Errorf("count deliveries: %w", err)

@@ -26,8 +26,8 @@ type Options struct {
 	// DB has the tables, and Store reads the pipeline. Both are required.
 	DB    store.DB
 	Store Store
-	// Pipeline is the name of the pipeline. Default "video".
-	Pipeline string
+	// Graph is that of the pipeline. Default [store.Video].
+	Graph store.Graph
 
 	// Allow lists networks that may be called although their addresses are not public
 	// or are this host's. Default none.
@@ -122,7 +122,9 @@ type Webhooks struct {
 
 // New does not access the database.
 func New(o Options) *Webhooks {
-	o.Pipeline = cmp.Or(o.Pipeline, "video")
+	if o.Graph.Name() == "" {
+		o.Graph = store.Video()
+	}
 	o.UserAgent = cmp.Or(o.UserAgent, "Cuelight-Webhooks")
 	o.Timeout = cmp.Or(o.Timeout, 20*time.Second)
 	o.Concurrency = cmp.Or(o.Concurrency, 16)
@@ -150,6 +152,9 @@ func New(o Options) *Webhooks {
 	policy := ssrf.Policy{Allow: o.Allow, HostAddresses: o.hostAddresses}
 	return &Webhooks{options: o, db: o.DB, policy: policy, client: newClient(o, policy)}
 }
+
+// pipeline returns the name of the pipeline.
+func (w *Webhooks) pipeline() string { return w.options.Graph.Name() }
 
 // WithStore returns the same webhooks on the transaction of a store.
 func (w *Webhooks) WithStore(st *store.Store) *Webhooks {

@@ -202,7 +202,10 @@ func (b clientBackend) loseClaims(bodies []lostBody) []engine.LostClaim {
 // coordinator has other free slots in mind than this worker has.
 func (b clientBackend) Sweep(context.Context, engine.SweepRequest) (engine.SweepResult, error) {
 	exchange := b.newResult()
-	return engine.SweepResult{MoreReady: exchange.MoreReady, NextDue: make([]time.Duration, len(exchange.NextDue))}, nil
+	for _, name := range b.stages {
+		b.notify(b.o.Graph.Channel(name))
+	}
+	return engine.SweepResult{First: make([]*engine.Position, len(exchange.Wait)), Wait: exchange.Wait, NextDue: -1}, nil
 }
 
 // FindRecordedOutcomes finds none: the coordinator recognises reports that are sent again.
@@ -212,7 +215,7 @@ func (b clientBackend) FindRecordedOutcomes(context.Context, []engine.Report) (m
 
 // FindHeldClaims finds none: the answer to the next exchange has the claims that this worker does not
 // know.
-func (b clientBackend) FindHeldClaims(context.Context, store.ID) ([]engine.Claim, error) {
+func (b clientBackend) FindHeldClaims(context.Context, ...store.ID) ([]engine.HeldClaim, error) {
 	return nil, nil
 }
 

@@ -46,11 +46,11 @@ func (b clientBackend) Exchange(ctx context.Context, in engine.ExchangeRequest) 
 func (b clientBackend) newResult() engine.ExchangeResult {
 	n := b.o.Graph.Queues()
 	out := engine.ExchangeResult{
-		Requested: make([]int, n), Granted: make([]int, n), MoreReady: make([]bool, n),
-		LastPosition: make([]engine.Position, n), NewlyReady: make([]bool, n), NextDue: make([]time.Duration, n),
+		Claimed: make([]int, n), MoreReady: make([]bool, n), Next: make([]engine.Position, n), Wait: make([]time.Duration, n),
+		NextDue: -1, // the coordinator knows
 	}
-	for i := range out.NextDue {
-		out.NextDue[i] = -1 // the coordinator knows
+	for i := range out.Wait {
+		out.Wait[i] = -1
 	}
 	return out
 }
@@ -76,9 +76,7 @@ func (b clientBackend) give(in engine.ExchangeRequest, out *engine.ExchangeResul
 	out.Claims = append(b.granted, claims...)
 	b.granted = nil
 	for _, claim := range out.Claims {
-		queue := b.o.Graph.WorkQueue(claim.Stage)
-		out.Granted[queue]++
-		out.Requested[queue]++
+		out.Claimed[b.o.Graph.WorkQueue(claim.Stage)]++
 	}
 	b.free = b.freeSlots(in, out.Claims)
 }

@@ -50,6 +50,9 @@ type Options struct {
 	// Default 10,000.
 	MaxWorkers, MaxClaims int
 
+	// MaxRunningPerUser is that of [stages.Runner].
+	MaxRunningPerUser int
+
 	// IsDirect reports whether a request came without a proxy, so that the end of its connection
 	// means the end of the worker's process or network. Default: it has none of the headers
 	// Forwarded, X-Forwarded-For and Via.
@@ -90,6 +93,8 @@ type Coordinator struct {
 	waiting []*worker // in the order in which they began to wait
 	classes map[string]*class
 	pauses  []store.Pause
+	promote bool      // steps that wait for a time may be due
+	nextDue time.Time // when the next one is
 	renewed time.Time // when the database last took the heartbeats
 	// pausesKnown says that pauses were read; nothing is claimed before.
 	pausesKnown bool
@@ -107,12 +112,13 @@ type class struct {
 // stageQueue is what the coordinator knows about the ready tasks of a stage, or its ready parts, for the
 // workers of a class.
 type stageQueue struct {
-	ready   bool // there may be ready tasks
-	wakes   int  // counts what set ready
-	promote bool // tasks that waited for a time may be due
-	nextDue time.Time
-	short   int       // claims in a row that got nothing although tasks are ready: their rows are locked
-	retryAt time.Time // no claim before, because of short
+	ready  bool      // there may be ready tasks
+	wakes  int       // counts what set ready
+	leftAt time.Time // when a step is left to these workers that others are preferred for
+	// position is where to claim: what is ready before it was claimed, or was announced since.
+	position engine.Position
+	short    int       // claims in a row that got nothing although tasks are ready: their rows are locked
+	retryAt  time.Time // no claim before, because of short
 }
 
 // NewCoordinator returns a Coordinator. It does not use the database.
@@ -205,30 +211,49 @@ func (c *Coordinator) Run(ctx context.Context) error {
 	}
 }
 
-func (c *Coordinator) handleWakes(channels []string) {
+func (c *Coordinator) handleWakes(wakes []notify.Wake) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i, name := range c.stages {
-		if slices.Contains(channels, c.graph.Channel(name)) {
-			for _, class := range c.classes {
-				class.queues[c.graph.WorkQueue(i)].wake()
+	for _, w := range wakes {
+		for i, name := range c.stages {
+			if w.Channel == c.graph.Channel(name) {
+				c.wake(c.graph.WorkQueue(i), w.Payloads)
 			}
 		}
-	}
-	if slices.Contains(channels, c.graph.ControlChannel()) {
-		signal(c.checkNow)
+		if w.Channel == c.graph.ControlChannel() {
+			signal(c.checkNow)
+		}
 	}
 }
 
-func (q *stageQueue) wake() {
+// wake handles notifications of steps of a queue. The lock is held.
+func (c *Coordinator) wake(queue int, payloads []string) {
+	for _, class := range c.classes {
+		for _, text := range payloads {
+			if step, ok := engine.ParseStep(text); ok || text != engine.Due {
+				class.queues[queue].wake(step)
+			}
+			class.queues[queue].ready = true
+		}
+	}
+}
+
+// wake says that a step may be ready; zero: any.
+func (q *stageQueue) wake(step engine.Position) {
 	q.ready, q.short, q.retryAt = true, 0, time.Time{}
 	q.wakes++
+	if step.IsStart() {
+		q.position = step
+	} else if before := step.Before(); before.Compare(q.position) < 0 {
+		q.position = before
+	}
 }
 
 // markReady makes every stage be claimed from, in case a notification was lost.
 func (c *Coordinator) markReady() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.promote = true
 	for _, class := range c.classes {
 		class.markReady()
 	}
@@ -236,8 +261,7 @@ func (c *Coordinator) markReady() {
 
 func (c *class) markReady() {
 	for i := range c.queues {
-		c.queues[i].wake()
-		c.queues[i].promote = true
+		c.queues[i].wake(engine.Position{})
 	}
 }
 

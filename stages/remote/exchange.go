@@ -163,7 +163,6 @@ func (c *Coordinator) waitForClaims(ctx context.Context, w *worker, wait time.Du
 	if w.wait == result {
 		c.answer(w, waitResult{})
 	}
-	w.lastRequest = time.Now()
 	isEnd := ctx.Err() != nil && !c.closing && w.wait == nil
 	c.mu.Unlock()
 	r := <-result // it has been answered

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
 )
 
@@ -68,11 +67,17 @@ func (c *Coordinator) claimable(w *worker, free []int) (claimFrom []bool, any bo
 	now := time.Now()
 	mayClaim := c.mayClaim(w, free)
 	claimFrom = make([]bool, len(mayClaim))
+	if !c.nextDue.IsZero() && !now.Before(c.nextDue) {
+		c.promote, c.nextDue = true, time.Time{}
+		for i := range w.class.queues {
+			w.class.queues[i].wake(engine.Position{}) // the promoted steps are also announced to the others
+		}
+	}
 	for i := range w.class.queues {
 		q := &w.class.queues[i]
-		if !q.nextDue.IsZero() && !now.Before(q.nextDue) {
-			q.wake()
-			q.promote, q.nextDue = true, time.Time{}
+		if !q.leftAt.IsZero() && !now.Before(q.leftAt) {
+			q.leftAt = time.Time{}
+			q.wake(engine.Position{})
 		}
 		claimFrom[i] = mayClaim[i] && q.ready && !now.Before(q.retryAt)
 		any = any || claimFrom[i]
@@ -111,14 +116,15 @@ func (c *Coordinator) claimFor(
 	limited := c.withinLimits(w, free)
 	c.mu.Unlock()
 	in := engine.ExchangeRequest{
-		Worker: w.id, Reports: reports, FreeSlots: limited, ClaimFrom: claimFrom,
-		PromoteDue: make([]bool, len(free)), After: make([]engine.Position, len(free)), Aged: make([][]store.ID, len(free)),
+		Worker: w.id, Reports: reports, FreeSlots: limited, ClaimFrom: claimFrom, After: make([]engine.Position, len(free)),
+		MaxRunningPerUser: c.o.MaxRunningPerUser,
 	}
 	wakes := make([]int, len(free))
 	c.mu.Lock()
 	for i, q := range w.class.queues {
-		wakes[i], in.PromoteDue[i] = q.wakes, claimFrom[i] && q.promote
+		wakes[i], in.After[i] = q.wakes, q.position
 	}
+	in.PromoteDue, c.promote = c.promote, false
 	c.mu.Unlock()
 	out, err := c.engine.Exchange(ctx, in)
 	c.mu.Lock()
@@ -126,6 +132,12 @@ func (c *Coordinator) claimFor(
 	if err != nil {
 		w.uncertainSince = time.Now()
 		return out, err
+	}
+	if slices.Contains(claimFrom, true) {
+		c.nextDue = time.Time{}
+		if out.NextDue >= 0 {
+			c.nextDue = time.Now().Add(max(out.NextDue, 4*time.Millisecond))
+		}
 	}
 	for i := range w.class.queues {
 		w.class.queues[i].update(in, out, i, wakes[i])
@@ -148,16 +160,15 @@ func (c *Coordinator) moveToEnd(w *worker) {
 
 // update records what an exchange found out about a queue. wakes is their count before it.
 func (q *stageQueue) update(in engine.ExchangeRequest, out engine.ExchangeResult, queue, wakes int) {
-	if out.NewlyReady[queue] {
-		q.wake()
-	}
 	if !in.ClaimFrom[queue] {
-		q.ready = q.ready || out.MoreReady[queue]
 		return
 	}
-	q.promote, q.nextDue = false, time.Time{}
-	if wait := out.NextDue[queue]; wait >= 0 {
-		q.nextDue = time.Now().Add(max(wait, 4*time.Millisecond))
+	q.leftAt = time.Time{}
+	if wait := out.Wait[queue]; wait >= 0 {
+		q.leftAt = time.Now().Add(max(wait, 4*time.Millisecond))
+	}
+	if q.wakes == wakes {
+		q.position = out.Next[queue]
 	}
 	if !out.MoreReady[queue] {
 		q.ready = q.wakes != wakes
@@ -165,7 +176,7 @@ func (q *stageQueue) update(in engine.ExchangeRequest, out engine.ExchangeResult
 		return
 	}
 	q.ready = true
-	if out.Granted[queue] >= out.Requested[queue] {
+	if out.Claimed[queue] >= in.FreeSlots[queue] {
 		q.short, q.retryAt = 0, time.Time{}
 		return
 	}
@@ -184,7 +195,7 @@ func (c *Coordinator) nextTime(looked time.Time) time.Time {
 	next := time.Now().Add(scanInterval)
 	for _, w := range c.waiting {
 		for i, may := range c.mayClaim(w, w.free) {
-			for _, at := range []time.Time{w.class.queues[i].nextDue, w.class.queues[i].retryAt} {
+			for _, at := range []time.Time{c.nextDue, w.class.queues[i].leftAt, w.class.queues[i].retryAt} {
 				if may && at.After(looked) && at.Before(next) {
 					next = at
 				}

@@ -128,7 +128,7 @@ func TestExchange_BringsClaimsThatAreCommittedLate(t *testing.T) {
 	other.exchange(worker, `"sequence":1,"held":[],"free_slots":{}`)
 	s.submit("a source")
 	late, err := engine.New(s.pool, s.pipeline.Graph()).Exchange(t.Context(), engine.ExchangeRequest{
-		Worker: worker, FreeSlots: []int{1}, ClaimFrom: []bool{true}, PromoteDue: []bool{false},
+		Worker: worker, FreeSlots: []int{1}, ClaimFrom: []bool{true},
 	})
 	if err != nil || len(late.Claims) != 1 {
 		t.Fatalf("claims %+v, %v", late.Claims, err)

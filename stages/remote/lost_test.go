@@ -191,13 +191,36 @@ func TestCoordinator_HearsAWorkerInItsOwnRequestsOnly(t *testing.T) {
 			}
 			var age float64
 			if err := s.pool.QueryRow(t.Context(),
-				"select extract(epoch from clock_timestamp() - heartbeat_at)::float8 from workers where id = $1", dead).Scan(&age); err != nil {
+				"select extract(epoch from clock_timestamp() - heartbeat_at)::float8 from test_workers where id = $1", dead).Scan(&age); err != nil {
 				t.Fatal(err)
 			}
 			if age < 5 {
 				t.Errorf("the worker has sent nothing for 9 s, and its heartbeat is %.1f s old", age)
 			}
 		})
+	}
+}
+
+// A worker that was cut off, or frozen, leaves a request that waits to its end. That is no sign of life.
+func TestCoordinator_TakesNoEndOfAWaitingRequestForASignOfLife(t *testing.T) {
+	t.Parallel()
+	s := setup(t, stages.Stage{Name: "work", Work: echo})
+	dead := s.register("key-1")
+	s.submit("a source")
+	token := s.claim("key-1", dead, "work").Token
+	conn := dialRaw(t, s.coordinator)
+	defer conn.Close()
+	conn.send(t, "/exchange", fmt.Sprintf(`{"worker_id":%q,"held":[%q],"wait_s":8}`, dead, token))
+	waittest.Equal(t, "the waiting workers", 1, s.Waiting)
+	waittest.Equal(t, "the waiting workers", 0, s.Waiting)
+	time.Sleep(2 * time.Second) // in which it would be recorded
+	var age float64
+	if err := s.pool.QueryRow(t.Context(),
+		"select extract(epoch from clock_timestamp() - heartbeat_at)::float8 from test_workers where id = $1", dead).Scan(&age); err != nil {
+		t.Fatal(err)
+	}
+	if age < 4 {
+		t.Errorf("the request ended two seconds ago, after eight, and the heartbeat is %.1f s old", age)
 	}
 }
 
@@ -210,7 +233,7 @@ func (s *site) cutWaiting(worker store.ID) {
 	conn.Close()
 	waittest.Until(s.t, "the worker is disconnected", func() bool {
 		var isDisconnected bool
-		err := s.pool.QueryRow(s.t.Context(), "select coalesce(session = 0, false) from workers where id = $1", worker).Scan(&isDisconnected)
+		err := s.pool.QueryRow(s.t.Context(), "select coalesce(session = 0, false) from test_workers where id = $1", worker).Scan(&isDisconnected)
 		return err == nil && isDisconnected
 	})
 }
@@ -268,7 +291,7 @@ func TestCoordinator_AcceptsAWorkerThatReturnsInTime(t *testing.T) {
 		t.Errorf("the answer to its heartbeat is %q", kind)
 	}
 	var isConnected bool // at once, and not with the next renewal
-	err := s.pool.QueryRow(t.Context(), "select session is null from workers where id = $1", worker).Scan(&isConnected)
+	err := s.pool.QueryRow(t.Context(), "select session is null from test_workers where id = $1", worker).Scan(&isConnected)
 	if err != nil || !isConnected {
 		t.Errorf("the worker is connected: %t, %v", isConnected, err)
 	}

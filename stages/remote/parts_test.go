@@ -112,7 +112,7 @@ func TestRemoteWorkers_LoseOnlyThePartsInHandWhenOneIsKilled(t *testing.T) {
 	s.work(func(_ *remote.ClientOptions, r *stages.Runner) { r.Pipeline, r.Lease = first, 2*time.Second })
 	task := s.submit("film")
 	inHand := []int{<-started, <-started}
-	if _, err := s.pool.Exec(context.Background(), `update workers set lost_at = now() where principal = 'key-1'`); err != nil {
+	if _, err := s.pool.Exec(context.Background(), `update test_workers set lost_at = now() where principal = 'key-1'`); err != nil {
 		t.Fatal(err)
 	}
 	second, err := stages.New("test", stages.Stage{Name: "encode", Slots: 2, Part: returnSpec})
@@ -147,7 +147,8 @@ func TestRemoteWorkers_DoPartsThatBecameDueWithoutAnyWorker(t *testing.T) {
 	local := s.workOnDatabase(dividing(-1, refuse))
 	s.submit("film")
 	local.wait(t, stages.StageDivided)
-	if _, err := s.pool.Exec(t.Context(), `update test_parts set run_at = now() + interval '1 s'`); err != nil {
+	const wait = `update test_steps set status = 'waiting', run_at = now() + interval '1 s' where part > 0`
+	if _, err := s.pool.Exec(t.Context(), wait); err != nil {
 		t.Fatal(err)
 	}
 	wantBacklog := func(n int) {

@@ -182,7 +182,7 @@ type noContent struct{}
 func newClaimBody(c engine.Claim, stage string) claimBody {
 	return claimBody{
 		Task: c.Task, Stage: stage, Part: c.Part, Parts: c.Parts, Spec: c.Spec, Token: c.Token,
-		Attempt: c.Attempt, Priority: c.Priority, Source: c.Source,
+		Attempt: c.Attempt, Priority: int16(-c.Position.Rank), Source: c.Source,
 		Params: c.Params, UserID: c.UserID, Traceparent: c.Traceparent, Waited: c.Waited.Seconds(),
 	}
 }
@@ -190,7 +190,7 @@ func newClaimBody(c engine.Claim, stage string) claimBody {
 func (c claimBody) claim(stage int) engine.Claim {
 	return engine.Claim{
 		Task: c.Task, Stage: stage, Part: c.Part, Parts: c.Parts, Spec: c.Spec, Token: c.Token,
-		Attempt: c.Attempt, Priority: c.Priority, Source: c.Source,
+		Attempt: c.Attempt, Position: engine.Position{Rank: -int32(c.Priority), Task: c.Task}, Source: c.Source,
 		Params: c.Params, UserID: c.UserID, Traceparent: c.Traceparent, Waited: seconds(c.Waited),
 	}
 }

@@ -103,7 +103,8 @@ func TestCoordinator_EndsAWorkerThatOnlyRegistered(t *testing.T) {
 	s.exchange(used, `"free_slots":{"first":1}`)
 	time.Sleep(20 * time.Millisecond)
 	// As another coordinator does after a request.
-	if _, err := s.pool.Exec(t.Context(), "update workers set heartbeat_at = now() + interval '1 min' where id = $1", elsewhere); err != nil {
+	if _, err := s.pool.Exec(t.Context(), "update test_workers set heartbeat_at = now() + interval '1 min' where id = $1",
+		elsewhere); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.EndUnused(t.Context(), 10*time.Millisecond); err != nil {

@@ -73,7 +73,7 @@ func TestCoordinator_RetriesRefusedResultsBeyondTheLimitOfAttempts(t *testing.T)
 				o.OnRefused = func(worker store.ID, principal, reason string) {
 					var r refusal
 					err := s.pool.QueryRow(context.Background(), `select w.principal, a.error_class
-				from test_attempts a join workers w on w.id = a.worker_id
+				from test_attempts a join test_workers w on w.id = a.worker_id
 				where w.id = $1 order by a.attempt desc limit 1`, worker).Scan(&r.principal, &r.class)
 					if err != nil || r.principal != principal {
 						t.Errorf("the refusal of %s is not in the history: %+v, %v", principal, r, err)
@@ -89,7 +89,7 @@ func TestCoordinator_RetriesRefusedResultsBeyondTheLimitOfAttempts(t *testing.T)
 					t.Errorf("the refusal is %+v", got)
 				}
 				e := worker.wait(t, stages.StageStarted)
-				for e.Kind == stages.StageStarted {
+				for e.Kind == stages.StageStarted || e.Kind == stages.SweepEnded {
 					e = <-worker.events
 				}
 				if e.Kind != stages.AttemptFailed || e.Err.Error() != "the result was refused: it is rubbish" {
@@ -131,7 +131,7 @@ func TestCoordinator_ReleasesCompletionsWhoseOutputsAreElsewhere(t *testing.T) {
 	if s.call("key-1", "/exchange", body, &out); len(out.Stale) != 1 {
 		t.Errorf("the answer to the same again is %+v", out)
 	}
-	if _, err := s.pool.Exec(t.Context(), "update test_tasks set first_run_at = now()"); err != nil {
+	if _, err := s.pool.Exec(t.Context(), "update test_steps set run_at = now()"); err != nil {
 		t.Fatal(err)
 	}
 	if again := s.claim("key-1", worker, "first"); again.Token == c.Token {

@@ -237,7 +237,7 @@ func (c *Coordinator) notifyEvents(ctx context.Context) {
 		case <-c.wrote:
 		}
 		within, cancel := context.WithTimeout(ctx, renewTimeout)
-		_ = c.engine.NotifyEvents(within) // readers also poll
+		_ = c.store.NotifyEvents(within) // readers also poll
 		cancel()
 		if ctxsleep.For(ctx, notifyInterval) != nil {
 			return

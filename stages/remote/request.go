@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -164,7 +165,7 @@ func (c *Coordinator) requestClaim(ctx context.Context, r request) (*worker, eng
 	}
 	holder, isKnown := c.findHolder(r.principal, token)
 	if !isKnown { // another coordinator may have made it
-		holder, err = c.engine.FindHolder(ctx, token)
+		holder, err = c.readHolder(ctx, r.principal, token)
 	}
 	if err == nil {
 		var w *worker
@@ -180,6 +181,26 @@ func (c *Coordinator) requestClaim(ctx context.Context, r request) (*worker, eng
 		return nil, engine.Claim{}, err
 	}
 	return nil, engine.Claim{}, problem.New(problem.ClaimLost, "no worker of this key has the claim %s", token)
+}
+
+// readHolder is findHolder in the database. It returns [store.ErrNotFound] if no worker has the claim.
+func (c *Coordinator) readHolder(ctx context.Context, principal string, token store.ID) (store.ID, error) {
+	workers, err := c.store.WorkersOf(ctx, principal)
+	if err != nil {
+		return store.ID{}, err
+	}
+	var ids []store.ID
+	for _, w := range workers {
+		ids = append(ids, w.ID)
+	}
+	held, err := c.engine.FindHeldClaims(ctx, ids...)
+	if i := slices.IndexFunc(held, func(h engine.HeldClaim) bool { return h.Token == token }); i >= 0 {
+		return held[i].Worker, nil
+	}
+	if err == nil {
+		err = store.ErrNotFound
+	}
+	return store.ID{}, err
 }
 
 // findHolder returns the worker of a principal that has a claim, as far as this coordinator knows.

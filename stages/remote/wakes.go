@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/ctxsleep"
+	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
 )
@@ -20,12 +21,15 @@ type clientWakes struct{ *Client }
 
 func (w clientWakes) C() <-chan struct{} { return w.wakes }
 
-func (w clientWakes) Take() []string {
+func (w clientWakes) Take() []notify.Wake {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	channels := slices.Collect(maps.Keys(w.notified))
+	var wakes []notify.Wake
+	for _, channel := range slices.Sorted(maps.Keys(w.notified)) {
+		wakes = append(wakes, notify.Wake{Channel: channel, Payloads: []string{""}})
+	}
 	clear(w.notified)
-	return channels
+	return wakes
 }
 
 // Connected reports whether a request waits, so that the coordinator can bring claims.

@@ -131,14 +131,14 @@ func (c *Coordinator) readWorker(ctx context.Context, id store.ID, principal str
 
 // adopt adds a worker that is registered in the database, with its claims.
 func (c *Coordinator) adopt(ctx context.Context, row store.Worker) (*worker, error) {
-	held, err := c.engine.FindHeldClaims(ctx, row.ID)
+	held, err := c.engine.ReadClaims(ctx, row.ID)
 	if err != nil {
 		return nil, err
 	}
 	w := c.newWorker(row)
 	w.uncertainSince = time.Now()
 	for _, claim := range held {
-		w.claims[claim.Token] = claim
+		w.claims[claim.Token] = claim.Claim
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -281,7 +281,7 @@ func (c *Coordinator) unlistedClaims(ctx context.Context, w *worker, in exchange
 	if !isLost {
 		return nil, nil
 	}
-	held, err := c.engine.FindHeldClaims(ctx, w.id)
+	held, err := c.engine.ReadClaims(ctx, w.id)
 	if err != nil {
 		return nil, err
 	}
@@ -295,8 +295,8 @@ func (c *Coordinator) unlistedClaims(ctx context.Context, w *worker, in exchange
 	maps.DeleteFunc(w.claims, func(token store.ID, _ engine.Claim) bool { return !listed[token] })
 	for _, claim := range held {
 		if !listed[claim.Token] {
-			w.claims[claim.Token] = claim
-			unlisted = append(unlisted, claim)
+			w.claims[claim.Token] = claim.Claim
+			unlisted = append(unlisted, claim.Claim)
 		}
 	}
 	return unlisted, nil
@@ -304,14 +304,14 @@ func (c *Coordinator) unlistedClaims(ctx context.Context, w *worker, in exchange
 
 // readClaims reads the claims that a worker holds.
 func (c *Coordinator) readClaims(ctx context.Context, w *worker) error {
-	held, err := c.engine.FindHeldClaims(ctx, w.id)
+	held, err := c.engine.ReadClaims(ctx, w.id)
 	if err != nil {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, claim := range held {
-		w.claims[claim.Token] = claim
+		w.claims[claim.Token] = claim.Claim
 	}
 	return nil
 }

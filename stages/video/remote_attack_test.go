@@ -389,7 +389,8 @@ var wholeSpec = json.RawMessage(`{"makes":"whole"}`)
 // retryNow makes the retry of transcode's part due.
 func (a *attacker) retryNow() {
 	a.t.Helper()
-	_, err := a.pool.Exec(context.Background(), "update parts set run_at = now() where task_id = $1", a.task)
+	_, err := a.pool.Exec(context.Background(),
+		"update steps set run_at = now() where task_id = $1 and part > 0 and status = 'waiting'", a.task)
 	if err != nil {
 		a.t.Fatal(err)
 	}

@@ -1,311 +1,311 @@
 package engine
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/store"
 )
 
-// claimSQL claims from the stage's ready index, from its start or after a position, and
-// skips rows that other workers are claiming. A lost worker claims nothing. Slots that
-// the completing statement used for continued tasks are not free any more.
+// Claim is a worker's right to work on one stage of one task, or on one part of a divided stage.
+// Its token is unique for ever: a report with another token changes nothing.
+type Claim struct {
+	Task    store.ID
+	Stage   int // its number in the [store.Graph]
+	Part    int // of the stage, counted from 1; 0: the stage itself
+	Token   store.ID
+	Attempt int
+
+	// Parts is how many parts the stage was divided into, 0 if it was not; without a Part, all are
+	// completed. Spec is that of the Part.
+	Parts int
+	Spec  json.RawMessage
+
+	Source      string
+	Params      json.RawMessage
+	UserID      string
+	Traceparent string // of the submission; empty for none
+
+	// Aged says that it was claimed before tasks of higher priority, because it had
+	// waited for long; see [SweepRequest].AgeAfter.
+	Aged bool
+
+	// Position is where the step was in its queue.
+	Position Position
+
+	// Waited is how long the step was ready, by the database's clock: since the
+	// submission, its scheduled time, or a retry. It is 0 where it was claimed
+	// in the exchange that completed the stages it needs.
+	Waited time.Duration
+}
+
+// Compare orders claims as they should be started: by stage; within a stage those of the stage itself first, then parts.
+func (c Claim) Compare(d Claim) int {
+	return cmp.Or(cmp.Compare(c.Stage, d.Stage), cmp.Compare(min(c.Part, 1), min(d.Part, 1)), c.Position.Compare(d.Position),
+		cmp.Compare(c.Part, d.Part))
+}
+
+// Position is a place in the order in which steps are claimed. Its zero value is the start of a queue.
+type Position struct {
+	Rank int32 // minus the priority
+	Turn int64
+	Task store.ID
+}
+
+// IsStart reports whether it is the start of a queue.
+func (p Position) IsStart() bool { return p.Task.IsZero() }
+
+// Compare orders positions.
+func (p Position) Compare(q Position) int {
+	if p.IsStart() || q.IsStart() {
+		return cmp.Compare(btoi(!p.IsStart()), btoi(!q.IsStart()))
+	}
+	return cmp.Or(cmp.Compare(p.Rank, q.Rank), cmp.Compare(p.Turn, q.Turn), bytes.Compare(p.Task[:], q.Task[:]))
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Before is the position just before this one, from where a claim finds it.
+func (p Position) Before() Position {
+	for i := len(p.Task) - 1; i >= 0; i-- {
+		p.Task[i]--
+		if p.Task[i] != 0xff {
+			break
+		}
+	}
+	return p
+}
+
+// claimSQL claims the first ready steps of each queue after a position, as many as there are free slots, records that they
+// started, and reads what they are about. A claim of a stage changes its task's status, so it locks both rows; a claim of
+// a part locks its step alone, or else one claim would hide all parts of a film. What is locked is skipped.
 //
-// Aged tasks are found by id. The coalesce keeps PostgreSQL from reading the ready
-// index for them, where a million other tasks may come first.
+// The order of a queue is that of the index of ready steps. A limited queue claims what allowSQL allows.
 const claimSQL = `
-/* claim {{.Stage.Name}} */
-with claimed as (` + startSQL + `
-   where ctid = any (array(
-         select ctid from {{.Tasks}}
-          where {{if .With.Aged}}id = any($3::uuid[]) and coalesce({{.Stage.Ready ""}}, false)
-            {{- else}}{{.Stage.Ready ""}} and ($3::uuid[] is null or id = any($3)){{end}}
-            and {{.Alive "$1"}}
-            and {{.Stage.MayClaim "" "$1" "null"}}
-            {{- if .With.After}}
-            and priority = $4 and id > $5
-            {{- end}}
-          order by {{if not .With.Aged}}priority desc, {{end}}id
-          limit {{if .With.Continued}}` + slotsSQL + `{{else}}$2{{end}}
-            for no key update skip locked))` + startedSQL + `
-select * from claimed`
-
-const startSQL = `
-  update {{.Tasks}} t set
-         {{.Stage.Name}}_status    = 'inprogress',
-         {{.Stage.Name}}_attempts  = {{.Stage.Name}}_attempts + 1,
-         {{.Stage.Name}}_token     = gen_random_uuid(),
-         {{.Stage.Name}}_locked_at = now(),
-         {{.Stage.Name}}_locked_by = $1`
-
-// startedSQL returns the claims, and records them.
-const startedSQL = `
-  returning t.id, {{.Stage.Name}}_token as token, {{.Stage.Name}}_attempts as attempt,
-            source, params, coalesce(user_id, ''), coalesce(traceparent, ''),
-            extract(epoch from {{.Stage.Waited .Attempts}})::float8 as waited, priority
-            {{- if .Stage.Divides}},
-            {{.Stage.DividedInto "t."}} as parts, 0 as part, null::jsonb as spec, 0::bigint as turn
-            {{- end}}
+/* claim */
+with queues as materialized (
+  select q.*, set_config('cuelight.exchange', 'claims', true)
+    from unnest($2::text[], $3::boolean[], $4::integer[], $5::boolean[], $6::integer[], $7::bigint[], $8::uuid[])
+         as q (stage, parts, free, limited, rank, turn, task_id)
+   where exists (select from {workers} w where w.id = $1 and coalesce(w.stopped_at, w.lost_at) is null offset 0)
+), chosen as materialized (
+  select first.row
+    from queues q
+   cross join lateral (
+         select s.ctid as row from {steps} s join {tasks} t on t.id = s.task_id
+          where s.stage = q.stage and (s.part > 0) = q.parts and s.status = 'ready'
+            and (s.rank, s.turn, s.task_id) > (q.rank, q.turn, q.task_id)
+            and ($9::uuid[] is null or s.task_id = any ($9))
+            and (s.placement is null or coalesce(cuelight_{name}_placement_wait(s, $1) <= 0, false))
+            and (not q.limited or s.task_id = any (nullif(current_setting('cuelight.allowed', true), '')::uuid[]))
+          order by s.rank, s.turn, s.task_id limit q.free
+            for no key update of s, t skip locked) as first
+   where not q.parts
+   union all
+  select first.row
+    from queues q
+   cross join lateral (
+         select s.ctid as row from {steps} s
+          where s.stage = q.stage and (s.part > 0) = q.parts and s.status = 'ready'
+            and (s.rank, s.turn, s.task_id) > (q.rank, q.turn, q.task_id)
+            and ($9::uuid[] is null or s.task_id = any ($9))
+            and (s.placement is null or coalesce(cuelight_{name}_placement_wait(s, $1) <= 0, false))
+          order by s.rank, s.turn, s.task_id limit q.free
+            for no key update skip locked) as first
+   where q.parts
+), claimed as (
+  update {steps} s
+     set status = 'running', attempts = attempts + 1, token = gen_random_uuid(), locked_at = now(), locked_by = $1
+   where s.ctid = any (array(select row from chosen))
+  returning s.*
+), started as (
+  update {tasks} t set
+         {flip: 'inprogress'}
+    from (select task_id, array_agg(stage) as stages from claimed where part = 0 group by task_id) as c
+   where t.id = c.task_id
 ), recorded as (
-  insert into {{.Outbox}} (type, worker_id, stage, tasks, attempts)
-  select 'started', $1, '{{.Stage.Name}}', array_agg(id), array_agg(attempt)
-    from claimed having count(*) > 0
-)`
-
-// claimPartsSQL claims parts of a stage, or one part of each aged task.
-const claimPartsSQL = `
-/* claim parts of {{.Stage.Name}} */
-with claimed as (
-  update {{.Parts}} p set
-         status = 'inprogress', attempts = attempts + 1, token = gen_random_uuid(), locked_at = now(), locked_by = $1
-   where ctid = any (array(
-         select ctid from {{.Parts}}
-          {{- if .With.Aged}}
-          where (task_id, part) in (
-                select task_id, part
-                  from unnest($3::uuid[]) as aged (id)
-                 cross join lateral (
-                       select task_id, part from {{.Parts}}
-                        where task_id = aged.id and stage = '{{.Stage.Name}}' and coalesce({{.Stage.PartReady ""}}, false)
-                        order by part limit 1) as next)
-            and stage = '{{.Stage.Name}}' and coalesce({{.Stage.PartReady ""}}, false)
-          {{- else}}
-          where {{.Stage.PartReady ""}} and ($3::uuid[] is null or task_id = any($3))
-          {{- end}}
-            and {{.Alive "$1"}}
-            and {{.Stage.MayClaimPart "" "$1"}}
-          {{- if not .With.Aged}}
-          order by priority desc, turn, task_id desc
-          {{- end}}
-          limit $2
-            for no key update skip locked))
-  returning p.*
-), recorded as (
-  insert into {{.Outbox}} (type, worker_id, stage, tasks, parts, attempts)
-  select 'started', $1, '{{.Stage.Name}}', array_agg(task_id), array_agg(part), array_agg(attempts)
+  insert into {outbox} (type, worker_id, tasks, stages, parts, attempts)
+  select 'started', $1, array_agg(task_id), array_agg(stage), array_agg(part), array_agg(attempts)
     from claimed having count(*) > 0
 )
-select t.id, p.token, p.attempts, t.source, t.params, coalesce(t.user_id, ''), coalesce(t.traceparent, ''),
-       extract(epoch from now() - p.ready_at)::float8, p.priority, t.{{.Stage.Name}}_parts, p.part, p.spec, p.turn
-  from claimed p
-  join {{.Tasks}} t on t.id = p.task_id`
+select c.task_id, c.stage, c.part, c.token, c.attempts, c.rank, c.turn,
+       extract(epoch from now() - c.ready_at)::float8, c.spec,
+       coalesce(c.parts, (select z.parts from {steps} z where z.task_id = c.task_id and z.stage = c.stage
+         and z.part = 0), 0),
+       -c.rank > t.priority, t.source, t.params, coalesce(t.user_id, ''), coalesce(t.traceparent, '')
+  from claimed c
+  join {tasks} t on t.id = c.task_id`
 
-// promoteSQL makes tasks ready whose time has come. A task that waited for its
-// scheduled time is ready since then; for a retry the history knows since when.
-const promoteSQL = `
-/* promote due {{.Stage.Name}} */
-update {{.Tasks}} set {{.Stage.Name}}_run_at = null,
-       ready_at = case when {{.Stage.Name}}_attempts = 0
-                       then coalesce(ready_at, {{.Stage.Name}}_run_at) else ready_at end
- where id in (select id from {{.Tasks}}
-               where {{.Stage.Name}}_run_at <= now()
-               order by {{.Stage.Name}}_run_at
-               limit 1000
-                 for no key update skip locked)`
-
-// readySQL says, without locking, whether a stage has a task that the worker may claim; when
-// the next one is due or need not be left to other workers any more; and whether tasks of several users are ready.
-const readySQL = `
-/* find ready {{.Stage.Name}} */
-select {{with .Stage}}` + readyColumnsSQL + `,
-       coalesce(` + firstUserSQL + `
-                <> ` + lastUserSQL + `, false){{end}}`
-
-// The order by is there for the plan: for a plain exists, PostgreSQL reads a table of
-// which much is ready from its start, past all finished tasks.
-const readyColumnsSQL = `
-       (select true from {{$.Tasks}} where {{.Ready ""}}
-           and ($1::uuid[] is null or id = any($1))
-           and {{.MayClaim "" "$2" "null"}}
-         order by priority desc, id limit 1) is not null,
-       least(
-         (select greatest(extract(epoch from {{.Name}}_run_at - now()), 0)::float8 from {{$.Tasks}}
-           where {{.Name}}_run_at is not null
-           order by {{.Name}}_run_at limit 1),
-         (select min(wait)
-            from (select {{.PlacementWait "" "$2" "null"}} as wait from {{$.Tasks}}
-                   where {{.Ready ""}} and placement is not null
-                   order by id limit ` + maxPlacedWaits + `) as placed
-           where wait > 0))`
-
-// readyPartsSQL is readySQL for the parts of a stage. It considers the placements of the first ready parts only:
-// a part without one can be claimed, and then no wait matters. Parts with a placement have no index of their own,
-// and to search all ready parts for them costs more than a claim.
-const readyPartsSQL = `
-/* find ready parts of {{.Stage.Name}} */
-select {{with .Stage}}` + readyPartsColumnsSQL + `{{end}}, false`
-
-const readyPartsColumnsSQL = `
-       (select true from {{$.Parts}} where {{.PartReady ""}}
-           and ($1::uuid[] is null or task_id = any($1))
-           and {{.MayClaimPart "" "$2"}}
-         order by priority desc, turn, task_id desc limit 1) is not null,
-       least(
-         (select greatest(extract(epoch from run_at - now()), 0)::float8 from {{$.Parts}}
-           where stage = '{{.Name}}' and run_at is not null
-           order by run_at limit 1),
-         (select min(wait)
-            from (select {{.PartPlacementWait "" "$2"}} as wait
-                    from (select * from {{$.Parts}} where {{.PartReady ""}}
-                           order by priority desc, turn, task_id desc limit ` + maxPlacedWaits + `) as first_ready
-                   where placement is not null) as placed
-           where wait > 0))`
-
-// maxPlacedWaits is how many tasks with a placement, or ready parts, are considered: the oldest, or first.
-const maxPlacedWaits = "100"
-
-func (x *exchange) queuePromote(queue int) {
-	if x.request.PromoteDue[queue] {
-		x.queueOrigin(originExchange)
-		x.batch.Queue(x.sql.promote[queue])
-	}
+// queueArgs are the arguments of a statement about queues.
+type queueArgs struct {
+	stages  []string
+	parts   []bool
+	free    []int32
+	limited []bool
+	ranks   []int32
+	turns   []int64
+	tasks   []store.ID
+	numbers []int // of the queues
 }
 
-// queueClaims claims from a queue, and asks what is still ready there. Tasks that the
-// exchange itself makes ready may come before the position given, so it is ignored then.
-func (x *exchange) queueClaims(queue int) {
-	if !x.request.ClaimFrom[queue] {
-		return
+const lowestRank = -1 << 31
+
+// maxBatch is how many steps one statement claims of a queue.
+const maxBatch = 1024
+
+// add adds a queue of the graph.
+func (a *queueArgs) add(e *Engine, queue, free int, limited bool, after Position) {
+	stage, parts := e.graph.QueueStage(queue)
+	if after.IsStart() {
+		after = Position{Rank: lowestRank, Task: store.ID{15: 1}}
 	}
-	var after Position
-	stage, parts := x.graph.QueueStage(queue)
-	switch {
-	case parts:
-		x.queueClaimParts(queue, stage)
-	default:
-		if x.request.After != nil && x.mayBecomeReady[stage] == 0 && !x.retried[stage] && !x.isLimited(stage) {
-			after = x.request.After[stage]
-		}
-		x.queueClaimsAfter(stage, after)
-	}
-	if !after.Task.IsZero() {
-		return
-	}
-	x.batch.Queue(x.sql.ready[queue], x.request.OnlyTasks, x.request.Worker).QueryRow(func(row pgx.Row) error {
-		var next *float64
-		var several bool
-		if err := row.Scan(&x.result.MoreReady[queue], &next, &several); err != nil {
-			return err
-		}
-		x.result.NextDue[queue] = secondsToDuration(next)
-		if !parts {
-			x.fairness.setSeveral(stage, several)
-		}
-		return nil
-	})
+	a.stages, a.parts, a.free = append(a.stages, e.stages[stage]), append(a.parts, parts), append(a.free, int32(min(free, maxBatch)))
+	a.limited, a.ranks, a.turns = append(a.limited, limited), append(a.ranks, after.Rank), append(a.turns, after.Turn)
+	a.tasks, a.numbers = append(a.tasks, after.Task), append(a.numbers, queue)
 }
 
-// queueClaimParts claims parts of a stage.
-func (x *exchange) queueClaimParts(queue, stage int) {
-	n := x.slots(queue)
-	if n == 0 {
-		return
-	}
-	x.queueOrigin(originRecorded)
-	x.batch.Queue(x.sql.claimParts[x.divided(stage)], x.request.Worker, n, x.request.OnlyTasks).Query(func(rows pgx.Rows) error {
-		x.result.Requested[queue] = n
-		return x.readClaims(rows, stage, func(c Claim) {
-			x.result.Claims = append(x.result.Claims, c)
-			x.result.Granted[queue]++
-		})
-	})
+func (e *Engine) scanClaim(row pgx.CollectableRow) (c Claim, err error) {
+	var stage string
+	var waited float64
+	err = row.Scan(&c.Task, &stage, &c.Part, &c.Token, &c.Attempt, &c.Position.Rank, &c.Position.Turn, &waited, &c.Spec, &c.Parts,
+		&c.Aged, &c.Source, &c.Params, &c.UserID, &c.Traceparent)
+	c.Stage, _ = e.graph.Stage(stage)
+	c.Position.Task, c.Waited = c.Task, max(time.Duration(waited*float64(time.Second)), 0)
+	return c, err
 }
 
-func (x *exchange) queueClaimsAfter(stage int, after Position) {
-	n := x.slots(stage)
-	if n == 0 {
-		return
-	}
-	x.queueOrigin(originRecorded)
-	if isLimited := x.isLimited(stage); isLimited || x.isFair(stage, after) {
-		x.queueFairClaims(stage, after, isLimited)
-		return
-	}
-	sql, args := x.sql.claim[stage], []any{x.request.Worker, n, x.request.OnlyTasks}
-	switch {
-	case x.mayBecomeReady[stage] > 0:
-		sql = x.sql.claimContinued[stage]
-	case !after.Task.IsZero():
-		sql, args = x.sql.claimAfter[stage], append(args, after.Priority, after.Task)
-	}
-	x.batch.Queue(sql, args...).Query(func(rows pgx.Rows) error {
-		last := &x.result.LastPosition[stage]
-		user, err := x.readTaskClaims(rows, stage, func(c Claim) {
-			if last.Task.IsZero() || last.compare(c.position()) < 0 {
-				*last = c.position()
+// allowSQL chooses tasks that may start where users have a limit: of a user only as many as keep those that have started and not
+// ended below it. One process at a time may do so, so that each sees the claims of the others; the rest try again. It takes that
+// lock with the settings, because a snapshot is taken with each statement.
+const allowSQL = `
+/* allow tasks of users below their limit */
+with running as materialized (
+  select user_id, count(*) as n from {tasks} where state = 'inprogress' and user_id is not null group by user_id
+), first as materialized (
+  select s.task_id, s.user_id, s.rank, s.turn
+    from {steps} s
+   where s.stage = $1 and (s.part > 0) = false and s.status = 'ready'
+        and current_setting('cuelight.limit_lock') = 'true'
+     and s.user_id <> all (array(select user_id from running where n >= $2))
+   order by s.rank, s.turn, s.task_id limit 1000
+), numbered as (
+  select f.*, coalesce(r.n, 0) + row_number() over (partition by f.user_id order by f.rank, f.turn, f.task_id) as nth
+    from first f left join running r on r.user_id = f.user_id
+)
+select set_config('cuelight.allowed', array(
+         select task_id from numbered where user_id = '' or nth <= $2 order by rank, turn, task_id
+                limit $3)::text, true),
+       current_setting('cuelight.limit_lock') = 'true'`
+
+// lookSQL looks, without locks, what each queue has ready after a position, and when what this worker may not claim yet will be
+// left to it. The last column is when a step that waits for a time is ready.
+const lookSQL = `
+/* look what is left */
+select q.n::integer - 1, first.rank, first.turn, first.task_id,
+       (select min(wait)
+          from (select cuelight_{name}_placement_wait(s, $1) as wait from {steps} s
+                 where s.stage = q.stage and (s.part > 0) = q.parts and s.status = 'ready'
+                      and s.placement is not null limit 100) as w
+         where wait > 0),
+       (select extract(epoch from run_at - now())::float8 from {steps} where status = 'waiting' order by run_at
+         limit 1)
+  from unnest($2::text[], $3::boolean[], $4::integer[], $5::bigint[], $6::uuid[])
+       with ordinality as q (stage, parts, rank, turn, task_id, n)
+  left join lateral (
+       select s.rank, s.turn, s.task_id from {steps} s
+        where s.stage = q.stage and (s.part > 0) = q.parts and s.status = 'ready'
+          and (s.rank, s.turn, s.task_id) > (q.rank, q.turn, q.task_id)
+          and ($7::uuid[] is null or s.task_id = any ($7))
+          and (s.placement is null or coalesce(cuelight_{name}_placement_wait(s, $1) <= 0, false))
+        order by s.stage, (s.part > 0), s.rank, s.turn, s.task_id limit 1) as first on true`
+
+// look is what a queue has left.
+type look struct {
+	first *Position     // the first ready step after the position; nil for none
+	wait  time.Duration // until a step is left to this worker; -1 for none
+}
+
+// queueLook queues a look at queues. due gets the time until a step that waits is ready; -1 for none.
+func (e *Engine) queueLook(
+	batch *pgx.Batch, worker store.ID, only []store.ID, a queueArgs, found func(queue int, l look), due *time.Duration,
+) {
+	batch.Queue(e.sql.look, worker, a.stages, a.parts, a.ranks, a.turns, a.tasks, only).Query(func(rows pgx.Rows) error {
+		var n int
+		var rank *int32
+		var turn *int64
+		var task store.ID
+		var wait, next *float64
+		_, err := pgx.ForEachRow(rows, []any{&n, &rank, &turn, &task, &wait, &next}, func() error {
+			l := look{wait: secondsToDuration(wait)}
+			if rank != nil {
+				l.first = &Position{*rank, *turn, task}
 			}
+			*due = secondsToDuration(next)
+			found(a.numbers[n], l)
+			return nil
 		})
-		x.fairness.setAfter(stage, user)
 		return err
 	})
 }
 
-// readTaskClaims reads claims of tasks, and returns the last one's user.
-func (x *exchange) readTaskClaims(rows pgx.Rows, stage int, add func(Claim), more ...any) (user string, err error) {
-	x.result.Requested[stage] = x.slots(stage) - x.continued[stage]
-	user = x.turns[stage].after
-	err = x.readClaims(rows, stage, func(c Claim) {
-		x.result.Claims = append(x.result.Claims, c)
-		x.result.Granted[stage]++
-		user = c.UserID
-		add(c)
-	}, more...)
-	return user, err
-}
+// notifySQL notifies of what reports made ready and nobody has claimed yet: a step, or only that a step waits for a time; and of
+// stages where a user's task may start, because another one has ended.
+const notifySQL = `
+/* notify of what reports left */
+select cuelight_{name}_notify(stage, case status when 'ready' then rank || ':' || turn || ':' || task_id
+       else 'due' end)
+  from (select distinct on (stage) * from {steps} where task_id = any ($1::uuid[]) and status in ('ready', 'waiting')
+         order by stage, status, rank, turn, task_id) as first
+ union all
+select cuelight_{name}_notify(stage) from unnest($2::text[]) as stage`
 
-// queueAgedClaims claims the aged tasks of a queue, before other tasks get its slots.
-func (x *exchange) queueAgedClaims(queue int) {
-	if x.request.Aged == nil || !x.request.ClaimFrom[queue] {
-		return
-	}
-	ids := x.request.Aged[queue]
-	ids = ids[:min(len(ids), x.slots(queue))]
-	if len(ids) == 0 {
-		return
-	}
-	x.agedSlots[queue] = len(ids)
-	stage, _ := x.graph.QueueStage(queue)
-	x.queueOrigin(originRecorded)
-	x.batch.Queue(x.sql.claimAged[queue], x.request.Worker, len(ids), ids).Query(func(rows pgx.Rows) error {
-		return x.readClaims(rows, stage, func(c Claim) {
-			c.Aged = true
-			x.result.Claims = append(x.result.Claims, c)
-		})
-	})
-}
+// promoteSQL makes steps ready whose time has come, and notifies of them. Those that are tried for the first time get a turn
+// only now, because the one of their submission may be long past.
+const promoteSQL = `
+/* make due steps ready */
+with due as materialized (
+  select s.ctid as row, s.rank, s.user_id, s.attempts = 0 and s.part = 0 as is_new,
+         row_number() over (partition by s.rank, s.user_id order by s.task_id, s.stage) as n
+    from (select s.ctid, s.* from {steps} s
+           where s.status = 'waiting' and s.run_at <= now() order by s.run_at limit 1000
+             for no key update skip locked) as s
+), promoted as (
+  update {steps} s
+     set status = 'ready', run_at = null, ready_at = s.run_at,
+         turn = case when is_new then cuelight_{name}_next_turn(due.rank, due.user_id, 0::smallint) + due.n - 1
+           else s.turn end
+    from due where s.ctid = due.row
+  returning s.stage, s.rank, s.turn, s.task_id
+)
+select cuelight_{name}_notify(stage, rank || ':' || turn || ':' || task_id)
+  from (select distinct on (stage) * from promoted order by stage, rank, turn, task_id) as first`
 
-func (x *exchange) readClaims(rows pgx.Rows, stage int, add func(Claim), more ...any) error {
-	for rows.Next() {
-		c := Claim{Stage: stage}
-		var waited float64
-		dest := []any{&c.Task, &c.Token, &c.Attempt, &c.Source, &c.Params, &c.UserID, &c.Traceparent, &waited, &c.Priority}
-		if x.graph.Divides(stage) {
-			dest = append(dest, &c.Parts, &c.Part, &c.Spec, &c.turn)
-		}
-		if err := rows.Scan(append(dest, more...)...); err != nil {
-			return err
-		}
-		c.Waited = secondsToDuration(&waited)
-		add(c)
-	}
-	return rows.Err()
-}
+// Due is the payload of a notification that a step waits for a time.
+const Due = "due"
 
-// secondsToDuration converts the database's seconds, -1 for null.
-func secondsToDuration(seconds *float64) time.Duration {
-	const maxSeconds = 1e9 // fits a Duration
-	if seconds == nil {
-		return -1
+// ParseStep reads the step of a notification; ok is false where it names none.
+func ParseStep(text string) (p Position, ok bool) {
+	rank, rest, _ := strings.Cut(text, ":")
+	turn, id, _ := strings.Cut(rest, ":")
+	r, err := strconv.ParseInt(rank, 10, 32)
+	if err != nil {
+		return Position{}, false
 	}
-	return time.Duration(min(max(*seconds, 0), maxSeconds) * float64(time.Second))
-}
-
-// claimVariant selects one of the forms of claimSQL.
-type claimVariant struct{ After, Continued, Aged, Limited bool }
-
-// AfterID is the condition of claimFairSQL that a task is after the position.
-func (v claimVariant) AfterID() string {
-	if v.After {
-		return " and t.id > $5"
+	p.Rank = int32(r)
+	if p.Turn, err = strconv.ParseInt(turn, 10, 64); err != nil {
+		return Position{}, false
 	}
-	return ""
+	p.Task, err = store.ParseID(id)
+	return p, err == nil
 }

@@ -14,39 +14,19 @@ import (
 
 const heartbeatSQL = `
 /* heartbeat */
-select known, draining, overdue, at from cuelight_heartbeat($1, $2::text::jsonb, nullif($3::bigint, 0), $4)`
+select known, draining, overdue, queue_full, at
+  from cuelight_{name}_heartbeat($1, $2::text::jsonb, nullif($3::bigint, 0), $4)`
 
-const workerChecksSQL = `
-/* read pauses and expired workers */
-select array(select stage from cuelight_pauses
-              where pipeline = $2 and host in ('', (select host from workers where id = $1))),
-       exists (select from workers w
-                where pipeline = $2 and id <> $1 and stopped_at is null and lost_at is null
-                  and ` + expiredSQL + `)`
-
-const progressSQL = `
-/* record progress */
-insert into {{.Outbox}} (type, worker_id, data) values ('progress', $1, $2::text::jsonb)`
-
-// expiredSQL is the condition that a worker w is lost: it missed its heartbeats for its
-// lease, or its session has ended and it missed them for the grace. $3 and $4 are the
-// outage credits for grace and lease in seconds; null: no worker is lost. A heartbeat in
-// the future was made before the clock was set back. clock_timestamp is used because the
-// transaction may have waited for a lock since now().
-//
-// A worker with a new transaction is alive: its heartbeat waits for a lock on its row.
-const expiredSQL = `(
-         (greatest(clock_timestamp() - w.heartbeat_at, w.heartbeat_at - clock_timestamp())
-            > w.lease + make_interval(secs => $4)
-       or greatest(clock_timestamp() - w.heartbeat_at, w.heartbeat_at - clock_timestamp())
-            > {{.DisconnectGrace "w."}} + make_interval(secs => $3)
-          and w.session is not null
-          and not {{.Connected "w."}})
-     and not exists (
-            select from pg_stat_activity b
-             where b.datname = current_database() and b.usename = current_user
-               and b.application_name = 'cuelight ' || w.id
-               and b.xact_start > clock_timestamp() - {{.DisconnectGrace "w."}}))`
+// checksSQL also records the progress of attempts, for readers of events.
+const checksSQL = `
+/* read pauses and expired workers, and record progress */
+with progress as (
+  insert into {outbox} (type, worker_id, data) select 'progress', $1, $2::text::jsonb where $2::text is not null
+)
+select array(select stage from {pauses} where host in ('', (select host from {workers} where id = $1))),
+       exists (select from {workers} w
+                where w.id <> $1 and w.stopped_at is null and w.lost_at is null
+                     and cuelight_{name}_is_lost(w, $3, $4))`
 
 // OutageCredit is how much longer than their grace and lease workers may miss heartbeats
 // before they are lost, because the worker that decides had no connection to the database
@@ -89,6 +69,7 @@ type HeartbeatResult struct {
 	Now           time.Time   // the database's clock
 	WorkerExpired bool        // another worker's lease has run out; [Engine.Sweep] expires it
 	Draining      bool        // the worker should finish its work and stop
+	QueueFull     bool        // the server's notification queue is nearly full, so triggers do not notify
 	// Paused says, by stage, that nothing should be claimed; nil where it is not known.
 	Paused []bool
 	// CheckErr says why LostClaims, WorkerExpired and Paused may be incomplete: the
@@ -108,8 +89,8 @@ func (e *Engine) Heartbeat(ctx context.Context, in HeartbeatRequest) (HeartbeatR
 	var out HeartbeatResult
 	var known, overdue bool
 	var draining *bool
-	row := e.db.QueryRow(ctx, heartbeatSQL, in.Worker, running, in.Session, lockWait(ctx))
-	if err := row.Scan(&known, &draining, &overdue, &out.Now); err != nil {
+	row := e.db.QueryRow(ctx, e.sql.heartbeat, in.Worker, running, in.Session, lockWait(ctx))
+	if err := row.Scan(&known, &draining, &overdue, &out.QueueFull, &out.Now); err != nil {
 		return HeartbeatResult{}, e.explain("heartbeat", err)
 	}
 	if !known {
@@ -125,26 +106,24 @@ func (e *Engine) Heartbeat(ctx context.Context, in HeartbeatRequest) (HeartbeatR
 
 // checkClaims sets in out what it reads, even where it fails later.
 func (e *Engine) checkClaims(ctx context.Context, in HeartbeatRequest, out *HeartbeatResult) error {
-	var batch pgx.Batch
-	if len(in.Claims) > 0 || len(in.Progressed) > 0 { // an idle worker saves the statement
-		e.queueSettings(ctx, &batch, true, originExchange, in.Worker)
-	}
-	if len(in.Claims) > 0 {
-		e.queueFindLost(&batch, in.Claims, &out.LostClaims)
-	}
-	grace, lease := in.Credit.args()
-	batch.Queue(e.sql.workerChecks, in.Worker, e.graph.Name(), grace, lease).QueryRow(func(row pgx.Row) error {
-		var paused []string
-		err := row.Scan(&paused, &out.WorkerExpired)
-		if err == nil {
-			out.Paused = e.stageSet(paused)
+	return e.send(ctx, in.Worker, func(batch *pgx.Batch) {
+		if len(in.Claims) > 0 {
+			e.queueFindLost(batch, in.Claims, &out.LostClaims)
 		}
-		return err
+		grace, lease := in.Credit.args()
+		var progressed *string
+		if text, ok := marshalRunning(in.Progressed); ok {
+			progressed = &text
+		}
+		batch.Queue(e.sql.checks, in.Worker, progressed, grace, lease).QueryRow(func(row pgx.Row) error {
+			var paused []string
+			err := row.Scan(&paused, &out.WorkerExpired)
+			if err == nil {
+				out.Paused = e.stageSet(paused)
+			}
+			return err
+		})
 	})
-	if text, ok := marshalRunning(in.Progressed); ok {
-		batch.Queue(e.sql.progress, in.Worker, text)
-	}
-	return e.db.SendBatch(ctx, &batch).Close()
 }
 
 // PausedStages says, by stage, whether a worker on the host should claim nothing.

@@ -1,10 +1,15 @@
 package engine
 
 import (
-	"math/bits"
+	"context"
+	"encoding/json"
+	"reflect"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/internal/pgtest"
@@ -12,182 +17,192 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// A statement that cannot use its partial index is quick on a small table, and reads all
-// of a large one. So the test checks the plans with many finished tasks, and with the
-// settings of an exchange: generic plans, without the parameters.
-func TestPlans_UseIndexesAmongManyFinishedTasks(t *testing.T) {
-	t.Parallel()
+// setUpPlans returns the Engine of the video pipeline, and a connection with the settings of an exchange. The statements fill
+// the tables before.
+func setUpPlans(t *testing.T, statements ...string) (*Engine, *pgxpool.Conn) {
+	t.Helper()
 	g := store.Video()
 	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
-	e := New(pool, g)
-	conn, err := pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
-	for _, sql := range []string{
-		`alter table tasks disable trigger user`,
-		`insert into tasks (source, user_id, ingest_status, transcode_status, metadata_status, assemble_status, publish_status)
-		 select n::text, 'u' || n % 3, 'completed', 'completed', 'completed', 'completed', 'completed' from generate_series(1, 100000) as n`,
-		`insert into tasks (source, user_id) select n::text, 'u' || n % 3 from generate_series(1, 500) as n`,
-		`insert into tasks (source, ingest_run_at) select n::text, now() + interval '1 day' from generate_series(1, 5000)
-		 as n`,
-		`analyze`,
-	} {
-		if _, err := conn.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
-	}
-	useExchangeSettings(t, conn, e)
-	for i, form := range e.forms {
-		plan := plantest.Explain(t, conn, e.sql.complete[i], plantest.Nulls(formArgs(form)))
-		indexes := []string{"tasks_pkey", "workers_pkey"}
-		for next, name := range e.stages {
-			if form.Next&(1<<next) != 0 {
-				indexes = append(indexes, "tasks_"+name+"_ready", "tasks_"+name+"_users")
-			}
-		}
-		for _, index := range indexes {
-			if !strings.Contains(plan, index) || strings.Contains(plan, "Seq Scan on tasks") {
-				t.Errorf("complete %s does not use %s:\n%s", form.Name(), index, plan)
-			}
-		}
-	}
-	for name, c := range map[string]struct {
-		sql   string
-		args  int
-		index string
-	}{
-		"claim ingest":      {e.sql.claim[0], 3, "tasks_ingest_ready"},
-		"claim assemble":    {e.sql.claim[3], 3, "tasks_assemble_ready"},
-		"claim after":       {e.sql.claimAfter[0], 5, "tasks_ingest_ready"},
-		"claim aged":        {e.sql.claimAged[1], 3, "tasks_pkey"},
-		"claim fair":        {e.sql.claimFair[0], 3, "tasks_ingest_users"},
-		"claim fair after":  {e.sql.claimFairAfter[0], 5, "tasks_ingest_users"},
-		"claim limited":     {e.sql.claimLimited[0], 4, "tasks_ingest_users"},
-		"claim continued":   {e.sql.claimContinued[1], 3, "tasks_transcode_ready"},
-		"aged":              {e.sql.aged[1], 3, "tasks_transcode_ready"},
-		"find ready ingest": {e.sql.ready[0], 2, "tasks_ingest_ready"},
-		"find placed":       {e.sql.ready[1], 2, "tasks_placed"},
-		"promote ingest":    {e.sql.promote[0], 0, "tasks_ingest_waiting"},
-		"fail transcode":    {e.sql.fail[1], 7, "tasks_pkey"},
-		"expire transcode":  {e.sql.expireClaims[1], 1, "tasks_held"},
-		"sweep scan":        {e.sql.sweepScan, 2, "tasks_held"},
-		"find held claims":  {e.sql.findHeld, 2, "tasks_held"},
-		"find lost claims":  {e.sql.findLost, 3, "tasks_pkey"},
-	} {
-		plan := plantest.Explain(t, conn, c.sql, plantest.Nulls(c.args))
-		if !strings.Contains(plan, c.index) || strings.Contains(plan, "Seq Scan on tasks") || strings.Contains(plan, "workers_alive") {
-			t.Errorf("%s does not use %s:\n%s", name, c.index, plan)
-		}
-		if strings.Contains(plan, "tasks_user ") {
-			t.Errorf("%s reads finished tasks of users:\n%s", name, plan)
-		}
-	}
-}
-
-// formArgs is how many parameters a form has.
-func formArgs(f completeForm) int {
-	switch {
-	case f.Ranked:
-		return f.Param(6)
-	case f.Single:
-		return f.Param(bits.OnesCount(uint(f.Reported)) - 1)
-	}
-	return f.Param(3)
-}
-
-// useExchangeSettings sets what an exchange does, for the session.
-func useExchangeSettings(t *testing.T, conn *pgxpool.Conn, e *Engine) {
-	t.Helper()
-	settings := strings.NewReplacer("true", "false", "$1", "false", "$2", "'exchange'", "$3", "null", "$4",
-		"'2s'").Replace(e.sql.exchangeSettings)
-	if _, err := conn.Exec(t.Context(), settings); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// newDividing returns the Engine of a pipeline with a stage that divides, and a connection to its database.
-func newDividing(t *testing.T) (*Engine, *pgxpool.Conn) {
-	t.Helper()
-	g, err := store.NewGraph("film", store.Node{Name: "encode", Divides: true}, store.Node{Name: "publish", Needs: []string{"encode"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
-	e := New(pool, g)
 	conn, err := pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Release)
-	return e, conn
-}
-
-func TestPlans_UseIndexesAmongManyParts(t *testing.T) {
-	t.Parallel()
-	e, conn := newDividing(t)
-	for _, sql := range []string{
-		`alter table film_tasks disable trigger user`,
-		`insert into film_tasks (source, encode_status, publish_status, encode_open_parts)
-		 select n::text, 'completed', 'completed', 0 from generate_series(1, 1000) as n`,
-		`insert into film_parts (task_id, stage, part, priority, turn, status)
-		 select id, 'encode', n, 0, n, 'completed' from film_tasks cross join generate_series(1, 100) as n`,
-		`insert into film_tasks (source, encode_status, encode_open_parts)
-		 select n::text, 'divided', 200 from generate_series(1, 50) as n`,
-		`insert into film_parts (task_id, stage, part, priority, turn, run_at)
-		 select id, 'encode', n, 0, n, case when n % 10 = 0 then now() + interval '1 day' end
-		   from film_tasks cross join generate_series(1, 200) as n where encode_status = 'divided'`,
-		`analyze`,
-	} {
-		if _, err := conn.Exec(t.Context(), sql); err != nil {
+	for _, sql := range append(statements, `set jit = off; set plan_cache_mode = force_generic_plan; set enable_seqscan = off;
+		set enable_bitmapscan = off; set cuelight.exchange = 'claims'; set cuelight.limit_lock = 'true'`) {
+		if _, err := conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
 			t.Fatal(err)
 		}
 	}
-	useExchangeSettings(t, conn, e)
-	checkPartPlans(t, conn, e, "many")
+	return New(pool, g), conn
 }
 
-// A connection keeps the plans that it made when the tables were new.
-func TestPlans_FindPartsByKeyInNewTables(t *testing.T) {
+var parameter = regexp.MustCompile(`\$(\d+)`)
+
+// countParameters is how many parameters a statement has.
+func countParameters(sql string) (n int) {
+	for _, match := range parameter.FindAllStringSubmatch(sql, -1) {
+		number, _ := strconv.Atoi(match[1])
+		n = max(n, number)
+	}
+	return n
+}
+
+// A statement that cannot use its index is quick on a small table, and reads all of a large one. So the test checks the plans
+// of all statements with many finished and some open tasks, and with the settings of an exchange: generic plans.
+func TestPlans_UseIndexes(t *testing.T) {
 	t.Parallel()
-	e, conn := newDividing(t)
-	useExchangeSettings(t, conn, e)
-	checkPartPlans(t, conn, e, "no")
+	for name, fill := range map[string][]string{
+		// A connection keeps the plans that it made when the tables were new.
+		"new tables": nil,
+		"many rows": {
+			`alter table tasks disable trigger user`,
+			`insert into tasks (source, user_id, ingest_status, transcode_status, metadata_status, assemble_status, publish_status)
+			 select n::text, 'u' || n % 3, 'completed', 'completed', 'completed', 'completed', 'completed' from generate_series(1, 100000) as n`,
+			`insert into attempts (task_id, token, stage, attempt, started_at, outcome)
+			 select id, cuelight_id(), 'ingest', 1, now(), 'completed' from tasks`,
+			`insert into tasks (source, ingest_status, metadata_status, transcode_status)
+			 select n::text, 'completed', 'completed', 'divided' from generate_series(1, 50) as n`,
+			`insert into steps (task_id, stage, part, rank, turn, line, status, parts, open_parts)
+			 select id, 'transcode', 0, 0, 0, 0, 'divided', 400, 200 from tasks where transcode_status = 'divided'`,
+			`insert into steps (task_id, stage, part, rank, turn, line, status)
+			 select id, 'transcode', n, 0, n, 1, case when n > 200 then 'completed' else 'ready' end::cuelight_step_status
+			   from tasks cross join generate_series(1, 400) as n where transcode_status = 'divided'`,
+			`alter table tasks enable trigger user`,
+			`insert into tasks (source, user_id, priority) select n::text, 'u' || n % 3, n % 5 from generate_series(1, 5000) as n`,
+			`insert into tasks (source, scheduled_at) select n::text, now() + interval '1 day' from generate_series(1, 5000) as n`,
+			`insert into workers (name, host, pid, stopped_at) select 'a', 'a', 1, now() from generate_series(1, 5000)`,
+			`insert into positions (stage, parts, rank, turn, task_id) select 'ingest', false, -1, 10, cuelight_id()`,
+			`analyze`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e, conn := setUpPlans(t, fill...)
+			statements := reflect.ValueOf(e.sql)
+			for i := range statements.NumField() {
+				field, sql := statements.Type().Field(i).Name, statements.Field(i).String()
+				plan := plantest.Explain(t, conn, sql, plantest.Nulls(countParameters(sql)))
+				for _, table := range []string{"tasks", "steps", "attempts", "outbox", "workers"} {
+					if strings.Contains(plan, "Seq Scan on "+table+" ") || strings.HasSuffix(plan, "Seq Scan on "+table) {
+						t.Errorf("%s reads all of %s:\n%s", field, table, plan)
+					}
+				}
+				if strings.Contains(plan, "tasks_user ") {
+					t.Errorf("%s reads finished tasks of users:\n%s", field, plan)
+				}
+				for _, indexOfSteps := range []string{"claim", "look"} {
+					if field == indexOfSteps && (!strings.Contains(plan, "steps_ready") || strings.Contains(plan, "Sort Key: s.rank")) {
+						t.Errorf("%s does not read the first ready steps:\n%s", field, plan)
+					}
+				}
+			}
+		})
+	}
 }
 
-// checkPartPlans checks that the statements about parts use indexes, and find single parts by their key.
-func checkPartPlans(t *testing.T, conn *pgxpool.Conn, e *Engine, count string) {
-	t.Helper()
-	const parts = 2 // the queue
-	byKey := "Index Cond: ((task_id = "
-	for name, c := range map[string]struct {
-		sql  string
-		args int
-		want []string
-	}{
-		"claim":           {e.sql.claimParts[0], 3, []string{"film_parts_encode_ready"}},
-		"claim aged":      {e.sql.claimAged[parts], 3, []string{"film_parts_pkey", byKey}},
-		"aged":            {e.sql.aged[parts], 3, []string{"film_parts_encode_ready", "film_parts_pkey", byKey}},
-		"find ready":      {e.sql.ready[parts], 2, []string{"film_parts_encode_ready", "film_parts_encode_waiting"}},
-		"promote":         {e.sql.promote[parts], 0, []string{"film_parts_encode_waiting"}},
-		"divide":          {e.sql.divide[0], 9, []string{"film_tasks_pkey", "film_parts_encode_ready", byKey}},
-		"complete":        {e.sql.completeParts[0], 5, []string{"film_tasks_pkey", "film_parts_pkey", byKey}},
-		"fail":            {e.sql.fail[parts], 8, []string{"film_tasks_pkey", "film_parts_pkey", byKey}},
-		"expire":          {e.sql.expireClaims[parts], 1, []string{"film_parts_held", "film_parts_pkey", byKey}},
-		"sweep scan":      {e.sql.sweepScan, 2, []string{"film_parts_held", "film_parts_encode_ready", "film_parts_encode_waiting"}},
-		"find held":       {e.sql.findHeld, 2, []string{"film_parts_held"}},
-		"find lost parts": {e.sql.findLostParts, 4, []string{"film_parts_pkey", byKey}},
+// While another transaction holds a snapshot, vacuum removes no index entries of completed steps. Claims, looks and turns with a
+// position must not read them, or each costs more the longer the snapshot is held.
+func TestPlans_ReadNoDeadEntriesBeforeTheirPositionUnderAHeldSnapshot(t *testing.T) {
+	t.Parallel()
+	const entries = 200_000
+	e, conn := setUpPlans(t,
+		`alter table steps disable trigger user`,
+		`insert into steps (task_id, stage, rank, turn, user_id) select cuelight_id(), 'ingest', 0, n, 'u' || n % 3
+		   from generate_series(1, 200000) as n`,
+		`insert into steps (task_id, stage, part, line, rank, turn) select '00000000-0000-7000-8000-000000000001', 'transcode', n, 1, 0, n
+		   from generate_series(1, 200000) as n`,
+	)
+	tx, err := e.db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.WithoutCancel(t.Context())) //nolint:errcheck
+	if _, err := tx.Exec(t.Context(), `set transaction isolation level repeatable read; select from tasks limit 1`,
+		pgx.QueryExecModeSimpleProtocol); err != nil {
+		t.Fatal(err)
+	}
+	for _, sql := range []string{
+		`delete from steps`,
+		`alter table tasks disable trigger user`,
+		`insert into tasks (source, user_id) select n::text, 'u' || n % 3 from generate_series(1, 50) as n`,
+		`insert into steps (task_id, stage, rank, turn, user_id)
+		 select id, 'ingest', 0, 300000 + row_number() over (order by id), user_id from tasks`,
+		`insert into steps (task_id, stage, part, line, rank, turn) select min(id::text)::uuid, 'transcode', n, 1, 0, 300000 + n
+		   from tasks cross join generate_series(1, 50) as n group by n`,
+		`insert into positions (stage, parts, rank, turn, task_id)
+		 select 'ingest', false, 0, 200000, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid
+		  union all select 'transcode', true, 0, 200000, 'ffffffff-ffff-ffff-ffff-ffffffffffff'`,
+		`analyze`,
 	} {
-		name += " with " + count + " parts"
-		plan := plantest.WantIndexes(t, conn, name, c.sql, plantest.Nulls(c.args))
-		if strings.Contains(plan, "Index Cond: (stage = ") {
-			t.Errorf("%s reads all parts of a stage:\n%s", name, plan)
-		}
-		for _, want := range c.want {
-			if !strings.Contains(plan, want) {
-				t.Errorf("%s does not use %s:\n%s", name, want, plan)
-			}
+		if _, err := conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatal(err)
 		}
 	}
+	worker, err := e.RegisterWorker(t.Context(), store.Worker{Host: "test", PID: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stages := `'{ingest,transcode}'::text[], '{f,t}'::boolean[]`
+	after := func(turn string) string {
+		return `'{0,0}'::integer[], '{` + turn + `,` + turn + `}'::bigint[],
+			'{ffffffff-ffff-ffff-ffff-ffffffffffff,ffffffff-ffff-ffff-ffff-ffffffffffff}'::uuid[], null::uuid[]`
+	}
+	quoted := `'` + worker.String() + `'::uuid, `
+	claim := func(turn string) string {
+		return quoted + stages + `, '{3,3}'::integer[], '{f,f}'::boolean[], ` + after(turn)
+	}
+	for name, c := range map[string]struct {
+		sql, args string
+		most      int // blocks; those of the catalogue count, too
+	}{
+		"claim":                {e.sql.claim, claim("200000"), 600},
+		"look":                 {e.sql.look, quoted + stages + `, ` + after("200000"), 300},
+		"turn of a stage":      {`select cuelight_video_next_turn($1, $2, $3)`, `0, 'u1', 0::smallint`, 600},
+		"turn of another user": {`select cuelight_video_next_turn($1, $2, $3)`, `0, 'new', 0::smallint`, 600},
+		"turn of a part":       {`select cuelight_video_next_turn($1, $2, $3)`, `0, '', 1::smallint`, 600},
+		"line of a few parts":  {`select cuelight_video_line($1, $2, $3)`, `0, '', 4`, 600},
+	} {
+		if blocks := countBlocks(t, conn, c.sql, c.args); blocks > c.most {
+			t.Errorf("%s reads %d blocks, the maximum is %d", name, blocks, c.most)
+		}
+	}
+	// Otherwise the test would prove nothing.
+	if blocks := countBlocks(t, conn, e.sql.look, quoted+stages+`, `+after("0")); blocks < entries/500 {
+		t.Errorf("a look from the start reads %d blocks only", blocks)
+	}
+}
+
+// countBlocks returns how many blocks a statement reads.
+func countBlocks(t *testing.T, conn *pgxpool.Conn, sql, args string) int {
+	t.Helper()
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.WithoutCancel(t.Context())) //nolint:errcheck
+	exec := func(sql string) {
+		if _, err := tx.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("prepare counted as " + sql)
+	defer func() {
+		_, _ = conn.Exec(context.WithoutCancel(t.Context()), "deallocate all", pgx.QueryExecModeSimpleProtocol)
+	}()
+	var text []byte
+	row := tx.QueryRow(t.Context(), "explain (analyze, buffers, format json) execute counted ("+args+")", pgx.QueryExecModeSimpleProtocol)
+	if err := row.Scan(&text); err != nil {
+		t.Fatal(err)
+	}
+	var plans []struct {
+		Plan struct {
+			Hit  int `json:"Shared Hit Blocks"`
+			Read int `json:"Shared Read Blocks"`
+		}
+	}
+	if err := json.Unmarshal(text, &plans); err != nil {
+		t.Fatal(err)
+	}
+	return plans[0].Plan.Hit + plans[0].Plan.Read
 }

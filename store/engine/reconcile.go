@@ -2,26 +2,32 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cuelight/cuelight/store"
 )
 
-// findLostSQL returns the claims whose tokens are not valid any more. The history has the
-// claims that were revoked; a deleted task has no history. The offset keeps PostgreSQL 18 from
-// reading the whole history into a hash table.
-const findLostSQL = `
-/* find lost claims */
-select r.token,
-       t.id is null or exists (
-         select from {{.Attempts}} a
-          where a.task_id = r.id and a.token = r.token and a.outcome = 'cancelled' offset 0) as cancelled
-  from unnest($1::uuid[], $2::int4[], $3::uuid[]) as r (id, stage, token)
-  left join {{.Tasks}} t on t.id = r.id
- where (r.token = case r.stage
-       {{- range $i, $s := .Stages}}
-         when {{$i}} then t.{{.Name}}_token{{end}} end) is not true`
+// findClaimsSQL says of claims that their worker does not hold any more how they ended, as the history knows it. A task that was
+// deleted has no history.
+const findClaimsSQL = `
+/* find claims that have ended */
+select r.token, coalesce(a.outcome::text, ''), t.id is null
+  from unnest($1::uuid[], $2::text[], $3::integer[], $4::uuid[]) as r (task_id, stage, part, token)
+  left join {tasks} t on t.id = r.task_id
+  left join lateral (select outcome from {attempts} a where a.task_id = r.task_id and a.token = r.token
+       limit 1) as a on true
+ where not exists (select from {steps} s
+                    where s.task_id = r.task_id and s.stage = r.stage and s.part = r.part
+                         and s.token = r.token offset 0)`
+
+// endedClaim is a row of findClaimsSQL.
+type endedClaim struct {
+	Token   store.ID
+	Outcome Outcome // empty: not known
+	IsGone  bool    // the task is
+}
 
 // LostClaim is a claim that its worker no longer holds.
 type LostClaim struct {
@@ -41,119 +47,89 @@ func (e *Engine) FindLostClaims(ctx context.Context, claims []Claim) (lost []Los
 }
 
 func (e *Engine) queueFindLost(batch *pgx.Batch, claims []Claim, lost *[]LostClaim) {
-	var ids, tokens, partIDs, partTokens []store.ID
-	var stages, parts []int32
-	var partStages []string
-	for _, c := range claims {
-		if c.Part > 0 {
-			partIDs, partStages = append(partIDs, c.Task), append(partStages, e.stages[c.Stage])
-			parts, partTokens = append(parts, int32(c.Part)), append(partTokens, c.Token)
-			continue
+	reports := make([]*Report, len(claims))
+	for i, c := range claims {
+		reports[i] = &Report{Task: c.Task, Stage: c.Stage, Part: c.Part, Token: c.Token}
+	}
+	batch.Queue(e.sql.findClaims, e.claimArgs(reports)...).Query(func(rows pgx.Rows) error {
+		ended, err := pgx.CollectRows(rows, pgx.RowToStructByPos[endedClaim])
+		for _, c := range ended {
+			*lost = append(*lost, LostClaim{c.Token, c.IsGone || c.Outcome == "cancelled"})
 		}
-		ids, stages, tokens = append(ids, c.Task), append(stages, int32(c.Stage)), append(tokens, c.Token)
-	}
-	read := func(rows pgx.Rows) error {
-		some, err := pgx.CollectRows(rows, pgx.RowToStructByPos[LostClaim])
-		*lost = append(*lost, some...)
 		return err
-	}
-	if len(ids) > 0 {
-		batch.Queue(e.sql.findLost, ids, stages, tokens).Query(read)
-	}
-	if len(partIDs) > 0 {
-		batch.Queue(e.sql.findLostParts, partIDs, partStages, parts, partTokens).Query(read)
-	}
-}
-
-const findHeldSQL = `
-/* find held claims */
-select t.id, held.stage, held.token, held.attempt, t.source, t.params,
-       coalesce(t.user_id, ''), coalesce(t.traceparent, ''), held.locked_by,
-       0 as part, null::jsonb as spec, held.parts
-  from {{.Tasks}} t
- cross join lateral (values
-       {{- range $i, $s := .Stages}}{{if $i}},{{end}}
-       ({{$i}}, t.{{.Name}}_token, t.{{.Name}}_attempts, t.{{.Name}}_locked_by,
-           {{.DividedInto "t."}}){{end}}
-       ) as held (stage, token, attempt, locked_by, parts)
- where ({{.Any "t." "inprogress"}})
-   and (held.locked_by = any($1::uuid[]) or held.token = $2)
-{{- if .HasParts}}
- union all
-select t.id, case p.stage{{range $i, $s := .Stages}}{{if .Divides}} when '{{.Name}}' then {{$i}}{{end}}{{end}} end,
-       p.token, p.attempts, t.source, t.params, coalesce(t.user_id, ''), coalesce(t.traceparent, ''), p.locked_by,
-       p.part, p.spec, case p.stage{{range .Stages}}{{if .Divides}} when '{{.Name}}' then t.{{.Name}}_parts{{end}}{{end}} end
-  from {{.Parts}} p
-  join {{.Tasks}} t on t.id = p.task_id
- where p.status = 'inprogress' and (p.locked_by = any($1::uuid[]) or p.token = $2)
-{{- end}}`
-
-// FindHeldClaims returns the claims that a worker holds in the database. After an error of
-// [Engine.Exchange] there may be some that the worker does not know.
-func (e *Engine) FindHeldClaims(ctx context.Context, worker store.ID) (claims []Claim, err error) {
-	held, err := e.findHeld(ctx, []store.ID{worker}, store.ID{})
-	for _, h := range held {
-		claims = append(claims, h.Claim)
-	}
-	return claims, err
-}
-
-// FindHolder returns the worker that holds the claim with a token. It returns [store.ErrNotFound] if no
-// worker does.
-func (e *Engine) FindHolder(ctx context.Context, token store.ID) (store.ID, error) {
-	held, err := e.findHeld(ctx, nil, token)
-	if err == nil && len(held) == 0 {
-		err = store.ErrNotFound
-	}
-	if err != nil {
-		return store.ID{}, err
-	}
-	return held[0].worker, nil
-}
-
-// heldClaim is a claim and the worker that holds it.
-type heldClaim struct {
-	Claim
-	worker store.ID
-}
-
-// findHeld returns the claims of some workers, or the one with a token, which is zero otherwise, as no
-// token is.
-func (e *Engine) findHeld(ctx context.Context, workers []store.ID, token store.ID) (held []heldClaim, err error) {
-	var name store.ID
-	if len(workers) > 0 {
-		name = workers[0]
-	}
-	err = e.send(ctx, name, func(batch *pgx.Batch) {
-		batch.Queue(e.sql.findHeld, workers, token).Query(collect(&held, func(row pgx.CollectableRow) (h heldClaim, err error) {
-			err = row.Scan(&h.Task, &h.Stage, &h.Token, &h.Attempt, &h.Source, &h.Params, &h.UserID, &h.Traceparent, &h.worker,
-				&h.Part, &h.Spec, &h.Parts)
-			return h, err
-		}))
 	})
-	return held, e.explain("find held claims", err)
 }
-
-const findRecordedSQL = `
-/* find recorded outcomes */
-select a.token
-  from unnest($1::uuid[], $2::uuid[], $3::text[]) as r (id, token, outcome)
-  join {{.Attempts}} a on a.task_id = r.id and a.token = r.token and a.outcome::text = r.outcome`
 
 // FindRecordedOutcomes returns the tokens of those reports that the history contains. It
 // says, after an error of [Engine.Exchange], whether its transaction was committed.
 func (e *Engine) FindRecordedOutcomes(ctx context.Context, reports []Report) (map[store.ID]bool, error) {
-	var ids, tokens, found []store.ID
-	var outcomes []string
-	for _, r := range reports {
-		ids, tokens, outcomes = append(ids, r.Task), append(tokens, r.Token), append(outcomes, string(r.Outcome))
+	byToken, all := make(map[store.ID]Outcome, len(reports)), make([]*Report, len(reports))
+	for i := range reports {
+		all[i], byToken[reports[i].Token] = &reports[i], reports[i].Outcome
 	}
+	var ended []endedClaim
 	err := e.send(ctx, store.ID{}, func(batch *pgx.Batch) {
-		batch.Queue(e.sql.findRecorded, ids, tokens, outcomes).Query(collect(&found, pgx.RowTo[store.ID]))
+		batch.Queue(e.sql.findClaims, e.claimArgs(all)...).Query(collect(&ended, pgx.RowToStructByPos[endedClaim]))
 	})
-	recorded := make(map[store.ID]bool, len(found))
-	for _, token := range found {
-		recorded[token] = true
+	recorded := make(map[store.ID]bool, len(ended))
+	for _, c := range ended {
+		if c.Outcome == byToken[c.Token] {
+			recorded[c.Token] = true
+		}
 	}
 	return recorded, e.explain("find recorded outcomes", err)
+}
+
+// findHeldSQL reads what claims are about only if $2 says so: it may be large.
+const findHeldSQL = `
+/* find held claims */
+select s.task_id, s.stage, s.part, s.token, s.attempts, s.locked_by,
+       extract(epoch from now() - s.locked_at)::float8, s.spec, coalesce(z.parts, 0),
+       t.source, t.params, coalesce(t.user_id, ''), coalesce(t.traceparent, '')
+  from {steps} s
+  left join lateral (select z.parts from {steps} z where z.task_id = s.task_id and z.stage = s.stage
+       and z.part = 0 limit 1) as z on true
+  left join {tasks} t on t.id = s.task_id and $2
+ where s.status = 'running' and s.locked_by = any ($1::uuid[])`
+
+// HeldClaim is a claim in the database and the worker that holds it.
+type HeldClaim struct {
+	Claim
+	Worker store.ID
+	Age    time.Duration // since it was made
+}
+
+// FindHeldClaims returns the claims that workers hold in the database, without what they are about. After an error of
+// [Engine.Exchange] there may be some that the worker does not know.
+func (e *Engine) FindHeldClaims(ctx context.Context, workers ...store.ID) ([]HeldClaim, error) {
+	return e.findHeld(ctx, workers, false)
+}
+
+// ReadClaims is FindHeldClaims of one worker, with what its claims are about.
+func (e *Engine) ReadClaims(ctx context.Context, worker store.ID) ([]HeldClaim, error) {
+	return e.findHeld(ctx, []store.ID{worker}, true)
+}
+
+func (e *Engine) findHeld(ctx context.Context, workers []store.ID, payload bool) (held []HeldClaim, err error) {
+	if len(workers) == 0 {
+		return nil, nil
+	}
+	err = e.send(ctx, workers[0], func(batch *pgx.Batch) {
+		batch.Queue(e.sql.findHeld, workers, payload).Query(collect(&held, e.scanHeld))
+	})
+	return held, e.explain("find held claims", err)
+}
+
+func (e *Engine) scanHeld(row pgx.CollectableRow) (h HeldClaim, err error) {
+	var stage string
+	var source, user, traceparent *string
+	var age float64
+	err = row.Scan(&h.Task, &stage, &h.Part, &h.Token, &h.Attempt, &h.Worker, &age, &h.Spec, &h.Parts, &source, &h.Params,
+		&user, &traceparent)
+	h.Age = time.Duration(age * float64(time.Second))
+	h.Stage, _ = e.graph.Stage(stage)
+	if source != nil {
+		h.Source, h.UserID, h.Traceparent = *source, *user, *traceparent
+	}
+	return h, err
 }

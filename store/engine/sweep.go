@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -25,12 +26,12 @@ type SweepRequest struct {
 	MaxAttempts []int
 	// OnlyTasks are the only tasks to find; nil for all.
 	OnlyTasks []store.ID
-	// AgeAfter is how long a task waits behind tasks of higher priority before it is in
-	// Aged. Zero: no limit.
+	// AgeAfter is how long a step waits behind tasks of higher priority before it gets the rank of the first
+	// of them. Zero: no limit.
 	AgeAfter time.Duration
 }
 
-// SweepResult is what a sweep found and changed.
+// SweepResult is what a sweep found and changed. MoreReady and Wait are by queue.
 type SweepResult struct {
 	ExpiredWorkers []store.ID          // workers that are lost now
 	Names          map[store.ID]string // theirs
@@ -39,11 +40,10 @@ type SweepResult struct {
 	// OpenTransactions are lost workers that left a transaction open, with its locks, which
 	// this role may not end.
 	OpenTransactions []store.ID
-	// MoreReady and NextDue are as in [ExchangeResult], for all queues.
-	MoreReady []bool
-	NextDue   []time.Duration
-	// Aged are, by queue, tasks to claim before tasks of higher priority; nil without AgeAfter.
-	Aged [][]store.ID
+	// First is the first ready step of each queue; nil for none. Wait and NextDue are as in [ExchangeResult].
+	First   []*Position
+	Wait    []time.Duration
+	NextDue time.Duration
 }
 
 // endTransactionsSQL ends transactions that lost or stopped workers left open, because
@@ -59,298 +59,296 @@ select w.id, cuelight_end_session(b.pid)
           from pg_stat_activity
          where datname = current_database()
         offset 0) b
-  join workers w on w.id = b.worker
- where w.pipeline = $2 and w.id is distinct from $1
-   and (w.stopped_at is not null or w.lost_at is not null or ` + expiredSQL + `
-        and ` + clockExpectedSQL + `)
-   and coalesce(b.xact_start < clock_timestamp() - {{.DisconnectGrace "w."}}, true)`
+  join {workers} w on w.id = b.worker
+ where w.id is distinct from $1
+   and (w.stopped_at is not null or w.lost_at is not null or cuelight_{name}_is_lost(w, $2, $3)
+        and ($4::timestamptz is null or clock_timestamp() between $4 - interval '2 s' and $4 + interval '2 s'))
+   and coalesce(b.xact_start < clock_timestamp() - cuelight_grace(w.lease), true)`
 
-// clockExpectedSQL is false also for a request that had to wait.
-const clockExpectedSQL = `($5::timestamptz is null
-        or clock_timestamp() between $5 - interval '2 s' and $5 + interval '2 s')`
-
-// expireWorkersSQL marks workers as lost that are expired and have made no claim within
-// the grace. A worker whose heartbeat is in progress has its row locked and is skipped.
+// expireWorkersSQL marks workers as lost that missed their heartbeats and have made no claim within the grace, and those
+// of $5, whose processes have certainly ended. A worker whose heartbeat is in progress has its row locked and is skipped.
+// The clock is not as expected either for a request that had to wait.
 const expireWorkersSQL = `
 /* expire workers */
 with lost as (
-  update workers set lost_at = now(), running = '[]'
+  update {workers} set lost_at = now(), running = '[]'
    where id in (
-         select id from workers w
-          where pipeline = $2 and stopped_at is null and lost_at is null and id is distinct from $1
-            and ` + expiredSQL + `
-            and ` + clockExpectedSQL + `
-            and not exists (select from {{.Tasks}} t
-                             where ({{.Any "t." "inprogress"}})
-                               and ({{range $i, $s := .Stages}}{{if $i}}
-                                 or {{end}}t.{{.Name}}_locked_by = w.id
-                                    and t.{{.Name}}_locked_at > now() - {{$.DisconnectGrace "w."}}{{end}}))
-            {{- if .HasParts}}
-            and not exists (select from {{.Parts}} p
-                             where p.status = 'inprogress' and p.locked_by = w.id
-                               and p.locked_at > now() - {{$.DisconnectGrace "w."}})
-            {{- end}}
+         select id from {workers} w
+          where stopped_at is null and lost_at is null and id is distinct from $1
+            and (id = any ($5::uuid[]) or cuelight_{name}_is_lost(w, $2, $3)
+                 and ($4::timestamptz is null or clock_timestamp() between $4 - interval '2 s' and $4 + interval '2 s')
+                 and not exists (select from {steps} s where s.status = 'running' and s.locked_by = w.id
+                                    and s.locked_at > now() - cuelight_grace(w.lease)))
             for no key update skip locked)
   returning id, name, host, pid
-), recorded as (` + workerLostSQL + `)
+), recorded as (
+  insert into {outbox} (type, worker_id, data)
+  select 'worker_lost', id, jsonb_build_object('name', name, 'host', host, 'pid', pid) from lost
+)
 select id, name from lost`
 
-// expireClaimsSQL ends the claims of lost workers: the stage failed, or is dead after its
-// last attempt. Claims that a stopped worker could not release, and claims in a restored
-// dump, whose worker never used this database, are released instead. The rows are selected
-// first and then locked with their tokens, because a claim may be expired and its stage
-// claimed again in between.
-const expireClaimsSQL = `
-/* expire claims of {{.Stage.Name}} */
-with orphaned as materialized (
-  select t.id, t.{{.Stage.Name}}_token as token,
-         ` + orphanColumnsSQL + `
-    from {{.Tasks}} t
-    left join workers w on w.id = t.{{.Stage.Name}}_locked_by
-   where ({{.Any "t." "inprogress"}})
-     and t.{{.Stage.Name}}_status = 'inprogress'
-     and (w.id is null or w.stopped_at is not null or w.lost_at is not null)
-), expired as materialized (
-  select t.id, orphaned.token, orphaned.released, orphaned.error, t.{{.Stage.Name}}_attempts as attempt,
-         t.{{.Stage.Name}}_locked_by as locked_by, t.{{.Stage.Name}}_locked_at as locked_at
-    from orphaned
-    join {{.Tasks}} t on t.id = orphaned.id and t.{{.Stage.Name}}_token = orphaned.token
-     for no key update of t skip locked
-), updated as (
-  update {{.Tasks}} t set
-         {{.Stage.Name}}_status    = case when expired.released then 'pending'
-                                          when expired.attempt >= $1 then 'dead' else 'failed' end::cuelight_status,
-         {{.Stage.Name}}_attempts  = greatest({{.Stage.Name}}_attempts - expired.released::int, 0),
-         {{.Stage.Name}}_token     = null,
-         {{.Stage.Name}}_locked_at = null,
-         {{.Stage.Name}}_locked_by = null
-    from expired
-   where t.id = expired.id and t.{{.Stage.Name}}_token = expired.token
-), history as (
-  insert into {{.Attempts}} (task_id, token, stage, attempt, worker_id, started_at, outcome,
-                            retry_at, error_class, error)
-  select id, token, '{{.Stage.Name}}', attempt, locked_by, locked_at,
-         case when released then 'released' else 'expired' end::cuelight_outcome,
-         case when not released and attempt < $1 then now() end, case when not released then 'expired' end, error
-    from expired
-)
-select (select count(*) from expired), (select count(*) from orphaned)`
+// findOrphansSQL finds the claims of lost workers, which count as attempts; of stopped workers that could not release them; and
+// those in a restored dump, whose workers never used this database. The latter are released.
+const findOrphansSQL = `
+/* find claims of lost workers */
+select s.task_id, s.stage, s.part, s.token, s.attempts,
+       w.id is not null and w.lost_at is null or coalesce(w.registered_in <> cuelight_{name}_database(), false),
+       case when w.id is null then 'the worker was lost'
+            when w.registered_in <> cuelight_{name}_database()
+            then format('the worker, process %s on %s, used the database that this one was restored from', w.pid,
+                 w.host)
+            when w.lost_at is null then format('the worker, process %s on %s, stopped', w.pid, w.host)
+            else format('the worker, process %s on %s, was lost', w.pid, w.host) end
+  from {steps} s
+  left join {workers} w on w.id = s.locked_by
+ where s.status = 'running' and (w.id is null or w.stopped_at is not null or w.lost_at is not null)`
 
-// orphanColumnsSQL says of a claim of the worker w, which is lost or stopped, whether it is released, and why
-// it ends.
-const orphanColumnsSQL = `w.id is not null and w.lost_at is null
-           or coalesce(w.registered_in <> (select cuelight_database_id()), false) as released,
-         case when w.id is null then 'the worker was lost'
-              when w.registered_in <> (select cuelight_database_id())
-              then format('the worker, process %s on %s, used the database that this one was restored from',
-                          w.pid, w.host)
-              when w.lost_at is null then format('the worker, process %s on %s, stopped', w.pid, w.host)
-              else format('the worker, process %s on %s, was lost', w.pid, w.host) end as error`
-
-// sweepScanSQL says whether a lost or stopped worker holds claims and, per stage, what
-// readySQL says. Usually this is the whole sweep.
-const sweepScanSQL = `
-/* sweep: find expired claims and due stages */
-select exists (select from {{.Tasks}} t where ({{.Any "t." "inprogress"}})
-                  and ({{range $i, $s := .Stages}}{{if $i}}
-                    or {{end}}t.{{.Name}}_status = 'inprogress'
-                      and not {{$.Alive (print "t." .Name "_locked_by")}}{{end}}))
-       {{- if .HasParts}}
-       or exists (select from {{.Parts}} p where p.status = 'inprogress'
-                  and not {{.Alive "p.locked_by"}})
-       {{- end}}
-       {{- range .Stages}},` + readyColumnsSQL + `{{end}}
-       {{- range .Stages}}{{if .Divides}},` + readyPartsColumnsSQL + `{{end}}{{end}}`
-
-// agedSQL finds the ready tasks that have waited too long behind tasks of higher priority,
-// the oldest first. It reads the first tasks of each of the 50 lowest priorities, because
-// those behind them are not older, so its cost does not depend on how many are ready.
-const agedSQL = `
-/* find aged {{.Stage.Name}} */
-with recursive classes as (
-  (select priority, 1 as n from {{.Tasks}} where {{.Stage.Ready ""}} order by priority, id desc limit 1)
+// ageSQL moves steps that have waited too long behind tasks of higher priority to the first of them. It reads the first steps of each of
+// the 50 lowest priorities, because those behind them are not older, so its cost does not depend on how many are ready. Of
+// a divided stage one part is moved, and only if no other part is ahead or was started for so long.
+const ageSQL = `
+/* age steps that wait behind higher priorities */
+with recursive ranks as (
+  select q.stage, q.parts, (select rank from {steps} s where s.stage = q.stage and (s.part > 0) = q.parts
+         and s.status = 'ready'
+                             order by rank desc limit 1) as rank, 1 as n
+    from unnest($1::text[], $2::boolean[]) as q (stage, parts)
    union all
-  select higher.priority, n + 1
-    from classes
-   cross join lateral (select priority from {{.Tasks}} where {{.Stage.Ready ""}} and priority > classes.priority
-                        order by priority, id desc limit 1) as higher
-   where n < 50
+  select r.stage, r.parts, (select rank from {steps} s where s.stage = r.stage and (s.part > 0) = r.parts
+         and s.status = 'ready'
+                               and s.rank < r.rank order by rank desc limit 1), n + 1
+    from ranks r where r.rank is not null and n < 50
+), first as materialized (
+  select r.stage, r.parts, f.rank, f.turn
+    from (select distinct stage, parts from ranks) as r
+   cross join lateral (select rank, turn from {steps} s where s.stage = r.stage and (s.part > 0) = r.parts
+        and s.status = 'ready'
+                        order by rank, turn, task_id limit 1) as f
+), waited as materialized (
+  select distinct on (s.task_id, s.stage) s.row, f.rank, f.turn - 1 as turn
+    from ranks r
+    join first f on f.stage = r.stage and f.parts = r.parts and f.rank < r.rank
+   cross join lateral (
+         select s.ctid as row, s.* from {steps} s
+          where s.stage = r.stage and (s.part > 0) = r.parts and s.status = 'ready' and s.rank = r.rank
+            and (s.placement is null or coalesce(cuelight_{name}_placement_wait(s, $4) <= 0, false))
+          order by s.turn, s.task_id limit 50) as s
+   where s.ready_at < now() - make_interval(secs => $3)
+     and (s.part = 0 or (select max(greatest(p.locked_at, case p.status when 'completed' then p.ready_at end))
+         from {steps} p
+                          where p.task_id = s.task_id and p.stage = s.stage
+                               and p.part > 0) < now() - make_interval(secs => $3)
+          is not false
+          and not exists (select from {steps} p where p.task_id = s.task_id and p.stage = s.stage and p.part > 0
+                             and p.status = 'ready' and p.rank < s.rank))
+   order by s.task_id, s.stage, s.part
+), locked as materialized (
+  select s.ctid as row, w.rank, w.turn from waited w join {steps} s on s.ctid = w.row
+         for no key update of s skip locked
+), moved as (
+  update {steps} s set rank = l.rank, turn = l.turn from locked l where s.ctid = l.row returning s.task_id,
+       s.stage, s.rank, s.turn
 )
-select t.id
-  from classes
- cross join lateral (select id, created_at, ready_at from {{.Tasks}} where {{.Stage.Ready ""}}
-   and priority = classes.priority and {{.Stage.MayClaim "" "$3" "null"}}
-                      order by id limit $2) as t
- where classes.priority < (select priority from {{.Tasks}} where {{.Stage.Ready ""}} order by priority desc, id limit 1)
-   and {{.Stage.Waited .Attempts}} > make_interval(secs => $1)
- order by t.id
- limit $2`
+select cuelight_{name}_notify(stage, rank || ':' || turn || ':' || task_id) from moved`
 
-// agedPartsSQL is agedSQL for parts: it finds tasks of which no part was claimed for so long, although one was
-// ready. Tasks of one priority are claimed by turns, so those of the lowest turns have waited the longest: it
-// reads the oldest tasks of the ten lowest turns of each priority, and up to 500 parts in all. The parts of a
-// task are started in their order, so that the last start is at one of the hundred before the next one.
-const agedPartsSQL = `
-/* find aged parts of {{.Stage.Name}} */
-with recursive classes as (
-  (select priority, 1 as n from {{.Parts}} where {{.Stage.PartReady ""}} order by priority, turn desc, task_id limit 1)
-   union all
-  select higher.priority, n + 1
-    from classes
-   cross join lateral (select priority from {{.Parts}} where {{.Stage.PartReady ""}} and priority > classes.priority
-                        order by priority, turn desc, task_id limit 1) as higher
-   where n < 50
-), turns as (
-  select classes.priority, lowest.turn, 1 as n
-    from classes
-   cross join lateral (select turn from {{.Parts}} where {{.Stage.PartReady ""}} and priority = classes.priority
-                        order by priority desc, turn, task_id desc limit 1) as lowest
-   where classes.priority < (select priority from {{.Parts}} where {{.Stage.PartReady ""}}
-                              order by priority desc, turn, task_id desc limit 1)
-   union all
-  select turns.priority, higher.turn, n + 1
-    from turns
-   cross join lateral (select turn from {{.Parts}} where {{.Stage.PartReady ""}}
-                        and priority = turns.priority and turn > turns.turn
-                        order by priority desc, turn, task_id desc limit 1) as higher
-   where n < 10
-), candidates as materialized (
-  select next.*, n
-    from turns
-   cross join lateral (select task_id, part, ready_at from {{.Parts}} where {{.Stage.PartReady ""}}
-                        and priority = turns.priority and turn = turns.turn and {{.Stage.MayClaimPart "" "$3"}}
-                        order by task_id limit $2) as next
-   order by n, task_id
-   limit 500
-)
-select task_id
-  from candidates c
- where ready_at < now() - make_interval(secs => $1)
-   and (select true from {{.Parts}} p
-         where p.task_id = c.task_id and p.stage = '{{.Stage.Name}}' and p.part between c.part - 100 and c.part
-           and greatest(p.ready_at, p.locked_at) > now() - make_interval(secs => $1)
-         limit 1) is null
- group by task_id
- order by min(n), task_id
- limit $2`
-
-// maxAged is how many aged tasks of a queue a sweep finds.
-const maxAged = 50
-
-// Sweep expires workers that missed their heartbeats, expires or releases their claims,
-// promotes tasks that are due, and finds ready tasks. Usually it finds nothing and is one
-// round trip; otherwise it is two, each a transaction: with an error there may be
-// ExpiredWorkers already.
+// Sweep expires workers that missed their heartbeats, ends their claims, promotes steps that are due, and looks at all
+// queues from their start. Each of these is a transaction: with an error there may be ExpiredWorkers already.
 func (e *Engine) Sweep(ctx context.Context, in SweepRequest) (SweepResult, error) {
 	queues := e.graph.Queues()
-	out := SweepResult{MoreReady: make([]bool, queues), NextDue: nextDueUnset(queues)}
-	orphaned, err := e.expireWorkersAndScan(ctx, in, &out)
-	if err == nil && (orphaned || slices.Contains(out.NextDue, 0)) {
-		err = e.expireClaims(ctx, in, &out)
+	out := SweepResult{First: make([]*Position, queues), Wait: slices.Repeat([]time.Duration{-1}, queues), NextDue: -1}
+	err := e.sweepWorkers(ctx, in, &out)
+	if err == nil {
+		err = e.endOrphans(ctx, in, &out)
+	}
+	if err == nil {
+		err = e.sweepQueues(ctx, in, &out)
 	}
 	return out, e.explain("sweep", err)
 }
 
-// expireWorkersAndScan expires lost workers, and reports whether they hold claims and what is
-// ready or due.
-func (e *Engine) expireWorkersAndScan(ctx context.Context, in SweepRequest, out *SweepResult) (orphaned bool, err error) {
-	var batch pgx.Batch
-	e.queueSettings(ctx, &batch, false, originSweep, in.Worker)
-	e.queueExpireWorkers(&batch, in, out)
-	e.queueFindAged(&batch, in, out)
-	next := make([]*float64, len(out.NextDue))
-	batch.Queue(e.sql.sweepScan, in.OnlyTasks, in.Worker).QueryRow(func(row pgx.Row) error {
-		dest := []any{&orphaned}
-		for i := range out.MoreReady {
-			dest = append(dest, &out.MoreReady[i], &next[i])
-		}
-		return row.Scan(dest...)
-	})
-	if err = e.db.SendBatch(ctx, &batch).Close(); err != nil {
-		out.ExpiredWorkers, out.OpenTransactions = nil, nil // rolled back, or not known
-		return false, err
-	}
-	for i := range next {
-		out.NextDue[i] = secondsToDuration(next[i])
-	}
-	return orphaned, nil
-}
-
-// collectLost adds the rows of lost workers to a result.
-func collectLost(out *SweepResult) func(pgx.Rows) error {
-	return func(rows pgx.Rows) error {
-		var id store.ID
-		var name string
-		_, err := pgx.ForEachRow(rows, []any{&id, &name}, func() error {
-			if out.Names == nil {
-				out.Names = make(map[store.ID]string)
-			}
-			out.ExpiredWorkers = append(out.ExpiredWorkers, id)
-			out.Names[id] = name
-			return nil
-		})
-		return err
-	}
-}
-
-func (e *Engine) queueExpireWorkers(batch *pgx.Batch, in SweepRequest, out *SweepResult) {
+func (e *Engine) sweepWorkers(ctx context.Context, in SweepRequest, out *SweepResult) error {
 	grace, lease := in.Credit.args()
 	var clock *time.Time
 	if !in.ExpectedClock.IsZero() {
 		clock = &in.ExpectedClock
 	}
-	args := []any{in.Worker, e.graph.Name(), grace, lease, clock}
-	batch.Queue(e.sql.endTransactions, args...).Query(func(rows pgx.Rows) error {
-		var worker store.ID
-		var ended bool
-		_, err := pgx.ForEachRow(rows, []any{&worker, &ended}, func() error {
-			if ended {
-				out.RowsLocked = true // until the server has ended it
-			} else {
-				out.OpenTransactions = append(out.OpenTransactions, worker)
-			}
-			return nil
-		})
-		return err
-	})
-	if in.Credit != nil {
-		batch.Queue(e.sql.expireWorkers, args...).Query(collectLost(out))
-	}
-}
-
-func (e *Engine) queueFindAged(batch *pgx.Batch, in SweepRequest, out *SweepResult) {
-	if in.AgeAfter <= 0 {
-		return
-	}
-	out.Aged = make([][]store.ID, e.graph.Queues())
-	for i := range out.Aged {
-		batch.Queue(e.sql.aged[i], in.AgeAfter.Seconds(), maxAged, in.Worker).Query(collect(&out.Aged[i], pgx.RowTo[store.ID]))
-	}
-}
-
-// expireClaims does what expireWorkersAndScan found, and finds ready tasks again: with an exchange
-// that has no free slots, and so claims nothing.
-func (e *Engine) expireClaims(ctx context.Context, in SweepRequest, out *SweepResult) error {
-	n := e.graph.Queues()
-	x := e.newExchange(ExchangeRequest{
-		Worker: in.Worker, FreeSlots: make([]int, n), ClaimFrom: make([]bool, n), PromoteDue: make([]bool, n),
-		OnlyTasks: in.OnlyTasks,
-	})
-	x.origin = originSweep
-	clear(out.MoreReady)
-	x.result.MoreReady, x.result.NextDue = out.MoreReady, out.NextDue
-	e.queueSettings(ctx, &x.batch, false, originSweep, in.Worker)
-	for i := range n {
-		stage, _ := e.graph.QueueStage(i)
-		x.batch.Queue(e.sql.expireClaims[i], in.MaxAttempts[stage]).QueryRow(func(row pgx.Row) error {
-			var expired, orphaned int
-			err := row.Scan(&expired, &orphaned)
-			out.ExpiredClaims, out.RowsLocked = out.ExpiredClaims+expired, out.RowsLocked || expired < orphaned
+	err := e.send(ctx, in.Worker, func(batch *pgx.Batch) {
+		batch.Queue(e.sql.endTransactions, in.Worker, grace, lease, clock).Query(func(rows pgx.Rows) error {
+			var worker store.ID
+			var ended bool
+			_, err := pgx.ForEachRow(rows, []any{&worker, &ended}, func() error {
+				if ended {
+					out.RowsLocked = true // until the server has ended it
+				} else {
+					out.OpenTransactions = append(out.OpenTransactions, worker)
+				}
+				return nil
+			})
 			return err
 		})
-		x.request.ClaimFrom[i], x.request.PromoteDue[i] = true, true
-		x.queuePromote(i)
-		x.queueClaims(i)
+		if in.Credit != nil {
+			batch.Queue(e.sql.expireWorkers, in.Worker, grace, lease, clock, nil).Query(out.collectLost)
+		}
+	})
+	if err != nil {
+		out.ExpiredWorkers, out.OpenTransactions = nil, nil // rolled back, or not known
 	}
-	return e.db.SendBatch(ctx, &x.batch).Close()
+	return err
+}
+
+// collectLost adds the rows of lost workers.
+func (out *SweepResult) collectLost(rows pgx.Rows) error {
+	var id store.ID
+	var name string
+	_, err := pgx.ForEachRow(rows, []any{&id, &name}, func() error {
+		if out.Names == nil {
+			out.Names = make(map[store.ID]string)
+		}
+		out.ExpiredWorkers = append(out.ExpiredWorkers, id)
+		out.Names[id] = name
+		return nil
+	})
+	return err
+}
+
+// ExpireWorkers marks workers as lost whose processes have certainly ended, whatever their
+// leases say. It returns those that were not lost before.
+func (e *Engine) ExpireWorkers(ctx context.Context, workers []store.ID) ([]store.ID, error) {
+	var out SweepResult
+	if len(workers) == 0 {
+		return nil, nil
+	}
+	// The transaction has the name of one of them, so that the sweep can end it, too.
+	err := e.send(ctx, workers[0], func(batch *pgx.Batch) {
+		batch.Queue(e.sql.expireWorkers, nil, nil, nil, nil, workers).Query(out.collectLost)
+	})
+	return out.ExpiredWorkers, e.explain("expire workers", err)
+}
+
+// endOrphans ends the claims of lost and stopped workers.
+func (e *Engine) endOrphans(ctx context.Context, in SweepRequest, out *SweepResult) error {
+	var reports []Report
+	err := e.send(ctx, in.Worker, func(batch *pgx.Batch) {
+		batch.Queue(e.sql.findOrphans).Query(collect(&reports, func(row pgx.CollectableRow) (r Report, err error) {
+			var stage string
+			var attempt int
+			var released bool
+			err = row.Scan(&r.Task, &stage, &r.Part, &r.Token, &attempt, &released, &r.Error)
+			r.Stage, _ = e.graph.Stage(stage)
+			r.Outcome = Released
+			if !released {
+				r.Outcome, r.Class, r.Dead = expired, "expired", attempt >= in.MaxAttempts[r.Stage]
+			}
+			return r, err
+		}))
+	})
+	for some := range slices.Chunk(reports, maxBatch) {
+		if err == nil {
+			var r ExchangeResult
+			r, err = e.Exchange(ctx, ExchangeRequest{Worker: in.Worker, Reports: some})
+			out.ExpiredClaims += len(some) - len(r.Stale) - len(r.Locked)
+			out.RowsLocked = out.RowsLocked || len(r.Locked) > 0
+		}
+	}
+	return err
+}
+
+// sweepQueues promotes and ages steps, and looks at the queues.
+func (e *Engine) sweepQueues(ctx context.Context, in SweepRequest, out *SweepResult) error {
+	var all queueArgs
+	for i := range out.First {
+		all.add(e, i, 0, false, Position{})
+	}
+	return e.send(ctx, in.Worker, func(batch *pgx.Batch) {
+		batch.Queue(e.sql.promote)
+		if in.AgeAfter > 0 {
+			batch.Queue(e.sql.age, all.stages, all.parts, in.AgeAfter.Seconds(), in.Worker)
+		}
+		e.queueLook(batch, in.Worker, in.OnlyTasks, all, func(queue int, l look) {
+			out.First[queue], out.Wait[queue] = l.first, l.wait
+		}, &out.NextDue)
+	})
+}
+
+// reconcileSQL makes the steps of a page of tasks agree with their statuses, and returns the last task of the page; null at the
+// end. Usually all agree: triggers were disabled where one does not. The tasks are those of a state, or those that have steps,
+// because somebody may have cancelled one: these are found by one look into the index for each, however many parts it has.
+const reconcileSQL = `
+/* reconcile a page of tasks */
+with recursive having_steps (id, n) as (
+  (select task_id, 1 from {steps} where $1 = '' and task_id > $2 order by task_id limit 1)
+   union all
+  select (select task_id from {steps} where task_id > h.id order by task_id limit 1), n + 1
+    from having_steps h where h.id is not null and n < $3
+), page as materialized (
+  (select t.* from {tasks} t
+    where (t.state, t.id) > (nullif($1, '')::cuelight_status, $2) and t.state <= nullif($1, '')::cuelight_status
+    order by t.state, t.id limit $3)
+   union all
+  select t.* from having_steps h join {tasks} t on t.id = h.id
+), orphans as materialized (
+  select h.id from having_steps h
+   where h.id is not null and not exists (select from {tasks} t where t.id = h.id offset 0)
+), disagreeing as materialized (
+  select p.id
+    from page p
+   cross join lateral cuelight_{name}_stages({statuses p.}) x
+    left join lateral (
+         select s.status from {steps} s where s.task_id = p.id and s.stage = x.stage and s.part = 0
+                limit 1) as s on true
+   where case when not x.unblocked or x.status = 'completed' then s.status is not null
+              when x.status in ('pending', 'failed') then s.status is null or s.status not in ('ready', 'waiting')
+              when x.status in ('dead', 'cancelled') then s.status <> 'stopped' or exists (
+                   select from {steps} o where o.task_id = p.id and o.stage = x.stage and o.part > 0
+                      and o.status not in ('completed', 'stopped'))
+              else s.status::text is distinct from case x.status when 'inprogress' then 'running'
+                   else x.status::text end end
+), fixed as materialized (
+  select cuelight_{name}_reconcile(array_agg(id)) as done
+    from (select id
+            from (select id from {tasks} where id = any (array(select id from disagreeing))
+                     for no key update skip locked) as locked
+           union all
+          select id from orphans) as those
+  having count(*) > 0
+)
+select (select id from (select id from page union all select id from orphans) as p order by id offset $3 - 1),
+       (select count(done::text) from fixed)`
+
+// reconcilePage is where the next page begins.
+type reconcilePage struct {
+	mu    sync.Mutex
+	state int
+	after store.ID
+}
+
+// pageSize is how many tasks a page has.
+const pageSize = 1000
+
+// Reconcile makes the steps of the next open tasks agree with their statuses, for as long as it may take: triggers may have been
+// disabled. It goes on where it ended before, and returns after all tasks.
+func (e *Engine) Reconcile(ctx context.Context, worker store.ID, within time.Duration) error {
+	p := &e.reconcilePage
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	states := []store.Status{store.StatusPending, store.StatusInProgress, store.StatusDead, ""} // with steps
+	for began := time.Now(); p.state < len(states) && time.Since(began) < within; {
+		after := p.after
+		if after.IsZero() {
+			after = store.ID{15: 1}
+		}
+		err := e.send(ctx, worker, func(batch *pgx.Batch) {
+			batch.Queue(e.sql.reconcile, string(states[p.state]), after, pageSize).QueryRow(func(row pgx.Row) error {
+				return row.Scan(&p.after, nil)
+			})
+		})
+		if err != nil {
+			return e.explain("reconcile", err)
+		}
+		if p.after.IsZero() {
+			p.state++
+		}
+	}
+	p.state %= len(states)
+	return nil
 }

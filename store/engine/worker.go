@@ -16,31 +16,35 @@ import (
 )
 
 // registerSQL waits for a Migrate that adds stages, and then inserts nothing for a worker
-// with the previous stages. $12 is how many live workers the principal may have; 0: any number.
+// with the previous stages. $10 is how many live workers the principal may have; 0: any number.
 const registerSQL = `
 /* register worker */
 with shape as (
-  select from cuelight_schema where pipeline = $1 and shape = $8 for key share
+  select from {pipeline} where stages = $1 for key share
 ), own as (
   select count(*) as n
-    from (select from workers
-           where pipeline = $1 and principal = $10 and stopped_at is null and lost_at is null limit $12) as live
+    from (select from {workers} where principal = $9 and stopped_at is null and lost_at is null limit $10) as live
 ), registered as (
-  insert into workers (pipeline, host, pid, version, capabilities, lease, process_identity, name, principal, metadata,
-                       registered_in)
-  select $1, $2, $3, $4, coalesce($5::text::jsonb, '{}'), make_interval(secs => $6), $7, $9, $10,
-         coalesce($11::text::jsonb, '{}'), cuelight_database_id()
+  insert into {workers} (host, pid, version, capabilities, lease, process_identity, name, principal, metadata,
+       registered_in)
+  select $2, $3, $4, coalesce($5::text::jsonb, '{}'), make_interval(secs => $6), $7, $8, $9,
+         coalesce($11::text::jsonb, '{}'),
+         cuelight_{name}_database()
     from shape, own
-   where $12 = 0 or n < $12
+   where $10 = 0 or n < $10
   returning id
 )
 select (select id from registered), exists (select from shape)`
 
-const workerStartedSQL = `
-/* record that a worker started */
-insert into {{.Outbox}} (type, worker_id, data)
-select 'worker_started', id, jsonb_build_object('name', name, 'host', host, 'pid', pid, 'version', version) from workers
-  where id = $1`
+// recordWorkersSQL records that workers started, or that those have stopped that did in this transaction. It is a statement of
+// its own, because planning one that writes to the outbox waits while that is locked.
+const recordWorkersSQL = `
+/* record workers */
+insert into {outbox} (type, worker_id, data)
+select $3, id, jsonb_strip_nulls(jsonb_build_object('name', name, 'host', host, 'pid', pid,
+                                                    'version', case $3 when 'worker_started' then version end))
+  from {workers}
+ where (id = $1 or principal = $2) and ($3 = 'worker_started' or stopped_at = now())`
 
 // RegisterWorker adds a worker; only a registered worker may claim. It returns
 // [store.ErrSchemaShape] if the tables are for other stages, and [store.ErrInvalidWorker]
@@ -67,8 +71,8 @@ func (e *Engine) RegisterWorkerWithin(ctx context.Context, w store.Worker, most 
 	}
 	var registered *store.ID
 	var hasShape bool
-	err := e.db.QueryRow(ctx, registerSQL, e.graph.Name(), w.Host, w.PID, w.Version, jsonText(w.Capabilities),
-		w.Lease.Seconds(), w.ProcessIdentity, e.graph.String(), w.Name, w.Principal, jsonText(w.Metadata), most,
+	err := e.db.QueryRow(ctx, e.sql.register, e.graph.String(), w.Host, w.PID, w.Version, jsonText(w.Capabilities),
+		w.Lease.Seconds(), w.ProcessIdentity, w.Name, w.Principal, most, jsonText(w.Metadata),
 	).Scan(&registered, &hasShape)
 	state, constraint := statement.State(err)
 	switch {
@@ -76,19 +80,18 @@ func (e *Engine) RegisterWorkerWithin(ctx context.Context, w store.Worker, most 
 		err = store.ErrSchemaShape
 	case err == nil && registered == nil:
 		err = store.ErrTooManyWorkers
-	case constraint == "workers_metadata":
+	case constraint == e.graph.TablePrefix()+"workers_metadata":
 		err = fmt.Errorf("%w: its metadata are not a JSON object of up to 10 KiB", store.ErrInvalidWorker)
 	case strings.HasPrefix(state, statement.ClassData):
 		err = fmt.Errorf("%w: %w", store.ErrInvalidWorker, err)
 	}
+	if err == nil {
+		err = e.send(ctx, *registered, func(batch *pgx.Batch) { batch.Queue(e.sql.recordWorkers, registered, nil, "worker_started") })
+	}
 	if err != nil {
 		return store.ID{}, e.explain("register worker", err)
 	}
-	id := *registered
-	if err := e.send(ctx, id, func(batch *pgx.Batch) { batch.Queue(e.sql.workerStarted, id) }); err != nil {
-		return store.ID{}, e.explain("register worker", errors.Join(err, e.deregister(ctx, deregisterSilentlySQL, id)))
-	}
-	return id, nil
+	return *registered, nil
 }
 
 // jsonText is a parameter for JSON, null where there is none.
@@ -102,7 +105,7 @@ func jsonText(raw json.RawMessage) *string {
 
 const disconnectSQL = `
 /* disconnect worker */
-update workers set session = 0, disconnected_at = clock_timestamp()
+update {workers} set session = 0, disconnected_at = clock_timestamp()
  where id = any($1::uuid[]) and stopped_at is null and lost_at is null
    and ($2::float8 = 0 or heartbeat_at < clock_timestamp() - make_interval(secs => $2))`
 
@@ -128,7 +131,7 @@ func (e *Engine) DisconnectSilent(ctx context.Context, workers []store.ID, silen
 
 func (e *Engine) disconnect(ctx context.Context, workers []store.ID, silence time.Duration) (found int64, err error) {
 	err = e.send(ctx, workers[0], func(batch *pgx.Batch) {
-		batch.Queue(disconnectSQL, workers, silence.Seconds()).Exec(func(tag pgconn.CommandTag) error {
+		batch.Queue(e.sql.disconnect, workers, silence.Seconds()).Exec(func(tag pgconn.CommandTag) error {
 			found = tag.RowsAffected()
 			return nil
 		})
@@ -136,18 +139,12 @@ func (e *Engine) disconnect(ctx context.Context, workers []store.ID, silence tim
 	return found, err
 }
 
-const deregisterSQL = `
-/* deregister worker */
-with stopped as (
-  update workers set stopped_at = now(), running = '[]' where id = $1 and stopped_at is null
-  returning id, name, host, pid
-)
-insert into {{.Outbox}} (type, worker_id, data)
-select 'worker_stopped', id, jsonb_build_object('name', name, 'host', host, 'pid', pid) from stopped`
-
-const deregisterSilentlySQL = `
-/* deregister worker without an event */
-update workers set stopped_at = now(), running = '[]' where id = $1 and stopped_at is null`
+// stopSQL stops a worker, or all that a principal has registered.
+const stopSQL = `
+/* stop workers */
+update {workers} set stopped_at = now(), running = '[]'
+ where (id = $1 or principal = $2) and stopped_at is null and lost_at is null
+returning id`
 
 // deregisterTimeout is how long DeregisterWorker waits for a lock on the outbox.
 const deregisterTimeout = 3 * time.Second
@@ -158,67 +155,47 @@ const deregisterTimeout = 3 * time.Second
 func (e *Engine) DeregisterWorker(ctx context.Context, worker store.ID) error {
 	within, cancel := context.WithTimeout(ctx, deregisterTimeout)
 	defer cancel()
-	err := e.deregister(within, e.sql.deregister, worker)
+	_, err := e.stop(within, worker, nil, true)
 	if err != nil && ctx.Err() == nil && (errors.Is(err, store.ErrLocked) || within.Err() != nil) {
-		err = e.deregister(ctx, deregisterSilentlySQL, worker)
+		_, err = e.stop(ctx, worker, nil, false)
 	}
-	return err
+	return e.explain("deregister worker", err)
 }
 
-func (e *Engine) deregister(ctx context.Context, sql string, worker store.ID) error {
-	return e.explain("deregister worker", e.send(ctx, worker, func(batch *pgx.Batch) { batch.Queue(sql, worker) }))
-}
-
-const expireExitedWorkersSQL = `
-/* expire workers whose processes ended */
-with lost as (
-  update workers set lost_at = now(), running = '[]'
-   where id in (select id from workers
-                 where id = any($1::uuid[]) and stopped_at is null and lost_at is null
-                   for no key update skip locked)
-  returning id, name, host, pid
-), recorded as (` + workerLostSQL + `)
-select id from lost`
-
-const workerLostSQL = `
-  insert into {{.Outbox}} (type, worker_id, data)
-  select 'worker_lost', id, jsonb_build_object('name', name, 'host', host, 'pid', pid) from lost
-`
-
-// ExpireWorkers marks workers as lost whose processes have certainly ended, whatever their
-// leases say. It returns those that were not lost before.
-func (e *Engine) ExpireWorkers(ctx context.Context, workers []store.ID) (lost []store.ID, err error) {
-	if len(workers) == 0 {
-		return nil, nil
-	}
-	// The transaction has the name of one of them, so that the sweep can end it, too.
-	err = e.send(ctx, workers[0], func(batch *pgx.Batch) {
-		batch.Queue(e.sql.expireExitedWorkers, workers).Query(collect(&lost, pgx.RowTo[store.ID]))
+func (e *Engine) stop(ctx context.Context, worker store.ID, principal *string, record bool) (stopped []store.ID, err error) {
+	err = e.send(ctx, worker, func(batch *pgx.Batch) {
+		batch.Queue(e.sql.stop, worker, principal).Query(collect(&stopped, pgx.RowTo[store.ID]))
+		if record {
+			batch.Queue(e.sql.recordWorkers, worker, principal, "worker_stopped")
+		}
 	})
-	return lost, e.explain("expire workers", err)
+	return stopped, err
 }
 
-const limitsSQL = `
-/* limits of a transaction */
-select {{.TransactionLimits "$1" "$2::uuid"}}`
-
-// send sends a worker's batch, with the limits of its transaction. The worker is zero for
-// reads that lock nothing.
-func (e *Engine) send(ctx context.Context, worker store.ID, queue func(*pgx.Batch)) error {
-	var name *store.ID
-	if !worker.IsZero() {
-		name = &worker
+// StopRegistered stops all workers that a principal has registered, which may send nothing any
+// more, and releases their claims, which says why. It returns the workers, and how many claims it
+// released. The next sweep releases those whose rows are locked. Call it in a transaction.
+func (e *Engine) StopRegistered(ctx context.Context, principal, why string) (stopped []store.ID, released int, err error) {
+	if principal == "" {
+		return nil, 0, nil // local workers have none
 	}
-	var batch pgx.Batch
-	batch.Queue(e.sql.limits, fmt.Sprintf("%dms", lockWait(ctx)), name)
-	queue(&batch)
-	return e.db.SendBatch(ctx, &batch).Close()
-}
-
-// collect returns a reader of rows for [pgx.QueuedQuery.Query].
-func collect[T any](into *[]T, row pgx.RowToFunc[T]) func(pgx.Rows) error {
-	return func(rows pgx.Rows) (err error) {
-		*into, err = pgx.CollectRows(rows, row)
-		return err
+	if stopped, err = e.stop(ctx, store.ID{}, &principal, true); err != nil || len(stopped) == 0 {
+		return nil, 0, e.explain("stop workers of a principal", err)
 	}
+	held, err := e.FindHeldClaims(ctx, stopped...)
+	var reports []Report
+	for _, h := range held {
+		reports = append(reports, Report{
+			Task: h.Task, Stage: h.Stage, Part: h.Part, Token: h.Token, Outcome: Released, Class: "interrupted", Error: why,
+		})
+	}
+	if err == nil && len(reports) > 0 {
+		var out ExchangeResult
+		out, err = e.Exchange(ctx, ExchangeRequest{Worker: stopped[0], Reports: reports})
+		released = len(reports) - len(out.Locked) - len(out.Stale)
+	}
+	if err == nil {
+		err = store.New(e.db, e.graph).NotifyEvents(ctx)
+	}
+	return stopped, released, err
 }

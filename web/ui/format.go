@@ -74,20 +74,12 @@ func count(n int, noun string) string {
 	return formatInt(n) + " " + noun + "s"
 }
 
-// approximate formats a count that is exact up to [report.MaxCount] and an estimate
-// beyond it.
+// approximate formats a count that ends at [report.MaxCount].
 func approximate(n int) string {
-	switch {
-	case n < report.MaxCount:
+	if n < report.MaxCount {
 		return formatInt(n)
-	case n == report.MaxCount:
-		return formatInt(n) + "+"
 	}
-	unit := 1
-	for n/unit >= 1000 {
-		unit *= 10
-	}
-	return "≈ " + formatInt((n+unit/2)/unit*unit)
+	return formatInt(n) + "+"
 }
 
 // formatInt groups digits by thousands.

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/web"
@@ -22,7 +23,7 @@ import (
 func TestDashboard_WorksBehindTheGuard(t *testing.T) {
 	t.Parallel()
 	g := store.Video()
-	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
+	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL(), operators.SQL))
 	s := &testSite{t: t, st: store.New(pool, g)}
 	s.seeded = uitest.Seed(t, pool)
 	admin, reader := strings.Repeat("a", 32), strings.Repeat("r", 32)

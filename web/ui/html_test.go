@@ -331,7 +331,6 @@ func TestVideoPage_LimitsTheAttempts(t *testing.T) {
 	for range 60 {
 		in := engine.ExchangeRequest{
 			Worker: worker, FreeSlots: []int{1, 0, 0, 0, 0}, ClaimFrom: []bool{true, false, false, false, false},
-			PromoteDue: make([]bool, 5),
 		}
 		out, err := engine.New(s.st.DB(), s.st.Graph()).Exchange(t.Context(), in)
 		if err != nil || len(out.Claims) != 1 || out.Claims[0].Task != r.ID {

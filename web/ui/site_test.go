@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/web/ui"
@@ -35,7 +36,7 @@ type testSite struct {
 func newTestSite(t *testing.T, change func(*ui.Options)) *testSite {
 	t.Helper()
 	g := store.Video()
-	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
+	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL(), operators.SQL))
 	s := &testSite{t: t, pool: pool, st: store.New(pool, g), seeded: uitest.Seed(t, pool)}
 	o := ui.Options{
 		Store: ui.NewReader(s.st), Actions: uitest.Actions(s.st), Uploads: "/uploads", Logout: "/logout",

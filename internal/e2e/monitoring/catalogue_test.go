@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/cuelight/cuelight/internal/metrics"
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/store"
 )
@@ -29,8 +30,8 @@ type catalogue struct {
 func newCatalogue(t *testing.T) catalogue {
 	t.Helper()
 	g := store.Video()
-	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
-	if _, err := pool.Exec(t.Context(), `insert into workers (pipeline, name, host, pid) values ('video', 'h', 'h', 1)`); err != nil {
+	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL(), operators.SQL))
+	if _, err := pool.Exec(t.Context(), `insert into workers (name, host, pid) values ('h', 'h', 1)`); err != nil {
 		t.Fatal(err)
 	}
 	m := metrics.New(metrics.Options{

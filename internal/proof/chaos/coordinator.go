@@ -14,6 +14,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/childproc"
 	"github.com/cuelight/cuelight/internal/progresslog"
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
 	"github.com/cuelight/cuelight/stages/remote"
 )
 
@@ -102,7 +103,7 @@ func newCoordinatorSlots(log *progresslog.Log, server string) (all []*coordinato
 		}
 		config := coordinatorConfig{Address: sessionURL(fmt.Sprintf("coordinator-%d", i+1), server)}
 		c.command = func(int) (*exec.Cmd, error) {
-			cmd, err := c.childCommand(coordinatorEnv, config)
+			cmd, err := proofkit.ChildCommand(coordinatorEnv, config)
 			if err == nil {
 				cmd.Stdout = childproc.Lines(onLine)
 			}

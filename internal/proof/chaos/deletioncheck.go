@@ -38,13 +38,12 @@ func (v *verifier) isPurged(id store.ID) bool {
 // abandonTime is how long a process may take with a claim of deleted tasks, of which it has several at once.
 const abandonTime = 10 * time.Second
 
-// wasAbandoned reports whether a process claimed the deleted task and could not continue: it was killed, it was replaced, or
+// wasAbandoned reports whether a process claimed the deleted task and could not continue: it was killed, or
 // the server was away or ended its session. Others continue when the claim ends.
 func (v *verifier) wasAbandoned(row deletedRow) bool {
 	until := row.claimed.Add(abandonTime)
 	return !row.claimed.IsZero() && (slices.ContainsFunc(v.logs, func(log workerLog) bool {
-		hasEnded := !log.killed.IsZero() || log.isReplaced
-		return hasEnded && !isRemote(log.worker) && !log.ended.Before(row.claimed) && log.ended.Before(until)
+		return !log.killed.IsZero() && !isRemote(log.worker) && !log.ended.Before(row.claimed) && log.ended.Before(until)
 	}) || slices.ContainsFunc(v.faults, func(f fault) bool {
 		isIts := f.worker != noWorker && !isRemote(f.worker) || f.is(serverFaults[:]...) || f.is(endPools, endSessions)
 		return isIts && f.overlaps(row.claimed, until)

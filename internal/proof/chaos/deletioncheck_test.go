@@ -154,10 +154,6 @@ func TestCheck_AcceptsDeletions(t *testing.T) {
 			r.isClaimedToPurge()
 			r.logs[1].killed = r.logs[1].ended
 		}, 1},
-		"a task that a replaced process purges": {func(r *dataBuilder) {
-			r.isClaimedToPurge()
-			r.logs[1].isReplaced = true
-		}, 1},
 		"a task that is purged while the server is away": {func(r *dataBuilder) {
 			r.isClaimedToPurge()
 			r.addFault(restartFast, noWorker, 55*time.Second, 61*time.Second)

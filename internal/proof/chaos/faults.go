@@ -29,7 +29,7 @@ const (
 	endListeners    faultKind = "end-listeners"    // pg_terminate_backend
 	endPools        faultKind = "end-pools"        // of the other sessions
 	endSessions     faultKind = "end-sessions"     // of all
-	disableTriggers faultKind = "disable-triggers" // alter table … disable trigger user
+	disableTriggers faultKind = "disable-triggers" // alter table … disable trigger user, of tasks and steps
 	notifyFlood     faultKind = "notify-flood"     // notifications one by one
 	notifyBurst     faultKind = "notify-burst"     // many notifications in one transaction
 	lockRows        faultKind = "lock-rows"        // of many tasks

@@ -21,7 +21,6 @@ type findings struct {
 	recoveries                        []recovery
 	exhausted                         int // claims of killed workers that were the last attempt
 	missedWakes                       int // ready stages that only a sweep found
-	measuredWaits                     int // during the upgrade
 	playableVideos                    int
 	executions, remoteExecutions      int
 	switchovers                       []recovery // of remote workers, after the kill of a coordinator
@@ -40,22 +39,12 @@ func (h *harness) check(ctx context.Context, firstFault time.Time) (f findings, 
 	}
 	h.Logf("stopping the workers")
 	f.violations = h.workers.drain()
-	if h.upgrade.remover != nil {
-		f.violations = append(f.violations, h.upgrade.remover.drain(0)...)
-	}
 	h.Logf("the workers have ended")
 	d, err := h.readRunData(ctx, firstFault)
 	if err != nil {
 		return f, err
 	}
-	v := d.check(&f)
-	if h.options.upgrade != "" {
-		h.upgrade.minWaits = minWaitsPerSecond * int(h.options.duration.Seconds())
-		longest, measured, violations := v.checkUpgrade(&h.upgrade)
-		f.UpgradeWaitMS, f.measuredWaits = new(longest.unexplained.Milliseconds()), measured
-		h.Logf("the longest wait during the upgrade: %s", longest.describe(&h.upgrade))
-		f.violations = append(f.violations, violations...)
-	}
+	d.check(&f)
 	for _, check := range []func(context.Context, *findings) error{
 		h.checkInvariants, h.checkVideos, h.checkLeftovers,
 	} {
@@ -154,7 +143,7 @@ func (s *submitter) checkFailover() (violations []string) {
 }
 
 // check applies every rule that needs more than the tables.
-func (d *runData) check(f *findings) *verifier {
+func (d *runData) check(f *findings) {
 	v := newVerifier(d)
 	f.lostTasks = v.lostTasks()
 	f.duplicates = v.duplicates()
@@ -197,5 +186,4 @@ func (d *runData) check(f *findings) *verifier {
 	f.P50, f.P99 = percentiles(f.recoveries, recovery.isPromised)
 	_, f.RemoteP99 = percentiles(f.recoveries, func(r recovery) bool { return r.isPromised() && r.remote })
 	_, f.SwitchoverP99 = percentiles(f.switchovers, recovery.isPromised)
-	return v
 }

@@ -28,20 +28,14 @@ const (
 	acknowledgeTimeout = 30 * time.Second
 )
 
-// Finished tasks are kept for a part of the duration, so that many of them are there at the end. Tasks whose submission is
-// repeated must not be deleted before.
-func keepTime(o options) time.Duration {
-	if o.upgrade != "" {
-		return o.duration / 2 // the newcomers prune ten seconds after the migration, in a run of a minute
-	}
-	return max(o.duration/3, 5*time.Second)
-}
+// keepTime is for how long finished tasks are kept: a part of the duration, so that many of them are there at the end. Tasks whose
+// submission is repeated must not be deleted before.
+func keepTime(o options) time.Duration { return max(o.duration/3, 5*time.Second) }
 
 // harness has everything that runs.
 type harness struct {
 	*injector
 	options  options
-	upgrade  upgrade // of -upgrade
 	dir      string
 	cleanups []func() error // the last one is called first
 }
@@ -114,11 +108,6 @@ func (h *harness) build(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if h.options.upgrade != "" {
-		h.submitter.tablesAreOlder.Store(true)
-		h.submitter.usesBothWays = true
-		h.workers.useRevision(h.upgrade.program)
-	}
 	return h.workers.start(ctx)
 }
 
@@ -159,12 +148,6 @@ func (h *harness) startServers(ctx context.Context) (network *networkNamespace, 
 		if err != nil {
 			return nil, err
 		}
-	}
-	if h.options.upgrade != "" {
-		if err := h.buildRevision(ctx); err != nil {
-			return nil, err
-		}
-		return network, h.checkOlder(ctx)
 	}
 	return network, h.withConn(ctx, func(conn *pgx.Conn) error {
 		_, err := store.New(conn, graph()).Migrate(ctx)
@@ -208,28 +191,19 @@ func (h *harness) runPhases(ctx context.Context) (firstFault time.Time, err erro
 	return firstFault, nil
 }
 
-// runFaults injects the faults, submits long tasks or upgrades meanwhile, and returns after the duration.
+// runFaults injects the faults, submits long tasks meanwhile, and returns after the duration.
 func (h *harness) runFaults(ctx context.Context, running *sync.WaitGroup) error {
 	end := h.Started().Add(h.options.duration)
-	upgraded := make(chan error, 1)
-	if h.options.upgrade == "" {
-		running.Go(func() { h.submitter.submitLongTasks(ctx, end.Add(-longWork)) })
-		upgraded <- nil
-	} else {
-		running.Go(func() { upgraded <- h.runUpgrade(ctx) })
-	}
+	running.Go(func() { h.submitter.submitLongTasks(ctx, end.Add(-longWork)) })
 	h.Logf("the faults begin")
 	if err := h.injector.run(ctx, h.options.plan()); err != nil {
-		return err
-	}
-	if err := <-upgraded; err != nil {
 		return err
 	}
 	return ctxsleep.For(ctx, time.Until(end))
 }
 
 // stopRetentionSQL takes the lock of store.Prune.
-const stopRetentionSQL = `select pg_advisory_lock(hashtext('cuelight prune'), 'chaos_tasks'::regclass::oid::integer)`
+const stopRetentionSQL = `select pg_advisory_lock(hashtext('cuelight prune chaos_tasks'))`
 
 // stopRetention keeps processes from deleting more tasks while the others are finished: their history is checked.
 func (h *harness) stopRetention(ctx context.Context) error {

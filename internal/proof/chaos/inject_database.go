@@ -87,11 +87,8 @@ func (i *injector) endSessions(ctx context.Context, conn *pgx.Conn, s step) erro
 }
 
 const claimsSQL = `
-select coalesce(string_agg(t.id::text, ' '), '')
-  from chaos_tasks t
-  join workers w
-    on w.id in (ingest_locked_by, transcode_locked_by, metadata_locked_by, assemble_locked_by, publish_locked_by)
-    or w.id in (select locked_by from chaos_parts where task_id = t.id)
+select coalesce(string_agg(distinct s.task_id::text, ' '), '')
+  from chaos_steps s join chaos_workers w on w.id = s.locked_by
  where w.pid = $1`
 
 // listClaims writes the tasks that a process has claimed into a file.
@@ -125,11 +122,17 @@ func (i *injector) enableTriggers(ctx context.Context) error {
 	return i.setTriggers(ctx, "enable", time.Minute)
 }
 
+// setTriggers needs a transaction for each table: with both locked, it and an exchange could wait for each other.
 func (i *injector) setTriggers(ctx context.Context, action string, limit time.Duration) error {
 	return proofkit.Retry(ctx, limit, func(ctx context.Context) error {
 		return i.withConn(ctx, func(conn *pgx.Conn) error {
-			// While this statement waits for its lock, it blocks all later ones.
-			_, err := conn.Exec(ctx, "set lock_timeout = '1s'; alter table chaos_tasks "+action+" trigger user")
+			// While these statements wait for a lock, they block all later ones.
+			_, err := conn.Exec(ctx, "set lock_timeout = '1s'")
+			for _, table := range []string{"chaos_tasks", "chaos_steps"} {
+				if err == nil {
+					_, err = conn.Exec(ctx, "alter table "+table+" "+action+" trigger user")
+				}
+			}
 			return err
 		})
 	})
@@ -165,8 +168,8 @@ select id from chaos_tasks
  order by random()
  limit 60
    for update`
-	lockPartsSQL = `
-select task_id from chaos_parts
+	lockStepsSQL = `
+select task_id from chaos_steps
  where status <> 'completed'
  order by random()
  limit 60
@@ -178,7 +181,7 @@ func (i *injector) lockRows(ctx context.Context, conn *pgx.Conn, s step) error {
 		return err
 	}
 	var locked []store.ID
-	for _, sql := range []string{lockRowsSQL, lockPartsSQL} {
+	for _, sql := range []string{lockRowsSQL, lockStepsSQL} {
 		rows, err := conn.Query(ctx, sql)
 		if err != nil {
 			return err

@@ -75,10 +75,7 @@ func (i *injector) inject(ctx context.Context, s step) error {
 	case s.kind == failoverKill, s.kind == failoverReadOnly:
 		return i.failOver(ctx, s)
 	case s.kind.needsWorker():
-		w := i.workers.slots[s.worker]
-		w.faults.RLock()
-		defer w.faults.RUnlock()
-		return i.injectWorkerFault(ctx, s, w)
+		return i.injectWorkerFault(ctx, s, i.workers.slots[s.worker])
 	case s.kind.needsDaemon():
 		return i.injectDaemonFault(ctx, s)
 	case s.kind == killCoordinator:
@@ -132,8 +129,6 @@ func (i *injector) kill(s *slot) {
 // killCoordinator kills a coordinator and starts it again, as a fault that lasts as long.
 func (i *injector) killCoordinator(ctx context.Context, s step) error {
 	c := i.workers.coordinators[s.coordinator]
-	c.faults.RLock()
-	defer c.faults.RUnlock()
 	i.logStart(s)
 	defer i.record(s.kind, noWorker)()
 	i.kill(&c.slot)

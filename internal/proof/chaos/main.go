@@ -3,7 +3,6 @@
 //
 //	go run ./internal/proof/chaos [-duration 60s] [-seed N]
 //	go run ./internal/proof/chaos -failover kill
-//	go run ./internal/proof/chaos -upgrade REV
 //
 // It starts a PostgreSQL server of its own, with production settings, and five worker processes.
 // Each worker is this program again, composed as `cuelight serve` is, with the Runner's default
@@ -25,29 +24,6 @@
 // With -failover there is one fault. Three workers know the addresses of a primary and of its
 // synchronous standby, and no worker is remote. The primary is killed, or refuses to write (readonly),
 // and the standby is promoted two seconds later. Then every submission must be acknowledged, too.
-//
-// With -upgrade the tables and most processes are those of an earlier revision of Cuelight at first, whose tables are of an
-// earlier version. The program checks it out with git and builds its chaos: the old processes are that program, started with
-// the environment and the standard input that workers and coordinators of this program have, and they write the same
-// logs. So REV must have a chaos whose workerConfig, coordinatorConfig and logEntry have the fields that matter here; those it does
-// not know are ignored. The command tables, built with REV, creates the tables, and removes deleted tasks, as an old
-// process that is left, until the end. Tasks are submitted with SQL that both versions
-// accept, and after the migration in both ways. There are no videos and no long tasks. Beginning with the first fault:
-//
-//   - Three workers, three remote ones and both coordinators are old.
-//   - After a sixth of the duration two workers of this version start. They wait for the migration, and say so once.
-//   - After a quarter Store.Migrate upgrades the tables, under load and faults, and delayed by an open transaction.
-//     Faults that stop all work are left out
-//     from the start of the newcomers until five seconds after the migration, and those of one old worker until it is
-//     replaced. Deletions begin after the migration. The newcomers delete tasks half the duration after their end,
-//     once if that is a minute, and no old process may remove what is published because of it.
-//   - After half, or after the migration if that ends later, the old processes are drained and replaced, one by one.
-//
-// From the beginning of the migration until the last process is replaced no stage that is ready may wait for more than two seconds
-// until it starts. The times of faults that explain a wait do not count, with a limited time after each: the server was
-// away (10 s); triggers were disabled (15 s, if the stage became ready meanwhile); sessions were ended (3 s); its task was
-// locked (15 s); a coordinator was killed (5 s); or the worker that started it had a fault (1 s). A division or a join does not
-// wait as long as others precede it in a process that has two in hand. Enough waits must have met no fault.
 //
 // # How to read the output
 //
@@ -73,10 +49,9 @@
 //	remote_…     the same, of remote workers
 //	switchover_… time from the death of a coordinator until a remote worker's next outcome is recorded
 //	outage_ms    with -failover, time between the last acknowledgement before and the first after
-//	upgrade_wait_ms  with -upgrade, the longest time that a ready stage waited during the upgrade without a cause
 //
 // A task that was to be purged may still be a deleted one at the end if the process that had begun to purge it was
-// killed or replaced then, or the server was away: others continue after five minutes.
+// killed then, or the server was away: others continue after five minutes.
 //
 // The check compares two independent records: the history in the database, and the logs that the
 // workers write before they start an execution and after they end it.
@@ -125,10 +100,9 @@ func main() {
 	flag.StringVar(&o.keepDir, "keep", "", "create this directory for the logs, and keep it")
 	flag.Func("only", "faults to inject, separated by commas (default all)", o.setOnly)
 	flag.Func("failover", "only fail over to a standby; the primary fails by kill or readonly", o.setFailover)
-	flag.StringVar(&o.upgrade, "upgrade", "", "only upgrade the tables and the programs of this revision of Cuelight, with fewer faults")
 	onlyPrint := flag.Bool("plan", false, "print the plan and exit")
 	flag.Parse()
-	if flag.NArg() > 0 || o.duration < time.Second || o.failover != "" && o.upgrade != "" {
+	if flag.NArg() > 0 || o.duration < time.Second {
 		flag.Usage()
 		os.Exit(2)
 	}
@@ -159,7 +133,6 @@ type options struct {
 	keepDir  string      // "": the logs are removed
 	only     []faultKind // nil: all
 	failover faultKind   // "": the plan of the seed
-	upgrade  string      // a revision of Cuelight; "": this one from the beginning
 	healthy  time.Duration
 	videos   bool
 }
@@ -189,7 +162,7 @@ func (o *options) setFailover(how string) error {
 
 // setDefaults decides what follows from the mode.
 func (o *options) setDefaults() {
-	if o.failover != "" || o.upgrade != "" {
+	if o.failover != "" {
 		o.healthy = 8 * time.Second
 		return
 	}
@@ -204,9 +177,6 @@ func (o *options) plan() plan {
 		return plan{{duration: promoteAfter, kind: o.failover, worker: noWorker}}
 	}
 	p := newPlan(o.seed, o.duration)
-	if o.upgrade != "" {
-		p = newUpgradePlan(o.seed, o.duration)
-	}
 	if o.only == nil {
 		return p
 	}

@@ -95,31 +95,6 @@ func TestNewPlan_IsOrderedAndEndsInTime(t *testing.T) {
 	}
 }
 
-func TestNewUpgradePlan_LeavesOutFaultsThatWouldExplainEveryWait(t *testing.T) {
-	t.Parallel()
-	const duration = time.Minute
-	times := timesOfUpgrade(duration)
-	for seed := range uint64(50) {
-		p := newUpgradePlan(seed, duration)
-		if !reflect.DeepEqual(p, newUpgradePlan(seed, duration)) || len(p) < 20 {
-			t.Fatalf("seed %d: %d steps, or two plans", seed, len(p))
-		}
-		if !slices.ContainsFunc(p, func(s step) bool { return s.kind == deleteTasks }) {
-			t.Errorf("seed %d deletes nothing", seed)
-		}
-		for _, s := range p {
-			meetsMigration := s.at < times.migration+migrationTime && s.at+s.duration >= times.newcomers
-			switch {
-			case s.kind.needsDaemon(), s.duration > maxUpgradeFault,
-				meetsMigration && (slices.Contains(serverFaults[:], s.kind) || s.kind == disableTriggers || isNewcomer(s.worker)),
-				s.worker == 0 && s.at < times.replacement,
-				s.kind == deleteTasks && s.at < times.migration+migrationTime:
-				t.Errorf("seed %d: %s", seed, s)
-			}
-		}
-	}
-}
-
 func TestNewPlan_DeletesTasksAllTheTime(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {

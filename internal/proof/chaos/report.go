@@ -30,7 +30,6 @@ type summary struct {
 	// SwitchoverP99 is of remote workers whose coordinator was killed.
 	SwitchoverP99 *int64 `json:"switchover_p99_ms"`
 	OutageMS      int64  `json:"outage_ms,omitempty"`
-	UpgradeWaitMS *int64 `json:"upgrade_wait_ms,omitempty"`
 }
 
 func (s summary) passed() bool { return s.Lost+s.Duplicated+s.Violations == 0 }
@@ -44,8 +43,12 @@ func (s summary) String() string {
 	return string(line)
 }
 
-// maxPrinted limits the findings of a kind that are printed.
-const maxPrinted = 40
+// maxPrinted limits the findings of a kind that are printed, and maxPrintedAlike those of them that begin with the same word, which is the
+// name of a rule where it has one.
+const (
+	maxPrinted      = 40
+	maxPrintedAlike = 10
+)
 
 // printReport prints the findings, and the table that explains the summary.
 func (h *harness) printReport(f *findings, sum summary) {
@@ -72,11 +75,6 @@ func (h *harness) printReport(f *findings, sum summary) {
 	h.printFaults("faults not possible", h.failed)
 	if h.options.failover != "" {
 		h.printRow("outage", "%d ms without an acknowledgement", sum.OutageMS)
-	}
-	if sum.UpgradeWaitMS != nil {
-		h.printRow("migration", "%d ms", h.upgrade.migration.Milliseconds())
-		h.printRow("waits during the upgrade", "%d undisturbed, the longest without a cause %d ms (promised: %d ms)",
-			f.measuredWaits, *sum.UpgradeWaitMS, maxUpgradeWait.Milliseconds())
 	}
 	h.printRow("claims only a sweep found", "%d", f.missedWakes)
 	if f.remoteExecutions > 0 {
@@ -109,10 +107,15 @@ var recoveryGroups = []struct {
 }
 
 func (h *harness) printFindings(title string, found []string) {
-	for _, text := range found[:min(len(found), maxPrinted)] {
-		h.Logf("%s %s", title, text)
+	printed, alike := 0, make(map[string]int)
+	for _, text := range found {
+		word, _, _ := strings.Cut(text, " ")
+		if alike[word]++; printed < maxPrinted && alike[word] <= maxPrintedAlike {
+			printed++
+			h.Logf("%s %s", title, text)
+		}
 	}
-	if n := len(found) - maxPrinted; n > 0 {
+	if n := len(found) - printed; n > 0 {
 		h.Logf("%s … and %d more", title, n)
 	}
 }

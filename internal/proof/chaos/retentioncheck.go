@@ -57,7 +57,7 @@ func (v *verifier) wrongRetention() (found []string) {
 			wrong(id, "exists although retention deleted it")
 		}
 		for _, r := range removals {
-			by := v.logs[r.incarnation].name()
+			by := workerName(v.logs[r.incarnation].worker)
 			switch end, isFinished := v.endOf(id); {
 			case r.files == removedPublished && !v.mayUnpublish(id, r):
 				wrong(id, fmt.Sprintf("was unpublished by %s, and nobody had deleted it", by))

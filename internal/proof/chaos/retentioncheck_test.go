@@ -60,11 +60,6 @@ func TestCheck_FindsErrorsOfRetention(t *testing.T) {
 			r.expires()
 			r.lastEntry().Expired = false
 		}, "was unpublished when worker 1 purged it"},
-		"a task that an old process purged before another": {func(r *dataBuilder) {
-			r.expires()
-			r.logs[1].isOld = true
-			r.logs[1].entries = append(r.logs[1].entries, logEntry{What: removalEntry, How: removedFiles, Task: theTask})
-		}, "was unpublished when worker 2 of the earlier revision purged it"},
 		"an expired task that was unpublished": {func(r *dataBuilder) {
 			r.expires()
 			r.removes(removedPublished)

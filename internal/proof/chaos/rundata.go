@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cuelight/cuelight/store"
-	"github.com/cuelight/cuelight/store/engine"
 )
 
 // runData is what the rules compare: the tables, the worker logs, and what this program did itself.
@@ -33,10 +32,9 @@ type taskRow struct {
 	request      string
 	user         string
 	context      string // of the submitter
-	created      time.Time
-	isCompleted  bool // all stages are
-	isDead       bool // a stage is
-	isUnfinished bool // a stage is in progress or divided, or can be claimed now or later
+	isCompleted  bool   // all stages are
+	isDead       bool   // a stage is
+	isUnfinished bool   // a stage is in progress or divided, or can be claimed now or later
 }
 
 // attemptRow is a row of the history.
@@ -49,7 +47,6 @@ type attemptRow struct {
 	worker   store.ID
 	started  time.Time
 	finished time.Time
-	retryAt  time.Time // zero: it is not retried, or at once
 	outcome  string
 	class    string
 }
@@ -70,7 +67,7 @@ const (
        ingest_status, transcode_status, metadata_status, assemble_status, publish_status]) as s (statuses)`
 
 	tasksSQL = `select id, coalesce(request_id, ''), coalesce(user_id, ''), coalesce(user_context::text, ''),
-       created_at, ` + statusColumns
+       ` + statusColumns
 	unfinishedSQL = `select (select count(*) from (select ` + statusColumns + `) as t where unfinished) +
        (select count(*) from chaos_deleted_tasks
          where (unpublish_at <= now() and unpublished_at is null or purge_at <= now())
@@ -79,8 +76,7 @@ const (
 	deletedSQL = `
 select id, purged_at is not null, keep_published, expired, case when claimed_until > now() then claimed_until end from chaos_deleted_tasks`
 	historySQL = `
-select task_id, token, stage, coalesce(part, 0), attempt, worker_id, started_at, finished_at, retry_at,
-       outcome::text, coalesce(error_class, '')
+select task_id, token, stage, part, attempt, worker_id, started_at, finished_at, outcome::text, coalesce(error_class, '')
   from chaos_attempts order by finished_at`
 )
 
@@ -96,9 +92,6 @@ func (h *harness) readRunData(ctx context.Context, firstFault time.Time) (*runDa
 	var err error
 	if d.logs, err = h.workers.readLogs(); err != nil {
 		return nil, err
-	}
-	if h.upgrade.remover != nil {
-		d.logs = append(d.logs, h.upgrade.remover.workerLog())
 	}
 	return d, h.withConn(ctx, func(conn *pgx.Conn) error {
 		err := d.readTasks(ctx, conn)
@@ -116,7 +109,7 @@ func (d *runData) readTasks(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	var t taskRow
-	columns := []any{&t.id, &t.request, &t.user, &t.context, &t.created, &t.isCompleted, &t.isDead, &t.isUnfinished}
+	columns := []any{&t.id, &t.request, &t.user, &t.context, &t.isCompleted, &t.isDead, &t.isUnfinished}
 	if _, err := pgx.ForEachRow(rows, columns, func() error {
 		d.tasks[t.id] = t
 		return nil
@@ -131,7 +124,7 @@ func (d *runData) readTasks(ctx context.Context, conn *pgx.Conn) error {
 	columns = []any{&deleted.id, &deleted.isPurged, &deleted.keepPublished, &deleted.isExpired, &claimed}
 	_, err = pgx.ForEachRow(rows, columns, func() error {
 		if deleted.claimed = (time.Time{}); claimed != nil {
-			deleted.claimed = claimed.Add(-engine.RemovalTime)
+			deleted.claimed = claimed.Add(-store.RemovalTime)
 		}
 		d.deletedRows[deleted.id] = deleted
 		return nil
@@ -145,12 +138,7 @@ func (d *runData) readHistory(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	d.history, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (a attemptRow, err error) {
-		var retryAt *time.Time
-		err = row.Scan(&a.task, &a.token, &a.stage, &a.part, &a.attempt, &a.worker, &a.started, &a.finished, &retryAt,
-			&a.outcome, &a.class)
-		if retryAt != nil {
-			a.retryAt = *retryAt
-		}
+		err = row.Scan(&a.task, &a.token, &a.stage, &a.part, &a.attempt, &a.worker, &a.started, &a.finished, &a.outcome, &a.class)
 		return a, err
 	})
 	return err

@@ -12,7 +12,6 @@ import (
 
 	"github.com/cuelight/cuelight/internal/childproc"
 	"github.com/cuelight/cuelight/internal/progresslog"
-	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
 
 // drainTimeout is how long a process may take to end in good order: its grace period, and
@@ -26,10 +25,8 @@ type slot struct {
 	name    string
 	command func(n int) (*exec.Cmd, error) // of the incarnation, counted from 0
 	watches sync.WaitGroup
-	faults  sync.RWMutex // read-locked by faults of this process, locked while it is replaced
 
 	mu           sync.Mutex
-	program      string // of the next incarnation; "": this one
 	isClosing    bool
 	incarnations []*incarnation // the last one is the current one
 	violations   []string
@@ -42,11 +39,8 @@ type incarnation struct {
 	finished chan struct{} // closed after the process has ended
 	ended    time.Time     // valid then
 
-	program string // an earlier version of this one, or ""
-
-	mu      sync.Mutex
-	killed  time.Time // zero: not by this program
-	stopped bool      // it was asked to end, to be replaced
+	mu     sync.Mutex
+	killed time.Time // zero: not by this program
 }
 
 // start starts the next incarnation, unless the current one runs.
@@ -70,18 +64,10 @@ func (s *slot) start() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.name, err)
 	}
-	i := &incarnation{Process: p, stdin: stdin, finished: make(chan struct{}), program: s.program}
+	i := &incarnation{Process: p, stdin: stdin, finished: make(chan struct{})}
 	s.incarnations = append(s.incarnations, i)
 	s.watches.Go(func() { s.watch(i) })
 	return nil
-}
-
-// childCommand returns the command of a child process with the config: of this program, or of an earlier version of it.
-func (s *slot) childCommand(variable string, config any, prefix ...string) (*exec.Cmd, error) {
-	if s.program != "" {
-		return proofkit.ChildCommandOf(s.program, variable, config, prefix...)
-	}
-	return proofkit.ChildCommand(variable, config, prefix...)
 }
 
 func (s *slot) watch(i *incarnation) {
@@ -90,7 +76,7 @@ func (s *slot) watch(i *incarnation) {
 	close(i.finished)
 	violation := fmt.Sprintf("%s ended unexpectedly: %v", s.name, i.Err())
 	s.mu.Lock()
-	isExpected := s.isClosing || i.wasKilled() || i.wasStopped()
+	isExpected := s.isClosing || i.wasKilled()
 	if !isExpected {
 		s.violations = append(s.violations, violation)
 	}
@@ -129,24 +115,6 @@ func (s *slot) drain(signal syscall.Signal) []string {
 		}
 	}
 	return violations
-}
-
-// replace asks the current incarnation to end, waits for it, and starts one of this program.
-func (s *slot) replace() error {
-	s.mu.Lock()
-	s.program = ""
-	s.mu.Unlock()
-	if i := s.current(); !i.hasEnded() {
-		i.mu.Lock()
-		i.stopped = true
-		i.mu.Unlock()
-		if err := i.stop(0); err != nil {
-			s.mu.Lock()
-			s.violations = append(s.violations, fmt.Sprintf("%s ended with %v when it was replaced", s.name, err))
-			s.mu.Unlock()
-		}
-	}
-	return s.start()
 }
 
 // close kills what still runs.
@@ -199,12 +167,6 @@ func (i *incarnation) wasKilled() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return !i.killed.IsZero()
-}
-
-func (i *incarnation) wasStopped() bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.stopped
 }
 
 // freeze stops the process with SIGSTOP, and thaw continues it.

@@ -11,14 +11,13 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// submitSQL names only columns that the tables of every version have.
 const submitSQL = `
 with given as (
-  select * from unnest($1::text[], $2::text[], $3::int2[], $4::timestamptz[], $5::text[], $6::text[])
-           as given (request_id, source, priority, run_at, placement, user_id)
+  select * from unnest($1::text[], $2::text[], $3::int2[], $4::timestamptz[], $5::text[], $6::text[], $7::text[])
+           as given (request_id, source, priority, scheduled_at, placement, user_id, user_context)
 ), added as (
-  insert into chaos_tasks (request_id, source, priority, ingest_run_at, placement, user_id)
-  select request_id, source, priority, case when run_at > now() then run_at end, placement::jsonb, nullif(user_id, '')
+  insert into chaos_tasks (request_id, source, priority, scheduled_at, placement, user_id, user_context)
+  select request_id, source, priority, scheduled_at, placement::jsonb, nullif(user_id, ''), user_context::json
     from given order by request_id
       on conflict do nothing
   returning request_id, id
@@ -31,11 +30,14 @@ select request_id, t.id from chaos_tasks t join given using (request_id)`
 func submitWithSQL(ctx context.Context, db store.DB, tasks []store.Submission) ([]store.ID, error) {
 	n := len(tasks)
 	requests, sources, users, priorities := make([]string, n), make([]string, n), make([]string, n), make([]int16, n)
-	times, placements := make([]*time.Time, n), make([]*string, n)
+	times, placements, contexts := make([]*time.Time, n), make([]*string, n), make([]*string, n)
 	for i, t := range tasks {
 		requests[i], sources[i], users[i], priorities[i] = t.RequestID, t.Source, t.UserID, t.Priority
 		if !t.NotBefore.IsZero() {
 			times[i] = &t.NotBefore
+		}
+		if t.UserContext != nil {
+			contexts[i] = new(string(t.UserContext))
 		}
 		if t.Placement != nil {
 			text, err := json.Marshal(t.Placement)
@@ -45,7 +47,7 @@ func submitWithSQL(ctx context.Context, db store.DB, tasks []store.Submission) (
 			placements[i] = new(string(text))
 		}
 	}
-	rows, err := db.Query(ctx, submitSQL, requests, sources, priorities, times, placements, users)
+	rows, err := db.Query(ctx, submitSQL, requests, sources, priorities, times, placements, users, contexts)
 	if err != nil {
 		return nil, err
 	}

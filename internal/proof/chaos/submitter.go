@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -29,9 +28,6 @@ type submitter struct {
 	pool *pgxpool.Pool
 	// placesRemotely makes some tasks require a remote worker. It is set before run.
 	placesRemotely bool
-	// usesBothWays submits some tasks with SQL that programs of every version accept. It is set before run.
-	usesBothWays   bool
-	tablesAreOlder atomic.Bool // than this program, so that all tasks are submitted with that SQL
 
 	mu           sync.Mutex
 	rand         *rand.Rand
@@ -113,7 +109,7 @@ func (s *submitter) next() (tasks []store.Submission, isRolledBack bool) {
 		tasks = append(tasks, task)
 	}
 	for i := range tasks {
-		if s.rand.IntN(4) == 0 && !s.usesSQL(tasks) {
+		if s.rand.IntN(4) == 0 {
 			tasks[i].UserContext = fmt.Appendf(nil, `{"of": %q,  "odd spaces": 1.0}`, tasks[i].RequestID)
 		}
 		s.submissions[tasks[i].RequestID] = tasks[i]
@@ -177,14 +173,12 @@ func (s *submitter) submit(ctx context.Context, tasks []store.Submission) {
 	}
 }
 
-// usesSQL reports whether tasks are submitted with SQL. Those that were not at first never are.
-func (s *submitter) usesSQL(tasks []store.Submission) bool {
-	return s.tablesAreOlder.Load() || s.usesBothWays && sourceHash(tasks[0].RequestID)%2 == 0
-}
+// usesSQL reports whether tasks are submitted with SQL, in each try.
+func usesSQL(tasks []store.Submission) bool { return sourceHash(tasks[0].RequestID)%4 == 0 }
 
 // submitOnce submits tasks in one try, and returns their ids.
 func (s *submitter) submitOnce(ctx context.Context, db store.DB, tasks []store.Submission) (ids []store.ID, err error) {
-	if s.usesSQL(tasks) {
+	if usesSQL(tasks) {
 		return submitWithSQL(ctx, db, tasks)
 	}
 	receipts, err := store.New(db, graph()).SubmitAll(ctx, tasks)

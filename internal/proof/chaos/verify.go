@@ -58,7 +58,6 @@ type verifier struct {
 	byStage      map[stageKey][]execution
 	byTask       map[store.ID][]execution
 	rows         map[store.ID]attemptRow   // by token
-	attempts     map[stageKey][]attemptRow // by time
 	completed    map[stageKey][]attemptRow // by time
 	divisions    map[store.ID][]division   // of a task's stage that divides, by time
 	needs        map[string][]string
@@ -70,7 +69,7 @@ func newVerifier(d *runData) *verifier {
 	v := &verifier{
 		runData: d, byToken: make(map[store.ID][]execution), byStage: make(map[stageKey][]execution),
 		byTask: make(map[store.ID][]execution),
-		rows:   make(map[store.ID]attemptRow), attempts: make(map[stageKey][]attemptRow), completed: make(map[stageKey][]attemptRow),
+		rows:   make(map[store.ID]attemptRow), completed: make(map[stageKey][]attemptRow),
 		divisions: make(map[store.ID][]division), needs: make(map[string][]string), incarnations: make(map[store.ID]int),
 		removals: make(map[store.ID][]removal),
 	}
@@ -79,7 +78,6 @@ func newVerifier(d *runData) *verifier {
 	}
 	for _, row := range d.history {
 		v.rows[row.token] = row
-		v.attempts[row.key()] = append(v.attempts[row.key()], row)
 		if row.outcome == string(engine.Completed) {
 			v.completed[row.key()] = append(v.completed[row.key()], row)
 		}

@@ -15,9 +15,7 @@ import (
 )
 
 const unfinishedVideosSQL = `
-select count(*) from tasks
- where 'dead' <> all(array[ingest_status, transcode_status, metadata_status, assemble_status, publish_status])
-   and publish_status <> 'completed'`
+select count(*) from tasks where state in ('pending', 'inprogress')`
 
 // waitUntilSettled waits until every video is finished, or until the timeout.
 func (d *videoDaemon) waitUntilSettled(ctx context.Context) error {

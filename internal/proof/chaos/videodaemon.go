@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/internal/ctxsleep"
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
@@ -87,6 +88,9 @@ func newVideoDaemon(
 	if _, err = d.store.Migrate(ctx); err != nil {
 		return nil, err
 	}
+	if err = operators.Migrate(ctx, d.pool); err != nil {
+		return nil, err
+	}
 	return d, d.start()
 }
 
@@ -115,12 +119,7 @@ func (d *videoDaemon) serve(int) (*exec.Cmd, error) {
 }
 
 const anyRetrySQL = `
-select exists (select from tasks
- where ingest_status in ('inprogress', 'failed') and ingest_attempts > 1
-    or transcode_status in ('inprogress', 'failed') and transcode_attempts > 1
-    or metadata_status in ('inprogress', 'failed') and metadata_attempts > 1
-    or assemble_status in ('inprogress', 'failed') and assemble_attempts > 1
-    or publish_status in ('inprogress', 'failed') and publish_attempts > 1)`
+select exists (select from steps where status <> 'completed' and attempts > 1)`
 
 // waitForNoRetries waits until no stage is being retried, for a fault that makes one fail. A task
 // whose attempts are all killed dies, as it should; but the check wants every video published. While

@@ -14,12 +14,10 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/stages/remote"
-	"github.com/cuelight/cuelight/store"
 )
 
 // workerEnv makes this program a worker. It holds the workerConfig as JSON.
@@ -75,7 +73,6 @@ func work(ctx context.Context, c workerConfig, log *logWriter, runner stages.Run
 		return err
 	}
 	defer pool.Close()
-	waitForMigration(ctx, pool, log)
 	runner.Pool = pool
 	runner.Retention = &stages.Retention{
 		KeepFinished: c.Keep, KeepDead: c.Keep,
@@ -83,29 +80,6 @@ func work(ctx context.Context, c workerConfig, log *logWriter, runner stages.Run
 	}
 	runner.Wakes = notify.New(pool, notify.Options{Channels: runner.Pipeline.Channels(), OnChange: log.writeListener})
 	return runner.Run(ctx)
-}
-
-// waitingForTables is the event of a worker that waits for a migration.
-const waitingForTables = "waiting_for_tables"
-
-// waitForMigration waits, as `cuelight serve` does, while the tables are older than this program.
-func waitForMigration(ctx context.Context, pool *pgxpool.Pool, log *logWriter) {
-	tables := store.New(pool, graph())
-	hasWaited := false
-	for delay := 250 * ms; ; delay = min(2*delay, 5*time.Second) {
-		err := tables.Check(ctx)
-		if err == nil || !hasWaited && !errors.Is(err, store.ErrSchemaOlder) {
-			return // the Runner deals with other errors
-		}
-		if !hasWaited {
-			hasWaited = true
-			log.write(logEntry{What: eventEntry, How: waitingForTables, Why: progresslog.Brief(err)})
-			fmt.Println("waits for a migration:", progresslog.Brief(err))
-		}
-		if ctxsleep.For(ctx, delay) != nil {
-			return
-		}
-	}
 }
 
 // workRemotely runs the pipeline as `cuelight work` does.

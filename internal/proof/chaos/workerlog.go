@@ -18,18 +18,7 @@ type workerLog struct {
 	worker  int
 	ended   time.Time
 	killed  time.Time // zero if it was not
-	isOld   bool      // of the earlier revision
 	entries []logEntry
-
-	isReplaced bool // in an upgrade
-}
-
-// name names the worker in violations, and its revision.
-func (l workerLog) name() string {
-	if l.isOld {
-		return workerName(l.worker) + " of the earlier revision"
-	}
-	return workerName(l.worker)
 }
 
 // logEntry is one line of a worker's log. Only the fields that apply are set.

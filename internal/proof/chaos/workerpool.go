@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/cuelight/cuelight/internal/childproc"
 	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/internal/progresslog"
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
 
 // workerPool has the worker processes, and the coordinators of the remote ones.
@@ -21,8 +21,7 @@ type workerPool struct {
 	dir          string        // of the worker logs
 	addrs        []string      // of the servers
 	ownHosts     bool          // each worker has a host name of its own
-	hasNewcomers bool          // some workers start during an upgrade
-	keep         time.Duration // of finished tasks, by workers with the database; in an upgrade, by newcomers at first
+	keep         time.Duration // of finished tasks, by workers with the database
 }
 
 // workerSlot runs one worker, and has its connection to the server or to the coordinators.
@@ -97,14 +96,12 @@ func (p *workerPool) command(s *workerSlot, n int) (*exec.Cmd, error) {
 		c.Coordinator, c.Key = "http://"+s.proxy.addr, fmt.Sprintf("key-%d", s.number+1)
 	} else {
 		c.Address = sessionURL(fmt.Sprintf("worker-%d", s.number+1), addrs...)
-		if !p.hasNewcomers || isNewcomer(s.number) && n == 0 {
-			c.Keep = p.keep
-		}
+		c.Keep = p.keep
 	}
 	if p.ownHosts {
 		prefix, c.Host = append(prefix, ownHostname...), fmt.Sprintf("chaos-%d", s.number+1)
 	}
-	return s.childCommand(workerEnv, c, prefix...)
+	return proofkit.ChildCommand(workerEnv, c, prefix...)
 }
 
 // addProxies puts the network namespace in front of one worker, if there is one, and a proxy in
@@ -150,9 +147,6 @@ func (p *workerPool) start(ctx context.Context) error {
 		}
 	}
 	for _, s := range p.slots {
-		if p.startsLater(s) {
-			continue
-		}
 		if err := s.start(); err != nil {
 			return err
 		}
@@ -160,9 +154,6 @@ func (p *workerPool) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for _, s := range p.slots {
-		if p.startsLater(s) {
-			continue
-		}
 		select {
 		case <-s.registered:
 		case <-ctx.Done():
@@ -171,34 +162,6 @@ func (p *workerPool) start(ctx context.Context) error {
 	}
 	return nil
 }
-
-// useRevision makes the slots run the chaos of an earlier revision at first, except for the newcomers.
-func (p *workerPool) useRevision(program string) {
-	p.hasNewcomers = true
-	for _, s := range p.all() {
-		s.program = program
-	}
-	for _, s := range p.slots {
-		if isNewcomer(s.number) {
-			s.program = ""
-		}
-	}
-}
-
-// spared returns the slots that must have no fault while one is replaced: that slot, or all coordinators, one of which
-// always runs.
-func (p *workerPool) spared(replaced *slot) (all []*slot) {
-	for _, c := range p.coordinators {
-		all = append(all, &c.slot)
-	}
-	if slices.Contains(all, replaced) {
-		return all
-	}
-	return []*slot{replaced}
-}
-
-// startsLater reports whether a worker does not start with the others.
-func (p *workerPool) startsLater(s *workerSlot) bool { return p.hasNewcomers && isNewcomer(s.number) }
 
 // readLogs reads the logs of all incarnations.
 func (p *workerPool) readLogs() ([]workerLog, error) {
@@ -210,7 +173,7 @@ func (p *workerPool) readLogs() ([]workerLog, error) {
 				return nil, err
 			}
 			logs = append(logs, workerLog{
-				worker: s.number, ended: i.ended, killed: i.killed, isOld: i.program != "", isReplaced: i.wasStopped(), entries: entries,
+				worker: s.number, ended: i.ended, killed: i.killed, entries: entries,
 			})
 		}
 	}

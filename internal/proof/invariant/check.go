@@ -37,20 +37,36 @@ type Options struct {
 	// submissions that were rolled back. Default nil: not checked.
 	Committed, RolledBack []string
 	// TriggersOff are the periods in which triggers were disabled. No events were recorded then
-	// for attempts that ended otherwise than completed.
+	// of what became of tasks.
 	TriggersOff []Period
 }
 
 // Period is the time between two moments of the database's clock.
 type Period struct{ From, To time.Time }
 
-// triggersOff returns the beginnings and the ends, as the rules about events take them.
-func (o Options) triggersOff() []any {
-	var from, to []time.Time
-	for _, p := range o.TriggersOff {
-		from, to = append(from, p.From), append(to, p.To)
+// args are the named arguments of the rules.
+func (o Options) args(g store.Graph) pgx.NamedArgs {
+	stages := g.Stages()
+	needing, needed, divided := []string{}, []string{}, []string{}
+	for i, name := range stages {
+		for _, need := range g.Needs(i) {
+			needing, needed = append(needing, name), append(needed, stages[need])
+		}
+		if g.Divides(i) {
+			divided = append(divided, name)
+		}
 	}
-	return []any{from, to}
+	var offFrom, offTo []time.Time
+	for _, p := range o.TriggersOff {
+		offFrom, offTo = append(offFrom, p.From), append(offTo, p.To)
+	}
+	return pgx.NamedArgs{
+		"stages": stages, "needing": needing, "needed": needed, "divided": divided,
+		"settled": o.Settled, "no_retries": o.NoRetries, "committed": o.Committed, "rolled_back": o.RolledBack,
+		"max_orphan_s": o.MaxOrphanTime.Seconds(), "max_transaction_s": o.MaxTransactionTime.Seconds(),
+		"max_attempts": o.MaxAttempts, "max_overtaking": o.MaxOvertaking,
+		"off_from": offFrom, "off_to": offTo, "max_per_rule": maxPerRule,
+	}
 }
 
 // Violation is one case in which a rule does not hold.
@@ -69,9 +85,6 @@ func (v Violation) String() string {
 type DB interface {
 	BeginTx(ctx context.Context, o pgx.TxOptions) (pgx.Tx, error)
 }
-
-// maxPerRule limits the violations listed for one rule: more of them have likely the same cause.
-const maxPerRule = 50
 
 // settingsSQL lets a rule sort a large history in memory. PostgreSQL expects few rows of the tables that
 // precede each rule; joined one by one, those of some thousand tasks may take minutes.
@@ -92,17 +105,13 @@ func Check(ctx context.Context, db DB, g store.Graph, o Options) ([]Violation, e
 	if _, err := tx.Exec(ctx, settingsSQL); err != nil {
 		return nil, fmt.Errorf("check invariants: %w", err)
 	}
-	names := namesOf(g)
+	args := o.args(g)
 	var violations []Violation
 	for _, r := range rules {
 		if r.applies != nil && !r.applies(o) {
 			continue
 		}
-		var args []any
-		if r.args != nil {
-			args = r.args(o)
-		}
-		rows, err := tx.Query(ctx, names.fill(r.sql), args...)
+		rows, err := tx.Query(ctx, g.SQL(commonSQL+r.sql+limitSQL), args)
 		if err != nil {
 			return nil, fmt.Errorf("check %s: %w", r.name, err)
 		}

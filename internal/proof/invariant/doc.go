@@ -11,6 +11,6 @@
 // [Sessions] and [Files] find what is left over outside the tables.
 //
 // The package changes nothing. It trusts a status that an operator set by hand no more than any
-// other: a stage that psql made completed, without an attempt, is a violation. It trusts the
+// other: a task that was imported with a completed stage, which has no attempt, is a violation. It trusts the
 // clock of the database's host, which must not have been set back.
 package invariant

@@ -30,8 +30,8 @@ func setupPipeline(t *testing.T, g store.Graph) fixture {
 	t.Helper()
 	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
 	f := fixture{store.New(pool, g), t, pool, store.ID{}}
-	const workerSQL = `insert into workers (pipeline, name, host, pid) values ($1, 'test', 'test', 1) returning id`
-	err := pool.QueryRow(t.Context(), workerSQL, g.Name()).Scan(&f.worker)
+	const workerSQL = `insert into workers (name, host, pid) values ('test', 'test', 1) returning id`
+	err := pool.QueryRow(t.Context(), workerSQL).Scan(&f.worker)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cuelight/cuelight/internal/ctxsleep"
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/store"
@@ -85,6 +86,9 @@ func (h *harness) build(ctx context.Context) (err error) {
 		if _, err := st.Migrate(ctx); err != nil {
 			return err
 		}
+	}
+	if err := operators.Migrate(ctx, h.pool); err != nil {
+		return err
 	}
 	const postmasterSQL = `select split_part(pg_read_file('postmaster.pid'), e'\n', 1)::int`
 	if err := h.pool.QueryRow(ctx, postmasterSQL).Scan(&h.postmaster); err != nil {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -22,11 +21,6 @@ func ChildCommand(variable string, config any, prefix ...string) (*exec.Cmd, err
 	if err != nil {
 		return nil, err
 	}
-	return ChildCommandOf(program, variable, config, prefix...)
-}
-
-// ChildCommandOf is [ChildCommand] of another program, such as an earlier version of this one.
-func ChildCommandOf(program, variable string, config any, prefix ...string) (*exec.Cmd, error) {
 	text, err := json.Marshal(config)
 	if err != nil {
 		return nil, err
@@ -95,23 +89,6 @@ var ProjectDir = sync.OnceValue(func() string {
 	out, _ := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/cuelight/cuelight").Output()
 	return strings.TrimSpace(string(out))
 })
-
-// CheckOut writes the files of a revision of the project into a directory.
-func CheckOut(ctx context.Context, revision, dir string) error {
-	project := ProjectDir()
-	if project == "" {
-		return errors.New("the sources of Cuelight are not here")
-	}
-	archive := filepath.Join(dir, "revision.tar")
-	err := Execute(ctx, "git", "-C", project, "archive", "--format=tar", "-o", archive, revision)
-	if err == nil {
-		err = Execute(ctx, "tar", "-x", "-f", archive, "-C", dir)
-	}
-	if err != nil {
-		return fmt.Errorf("check out %s: %w", revision, err)
-	}
-	return nil
-}
 
 // BuildDaemon builds the cuelight of the project, with the flags of `make build` and so with its
 // cache.

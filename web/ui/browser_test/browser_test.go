@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cuelight/cuelight/internal/browsertest"
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
@@ -29,7 +31,7 @@ import (
 func TestDashboard_InARealBrowser(t *testing.T) {
 	b := browsertest.Require(t)
 	g := store.Video()
-	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
+	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL(), operators.SQL))
 	st := store.New(pool, g)
 	seeded := uitest.Seed(t, pool)
 	divided := uitest.SeedDivided(t, pool, seeded.Workers, "/srv/films/The long film.mkv", 121, false)
@@ -158,7 +160,7 @@ func (d *testDaemon) finish(ctx context.Context, text string) error {
 	if err != nil {
 		return err
 	}
-	in := engine.ExchangeRequest{FreeSlots: make([]int, 5), ClaimFrom: make([]bool, 5), PromoteDue: make([]bool, 5)}
+	in := engine.ExchangeRequest{FreeSlots: make([]int, 5), ClaimFrom: slices.Repeat([]bool{true}, 5), OnlyTasks: []store.ID{id}}
 	for i, s := range t.Stages {
 		in.FreeSlots[i] = 1
 		if s.Status == store.StatusInProgress {
@@ -173,9 +175,7 @@ func (d *testDaemon) finish(ctx context.Context, text string) error {
 		}
 		in.Reports = nil
 		for _, c := range out.Claims {
-			if c.Task == id {
-				in.Reports = append(in.Reports, engine.Report{Task: id, Stage: c.Stage, Token: c.Token, Outcome: engine.Completed})
-			}
+			in.Reports = append(in.Reports, engine.Report{Task: id, Stage: c.Stage, Token: c.Token, Outcome: engine.Completed})
 		}
 	}
 	return nil
@@ -198,7 +198,7 @@ func (d *testDaemon) completePart(ctx context.Context, text string) error {
 		stage, _ := d.st.Graph().Stage(p.Stage)
 		queues := d.st.Graph().Queues()
 		_, err := engine.New(d.st.DB(), d.st.Graph()).Exchange(ctx, engine.ExchangeRequest{
-			Worker: p.LockedBy, FreeSlots: make([]int, queues), ClaimFrom: make([]bool, queues), PromoteDue: make([]bool, queues),
+			Worker: p.LockedBy, FreeSlots: make([]int, queues), ClaimFrom: make([]bool, queues),
 			Reports: []engine.Report{{Task: id, Stage: stage, Part: p.Part, Token: p.Token, Outcome: engine.Completed}},
 		})
 		return err

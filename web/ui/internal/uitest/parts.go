@@ -29,17 +29,19 @@ func SeedDivided(t testing.TB, pool *pgxpool.Pool, workers []store.ID, source st
 		values ($1, $2, 'transcode', 1, $3, $4, $4::timestamptz + interval '40 ms', 'divided')`,
 		task, s.id(start), workers[0], start)
 	var rows pgx.Batch
-	open, status := 0, store.StatusDivided
+	open, status, step := 0, store.StatusDivided, "divided"
 	if isDead {
-		status = dead
+		status, step = dead, "stopped"
 	}
 	for part := 1; part <= n; part++ {
 		if !s.addPart(&rows, task, part, n, start, isDead) {
 			open++
 		}
 	}
-	rows.Queue(`update tasks set transcode_status = $2, transcode_parts = $3, transcode_open_parts = $4 where id = $1`,
-		task, status, n, open)
+	rows.Queue(`update tasks set transcode_status = $2 where id = $1`, task, status)
+	rows.Queue(`update steps set status = $2, parts = $3, open_parts = $4
+		where task_id = $1 and stage = 'transcode' and part = 0`,
+		task, step, n, open)
 	if err := pool.SendBatch(context.Background(), &rows).Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -73,13 +75,13 @@ func (s *seeder) addPart(rows *pgx.Batch, task store.ID, part, parts int, start 
 			values ($1, $2, 'transcode', $3, $4, $5, $6, $7, $8, $9, $10)`,
 			task, s.id(from), part, attempt, worker, from, from.Add(took), outcome, class, failure)
 	}
-	status, attempts := pending, 0
+	status, attempts, readyAt := "ready", 0, start
 	var token, lockedBy *store.ID
 	var lockedAt, runAt *time.Time
 	const failure = "ffmpeg ended with exit code 187: Input/output error\n[hls @ 0x55d0c8a3b1c0] Opening 'seg-00012.m4s' for writing"
 	switch {
 	case part <= third:
-		status, attempts = completed, 1
+		status, attempts = "completed", 1
 		at := start.Add(time.Duration(part/2) * 14 * time.Minute / time.Duration(max(third/2, 1)))
 		took := 13 * time.Minute / time.Duration(max(third/2, 1))
 		if part%20 == 0 {
@@ -87,8 +89,9 @@ func (s *seeder) addPart(rows *pgx.Batch, task store.ID, part, parts int, start 
 			at, attempts = at.Add(took/2), 2
 		}
 		insert(attempts, at, took, "completed", nil, nil)
+		readyAt = at
 	case part <= third+3 && !isDead:
-		status, attempts = inprogress, 1
+		status, attempts = "running", 1
 		at, id := s.now.Add(-12*second), s.id(s.now)
 		token, lockedBy, lockedAt = &id, &worker, &at
 		s.running[worker] = append(s.running[worker], store.Running{
@@ -96,20 +99,21 @@ func (s *seeder) addPart(rows *pgx.Batch, task store.ID, part, parts int, start 
 			Percent: float64(20 * (part - third)), Speed: 1.5, ETA: 20,
 		})
 	case part == third+4:
-		status, attempts = failed, 2
+		status, attempts = "waiting", 2
 		at := s.now.Add(45 * second)
 		runAt = &at
 		if isDead {
-			status, attempts, runAt = dead, 3, nil
+			status, attempts, runAt = "stopped", 3, nil
 		}
 		for n := range attempts {
 			insert(n+1, s.now.Add(time.Duration(n-5)*20*second), 9*second, "failed", "error", failure)
 		}
 	case isDead:
-		status = cancelled
+		status = "stopped"
 	}
-	rows.Queue(`insert into parts (task_id, stage, part, priority, turn, status, attempts, token, locked_at, locked_by, run_at)
-		values ($1, 'transcode', $2::int, 0, $2::int, $3, $4, $5, $6, $7, $8)`,
-		task, part, status, attempts, token, lockedAt, lockedBy, runAt)
-	return status == completed
+	rows.Queue(`insert into steps (task_id, stage, part, rank, turn, status, attempts, ready_at, token, locked_at, locked_by,
+			run_at)
+		values ($1, 'transcode', $2::int, 0, $2::int, $3, $4, $5, $6, $7, $8, $9)`,
+		task, part, status, attempts, readyAt, token, lockedAt, lockedBy, runAt)
+	return status == "completed"
 }

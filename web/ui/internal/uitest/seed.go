@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -72,9 +72,10 @@ func (s *seeder) exec(sql string, args ...any) {
 	}
 }
 
-// columns are those of a stage in the row of its task.
-type columns struct {
+// step is the open work of a stage of a task.
+type step struct {
 	attempts          int
+	readyAt           time.Time
 	token, lockedBy   *store.ID
 	lockedAt, retryAt *time.Time
 }
@@ -84,7 +85,7 @@ func (s *seeder) add(f video) store.ID {
 	s.t.Helper()
 	created := s.now.Add(-f.age)
 	id := s.id(created)
-	var stages [5]columns
+	var steps [5]step
 	var ends [5]time.Time
 	for i, st := range f.stages {
 		ready := created
@@ -93,15 +94,16 @@ func (s *seeder) add(f video) store.ID {
 				ready = ends[need]
 			}
 		}
-		stages[i], ends[i] = s.addAttempts(id, stageNames[i], st, ready.Add(st.took.wait))
+		steps[i], ends[i] = s.addAttempts(id, stageNames[i], st, ready.Add(st.took.wait))
+		steps[i].readyAt = ready
 	}
-	s.addTask(id, created, f, stages)
+	s.addTask(id, created, f, steps)
 	return id
 }
 
 // addAttempts inserts the attempts of a stage, of which the first one starts at a time. It returns when the last one
 // ends.
-func (s *seeder) addAttempts(task store.ID, name string, st stage, start time.Time) (c columns, end time.Time) {
+func (s *seeder) addAttempts(task store.ID, name string, st stage, start time.Time) (c step, end time.Time) {
 	s.t.Helper()
 	worker := s.workers[int(s.n)%len(s.workers)]
 	insert := func(end time.Time, outcome string, retryAt *time.Time, class, failure, result any) {
@@ -143,23 +145,24 @@ func (s *seeder) addAttempts(task store.ID, name string, st stage, start time.Ti
 	return c, start
 }
 
-func (s *seeder) addTask(id store.ID, created time.Time, f video, stages [5]columns) {
+// addTask inserts a task and the steps of its stages that are open.
+func (s *seeder) addTask(id store.ID, created time.Time, f video, steps [5]step) {
 	s.t.Helper()
-	sql := `insert into tasks (id, created_at, source, user_id, overridden_by`
-	values := `) values ($1, $2, $3, nullif($4, ''), $5`
-	args := []any{id, created, f.source, f.user, f.over}
-	for i, c := range stages {
-		for _, col := range []struct {
-			name  string
-			value any
-		}{
-			{"status", f.stages[i].status}, {"attempts", c.attempts}, {"token", c.token}, {"locked_at", c.lockedAt},
-			{"locked_by", c.lockedBy}, {"run_at", c.retryAt},
-		} {
-			args = append(args, col.value)
-			sql += ", " + stageNames[i] + "_" + col.name
-			values += fmt.Sprintf(", $%d", len(args))
+	s.exec(`insert into tasks (id, created_at, source, user_id, overridden_by, ingest_status, transcode_status, metadata_status,
+			assemble_status, publish_status)
+		values ($1, $2, $3, nullif($4, ''), $5, $6, $7, $8, $9, $10)`, id, created, f.source, f.user, f.over,
+		f.stages[0].status, f.stages[1].status, f.stages[2].status, f.stages[3].status, f.stages[4].status)
+	graph := store.Video()
+	for i, c := range steps {
+		isBlocked := slices.ContainsFunc(graph.Needs(i), func(need int) bool { return f.stages[need].status != completed })
+		status := map[store.Status]string{pending: "ready", failed: "ready", inprogress: "running"}[f.stages[i].status]
+		if c.retryAt != nil {
+			status = "waiting"
+		}
+		if status != "" && !isBlocked {
+			s.exec(`insert into steps (task_id, stage, status, rank, turn, attempts, ready_at, run_at, token, locked_at, locked_by)
+				values ($1, $2, $3, 0, 0, $4, $5, $6, $7, $8, $9)`,
+				id, stageNames[i], status, c.attempts, c.readyAt, c.retryAt, c.token, c.lockedAt, c.lockedBy)
 		}
 	}
-	s.exec(sql+values+")", args...)
 }

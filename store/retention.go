@@ -1,4 +1,4 @@
-package engine
+package store
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/internal/statement"
 )
 
 const (
@@ -19,41 +19,41 @@ const (
 
 const claimUnpublishedSQL = `
 /* claim deleted tasks with published files */
-update {{.Prefix}}deleted_tasks d set claimed_until = now() + make_interval(secs => $1)
+update {deleted_tasks} d set claimed_until = now() + make_interval(secs => $1)
  where d.id in (
-       select id from {{.Prefix}}deleted_tasks
+       select id from {deleted_tasks}
         where unpublish_at <= now() and purging_at is null and coalesce(claimed_until, '-infinity') < now()
         order by unpublish_at limit $2 for update skip locked)
-returning ` + store.DeletedColumns
+returning ` + deletedColumns
 
 // ClaimToUnpublish claims deleted tasks whose published files are to be removed, for [RemovalTime]: soon after the
 // deletion, and once more a minute later, because an attempt may have published meanwhile. Each must be followed by
-// [Engine.RecordUnpublished] or [Engine.PostponeUnpublish].
-func (e *Engine) ClaimToUnpublish(ctx context.Context) ([]store.DeletedTask, error) {
-	return e.claimDeleted(ctx, "claim deleted tasks to unpublish", e.graph.SQL(claimUnpublishedSQL, nil),
+// [Store.RecordUnpublished] or [Store.PostponeUnpublish].
+func (s *Store) ClaimToUnpublish(ctx context.Context) ([]DeletedTask, error) {
+	return s.claimDeleted(ctx, "claim deleted tasks to unpublish", claimUnpublishedSQL,
 		RemovalTime.Seconds(), removalBatch)
 }
 
 const recordUnpublishedSQL = `
 /* record that published files were removed */
-update {{.Prefix}}deleted_tasks
+update {deleted_tasks}
    set unpublished_at = coalesce(unpublished_at, now()), claimed_until = null,
        unpublish_at = case when unpublished_at is null then now() + interval '1 min' end
  where id = $1 and claimed_until = $2`
 
 // RecordUnpublished records that nothing of a claimed task is published any more.
-func (e *Engine) RecordUnpublished(ctx context.Context, task store.DeletedTask) error {
-	return e.execBackground(ctx, "record unpublished task", recordUnpublishedSQL, task.ID, task.ClaimedUntil)
+func (s *Store) RecordUnpublished(ctx context.Context, task DeletedTask) error {
+	return s.execBackground(ctx, "record unpublished task", recordUnpublishedSQL, task.ID, task.ClaimedUntil)
 }
 
 const postponeUnpublishSQL = `
 /* postpone the removal of published files */
-update {{.Prefix}}deleted_tasks set claimed_until = null, unpublish_at = now() + interval '1 min'
+update {deleted_tasks} set claimed_until = null, unpublish_at = now() + interval '1 min'
  where id = $1 and claimed_until = $2`
 
 // PostponeUnpublish ends the claim of a task whose published files could not be removed.
-func (e *Engine) PostponeUnpublish(ctx context.Context, task store.DeletedTask) error {
-	return e.execBackground(ctx, "postpone unpublishing", postponeUnpublishSQL, task.ID, task.ClaimedUntil)
+func (s *Store) PostponeUnpublish(ctx context.Context, task DeletedTask) error {
+	return s.execBackground(ctx, "postpone unpublishing", postponeUnpublishSQL, task.ID, task.ClaimedUntil)
 }
 
 // claimToPurgeSQL makes sure that the tasks are not restored. $3 is null where they are kept for ever. Tasks deleted by
@@ -61,72 +61,88 @@ func (e *Engine) PostponeUnpublish(ctx context.Context, task store.DeletedTask) 
 const claimToPurgeSQL = `
 /* claim deleted tasks to purge */
 with at_its_time as (
-  select id from {{.Prefix}}deleted_tasks
+  select id from {deleted_tasks}
    where purged_at is null and purge_at <= now() and coalesce(claimed_until, '-infinity') < now()
    order by purge_at limit $2 for update skip locked
 ), after_retention as (
-  select id from {{.Prefix}}deleted_tasks
+  select id from {deleted_tasks}
    where purged_at is null and purge_at is null and deleted_at < now() - make_interval(secs => $3)
      and coalesce(claimed_until, '-infinity') < now()
    order by deleted_at limit $2 for update skip locked
 ), by_retention as (
-  select id from {{.Prefix}}deleted_tasks
+  select id from {deleted_tasks}
    where purged_at is null and purge_at > now() and expired and coalesce(claimed_until, '-infinity') < now()
    order by purge_at limit $2 for update skip locked
 )
-update {{.Prefix}}deleted_tasks d
+update {deleted_tasks} d
    set claimed_until = now() + make_interval(secs => $1), purging_at = coalesce(d.purging_at, now())
- where d.id in (select id from at_its_time union all select id from after_retention union all select id from by_retention)
-returning ` + store.DeletedColumns
+ where d.id in (select id from at_its_time union all select id from after_retention
+                union all select id from by_retention)
+returning ` + deletedColumns
 
 // ClaimToPurge claims, for [RemovalTime], deleted tasks that are to be purged now: at their PurgeAt, keep after their
 // deletion (a negative keep is for ever), or at once if they are Expired. They cannot be restored any more. Each must be
-// followed by [Engine.Purge].
-func (e *Engine) ClaimToPurge(ctx context.Context, keep time.Duration) ([]store.DeletedTask, error) {
+// followed by [Store.Purge].
+func (s *Store) ClaimToPurge(ctx context.Context, keep time.Duration) ([]DeletedTask, error) {
 	var seconds *float64
 	if keep >= 0 {
-		s := keep.Seconds()
-		seconds = &s
+		k := keep.Seconds()
+		seconds = &k
 	}
-	return e.claimDeleted(ctx, "claim deleted tasks to purge", e.graph.SQL(claimToPurgeSQL, nil),
+	return s.claimDeleted(ctx, "claim deleted tasks to purge", claimToPurgeSQL,
 		RemovalTime.Seconds(), removalBatch, seconds)
 }
 
-func (e *Engine) claimDeleted(ctx context.Context, act, sql string, args ...any) ([]store.DeletedTask, error) {
-	var claimed []store.DeletedTask
-	err := e.runBackground(ctx, sql, args, func(rows pgx.Rows) (err error) {
-		claimed, err = pgx.CollectRows(rows, store.ScanDeleted)
+func (s *Store) claimDeleted(ctx context.Context, act, sql string, args ...any) ([]DeletedTask, error) {
+	var claimed []DeletedTask
+	err := s.runBackground(ctx, sql, args, func(rows pgx.Rows) (err error) {
+		claimed, err = pgx.CollectRows(rows, scanDeleted)
 		return err
 	})
-	return claimed, e.explain(act, err)
+	return claimed, s.explain(act, err)
 }
 
 const purgeSQL = `
 /* purge deleted tasks */
 with remembered as (
-  update {{.Prefix}}deleted_tasks
+  update {deleted_tasks}
      set purged_at = now(), claimed_until = null, unpublish_at = null, user_context = null,
          task = jsonb_build_object('request_id', task -> 'request_id')
    where id = $1 and purging_at is not null and purged_at is null
      and $2 <> '' and starts_with(task ->> 'request_id', $2)
   returning id
 ), removed as (
-  delete from {{.Prefix}}deleted_tasks
+  delete from {deleted_tasks}
    where id = $1 and purging_at is not null and purged_at is null
      and ($2 = '' or not coalesce(starts_with(task ->> 'request_id', $2), false))
   returning id
 ), purged as (
   select id from remembered union all select id from removed
 ), history as (
-  delete from {{.Attempts}} a using purged where a.task_id = purged.id
-){{if .HasParts}}, parts as (
-  delete from {{.Parts}} p using purged where p.task_id = purged.id
-){{end}}
-insert into {{.Outbox}} (type, task_id) select 'purged', id from purged`
+  delete from {attempts} a using purged where a.task_id = purged.id
+), open as (
+  delete from {steps} s using purged where s.task_id = purged.id -- if triggers were disabled
+)
+insert into {outbox} (type, task_id) select 'purged', id from purged`
 
-// Purge deletes the rows of a deleted task that [Engine.ClaimToPurge] returned, with its history, and the parts that a
-// deletion without triggers leaves. A request id
-// with the prefix, if that is not empty, stays known to [store.Store.DeletedRequests].
-func (e *Engine) Purge(ctx context.Context, task store.ID, remember string) error {
-	return e.execBackground(ctx, "purge deleted task", purgeSQL, task, remember)
+// Purge deletes the rows of a deleted task that [Store.ClaimToPurge] returned, with its history. A request id
+// with the prefix, if that is not empty, stays known to [Store.DeletedRequests].
+func (s *Store) Purge(ctx context.Context, task ID, remember string) error {
+	return s.execBackground(ctx, "purge deleted task", purgeSQL, task, remember)
+}
+
+// runBackground runs a statement that must not wait long for a lock: while it waits, heartbeats may lack its connection.
+func (s *Store) runBackground(ctx context.Context, sql string, args []any, read func(pgx.Rows) error) error {
+	var batch pgx.Batch
+	batch.Queue(statement.LimitLockWaitSQL, statement.BackgroundLockWait)
+	batch.Queue(s.sql.fill(sql), args...).Query(read)
+	return s.db.SendBatch(ctx, &batch).Close()
+}
+
+// execBackground is runBackground for a statement without rows.
+func (s *Store) execBackground(ctx context.Context, act, sql string, args ...any) error {
+	return s.explain(act, s.runBackground(ctx, sql, args, func(rows pgx.Rows) error {
+		rows.Close()
+		return rows.Err()
+	}))
 }

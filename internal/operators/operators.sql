@@ -1,27 +1,17 @@
-{{define "shared"}}-- Schema version per pipeline, written at the end of triggers.sql.
-create table if not exists cuelight_schema (
-  pipeline    text        primary key,
-  version     integer     not null,             -- programs of this version and later can use the tables
-  shape       text        not null,
-  applied_at  timestamptz not null default now(),
-  pruned_to   bigint      not null default 0,   -- events up to this id were deleted
-  migrated_to integer     not null default 13,  -- version of the tables: the number of the last migration
-  cancel_times_from timestamptz                 -- tasks cancelled before have no time of that in ready_at
-);
-alter table cuelight_schema add column if not exists migrated_to integer not null default 13; -- of version 13
-alter table cuelight_schema add column if not exists cancel_times_from timestamptz; -- of version 14
+-- Tables of the program cuelight: what its operators set up, and what it sends. Programs that embed package store need
+-- none of them.
+--
+--   cuelight_keys             API keys
+--   cuelight_leases           who does what only one process at a time should do
+--   cuelight_locations        the directories or buckets that have the files of all tasks
+--   cuelight_profiles         named settings of videos
+--   cuelight_webhooks         receivers of events
+--   cuelight_deliveries       one row per event and receiver
+--   cuelight_alert_cooldowns  alerts that are not repeated yet
+--
+-- Load with psql -f after schema.sql; loading it again changes nothing.
 
-{{template "server" .}}
-
--- Paused stages: nothing is claimed of them. Empty means all stages, or all hosts.
-create table if not exists cuelight_pauses (
-  pipeline  text        not null,
-  stage     text        not null default '',
-  host      text        not null default '',
-  paused_at timestamptz not null default now(),
-  paused_by text        not null default '',
-  primary key (pipeline, stage, host)
-);
+begin;
 
 -- API keys. Only the SHA-256 of a key is stored.
 create table if not exists cuelight_keys (
@@ -36,18 +26,6 @@ create table if not exists cuelight_keys (
   enabled_at  timestamptz,                  -- last time; refused results count from then
   revoked_at  timestamptz,                  -- refused for ever
   labels      text[]                        -- those that its workers may offer; null: any
-);
-alter table cuelight_keys add column if not exists labels text[]; -- of version 15
-
--- Operator actions by command line, API and dashboard.
-create table if not exists cuelight_audit (
-  id       bigint      primary key generated always as identity,
-  at       timestamptz not null default clock_timestamp(),
-  pipeline text        not null,
-  actor    text        not null,             -- user or API key
-  action   text        not null,
-  target   text        not null default '',  -- a task, stage, worker, key or webhook
-  detail   jsonb       not null default '{}'
 );
 
 -- Leases for work that one process at a time should do, such as sending webhooks.
@@ -83,33 +61,32 @@ create table if not exists cuelight_webhooks (
   id              uuid        primary key default cuelight_id(),
   pipeline        text        not null,
   url             text        not null,
-  types           text[]      not null default '{}',    -- of events; empty: all except progress and alerts
-  secret          text        not null,                 -- whsec_ and the key in base64
-  old_secret      text,                                 -- also signs, until old_until
+  types           text[]      not null default '{}',      -- of events; empty: all except progress and alerts
+  secret          text        not null,                   -- whsec_ and the key in base64
+  old_secret      text,                                   -- also signs, until old_until
   old_until       timestamptz,
-  cooldown        interval    not null default '300 s', -- between two alerts of one subject
+  cooldown        interval    not null default '300 s',   -- between two alerts of one subject
   created_at      timestamptz not null default now(),
   disabled_at     timestamptz,
   disabled_reason text        not null default '',
-  cursor          bigint      not null,                 -- the last event that was read
+  cursor          bigint      not null,                   -- the last event that was read
   format          text        not null default 'cuelight' -- of the bodies: cuelight, slack or discord
 );
 
 -- Webhook deliveries: one row per event and webhook.
 create table if not exists cuelight_deliveries (
   id          uuid        primary key default cuelight_id(),  -- sent as the header webhook-id
-  webhook_id  uuid        not null references cuelight_webhooks (id) on delete cascade,
+  webhook_id  uuid        not null references cuelight_webhooks on delete cascade,
   event_id    bigint      not null,
   type        text        not null,
   task_id     uuid,
   payload     text        not null,
   created_at  timestamptz not null default now(),
   attempts    integer     not null default 0,
-  run_at      timestamptz not null default now(),  -- not sent before
-  status      text        not null default 'pending'
-              check (status in ('pending', 'delivered', 'dead', 'suppressed')),
+  run_at      timestamptz not null default now(),             -- not sent before
+  status      text        not null default 'pending' check (status in ('pending', 'delivered', 'dead', 'suppressed')),
   finished_at timestamptz,
-  response    integer,                             -- the HTTP status; null: no answer
+  response    integer,                                        -- the HTTP status; null: no answer
   error       text        not null default ''
 );
 
@@ -126,9 +103,39 @@ create index if not exists cuelight_deliveries_finished on cuelight_deliveries (
 
 -- Alert cooldowns, per webhook and subject.
 create table if not exists cuelight_alert_cooldowns (
-  webhook_id uuid        not null references cuelight_webhooks (id) on delete cascade,
+  webhook_id uuid        not null references cuelight_webhooks on delete cascade,
   subject    text        not null,
   until      timestamptz not null,
   suppressed integer     not null default 0,  -- alerts not sent since the last one
   primary key (webhook_id, subject)
-);{{end}}
+);
+
+-- Processes that send webhooks are notified of new ones, on the channel of their pipeline.
+create or replace function cuelight_notify_webhooks() returns trigger language plpgsql as $$
+begin
+  perform pg_notify('cuelight_' || new.pipeline, '') where pg_notification_queue_usage() < 0.9;
+  return null;
+end
+$$;
+
+drop trigger if exists cuelight_webhooks_notify on cuelight_webhooks;
+create trigger cuelight_webhooks_notify after insert or update of disabled_at on cuelight_webhooks
+  for each row execute function cuelight_notify_webhooks();
+
+-- Processes that remember keys read them again when one is refused from now on. A key is for all pipelines of the
+-- schema, which are known by their functions.
+create or replace function cuelight_notify_keys() returns trigger language plpgsql as $$
+begin
+  perform pg_notify(substring(p.proname from '^(cuelight_.+)_backlog$'), '')
+     from pg_proc p
+    where p.pronamespace = (select relnamespace from pg_class where oid = tg_relid)
+      and p.proname ~ '^cuelight_.+_backlog$' and pg_notification_queue_usage() < 0.9;
+  return null;
+end
+$$;
+
+drop trigger if exists cuelight_keys_notify on cuelight_keys;
+create trigger cuelight_keys_notify after update of digest, scope, disabled_at, revoked_at or delete on cuelight_keys
+  for each statement execute function cuelight_notify_keys();
+
+commit;
