@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -64,8 +65,11 @@ func (s *Store) version(ctx context.Context) (version int, err error) {
 	case !hasSchema:
 		return 0, ErrNoSearchPath
 	case !there && len(tables) > 0:
-		return 0, fmt.Errorf("%w: %s; create a schema for Cuelight (create schema cuelight) and connect with search_path=cuelight",
-			ErrForeignTables, strings.Join(tables, ", "))
+		advice := "create a schema for Cuelight (create schema cuelight) and connect with search_path=cuelight"
+		if slices.Contains(tables, s.graph.prefix+"attempts") {
+			advice = "if they are of an earlier checkout of Cuelight, use a new data directory or database; if not, " + advice
+		}
+		return 0, fmt.Errorf("%w: %s; %s", ErrForeignTables, strings.Join(tables, ", "), advice)
 	case !there:
 		return 0, ErrNoSchema
 	}
