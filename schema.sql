@@ -176,7 +176,7 @@ create table if not exists pauses (
   primary key (stage, host)
 );
 
--- What operators did, by command line, API and dashboard.
+-- Actions of operators, by command line, API and dashboard.
 create table if not exists audit (
   id     bigint      primary key generated always as identity,
   at     timestamptz not null default clock_timestamp(),

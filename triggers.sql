@@ -1,4 +1,4 @@
--- What a change of a task of the video pipeline causes, for every writer:
+-- A change of a task of the video pipeline has these effects, for every writer:
 --
 --   insert into tasks       a step is opened for every stage that nothing blocks, and its channel is notified
 --   a status is completed     a step is opened for every stage that this unblocks, and its channel is notified

@@ -123,31 +123,13 @@ func array(names []string) string {
 	return "'{" + strings.Trim(strings.ReplaceAll(list, ",null,", `,"null",`), ",") + "}'::text[]"
 }
 
-// AllCompleted is the condition that all stages are completed.
-func (d templateData) AllCompleted() string {
-	return d.joined(d.names(nil), "_status = 'completed'")
-}
-
-func (d templateData) joined(names []string, condition string) string {
-	parts := make([]string, len(names))
-	for i, name := range names {
-		parts[i] = name + condition
-	}
-	return strings.Join(parts, " and ")
-}
-
-// NeedsText names the stages that a stage needs, with a verb.
-func (s stageData) NeedsText() string {
-	verb := " is"
-	if len(s.Needs) > 1 {
-		verb = " are"
-	}
-	return strings.Join(s.Needs, " and ") + verb
-}
-
 // NeedsCompleted is the condition that all stages it needs are completed.
 func (s stageData) NeedsCompleted(suffix string) string {
-	return templateData{}.joined(s.Needs, suffix+" = 'completed'")
+	conditions := make([]string, len(s.Needs))
+	for i, name := range s.Needs {
+		conditions[i] = name + suffix + " = 'completed'"
+	}
+	return strings.Join(conditions, " and ")
 }
 
 // Downstream is an array of the stage and all that need it.

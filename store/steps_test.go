@@ -104,23 +104,17 @@ var stepStates = map[string]struct {
 		return id
 	}, "transcode stopped, transcode/1 completed, transcode/2 stopped"},
 	"joined": {func(b bundle, w store.ID) store.ID {
-		id := b.divided(w, 2)
-		claims := b.claimParts(w, 2)
-		b.exchange(w, 0, []engine.Report{completed(claims[0]), completed(claims[1])})
+		id := b.joinable(w)
 		b.claim(w, transcode)
 		return id
 	}, "transcode running, transcode/1 completed, transcode/2 completed, metadata ready"},
 	"joined and cancelled": {func(b bundle, w store.ID) store.ID {
-		id := b.divided(w, 2)
-		claims := b.claimParts(w, 2)
-		b.exchange(w, 0, []engine.Report{completed(claims[0]), completed(claims[1])})
+		id := b.joinable(w)
 		must(b.t, b.Cancel(b.t.Context(), id))
 		return id
 	}, "transcode stopped, transcode/1 completed, transcode/2 completed"},
 	"joined and completed": {func(b bundle, w store.ID) store.ID {
-		id := b.divided(w, 2)
-		claims := b.claimParts(w, 2)
-		b.exchange(w, 0, []engine.Report{completed(claims[0]), completed(claims[1])})
+		id := b.joinable(w)
 		b.exchange(w, 0, []engine.Report{completed(b.claim(w, transcode))})
 		return id
 	}, "transcode/1 completed, transcode/2 completed, metadata ready"},

@@ -349,7 +349,7 @@ func TestOrder_SingleTaskWaitsForOneUnitPerCompetingUser(t *testing.T) {
 	}
 }
 
-// What is joined and published has the turns of its user, not those of its parts.
+// Joins and publishing have the turns of their user, not those of the parts.
 func TestOrder_UserOfALongFilmKeepsTheTurns(t *testing.T) {
 	t.Parallel()
 	r := newOrderRun(t, true, 4)
