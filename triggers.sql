@@ -400,6 +400,8 @@ begin
   delete from steps s using old_rows o where s.task_id = o.id;
   perform cuelight_video_notify(stage) from unnest('{ingest}'::text[]) as stage
     where exists (select from old_rows where state = 'inprogress' and user_id is not null);
+  -- Processes remove what is published, also of a task that nobody works on.
+  perform pg_notify('cuelight_video', '') where pg_notification_queue_usage() < 0.9;
   delete from attempts a using old_rows o
    where a.task_id = o.id and not exists (select from deleted_tasks d where d.id = o.id);
   insert into outbox (type, data, tasks)

@@ -44,6 +44,18 @@ func TestDelete_RevokesClaimsAndHidesTheTask(t *testing.T) {
 	}
 }
 
+func TestDelete_NotifiesProcessesAlsoOfAFinishedTask(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id, w := b.submit(), b.worker()
+	b.completeAll(w, b.claim(w, ingest))
+	notified := b.listen("cuelight_video")
+	must(t, b.Delete(t.Context(), id, store.DeleteOptions{}))
+	if len(notified()) == 0 {
+		t.Error("nobody was notified, so what is published stays")
+	}
+}
+
 func TestUndelete_RestoresTheTaskWhereItWas(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -38,12 +38,12 @@ const taskEndsSQL = `
 /* ends of tasks */
 select asked.id, cuelight_{name}_status(t),
        case when t.state in ('completed', 'dead', 'cancelled') and not ` + hasWork + ` then
-         greatest(extract(epoch from now() - greatest(t.updated_at,
-           (select max(old.updated_at) from {tasks} old where old.overridden_by = t.id))), 0)
+         greatest(extract(epoch from now() - greatest(t.updated_at, overridden.ended_at)), 0)
        else 0 end::float8,
-       t.overridden_by is not null, exists (select from {tasks} old where old.overridden_by = t.id), false
+       t.overridden_by is not null, overridden.ended_at is not null, false
   from unnest($1::uuid[]) as asked (id)
   join {tasks} t on t.id = asked.id
+ cross join lateral (select max(old.updated_at) as ended_at from {tasks} old where old.overridden_by = t.id) as overridden
  union all
 select d.id, '', greatest(extract(epoch from now() - d.deleted_at), 0)::float8, false, false,
        d.purge_at is not null or d.purging_at is not null
