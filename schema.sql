@@ -128,17 +128,19 @@ create index if not exists steps_waiting on steps (run_at) where status = 'waiti
 create index if not exists steps_running on steps (locked_by) where status in ('running', 'divided');
 create index if not exists steps_retried on steps (task_id) where attempts > 0 and status in ('ready', 'waiting');
 
--- How far the queue of each stage is, by rank: workers write it about once a second. What reads the start of a queue
--- begins here, because index entries of claimed steps stay until the next vacuum, and that may have to wait for
--- hours.
+-- How far the queue of each stage is, by rank. What reads the start of a queue begins here, because index entries of
+-- claimed steps stay until the next vacuum, and that may have to wait for hours. For the same reason workers add rows,
+-- a few a second, instead of changing one. The last one counts; the sweep deletes others.
 create table if not exists positions (
-  stage   text    not null collate "C",
-  parts   boolean not null,   -- of the parts of the stage
-  rank    integer not null,
-  turn    bigint  not null,
-  task_id uuid    not null,
-  primary key (stage, parts, rank)
-) with (fillfactor = 10);
+  stage      text        not null collate "C",
+  parts      boolean     not null,                      -- of the parts of the stage
+  rank       integer     not null,
+  id         bigint      not null generated always as identity,
+  turn       bigint      not null,
+  task_id    uuid        not null,
+  written_at timestamptz not null default now(),
+  primary key (stage, parts, rank, id)
+);
 
 -- Workers. A heartbeat renews the lease of all claims of one.
 create table if not exists workers (

@@ -32,27 +32,34 @@ create or replace function cuelight_video_stages(
     ('publish', publish_status, assemble_status = 'completed')) as each (stage, status, unblocked)
 $$;
 
+-- The step of a rank that is claimed next in any stage, or else the one that was claimed last.
+create or replace function cuelight_video_place(of_rank integer, of_parts boolean, out turn bigint, out task_id uuid)
+language plpgsql stable as $$
+begin
+  select coalesce(first.turn, last.turn), coalesce(first.task_id, last.task_id) into turn, task_id
+    from unnest('{ingest,transcode,metadata,assemble,publish}'::text[]) as q (stage)
+    left join lateral (
+         select p.turn, p.task_id from positions p
+          where p.stage = q.stage and p.parts = of_parts and p.rank = of_rank order by p.id desc limit 1) as last on true
+    left join lateral (
+         select s.turn, s.task_id from steps s
+          where s.stage = q.stage and (s.part > 0) = of_parts and s.rank = of_rank and s.status = 'ready'
+            and (s.turn, s.task_id) >= (coalesce(last.turn, -1000000000),
+                                        coalesce(last.task_id, '00000000-0000-0000-0000-000000000000'))
+          order by s.turn, s.task_id limit 1) as first on true
+   order by first.turn, first.task_id, last.turn desc nulls last, last.task_id desc limit 1;
+end
+$$;
+
 -- The turn of a step that opens. Users take turns: each step of a user has the turn after the user's one before, and
 -- the first has that of the step which is claimed next. So users with many steps and users with one share the slots.
 -- A step that goes on after another one of its task inherits that one's turn. A user has three lines: stages, and of
 -- divided stages long and short ones.
 create or replace function cuelight_video_next_turn(of_rank integer, of_user text, of_line smallint)
   returns bigint language plpgsql stable as $$
-declare place record; -- the step that is claimed next in any stage, or else the last that was claimed
+declare place record;
 begin
-  select first.turn, first.task_id into place
-    from positions p
-   cross join lateral (
-         select s.turn, s.task_id from steps s
-          where s.stage = p.stage and (s.part > 0) = p.parts and s.rank = p.rank and s.status = 'ready'
-            and (s.turn, s.task_id) >= (p.turn, p.task_id)
-          order by s.turn, s.task_id limit 1) as first
-   where p.rank = of_rank and p.parts = (of_line > 0)
-   order by first.turn, first.task_id limit 1;
-  if not found then
-    select p.turn, p.task_id into place
-      from positions p where p.rank = of_rank and p.parts = (of_line > 0) order by p.turn desc, p.task_id desc limit 1;
-  end if;
+  select * into place from cuelight_video_place(of_rank, of_line > 0);
   return coalesce(
     (select s.turn + 1 from steps s
       where s.user_id = of_user and s.rank = of_rank and s.line = of_line and s.status = 'ready'
@@ -71,7 +78,7 @@ declare
 begin
   select * into first from steps s
    where s.user_id = of_user and s.rank = of_rank and s.line = 1 and s.status = 'ready'
-     and s.turn >= coalesce((select max(p.turn) from positions p where p.rank = of_rank and p.parts), 0)
+     and s.turn >= coalesce((select p.turn from cuelight_video_place(of_rank, true) p), 0)
    order by s.turn, s.task_id limit 1;
   return case when 2 * parts <= (select count(*) from steps s where s.task_id = first.task_id and s.stage = first.stage
                                     and s.part > 0 and s.status = 'ready') then 2 else 1 end;
@@ -230,7 +237,7 @@ $$;
 -- New tasks. Of imported ones it is also an event that they have ended.
 create or replace function cuelight_video_on_insert() returns trigger language plpgsql security definer
 set search_path from current set jit = off set plan_cache_mode = force_generic_plan set enable_seqscan = off
-  set enable_bitmapscan = off set enable_nestloop = off set enable_material = off as $$
+  set enable_bitmapscan = off set enable_sort = off set enable_nestloop = off set enable_material = off as $$
 begin
   perform cuelight_video_check(array(select id from new_rows));
   insert into outbox (type, tasks)

@@ -16,7 +16,12 @@ type sweeps struct {
 	quietSince       time.Time         // since when sweeps found nothing that a notification should have announced
 	missed           bool              // they have, once
 	openTransactions map[store.ID]bool // workers whose open transactions were reported
+	thoroughAt       time.Time         // when the next one may be thorough
 }
+
+// thoroughShare is how much of its time a process spends with thorough sweeps at most: a twentieth. They take longer and longer
+// while a transaction elsewhere holds a snapshot.
+const thoroughShare = 20
 
 // sweepRetry is the time to the next sweep when this one failed or met locked rows.
 const sweepRetry = 250 * time.Millisecond
@@ -78,6 +83,8 @@ type swept struct {
 	held     []engine.HeldClaim
 	interval time.Duration
 	err      error
+	thorough bool
+	took     time.Duration
 }
 
 // startSweep sweeps, parallel to the exchanges, which it must not delay: it expires lost workers, finds ready steps, and checks that the
@@ -87,7 +94,10 @@ func (d *dispatcher) startSweep(ctx context.Context) {
 	d.sweeps.next, d.sweeps.running = time.Now().Add(jitter(interval)), true
 	in := engine.SweepRequest{
 		Worker: d.p.worker.get(), Credit: d.p.contact.credit(d.p.Lease), ExpectedClock: d.p.contact.expectedClock(),
-		OnlyTasks: d.p.OnlyTasks,
+		OnlyTasks: d.p.OnlyTasks, IsQuick: time.Now().Before(d.sweeps.thoroughAt),
+	}
+	for i := range d.queues {
+		in.After = append(in.After, d.queues[i].position)
 	}
 	if d.p.OnlyTasks == nil {
 		in.AgeAfter = d.p.AgeAfter
@@ -97,21 +107,27 @@ func (d *dispatcher) startSweep(ctx context.Context) {
 	}
 	first := !d.sweeps.done
 	d.background.Go(func() {
-		within, cancel := context.WithTimeout(ctx, exchangeTimeout)
+		timeout := exchangeTimeout
+		if !in.IsQuick {
+			timeout *= 4
+		}
+		within, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		s := swept{interval: interval}
+		began := time.Now()
+		s := swept{interval: interval, thorough: !in.IsQuick}
 		if first {
 			s.err = d.p.expirePredecessors(within)
 		}
-		if s.err == nil {
+		if s.err == nil && !in.IsQuick {
 			s.held, s.err = d.p.Backend.FindHeldClaims(within, in.Worker)
 		}
-		if r, ok := d.p.Backend.(reconciler); ok && s.err == nil && d.p.OnlyTasks == nil {
+		if r, ok := d.p.Backend.(reconciler); ok && s.err == nil && d.p.OnlyTasks == nil && !in.IsQuick {
 			s.err = r.Reconcile(within, in.Worker, reconcileTime)
 		}
 		if s.err == nil {
 			s.result, s.err = d.p.Backend.Sweep(within, in)
 		}
+		s.took = time.Since(began)
 		d.p.swept <- s // has room
 	})
 }
@@ -122,8 +138,14 @@ func (d *dispatcher) endSweep(base context.Context, s swept) {
 	out := s.result
 	d.p.observeLost(out.ExpiredWorkers, out.Names, false)
 	d.observeOpenTransactions(out.OpenTransactions)
+	if s.thorough {
+		d.sweeps.thoroughAt = time.Now().Add(thoroughShare * s.took)
+	}
 	if s.err != nil || out.RowsLocked {
 		d.sweeps.next = time.Now().Add(jitter(min(s.interval, sweepRetry)))
+	}
+	if out.RowsLocked {
+		d.sweeps.thoroughAt = time.Time{}
 	}
 	if s.err != nil {
 		d.exchangeFailed(base, s.err)

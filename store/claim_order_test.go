@@ -63,7 +63,7 @@ func TestExchange_PrefersOlderReadyTasksToContinuing(t *testing.T) {
 		"due for a retry": func(v *scenario) {
 			c := v.exchange(v.w, 1, []engine.Report{completed(v.held[0])}).Claims[0]
 			v.exchange(v.w, 0, []engine.Report{failed(c, time.Hour)})
-			v.exec("update steps set run_at = now() - interval '1 s' where status = 'waiting'")
+			v.exec("update steps set run_at = now() where status = 'waiting'")
 			v.request.PromoteDue = true
 		},
 		"retried at once": func(v *scenario) {

@@ -183,9 +183,9 @@ func TestClaim_WaitedIgnoresPostponedOtherStages(t *testing.T) {
 	r.Outcome = engine.Released
 	b.exchange(w, 0, []engine.Report{r})
 	b.exec(`update steps set run_at = now() - interval '1 minute' where stage = 'transcode'`)
-	in := exchangeRequest(w, 1, nil, transcode, metadata)
-	in.PromoteDue = true
-	out, err := b.Exchange(t.Context(), in)
+	_, err := b.Sweep(t.Context(), engine.SweepRequest{Worker: w, MaxAttempts: []int{3, 3, 3, 3, 3}})
+	must(t, err)
+	out, err := b.Exchange(t.Context(), exchangeRequest(w, 1, nil, transcode, metadata))
 	must(t, err)
 	if c := out.Claims; len(c) != 2 || c[0].Waited < time.Minute || c[0].Waited > time.Hour || c[1].Waited < 48*time.Hour {
 		t.Errorf("the claims are %+v", c)

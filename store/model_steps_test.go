@@ -124,7 +124,7 @@ func (p *simulation) makeDue() {
 		for i := range t.stages {
 			if t.stages[i].wait == waiting && p.chance(50) {
 				p.logStep("%s of %s becomes due", p.model.stages[i], t.name)
-				p.exec("update PREFIX_steps set run_at = now() - interval '1 minute' where task_id = $1 and stage = $2 and part = 0",
+				p.exec("update PREFIX_steps set run_at = now() where task_id = $1 and stage = $2 and part = 0",
 					t.id, p.model.stages[i])
 				if len(p.model.needs[i]) == 0 {
 					p.exec("update PREFIX_tasks set scheduled_at = null where id = $1", t.id)
@@ -135,7 +135,7 @@ func (p *simulation) makeDue() {
 			for n, s := range t.stages[i].parts {
 				if s.wait == waiting && p.chance(50) {
 					p.logStep("part %d of %s of %s becomes due", n+1, p.model.stages[i], t.name)
-					p.exec("update PREFIX_steps set run_at = now() - interval '1 minute' where task_id = $1 and stage = $2 and part = $3",
+					p.exec("update PREFIX_steps set run_at = now() where task_id = $1 and stage = $2 and part = $3",
 						t.id, p.model.stages[i], n+1)
 					s.wait = waitDue
 				}

@@ -80,9 +80,8 @@ func TestStats_OldestReadyCountsFromTheLastChange(t *testing.T) {
 		"an attempt failed, and its retry became due": {func(b bundle, w store.ID) {
 			b.exchange(w, 0, []engine.Report{failed(b.claim(w, ingest), time.Hour)})
 			b.exec("update steps set run_at = now() - interval '10 minutes'")
-			if _, err := b.Exchange(b.t.Context(), engine.ExchangeRequest{Worker: w, PromoteDue: true}); err != nil {
-				b.t.Fatal(err)
-			}
+			_, err := b.Sweep(b.t.Context(), engine.SweepRequest{Worker: w, MaxAttempts: []int{3, 3, 3, 3, 3}})
+			must(b.t, err)
 		}, 10 * time.Minute},
 		"an attempt was released": {func(b bundle, w store.ID) {
 			c := b.claim(w, ingest)

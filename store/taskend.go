@@ -43,7 +43,8 @@ select asked.id, cuelight_{name}_status(t),
        t.overridden_by is not null, overridden.ended_at is not null, false
   from unnest($1::uuid[]) as asked (id)
   join {tasks} t on t.id = asked.id
- cross join lateral (select max(old.updated_at) as ended_at from {tasks} old where old.overridden_by = t.id) as overridden
+ cross join lateral (
+       select max(old.updated_at) as ended_at from {tasks} old where old.overridden_by = t.id) as overridden
  union all
 select d.id, '', greatest(extract(epoch from now() - d.deleted_at), 0)::float8, false, false,
        d.purge_at is not null or d.purging_at is not null

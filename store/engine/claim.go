@@ -209,19 +209,24 @@ select set_config('cuelight.allowed', array(
        current_setting('cuelight.limit_lock') = 'true'`
 
 // lookSQL looks, without locks, what each queue has ready after a position, and when what this worker may not claim yet will be
-// left to it. The last column is when a step that waits for a time is ready.
+// left to it. The last columns are when a step that waits for a time is ready, of those after $8, and where the next look for
+// one begins: not later than a second ago, because a step may wait for a time that has come when its transaction commits. (The
+// sweep finds later ones.)
 const lookSQL = `
 /* look what is left */
+with due as materialized (
+  select (select run_at from {steps} where status = 'waiting' and run_at >= $8 order by run_at limit 1) as run_at
+)
 select q.n::integer - 1, first.rank, first.turn, first.task_id,
        (select min(wait)
           from (select cuelight_{name}_placement_wait(s, $1) as wait from {steps} s
                  where s.stage = q.stage and (s.part > 0) = q.parts and s.status = 'ready'
                       and s.placement is not null limit 100) as w
          where wait > 0),
-       (select extract(epoch from run_at - now())::float8 from {steps} where status = 'waiting' order by run_at
-         limit 1)
+       extract(epoch from due.run_at - now())::float8, least(due.run_at, now() - interval '1 s')
   from unnest($2::text[], $3::boolean[], $4::integer[], $5::bigint[], $6::uuid[])
        with ordinality as q (stage, parts, rank, turn, task_id, n)
+ cross join due
   left join lateral (
        select s.rank, s.turn, s.task_id from {steps} s
         where s.stage = q.stage and (s.part > 0) = q.parts and s.status = 'ready'
@@ -236,22 +241,28 @@ type look struct {
 	wait  time.Duration // until a step is left to this worker; -1 for none
 }
 
-// queueLook queues a look at queues. due gets the time until a step that waits is ready; -1 for none.
+// waiting are the steps that wait for a time.
+type waiting struct {
+	next time.Duration // until the first is ready; -1 for none
+	from time.Time     // where the next look begins, by the database's clock
+}
+
+// queueLook queues a look at queues, and at the steps that wait for a time after another.
 func (e *Engine) queueLook(
-	batch *pgx.Batch, worker store.ID, only []store.ID, a queueArgs, found func(queue int, l look), due *time.Duration,
+	batch *pgx.Batch, worker store.ID, only []store.ID, a queueArgs, found func(queue int, l look), from time.Time, due *waiting,
 ) {
-	batch.Queue(e.sql.look, worker, a.stages, a.parts, a.ranks, a.turns, a.tasks, only).Query(func(rows pgx.Rows) error {
+	batch.Queue(e.sql.look, worker, a.stages, a.parts, a.ranks, a.turns, a.tasks, only, from).Query(func(rows pgx.Rows) error {
 		var n int
 		var rank *int32
 		var turn *int64
 		var task store.ID
 		var wait, next *float64
-		_, err := pgx.ForEachRow(rows, []any{&n, &rank, &turn, &task, &wait, &next}, func() error {
+		_, err := pgx.ForEachRow(rows, []any{&n, &rank, &turn, &task, &wait, &next, &due.from}, func() error {
 			l := look{wait: secondsToDuration(wait)}
 			if rank != nil {
 				l.first = &Position{*rank, *turn, task}
 			}
-			*due = secondsToDuration(next)
+			due.next = secondsToDuration(next)
 			found(a.numbers[n], l)
 			return nil
 		})
@@ -270,15 +281,16 @@ select cuelight_{name}_notify(stage, case status when 'ready' then rank || ':' |
  union all
 select cuelight_{name}_notify(stage) from unnest($2::text[]) as stage`
 
-// promoteSQL makes steps ready whose time has come, and notifies of them. Those that are tried for the first time get a turn
-// only now, because the one of their submission may be long past.
+// promoteSQL makes steps ready whose time has come, of those after $1, and notifies of them. Those that are tried for the first
+// time get a turn only now, because the one of their submission may be long past. A retry keeps its turn,
+// so it comes before tasks that are newer.
 const promoteSQL = `
 /* make due steps ready */
 with due as materialized (
   select s.ctid as row, s.rank, s.user_id, s.attempts = 0 and s.part = 0 as is_new,
          row_number() over (partition by s.rank, s.user_id order by s.task_id, s.stage) as n
     from (select s.ctid, s.* from {steps} s
-           where s.status = 'waiting' and s.run_at <= now() order by s.run_at limit 1000
+           where s.status = 'waiting' and s.run_at between $1 and now() order by s.run_at limit 1000
              for no key update skip locked) as s
 ), promoted as (
   update {steps} s

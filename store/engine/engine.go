@@ -82,6 +82,7 @@ select set_config('application_name', coalesce('cuelight ' || $1::uuid, current_
        set_config('jit', 'off', true),
        set_config('plan_cache_mode', 'force_generic_plan', true),
        set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+       set_config('enable_sort', 'off', true), -- or a small wrong index is preferred to the one in the right order
        set_config('cuelight.exchange', $3, true),
        case when $3 = 'claims' then set_config('synchronous_commit', 'off', true) end,
        case when $4 then set_config('cuelight.limit_lock',

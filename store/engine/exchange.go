@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -81,8 +80,8 @@ func (e *Engine) Exchange(ctx context.Context, in ExchangeRequest) (ExchangeResu
 	in.FreeSlots, in.ClaimFrom, in.After = padded(in.FreeSlots, queues), padded(in.ClaimFrom, queues), padded(in.After, queues)
 	x := &exchange{Engine: e, request: in, applied: make(map[store.ID]bool), result: ExchangeResult{
 		Claimed: make([]int, queues), MoreReady: make([]bool, queues), Next: slices.Clone(in.After),
-		Wait: slices.Repeat([]time.Duration{-1}, queues), NextDue: -1,
-	}}
+		Wait: slices.Repeat([]time.Duration{-1}, queues),
+	}, due: waiting{next: -1, from: e.positions.waitingFrom()}}
 	x.queue(ctx)
 	if err := e.db.SendBatch(ctx, &x.batch).Close(); err != nil {
 		return ExchangeResult{}, e.explain("exchange", err)
@@ -102,7 +101,8 @@ type exchange struct {
 	batch   pgx.Batch
 	args    queueArgs
 	looks   []look // of the queues of args
-	blocked bool   // another process had the lock of limited claims
+	due     waiting
+	blocked bool // another process had the lock of limited claims
 	applied map[store.ID]bool
 	result  ExchangeResult
 }
@@ -121,7 +121,7 @@ func (x *exchange) queue(ctx context.Context) {
 	}
 	x.batch.Queue(x.sql.settings, in.Worker, lockWait(ctx), exchange, slices.Contains(x.args.limited, true))
 	if in.PromoteDue {
-		x.batch.Queue(x.sql.promote)
+		x.batch.Queue(x.sql.promote, x.due.from)
 	}
 	if len(in.Reports) > 0 {
 		x.queueReports(&x.batch, in.Reports, x.applied)
@@ -138,7 +138,8 @@ func (x *exchange) queue(ctx context.Context) {
 	}
 	if len(x.args.stages) > 0 {
 		x.looks = make([]look, x.graph.Queues())
-		x.queueLook(&x.batch, in.Worker, in.OnlyTasks, x.args, func(queue int, l look) { x.looks[queue] = l }, &x.result.NextDue)
+		found := func(queue int, l look) { x.looks[queue] = l }
+		x.queueLook(&x.batch, in.Worker, in.OnlyTasks, x.args, found, x.due.from, &x.due)
 		x.queuePositions()
 	}
 }
@@ -184,6 +185,7 @@ func (x *exchange) limitedStages() (names []string) {
 // finish evaluates what was read.
 func (x *exchange) finish() {
 	slices.SortFunc(x.result.Claims, Claim.Compare)
+	x.result.NextDue = x.due.next
 	last := slices.Clone(x.request.After)
 	for _, c := range x.result.Claims {
 		queue := x.graph.Queue(c.Stage, c.Part > 0)
@@ -232,79 +234,6 @@ func (x *exchange) classifyUnapplied(ctx context.Context) {
 			x.result.Locked = append(x.result.Locked, r)
 		case !recorded[r.Token]:
 			x.result.Stale = append(x.result.Stale, StaleReport{r, lost[i].Cancelled})
-		}
-	}
-}
-
-// positions are where this process has claimed last, by queue and rank, for the table of positions, from which the turns
-// of new steps are computed.
-type positions struct {
-	mu      sync.Mutex
-	last    map[positionKey]Position
-	changed bool
-	written time.Time
-}
-
-type positionKey struct {
-	queue int
-	rank  int32
-}
-
-// positionInterval is the time between two writes.
-const positionInterval = time.Second
-
-// recordPositionsSQL skips rows that another process writes at this moment.
-const recordPositionsSQL = `
-/* record how far queues are */
-with given as (
-  select * from unnest($1::text[], $2::boolean[], $3::integer[], $4::bigint[], $5::uuid[])
-                     as g (stage, parts, rank, turn, task_id)
-), locked as materialized (
-  select p.ctid as row, g.turn, g.task_id
-    from given g
-    join {positions} p on p.stage = g.stage and p.parts = g.parts and p.rank = g.rank
-   where (p.turn, p.task_id) < (g.turn, g.task_id)
-     for no key update of p skip locked
-), moved as (
-  update {positions} p set turn = l.turn, task_id = l.task_id from locked l where p.ctid = l.row
-)
-insert into {positions} (stage, parts, rank, turn, task_id)
-select * from given g
- where not exists (select from {positions} p where p.stage = g.stage and p.parts = g.parts and p.rank = g.rank)
-    on conflict do nothing`
-
-// queuePositions queues the write of positions, if some have changed and the last write was long enough ago.
-func (x *exchange) queuePositions() {
-	p := &x.Engine.positions
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.changed || time.Since(p.written) < positionInterval {
-		return
-	}
-	p.changed, p.written = false, time.Now()
-	var a queueArgs
-	for key, at := range p.last {
-		a.add(x.Engine, key.queue, 0, false, at)
-	}
-	x.batch.Queue(x.sql.recordPositions, a.stages, a.parts, a.ranks, a.turns, a.tasks)
-}
-
-// setPositions remembers how far the claims of this exchange have come: up to where nothing was left.
-func (x *exchange) setPositions() {
-	p := &x.Engine.positions
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, queue := range x.args.numbers {
-		at := x.result.Next[queue]
-		if at.IsStart() {
-			continue
-		}
-		key := positionKey{queue, at.Rank}
-		if before, ok := p.last[key]; !ok || before.Compare(at) < 0 {
-			if p.last == nil {
-				p.last = make(map[positionKey]Position)
-			}
-			p.last[key], p.changed = at, true
 		}
 	}
 }

@@ -191,7 +191,7 @@ select token from reported`
 const failSQL = `
 /* fail or release */
 with reported as materialized (
-  select r.*, held.*, s.attempts, s.locked_at, s.locked_by,
+  select r.*, held.*, s.attempts, s.locked_at, s.locked_by, r.dead and r.part = 0 and s.parts is null as is_gone,
          case when r.retry_in > 0 then now() + make_interval(secs => r.retry_in) end as run_at
     from unnest($1::uuid[], $2::text[], $3::integer[], $4::uuid[], $5::text[], $6::boolean[], $7::float8[],
                 $8::text[], $9::text[])
@@ -215,7 +215,7 @@ with reported as materialized (
          case when not dead and outcome <> 'released' then coalesce(run_at, now()) else run_at end
     from reported
 ), gone as (
-  delete from {steps} where ctid = any (array(select step from reported where dead)) and part = 0 and parts is null
+  delete from {steps} where ctid = any (array(select step from reported where is_gone))
 ), stopped as (
   update {steps} s
      set status = 'stopped', run_at = null, token = null, locked_at = null, locked_by = null,

@@ -26,6 +26,11 @@ type SweepRequest struct {
 	MaxAttempts []int
 	// OnlyTasks are the only tasks to find; nil for all.
 	OnlyTasks []store.ID
+	// IsQuick makes it begin where the exchanges do, and end only claims of workers that it expires itself. While a transaction
+	// elsewhere holds a snapshot, others read all steps of that time.
+	IsQuick bool
+	// After is where a quick one looks, by queue; as in [ExchangeRequest].
+	After []Position
 	// AgeAfter is how long a step waits behind tasks of higher priority before it gets the rank of the first
 	// of them. Zero: no limit.
 	AgeAfter time.Duration
@@ -152,12 +157,12 @@ with recursive ranks as (
 select cuelight_{name}_notify(stage, rank || ':' || turn || ':' || task_id) from moved`
 
 // Sweep expires workers that missed their heartbeats, ends their claims, promotes steps that are due, and looks at all
-// queues from their start. Each of these is a transaction: with an error there may be ExpiredWorkers already.
+// queues. Each of these is a transaction: with an error there may be ExpiredWorkers already.
 func (e *Engine) Sweep(ctx context.Context, in SweepRequest) (SweepResult, error) {
 	queues := e.graph.Queues()
 	out := SweepResult{First: make([]*Position, queues), Wait: slices.Repeat([]time.Duration{-1}, queues), NextDue: -1}
 	err := e.sweepWorkers(ctx, in, &out)
-	if err == nil {
+	if err == nil && (!in.IsQuick || len(out.ExpiredWorkers) > 0) {
 		err = e.endOrphans(ctx, in, &out)
 	}
 	if err == nil {
@@ -256,18 +261,28 @@ func (e *Engine) endOrphans(ctx context.Context, in SweepRequest, out *SweepResu
 // sweepQueues promotes and ages steps, and looks at the queues.
 func (e *Engine) sweepQueues(ctx context.Context, in SweepRequest, out *SweepResult) error {
 	var all queueArgs
-	for i := range out.First {
-		all.add(e, i, 0, false, Position{})
+	after := padded(in.After, len(out.First))
+	due := waiting{next: -1, from: e.positions.waitingFrom()}
+	if !in.IsQuick {
+		due.from, after = time.Unix(0, 0), make([]Position, len(out.First))
 	}
-	return e.send(ctx, in.Worker, func(batch *pgx.Batch) {
-		batch.Queue(e.sql.promote)
+	for i := range out.First {
+		all.add(e, i, 0, false, after[i])
+	}
+	err := e.send(ctx, in.Worker, func(batch *pgx.Batch) {
+		batch.Queue(e.sql.promote, due.from)
 		if in.AgeAfter > 0 {
 			batch.Queue(e.sql.age, all.stages, all.parts, in.AgeAfter.Seconds(), in.Worker)
 		}
 		e.queueLook(batch, in.Worker, in.OnlyTasks, all, func(queue int, l look) {
 			out.First[queue], out.Wait[queue] = l.first, l.wait
-		}, &out.NextDue)
+		}, due.from, &due)
 	})
+	if err == nil {
+		out.NextDue = due.next
+		e.positions.setWaiting(due.from)
+	}
+	return err
 }
 
 // reconcileSQL makes the steps of a page of tasks agree with their statuses, and returns the last task of the page; null at the
