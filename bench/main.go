@@ -4,6 +4,7 @@
 //	cd bench && go run .            # everything: half an hour
 //	cd bench && go run . -quick     # three minutes
 //	cd bench && go run . -growth    # how costs grow: an hour
+//	cd bench && go run . -snapshot  # with a snapshot held elsewhere: 50 minutes for each of eight runs
 //	cd bench && go run . -quick -only e2e,drain,floor -systems cuelight
 //	cd bench && go run . -quick -against HEAD~1 -only e2e,cpu,drain -rounds 5
 //	cd bench && go run . -report results/2026-11-20T1805Z-full.json
@@ -84,6 +85,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	quick := flags.Bool("quick", false, "run for three minutes: fewer rounds, smaller sizes, the figures of the summary")
 	once := flags.Bool("once", false, "run everything once, in its smallest size, to check that it works")
 	growth := flags.Bool("growth", false, "measure how costs grow with the number of tasks, pipelines, processes, …: an hour, much disk space")
+	held := flags.Bool("snapshot", false, "measure a steady load before, while and after a snapshot is held elsewhere: 50 minutes "+
+		"for each of eight runs")
 	o := options{mode: modeFull}
 	flags.IntVar(&o.rounds, "rounds", 0, "number of rounds; 0 for the mode's own")
 	only := flags.String("only", "", "scenarios to measure, such as e2e,drain,floor; empty for all")
@@ -111,8 +114,11 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	if *growth {
 		o.mode = modeGrowth
 	}
+	if *held {
+		o.mode = modeHeld
+	}
 	o.only, o.systems, o.settings = splitList(*only), splitList(*systems), splitList(*set)
-	if err := o.check(flags.NArg(), *quick && *once || *growth && (*quick || *once)); err != nil {
+	if err := o.check(flags.NArg(), moreThanOne(*quick, *once, *growth, *held)); err != nil {
 		fmt.Fprintln(stderr, "bench:", err)
 		flags.Usage()
 		return o, err
@@ -125,7 +131,7 @@ func (o options) check(args int, severalModes bool) error {
 	case args > 0:
 		return errors.New("bench takes no arguments")
 	case severalModes:
-		return errors.New("-quick, -once and -growth exclude each other")
+		return errors.New("-quick, -once, -growth and -snapshot exclude each other")
 	case o.against != "" && o.report != "":
 		return errors.New("-against and -report exclude each other")
 	case o.against != "" && (o.cuelight != "" || o.cpuProfile != "" || len(o.systems) > 0):
@@ -145,6 +151,16 @@ func (o options) check(args int, severalModes bool) error {
 		}
 	}
 	return nil
+}
+
+func moreThanOne(flags ...bool) bool {
+	n := 0
+	for _, isSet := range flags {
+		if isSet {
+			n++
+		}
+	}
+	return n > 1
 }
 
 func splitList(list string) []string {

@@ -14,6 +14,7 @@ const (
 	modeQuick  = "quick"
 	modeOnce   = "once"
 	modeGrowth = "growth"
+	modeHeld   = "snapshot"
 )
 
 const (
@@ -31,6 +32,8 @@ func plan(mode string) []scenario.Group {
 		return oncePlan()
 	case modeGrowth:
 		return growthPlan()
+	case modeHeld:
+		return snapshotPlan()
 	}
 	return fullPlan()
 }
@@ -95,7 +98,7 @@ func fullPlan() []scenario.Group {
 		group(3, cuelightRuns(scenario.Overtaking(600, 8))),
 		group(3, cuelightRuns(scenario.Utilization(8_000, 32, workTime))),
 		group(3, grown(20_000, 0, 100_000, 1_000_000)),
-		group(3, held(80_000)),
+		group(1, runs(shortSnapshot(), "cuelight", "river_fast", "river_tx")),
 		group(1, cuelightRuns(scenario.Size(50_000))),
 		group(3, cuelightRuns(scenario.TriggerCost(100_000))),
 		group(3, cuelightRuns(scenario.Parts(10_000))),
@@ -144,7 +147,6 @@ func quickPlan() []scenario.Group {
 		group(1, cuelightRuns(scenario.Overtaking(600, 8))),
 		group(1, cuelightRuns(scenario.Utilization(4_800, 32, workTime))),
 		group(2, grown(10_000, 0, 100_000)),
-		group(1, held(10_000)),
 		group(1, cuelightRuns(scenario.Size(5_000))),
 		group(1, cuelightRuns(scenario.TriggerCost(10_000))),
 		group(1, cuelightRuns(scenario.Parts(10_000))),
@@ -178,6 +180,9 @@ func oncePlan() []scenario.Group {
 		cuelightRuns(scenario.Costs()),
 		cuelightRuns(scenario.Overtaking(100, 8)),
 		cuelightRuns(scenario.Utilization(320, 32, workTime)),
+		runs(scenario.Snapshot(scenario.SnapshotOptions{
+			Rate: 50, Before: time.Second, Held: time.Second, After: time.Second, Users: 7, FailEvery: 10,
+		}), "cuelight", "river_tx"),
 		cuelightRuns(scenario.Size(200)),
 		cuelightRuns(scenario.TriggerCost(200)),
 		cuelightRuns(scenario.Parts(200)),
@@ -186,7 +191,7 @@ func oncePlan() []scenario.Group {
 		runs(scenario.RemoteDrain(200), localAndRemote...),
 		cuelightRuns(scenario.WaitingWorkers(20, time.Second)),
 		cuelightRuns(scenario.Transcode(scenario.Clip{Size: "640x360", Rate: 25, Duration: time.Second})),
-		processes(200, 1, 2), grown(200, 0, 1_000), held(200),
+		processes(200, 1, 2), grown(200, 0, 1_000),
 		growth("pending", 200, 0, 100, 1_000), growth("processes", 200, 2, 2),
 		growth("pipelines", 200, 2, 2), growth("stages", 200, 2, 3), growth("readers", 200, 2, 3),
 		growth("scheduled", 200, 2, 1_000), growth("history", 200, 2, 2_000), growth("finished", 200, 2, 1_000),
@@ -210,6 +215,31 @@ func growthPlan() []scenario.Group {
 		group(3, growth("users", 100_000, idle, 0, 1, 2, 100, 10_000)),
 		group(3, append(growth("finished", tasks, 0, 1_666_667), growth("pruned", tasks, 0, 1_666_667)...)), // 10 million rows
 	}
+}
+
+// snapshotPlan takes 50 minutes for each of its eight runs: ten, then 30 with a snapshot held, and ten again. Only Cuelight
+// knows users.
+func snapshotPlan() (all []scenario.Group) {
+	for _, failEvery := range []int{10, 0} {
+		for _, users := range []int{7, 0} {
+			systems := []string{"cuelight", "river_fast", "river_tx"}
+			if users > 0 {
+				systems = systems[:1]
+			}
+			all = append(all, group(1, runs(scenario.Snapshot(scenario.SnapshotOptions{
+				Rate: 300, Before: 10 * time.Minute, Held: 30 * time.Minute, Recovery: time.Minute, After: 9 * time.Minute,
+				Users: users, FailEvery: failEvery,
+			}), systems...)))
+		}
+	}
+	return all
+}
+
+// shortSnapshot takes five minutes.
+func shortSnapshot() scenario.Scenario {
+	return scenario.Snapshot(scenario.SnapshotOptions{
+		Rate: 300, Before: time.Minute, Held: 3 * time.Minute, Recovery: 15 * time.Second, After: 45 * time.Second, FailEvery: 10,
+	})
 }
 
 // growth measures several sizes. Of few pending tasks, all are drained.
@@ -240,16 +270,10 @@ func grown(tasks int, counts ...int) (all []scenario.Run) {
 	return all
 }
 
-// held compares a drain with and without a snapshot held elsewhere.
-func held(tasks int) []scenario.Run {
-	return slices.Concat(cuelightRuns(scenario.DrainWithSnapshot(tasks, false)),
-		cuelightRuns(scenario.DrainWithSnapshot(tasks, true)))
-}
-
 // scenarioNames returns the valid names for -only.
 func scenarioNames() map[string]bool {
 	names := make(map[string]bool)
-	for _, mode := range []string{modeFull, modeQuick, modeOnce, modeGrowth} {
+	for _, mode := range []string{modeFull, modeQuick, modeOnce, modeGrowth, modeHeld} {
 		for _, g := range plan(mode) {
 			for _, r := range g.Runs {
 				for _, name := range r.Scenario.Names {

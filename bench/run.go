@@ -87,7 +87,7 @@ func writeResult(o options, r *result.Result, log *progresslog.Log) error {
 	}
 	if report.HasTargets(r) {
 		var text strings.Builder
-		if err := report.PrintTargets(&text, r); err != nil {
+		if err := report.PrintTargets(&text, r, len(o.only)+len(o.systems) == 0 && o.mode != modeHeld); err != nil {
 			return err
 		}
 		log.Printf("\n%s", text.String())

@@ -103,7 +103,7 @@ func (d *dispatcher) registerWhenReachable(ctx context.Context) error {
 		}
 		for _, permanent := range []error{
 			store.ErrNoSchema, store.ErrSchemaOlder, store.ErrForeignTables, store.ErrSchemaNewer, store.ErrSchemaShape, store.ErrSchemaBroken,
-			store.ErrInvalidWorker, store.ErrEncoding,
+			store.ErrInvalidWorker, store.ErrEncoding, store.ErrSettings,
 		} {
 			if errors.Is(err, permanent) {
 				return backoff.Permanent(err)

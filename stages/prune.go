@@ -11,7 +11,7 @@ import (
 
 const (
 	// pruneDelay is the time from the start to the first deletion of old rows, and pruneInterval that between two. It is
-	// idlePruneInterval where the last one found nothing.
+	// idlePruneInterval where the last one found nothing, or less where rows are kept for less.
 	pruneDelay        = 10 * time.Second
 	pruneInterval     = time.Minute
 	idlePruneInterval = 10 * time.Minute
@@ -29,7 +29,7 @@ func (p *process) pruneEvents(ctx context.Context) {
 		if n > 0 {
 			p.observe(Event{Kind: EventsPruned, Count: n})
 		}
-		return nextPrune(n > 0, more), err
+		return nextPrune(n > 0, more, p.KeepEvents), err
 	})
 }
 
@@ -48,19 +48,27 @@ func (p *process) pruneRows(ctx context.Context) {
 		if some && errors.Is(err, context.DeadlineExceeded) {
 			return nextPrune(some, true), nil
 		}
-		return nextPrune(some, false), err
+		o := p.Retention.prune
+		return nextPrune(some, false, o.Finished, o.Dead, o.Workers, o.Audit), err
 	})
 }
 
-// nextPrune is the time to the next deletion after one that deleted some or none, and left more.
-func nextPrune(some, more bool) time.Duration {
+// nextPrune is the time to the next deletion after one that deleted some or none, and left more. After none it is not longer than
+// rows are kept.
+func nextPrune(some, more bool, keep ...time.Duration) time.Duration {
 	switch {
 	case more:
 		return time.Second
 	case some:
 		return jitter(pruneInterval)
 	}
-	return jitter(idlePruneInterval)
+	next := idlePruneInterval
+	for _, k := range keep {
+		if k > 0 {
+			next = min(next, max(k, pruneInterval))
+		}
+	}
+	return jitter(next)
 }
 
 // pruneAtIntervals calls prune, which returns when to call it again; a minute later after an error.

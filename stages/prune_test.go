@@ -73,6 +73,25 @@ func TestPruneEvents_ReportsARepeatedErrorOnce(t *testing.T) {
 	})
 }
 
+func TestPrune_FollowsWithinAShortRetention(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		f := &fakeBackend{}
+		_, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) {
+			r.Backend = pruningBackend{f, func(context.Context, store.PruneOptions) (store.PruneResult, error) {
+				calls++
+				return store.PruneResult{}, nil
+			}}
+			r.Retention, r.Observe = &stages.Retention{KeepFinished: 2 * time.Minute}, func(stages.Event) {}
+		})
+		time.Sleep(11 * time.Minute)
+		stop()
+		if calls < 5 {
+			t.Errorf("old tasks were deleted %d times in 11 minutes, want every two", calls)
+		}
+	})
+}
+
 // pruningBackend is a Backend of a Runner with Retention. Nothing is deleted but by prune.
 type pruningBackend struct {
 	*fakeBackend

@@ -45,6 +45,12 @@ var (
 	ErrSchemaShape = errors.New("tables have other stages than the program")
 	// ErrSchemaBroken: a column or function is missing or was changed.
 	ErrSchemaBroken = statement.ErrSchemaBroken
+	// ErrTriggersMissing: triggers or functions are missing, or know the schema by a name that it had; see [Store.Migrate], which
+	// loads them again. It is an ErrSchemaBroken, too.
+	ErrTriggersMissing = fmt.Errorf("%w: triggers or functions are missing, or their schema was renamed", ErrSchemaBroken)
+	// ErrSettings: with a setting of the database, the role or the session this package does not work: default_transaction_isolation,
+	// client_encoding or row-level security.
+	ErrSettings = errors.New("a setting of the database does not fit")
 	// ErrEventsGone: events after the given id were deleted, or the id does not exist in
 	// this database. Read the tasks, and then the events after [Store.EventWatermark].
 	ErrEventsGone = statement.ErrEventsGone

@@ -28,14 +28,51 @@ const versionSQL = `
 /* version of the tables */
 select name, version, stages from {pipeline}`
 
-// Check compares the tables with what this package needs, and changes
+// Check compares the tables, and the settings of the session, with what this package needs, and changes
 // nothing. It returns [ErrEncoding], [ErrNoSchema], [ErrNoSearchPath], [ErrForeignTables], [ErrSchemaOlder], [ErrSchemaNewer],
-// [ErrSchemaShape] or [ErrSchemaBroken].
+// [ErrSchemaShape], [ErrSchemaBroken], [ErrTriggersMissing] or [ErrSettings].
 func (s *Store) Check(ctx context.Context) error {
-	if _, err := s.version(ctx); err != nil {
+	_, err := s.version(ctx)
+	if err == nil {
+		err = s.checkSettings(ctx)
+	}
+	if err != nil {
 		return fmt.Errorf("check tables of pipeline %s: %w", s.graph.name, err)
 	}
 	return nil
+}
+
+const settingsSQL = `
+/* settings that others chose, and damage */
+select current_setting('default_transaction_isolation'), current_setting('client_encoding'),
+       array(select name from unnest('{TABLES}'::text[]) as name
+              where row_security_active(quote_ident(current_schema()) || '.' || name)),
+       ` + isBroken
+
+// checkSettings returns why the session, or what Migrate has loaded, does not work.
+func (s *Store) checkSettings(ctx context.Context) error {
+	var isolation, encoding string
+	var hidden []string
+	var broken bool
+	if err := s.queryRow(ctx, s.withTables(settingsSQL)).Scan(&isolation, &encoding, &hidden, &broken); err != nil {
+		return err
+	}
+	switch {
+	case isolation != "read committed":
+		return fmt.Errorf("%w: default_transaction_isolation is %s, but read committed is needed", ErrSettings, isolation)
+	case encoding != "UTF8":
+		return fmt.Errorf("%w: client_encoding is %s, but UTF8 is needed", ErrSettings, encoding)
+	case len(hidden) > 0:
+		return fmt.Errorf("%w: row-level security hides rows of %s from this role", ErrSettings, strings.Join(hidden, ", "))
+	case broken:
+		return ErrTriggersMissing
+	}
+	return nil
+}
+
+// withTables fills the names of the pipeline's tables in.
+func (s *Store) withTables(sql string) string {
+	return strings.Replace(sql, "'{TABLES}'", "'{"+strings.Join(s.graph.tables(), ",")+"}'", 1)
 }
 
 // Version returns the version of the tables; 0 if there are none.
@@ -54,8 +91,7 @@ func (s *Store) version(ctx context.Context) (version int, err error) {
 	var there, hasSchema bool
 	var tables []string
 	var encoding, name, shape string
-	sql := strings.Replace(schemaSQL, "'{TABLES}'", "'{"+strings.Join(s.graph.tables(), ",")+"}'", 1)
-	if err := s.queryRow(ctx, sql).Scan(&there, &tables, &hasSchema, &encoding); err != nil {
+	if err := s.queryRow(ctx, s.withTables(schemaSQL)).Scan(&there, &tables, &hasSchema, &encoding); err != nil {
 		return 0, err
 	}
 	if err := CheckEncoding(encoding); err != nil {
@@ -118,8 +154,9 @@ var migrateSettingsSQL = []string{
 
 // MigrateResult says what [Store.Migrate] found and changed.
 type MigrateResult struct {
-	From  int      // version of the tables before; 0: there were none
-	Added []string // stages added to existing tables
+	From     int      // version of the tables before; 0: there were none
+	Added    []string // stages added to existing tables
+	Repaired bool     // triggers or functions were missing, or their schema had been renamed
 }
 
 // Migrate creates the pipeline's tables, upgrades those of an earlier version, or adds to them the stages that the graph has and
@@ -206,14 +243,18 @@ func (s *Store) migrate(ctx context.Context) (r MigrateResult, err error) {
 		case err != nil:
 			return err
 		}
-		return s.explain("repair", in.repair(ctx, tx))
+		r.Repaired, err = in.repair(ctx, tx)
+		return s.explain("repair", err)
 	})
 	return r, err
 }
 
 const brokenSQL = `
 /* find missing functions */
-select to_regproc(quote_ident(current_schema()) || '.cuelight_{name}_backlog') is null
+select ` + isBroken
+
+// isBroken is the condition that functions or triggers are missing, or of a schema that had another name.
+const isBroken = `to_regproc(quote_ident(current_schema()) || '.cuelight_{name}_backlog') is null
     or (select count(*) from pg_trigger where not tgisinternal
            and tgrelid in (to_regclass(quote_ident(current_schema()) || '.{tasks}'),
                            to_regclass(quote_ident(current_schema()) || '.{steps}'))) < 7
@@ -222,12 +263,11 @@ select to_regproc(quote_ident(current_schema()) || '.cuelight_{name}_backlog') i
                       ~ ('search_path="?' || current_schema()))`
 
 // repair loads the triggers and functions again if some are missing, or belong to a schema that was renamed since.
-func (s *Store) repair(ctx context.Context, tx pgx.Tx) error {
-	var broken bool
+func (s *Store) repair(ctx context.Context, tx pgx.Tx) (broken bool, err error) {
 	if err := s.queryRow(ctx, brokenSQL).Scan(&broken); err != nil || !broken {
-		return err
+		return false, err
 	}
-	return execAll(ctx, tx, s.graph.TriggersSQL())
+	return true, execAll(ctx, tx, s.graph.TriggersSQL())
 }
 
 // upgrade applies the migrations after a version of the tables.

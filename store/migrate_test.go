@@ -99,6 +99,30 @@ func TestMigrate_NeedsUTF8(t *testing.T) {
 	}
 }
 
+func TestCheck_FindsSettingsThatDoNotFit(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for change, want := range map[string]string{
+		"set default_transaction_isolation = serializable":                      "default_transaction_isolation is serializable, but",
+		"set client_encoding = 'LATIN1'":                                        "client_encoding is LATIN1, but UTF8",
+		"alter table tasks enable row level security, force row level security": "row-level security hides rows of tasks",
+	} {
+		conn, err := b.pool.Acquire(t.Context())
+		must(t, err)
+		_, err = conn.Exec(t.Context(), change, pgx.QueryExecModeSimpleProtocol)
+		must(t, err)
+		err = store.New(conn.Conn(), store.Video()).Check(t.Context())
+		if !errors.Is(err, store.ErrSettings) || !strings.Contains(err.Error(), want) {
+			t.Errorf("after %s Check returned %v", change, err)
+		}
+		must(t, conn.Conn().Close(t.Context()))
+		conn.Release()
+		b.exec("alter table tasks disable row level security")
+		b.exec("alter table tasks no force row level security")
+	}
+	must(t, b.Check(t.Context()))
+}
+
 func TestMigrate_NeedsASchema(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t, pgtest.Schema{})
@@ -274,8 +298,14 @@ func TestMigrate_LoadsMissingTriggersAgain(t *testing.T) {
 		"a function": "drop function cuelight_video_backlog",
 	} {
 		b.exec(damage)
-		_, err := b.Migrate(t.Context())
+		if err := b.Check(t.Context()); !errors.Is(err, store.ErrTriggersMissing) {
+			t.Errorf("after the loss of %s Check returned %v", name, err)
+		}
+		r, err := b.Migrate(t.Context())
 		must(t, err)
+		if !r.Repaired {
+			t.Errorf("after the loss of %s nothing was repaired", name)
+		}
 		id := b.submit()
 		if n := b.queryInt("select cuelight_video_backlog('ingest')"); n == 0 {
 			t.Errorf("after the loss of %s no step was opened for task %s", name, id)
@@ -301,6 +331,9 @@ func TestMigrate_RepairsARenamedSchema(t *testing.T) {
 	_, err = pool.Exec(t.Context(), "alter schema before rename to after")
 	must(t, err)
 	b := in("after")
+	if err := b.Check(t.Context()); !errors.Is(err, store.ErrTriggersMissing) {
+		t.Errorf("Check returned %v", err)
+	}
 	_, err = b.Migrate(t.Context())
 	must(t, err)
 	id := b.submit()

@@ -27,8 +27,10 @@ const partsSQL = `
 select stage, part, case status
          when 'ready' then case when attempts > 0 then 'failed' else 'pending' end when 'running' then 'inprogress'
          when 'waiting' then 'failed' when 'stopped' then case when (stage, part, attempts) in (
-           select a.stage, a.part, a.attempt from {attempts} a
-            where a.task_id = $1 and a.part > 0 and a.outcome in ('failed', 'expired') and a.retry_at is null)
+           select last.stage, last.part, last.attempt
+             from (select distinct on (a.stage, a.part) * from {attempts} a where a.task_id = $1 and a.part > 0
+                    order by a.stage, a.part, a.started_at desc, a.finished_at desc) as last
+            where last.outcome in ('failed', 'expired') and last.retry_at is null)
            then 'dead' else 'cancelled' end else status::text end,
        attempts, token, locked_at, locked_by, run_at
   from {steps} where task_id = $1 and part > 0

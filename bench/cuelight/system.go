@@ -167,6 +167,6 @@ func (w *workers) work(s harness.Stage) stages.Work {
 		if w.Observe != nil {
 			w.numbers.Store(job.Task, task)
 		}
-		return nil, w.DoWork(ctx, task, s)
+		return nil, w.Attempt(ctx, task, s, job.Attempt)
 	}
 }

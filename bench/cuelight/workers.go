@@ -52,6 +52,9 @@ func runLocally(ctx context.Context, w *workers, p *stages.Pipeline) error {
 func (s shape) startWorkers(
 	ctx context.Context, url string, o harness.Options, run func(context.Context, *workers, *stages.Pipeline) error,
 ) (*workers, error) {
+	if o.Users > 0 {
+		s.users = o.Users
+	}
 	w := &workers{
 		Options: o, shape: s, registered: make(chan struct{}, 1), listening: make(chan struct{}, 1), done: make(chan struct{}),
 	}
@@ -124,7 +127,11 @@ func (w *workers) onEvent(e stages.Event) {
 		}
 	case stages.WorkerStarted:
 		signal(w.registered)
-	case stages.AttemptFailed, stages.StageDead, stages.ClaimRevoked, stages.DatabaseUnavailable, stages.WorkerLost,
+	case stages.AttemptFailed:
+		if !errors.Is(e.Err, harness.ErrPlanned) {
+			w.errs.Add(fmt.Errorf("%s failed: %w", e.Stage, e.Err))
+		}
+	case stages.StageDead, stages.ClaimRevoked, stages.DatabaseUnavailable, stages.WorkerLost,
 		stages.AttemptsExpired, stages.WakeMissed:
 		w.errs.Add(fmt.Errorf("the Runner reports %s: stage %q, count %d, error: %v", e.Kind, e.Stage, e.Count, e.Err))
 	}

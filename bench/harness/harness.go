@@ -12,6 +12,7 @@ package harness
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -95,6 +96,12 @@ type Options struct {
 	// Stages lists the stages to work on; nil for all. Only Cuelight supports it.
 	Stages []Stage
 
+	// Users is how many submit in turns; 0 for tasks without a user. Only Cuelight supports it.
+	Users int
+
+	// FailEvery makes the first transcode of every such task fail; 0 for none. Only Cuelight and River support it.
+	FailEvery int
+
 	// Observe receives what happens, from several goroutines at once. It must be quick.
 	// Nil for no observation.
 	Observe func(Observation)
@@ -115,6 +122,17 @@ func (o Options) DoWork(ctx context.Context, task int64, s Stage) error {
 	}
 	o.report(task, s, Ended)
 	return nil
+}
+
+// ErrPlanned is the error of a stage that is to fail.
+var ErrPlanned = errors.New("this attempt is to fail")
+
+// Attempt is DoWork for systems that support FailEvery. It may return ErrPlanned for the first attempt, from 1.
+func (o Options) Attempt(ctx context.Context, task int64, s Stage, attempt int) error {
+	if o.FailEvery > 0 && task%int64(o.FailEvery) == 0 && s == Transcode && attempt == 1 {
+		return ErrPlanned
+	}
+	return o.DoWork(ctx, task, s)
 }
 
 // ReportCompleted reports that the system has recorded the stage as completed.

@@ -93,11 +93,13 @@ func evaluate(r *result.Result, formula string, higher bool) (value, bool) {
 	}
 	var all []value
 	for _, f := range figuresOf(r, a.Scenario, a.System) {
-		d, ok := r.Find(result.Key{Scenario: b.Scenario, System: b.System, Case: f.Case})
-		if ok && strings.HasPrefix(f.Case, prefix) && strings.HasSuffix(f.Case, suffix) {
-			if v := newValue(f, d, p, q); v.Rounds >= 0 {
-				all = append(all, v)
-			}
+		if len(f.Case) < len(prefix)+len(suffix) || !strings.HasPrefix(f.Case, prefix) || !strings.HasSuffix(f.Case, suffix) {
+			continue
+		}
+		same := f.Case[len(prefix) : len(f.Case)-len(suffix)]
+		d, _ := r.Find(result.Key{Scenario: b.Scenario, System: b.System, Case: strings.Replace(b.Case, "*", same, 1)})
+		if v := newValue(f, d, p, q); v.Rounds >= 0 && isRatio == (d != nil) {
+			all = append(all, v)
 		}
 	}
 	if len(all) == 0 {

@@ -25,7 +25,8 @@ var scenarioLabels = map[string]string{
 	"work20ms":        "20 ms of work per stage",
 	"order":           "later tasks that started first, behind one slot",
 	"grown":           "finished tasks in the table",
-	"held":            "a snapshot elsewhere holds back vacuum",
+	"snapshot":        "a steady load, and a snapshot elsewhere that holds back vacuum",
+	"snapshot_kept":   "the share of it that is completed in the same time",
 	"size":            "size per million tasks",
 	"bulk":            "many tasks changed by one statement",
 	"idle_daemon":     "an idle daemon",
@@ -40,8 +41,9 @@ var scenarioLabels = map[string]string{
 
 // caseLabels are readable names of cases.
 var caseLabels = map[string]string{
+	"before":      "before the snapshot",
 	"held":        "with a snapshot held",
-	"free":        "without",
+	"after":       "after the snapshot",
 	"tight":       "without pauses",
 	"table_mib":   "table",
 	"index_mib":   "indexes",

@@ -38,7 +38,7 @@ func TestCaseLabel_IsReadable(t *testing.T) {
 	t.Parallel()
 	for caseName, want := range map[string]string{
 		"": "", "idle": "idle", "tasks=5000": "5k tasks", "finished=1000000": "1M finished", "processes=1": "1 process",
-		"processes=8": "8 processes", "commit_delay=2ms": "commit delay 2ms", "rate=1500": "1,500 rate", "free": "without",
+		"processes=8": "8 processes", "commit_delay=2ms": "commit delay 2ms", "rate=1500": "1,500 rate", "held": "with a snapshot held",
 		"clip=bunny,cpu": "clip bunny, CPU",
 	} {
 		if got := caseLabel(caseName); got != want {

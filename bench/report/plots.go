@@ -152,11 +152,10 @@ func plotGrowth(r *result.Result) (drawing, bool) {
 	}
 	addGroup("processes", caseNumber, steps("processes", "processes"))
 	addGroup("finished tasks", caseNumber, steps("grown", "finished"))
-	addGroup("a snapshot elsewhere", caseLabel, figuresOf(r, "held", cuelightSystem))
 	if len(b.all) == 0 {
 		return drawing{}, false
 	}
-	return b.draw("growth", "Cuelight's throughput with more processes, finished tasks and a held snapshot",
+	return b.draw("growth", "Cuelight's throughput with more processes and finished tasks",
 		"Tasks per second: median of the rounds, and a thin line over their range. Longer is better.",
 		"tasks/s", false), true
 }

@@ -4,7 +4,7 @@
 //
 //	path, err := report.Write(r, report.Options{Dir: "bench/results"})
 //	if report.HasTargets(r) {
-//		report.PrintTargets(os.Stdout, r)
+//		report.PrintTargets(os.Stdout, r, true)
 //	}
 //	fmt.Printf("%s\n", report.Summary(r))
 //

@@ -71,8 +71,9 @@ func sample() *result.Result {
 		s.value("growth_cpu", cuelightSystem, caseName, "ms", 0.11)
 		s.value("growth_idle", cuelightSystem, caseName, "ms", 2.9)
 	}
-	s.value("held", cuelightSystem, "free", "tasks/s", 21_000)
-	s.value("held", cuelightSystem, "held", "tasks/s", 14_000)
+	s.spread("snapshot", cuelightSystem, "before", 10)
+	s.spread("snapshot", cuelightSystem, "held", 12)
+	s.value("snapshot_kept", cuelightSystem, "held", "share", 1)
 	s.value("work20ms", cuelightSystem, "slots=32", "share", 0.93)
 	s.value("order", cuelightSystem, "tasks=600", "tasks", 1)
 	s.value("size", cuelightSystem, "table_mib", "MiB", 410)

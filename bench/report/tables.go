@@ -31,7 +31,7 @@ var sections = []section{
 		about: "Waiting tasks, five stages each, from the start of the first stage to the completion of the last. " +
 			"With 20 ms of work per stage: the share of the ideal, with all slots always busy. " +
 			"Behind one slot: of equal tasks, the largest number that started the stage before an earlier one."},
-	{title: "Growth", scenarios: []string{"grown", "held", "size", "bulk"},
+	{title: "Growth", scenarios: []string{"grown", "snapshot", "snapshot_kept", "size", "bulk"},
 		about: "The same in a table that has grown, and how much it grows."},
 	{title: "Cost by size", scenarios: []string{"growth", "growth_cpu", "growth_idle"}, write: writeGrowth,
 		about: "The cost of a task when there is much of one thing: tasks drained per second, and the processor time of the database " +

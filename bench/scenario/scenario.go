@@ -31,6 +31,9 @@ type Scenario struct {
 	// Settings are those of its database, as "name=value".
 	Settings []string
 
+	// Timeout ends a run that hangs. Default: 15 minutes.
+	Timeout time.Duration
+
 	// Measure measures once and records the figures.
 	Measure func(ctx context.Context, t *Trial) error
 }

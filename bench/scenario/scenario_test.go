@@ -63,7 +63,6 @@ func TestScenarios_RejectDuplicateWork(t *testing.T) {
 		"e2e":   scenario.E2E(scenario.E2EOptions{Samples: 5}),
 		"rate":  scenario.Rate(scenario.RateOptions{Rates: []int{200}, Duration: 200 * time.Millisecond}),
 		"drain": scenario.Drain(10),
-		"held":  scenario.DrainWithSnapshot(10, false),
 		"order": scenario.Overtaking(10, 1),
 		"share": scenario.Utilization(10, 1, time.Millisecond),
 	} {

@@ -136,7 +136,8 @@ const runTimeout = 15 * time.Minute
 
 // measure measures a run in a database of its own.
 func (s *Session) measure(ctx context.Context, r Run, round int) (err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, runTimeout, fmt.Errorf("it took longer than %v", runTimeout))
+	timeout := cmp.Or(r.Scenario.Timeout, runTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it took longer than %v", timeout))
 	defer cancel()
 	db, err := s.Server.CreateDatabase(ctx, r.Scenario.Settings...)
 	if err != nil {

@@ -79,8 +79,7 @@ func TestSession_MeasuresCuelightInEveryScenario(t *testing.T) {
 		scenario.Overtaking(50, 5),
 		scenario.NotificationCount(50),
 		scenario.DrainWithFinished(100, 50),
-		scenario.DrainWithSnapshot(50, false),
-		scenario.DrainWithSnapshot(50, true),
+		scenario.Snapshot(scenario.SnapshotOptions{Rate: 100, Before: time.Second, Held: time.Second, After: time.Second, FailEvery: 10}),
 		scenario.Size(200),
 		scenario.TriggerCost(200),
 	} {
@@ -113,13 +112,15 @@ func TestSession_MeasuresCuelightInEveryScenario(t *testing.T) {
 		"bulk/cuelight/reset", "bulk/cuelight/slowest",
 		"commit/floor/tight", "commits5/floor/commit_delay=2ms", "commits5/floor/idle",
 		"drain/cuelight/tasks=50", "e2e/cuelight/commit_delay=2ms", "e2e/cuelight/idle", "grown/cuelight/finished=100",
-		"held/cuelight/free", "held/cuelight/held",
 		"hop/cuelight", "hop/cuelight/commit_delay=2ms", "hop_commit/cuelight", "hop_commit/cuelight/commit_delay=2ms",
 		"hop_other/cuelight", "hop_other_ended/cuelight", "notifies/cuelight", "notify/floor/idle",
 		"order/cuelight/tasks=50", "processes/cuelight/processes=2",
 		"rate/cuelight/rate=50", "rate_kept/cuelight/rate=50",
 		"size/cuelight/history_mib", "size/cuelight/index_mib", "size/cuelight/outbox_mib", "size/cuelight/steps_mib",
 		"size/cuelight/table_mib",
+		"snapshot/cuelight/after,failing=1/10", "snapshot/cuelight/before,failing=1/10", "snapshot/cuelight/held,failing=1/10",
+		"snapshot_kept/cuelight/after,failing=1/10", "snapshot_kept/cuelight/before,failing=1/10",
+		"snapshot_kept/cuelight/held,failing=1/10",
 		"wake_submit/cuelight", "wake_submit/cuelight/commit_delay=2ms", "work20ms/cuelight/slots=5",
 	}
 	if !slices.Equal(got, want) {

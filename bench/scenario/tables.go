@@ -2,12 +2,9 @@ package scenario
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/cuelight/cuelight/bench/harness"
 	"github.com/cuelight/cuelight/bench/result"
@@ -28,41 +25,6 @@ func DrainWithFinished(finished, tasks int) Scenario {
 		t.Note("grown", "%d tasks drained; the finished ones were made with SQL, then vacuumed and analyzed", tasks)
 		return t.measureThroughput(ctx, "grown", fmt.Sprintf("finished=%d", finished), tasks)
 	}}
-}
-
-// DrainWithSnapshot is Drain while another transaction holds an old snapshot, so that no newer row
-// version can be removed, neither by vacuum nor by a page read: "held"; or without that: "free".
-func DrainWithSnapshot(tasks int, withSnapshot bool) Scenario {
-	return Scenario{Names: []string{"held"}, Measure: func(ctx context.Context, t *Trial) error {
-		t.Note("held", "%d tasks drained; the snapshot is that of a transaction with repeatable read in the same database",
-			tasks)
-		if !withSnapshot {
-			return t.measureThroughput(ctx, "held", "free", tasks)
-		}
-		return holdSnapshot(ctx, t.URL, func() error { return t.measureThroughput(ctx, "held", "held", tasks) })
-	}}
-}
-
-// holdSnapshot calls a function while a transaction holds a snapshot. It returns an error if the
-// snapshot was not held until the end.
-func holdSnapshot(ctx context.Context, url string, during func() error) error {
-	return harness.WithConn(ctx, url, func(conn *pgx.Conn) error {
-		tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
-		if err != nil {
-			return fmt.Errorf("hold snapshot: %w", err)
-		}
-		if _, err := tx.Exec(ctx, "select"); err != nil { // the first statement takes the snapshot
-			return fmt.Errorf("hold snapshot: %w", err)
-		}
-		duringErr := during()
-		const isHeldSQL = "select backend_xmin is not null from pg_stat_activity where pid = pg_backend_pid()"
-		isHeld := false
-		err = tx.QueryRow(ctx, isHeldSQL).Scan(&isHeld)
-		if err != nil || !isHeld {
-			err = errors.Join(errors.New("the snapshot was not held"), err)
-		}
-		return errors.Join(duringErr, err)
-	})
 }
 
 // Size measures the space in the database per million tasks: that of the drained tasks,

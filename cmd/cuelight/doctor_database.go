@@ -11,6 +11,7 @@ import (
 	"github.com/cuelight/cuelight/internal/daemon"
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/postgres"
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
@@ -123,10 +124,20 @@ func (d *doctor) checkWorkers(ctx context.Context) []finding {
 			alive++
 		}
 	}
+	found := ok("%d", alive)
 	if alive == 0 {
-		return ok("none: tasks wait for cuelight serve")
+		found = ok("none: tasks wait for cuelight serve")
 	}
-	return ok("%d", alive)
+	waiting, err := report.New(d.db.Store.DB(), d.db.Store.Graph()).Unoffered(ctx, workers)
+	if err != nil {
+		return append(found, errorFinding(err)...)
+	}
+	for _, u := range waiting {
+		wait := map[bool]string{true: "task waits", false: "tasks wait"}[u.Tasks == 1]
+		found = append(found, warning(fmt.Sprintf("%d %s: %s", u.Tasks, wait, u),
+			"start a worker that offers it: cuelight work or serve with --label; or change what the tasks require")...)
+	}
+	return found
 }
 
 // checkStandby checks that the standby replays what the primary has now.

@@ -18,8 +18,8 @@ func (c *cli) listCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List tasks, newest first",
 		Long: `List lists tasks, newest first. The STAGE column shows the current stage: the stages
-that are running, dead, failed or next, and of a stage in parts how many of them are
-completed. With --json every line is a task, as in the HTTP API.
+that are running, dead, failed or next, of a stage in parts how many of them are completed,
+and what it waits for that no running worker offers. With --json every line is a task, as in the HTTP API.
 
 With --deleted it lists deleted tasks that are not purged yet, the last deleted one first.
 
@@ -65,8 +65,12 @@ func (c *cli) list(ctx context.Context, db *dbconn.Database, f store.Filter, aft
 		return err
 	}
 	var divided []report.PartsProgress
+	var workers []store.Worker
 	if !c.json {
-		if divided, err = report.New(db.Store.DB(), db.Store.Graph()).PartsProgress(ctx, tasks, runningWorkers(db)); err != nil {
+		if workers, err = db.Store.Workers(ctx, false); err != nil {
+			return err
+		}
+		if divided, err = report.New(db.Store.DB(), db.Store.Graph()).PartsProgress(ctx, tasks, report.ListedWorkers(workers)); err != nil {
 			return err
 		}
 	}
@@ -75,7 +79,11 @@ func (c *cli) list(ctx context.Context, db *dbconn.Database, f store.Filter, aft
 		if c.out.IsTerminal {
 			id = shortID(t.ID)
 		}
-		return []string{id, age(t.CreatedAt), string(t.Status), currentStages(t, divided), titleOf(t)}
+		stages := currentStages(t, divided)
+		for _, u := range report.UnofferedOf(t, workers) {
+			stages += ", waits for a worker with " + strings.Join(u.Requires, " and ")
+		}
+		return []string{id, age(t.CreatedAt), string(t.Status), stages, titleOf(t)}
 	})
 	if err == nil && len(tasks) == f.Limit && !c.json {
 		fmt.Fprintf(c.err, "cuelight: there may be more: use --limit, or --after %s\n", shortID(tasks[len(tasks)-1].ID))

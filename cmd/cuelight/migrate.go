@@ -82,6 +82,8 @@ func (c *cli) migrate(ctx context.Context, check bool) error {
 				done = "were upgraded from version " + strconv.Itoa(r.From)
 			case len(r.Added) > 0:
 				done = "now have the stages " + strings.Join(r.Added, ", ")
+			case r.Repaired:
+				done = "have all triggers and functions again"
 			}
 		}
 		fmt.Fprintf(c.err, "cuelight: the tables in %s %s (version %d)\n", db.Name, done, store.SchemaVersion)

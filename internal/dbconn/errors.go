@@ -94,6 +94,11 @@ func ExplainSchema(err error) *usererr.Error {
 		e.Text = "the database's " + textFromCause(err, store.ErrSchemaShape) + "; nothing was changed"
 		e.Hint = "if stages were added to the program, stop all workers and run: cuelight migrate; otherwise use another " +
 			"database, or another schema (search_path in its address)"
+	case errors.Is(err, store.ErrSettings):
+		e.Text = textFromCause(err, store.ErrSettings)
+		e.Hint = "change it for this role: alter role NAME set …, or alter role NAME bypassrls"
+	case errors.Is(err, store.ErrTriggersMissing):
+		e.Text, e.Hint = "the database's triggers or functions are missing, or their schema was renamed", "load them again: cuelight migrate"
 	case errors.Is(err, store.ErrSchemaBroken):
 		e.Text = "the database's tables have been altered: " + Reason(err)
 		e.Hint = "restore them from a backup, or use another database"

@@ -17,7 +17,8 @@ import (
 // sessions configures the connections of a pool, and detects a pooler.
 type sessions struct{ pooled atomic.Bool }
 
-// sessionSQL sets keepalives so that the server notices within 25 s that this host has
+// sessionSQL sets what others may have chosen for other work, such as an isolation above read committed, which would hide what
+// other workers commit, and keepalives so that the server notices within 25 s that this host has
 // disappeared. By default it would keep the session, with its locks, for two hours.
 // Start-up parameters would not do: poolers refuse them. A session behind a pooler
 // belongs to others too, so it is left as it is.
@@ -26,7 +27,8 @@ const sessionSQL = `
 select pg_backend_pid() = %[1]d,
        case when pg_backend_pid() = %[1]d then
          set_config('tcp_keepalives_idle', '10', false) || set_config('tcp_keepalives_interval', '5', false) ||
-         set_config('tcp_keepalives_count', '3', false) || set_config('tcp_user_timeout', '25000', false) end`
+         set_config('tcp_keepalives_count', '3', false) || set_config('tcp_user_timeout', '25000', false) ||
+         set_config('default_transaction_isolation', 'read committed', false) end`
 
 // pooledMark marks, in its CustomData, a connection that leads to a pooler.
 const pooledMark = "cuelight pooled"
@@ -72,6 +74,11 @@ func (s *sessions) detectPooler(ctx context.Context, conn *pgx.Conn) error {
 	if encoding := conn.PgConn().ParameterStatus("server_encoding"); encoding != "" {
 		if err := store.CheckEncoding(encoding); err != nil { // the simple protocol would refuse it without a reason
 			return err
+		}
+	}
+	if conn.PgConn().ParameterStatus("client_encoding") != "UTF8" { // a role's; poolers know this one
+		if _, err := conn.PgConn().Exec(ctx, "set client_encoding = 'UTF8'").ReadAll(); err != nil {
+			return fmt.Errorf("configure session: %w", err)
 		}
 	}
 	var direct bool

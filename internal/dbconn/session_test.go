@@ -94,3 +94,26 @@ func TestConnect_NamesAnEncodingThatIsNotUTF8(t *testing.T) {
 		}
 	}
 }
+
+// The role's settings are for other work.
+func TestConnect_SetsWhatOthersChose(t *testing.T) {
+	t.Parallel()
+	server := pgtest.NewServer(t, pgtest.ServerOptions{})
+	_, err := server.Pool("postgres").Exec(t.Context(), `
+		alter role all set default_transaction_isolation = 'serializable';
+		alter role all set client_encoding = 'LATIN1'`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := (&Options{DatabaseURL: server.URL("postgres")}).Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	if _, err := db.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.CheckTables(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

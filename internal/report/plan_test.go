@@ -30,6 +30,7 @@ func TestReads_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 		"find dead stages":  {deadMatchingSQL, dead, "tasks_state"},
 		"overridden tasks":  {overriddenBySQL, "null", "tasks_overridden"},
 		"latency":           {latencySQL, "now(), 3600, 60, 8, 25, '{}', '{}', '{}'", "tasks_pkey attempts_pkey"},
+		"requirements":      {placedSQL, "10000", "steps_placed"},
 		"progress of parts": {partsSQL, "'{}', '{}'", "steps_pkey attempts_pkey"},
 	}
 	for name, c := range reads {

@@ -2,10 +2,8 @@ package report
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/cuelight/cuelight/store"
 )
@@ -51,23 +49,6 @@ func Placements(t store.Task) (texts []string) {
 		texts = append(texts, stage+" "+byStage[stage].String())
 	}
 	return texts
-}
-
-// PlacementWarnings lists the stages that are to be claimed, or have parts that are, and require what none of the
-// workers offers. What joins the parts of a stage requires nothing.
-func PlacementWarnings(t store.Task, workers []store.Worker) (warnings []string) {
-	byStage := t.Placements()
-	for _, s := range t.Stages {
-		required := byStage[s.Name].Requires
-		isOpen := slices.Contains([]store.Status{store.StatusPending, store.StatusFailed, store.StatusDivided}, s.Status)
-		isJoin := s.OpenParts != nil && *s.OpenParts == 0
-		offers := func(w store.Worker) bool { return len(w.Lacks(required)) == 0 }
-		if isOpen && !isJoin && len(required) > 0 && !slices.ContainsFunc(workers, offers) {
-			warnings = append(warnings, fmt.Sprintf("%s waits: it requires %s, and no running worker offers that",
-				s.Name, strings.Join(required, " and ")))
-		}
-	}
-	return warnings
 }
 
 // runningAttempts returns what workers report of the attempts that they run now. A report may

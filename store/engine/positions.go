@@ -38,17 +38,23 @@ const recordPositionsSQL = `
 with given as (
   select * from unnest($1::text[], $2::boolean[], $3::integer[], $4::bigint[], $5::uuid[], $6::bigint[])
              as g (stage, parts, rank, turn, task_id, before)
-), ended as materialized (
-  select p.ctid as row
+), old as materialized (
+  select mine.row
     from given g
-    join {positions} p on p.stage = g.stage and p.parts = g.parts and p.rank = g.rank
-   where g.before = 0 and p.written_at < now() - interval '1 day'
-     for update of p skip locked
-), replaced as (
-  delete from {positions} p using given g
-   where p.stage = g.stage and p.parts = g.parts and p.rank = g.rank and p.id = g.before
+   cross join lateral (
+         select p.ctid as row from {positions} p
+          where p.stage = g.stage and p.parts = g.parts and p.rank = g.rank and p.id = g.before
+            for update skip locked) as mine
+   union all
+  select ended.row
+    from given g
+   cross join lateral (
+         select p.ctid as row from {positions} p
+          where p.stage = g.stage and p.parts = g.parts and p.rank = g.rank and g.before = 0
+            and p.written_at < now() - interval '1 day'
+            for update skip locked) as ended
 ), gone as (
-  delete from {positions} where ctid = any (array(select row from ended))
+  delete from {positions} where ctid = any (array(select row from old))
 )
 insert into {positions} (stage, parts, rank, turn, task_id)
 select stage, parts, rank, turn, task_id from given

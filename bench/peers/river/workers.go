@@ -79,7 +79,7 @@ where datname = current_database() and pid <> pg_backend_pid() and query ilike '
 // Work performs a stage. River calls it for each job.
 func (w *workers) Work(ctx context.Context, job *river.Job[jobArgs]) error {
 	task, stage := job.Args.Task, job.Args.Stage
-	if err := w.DoWork(ctx, task, stage); err != nil {
+	if err := w.Attempt(ctx, task, stage, job.Attempt); err != nil {
 		return err
 	}
 	advance := w.insertNext
