@@ -29,7 +29,7 @@ select stage, part, case status
          when 'waiting' then 'failed' when 'stopped' then case when (stage, part, attempts) in (
            select last.stage, last.part, last.attempt
              from (select distinct on (a.stage, a.part) * from {attempts} a where a.task_id = $1 and a.part > 0
-                    order by a.stage, a.part, a.started_at desc, a.finished_at desc) as last
+                    order by a.stage, a.part, a.finished_at desc) as last
             where last.outcome in ('failed', 'expired') and last.retry_at is null)
            then 'dead' else 'cancelled' end else status::text end,
        attempts, token, locked_at, locked_by, run_at
