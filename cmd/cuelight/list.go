@@ -19,7 +19,8 @@ func (c *cli) listCommand() *cobra.Command {
 		Short: "List tasks, newest first",
 		Long: `List lists tasks, newest first. The STAGE column shows the current stage: the stages
 that are running, dead, failed or next, of a stage in parts how many of them are completed,
-and what it waits for that no running worker offers. With --json every line is a task, as in the HTTP API.
+and what it waits for that no running worker offers. With --json every line is a task,
+as in the HTTP API.
 
 With --deleted it lists deleted tasks that are not purged yet, the last deleted one first.
 
