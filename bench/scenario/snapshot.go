@@ -16,7 +16,7 @@ import (
 	"github.com/cuelight/cuelight/internal/ctxsleep"
 )
 
-// Snapshot submits tasks at a steady rate to two processes before, while and after a transaction elsewhere holds a
+// Snapshot submits tasks at a steady rate to two workers of this program before, while and after a transaction elsewhere holds a
 // snapshot, as a dump does. Until it ends, neither vacuum nor the read of a page removes what was deleted or changed
 // meanwhile. For each phase, "snapshot" is the time from a task's planned arrival until its completion, in ms, and
 // "snapshot_kept" the number of tasks completed in the phase as a share of those that arrived.
@@ -84,7 +84,7 @@ func (o SnapshotOptions) measure(ctx context.Context, t *Trial) (err error) {
 	if err := errors.Join(err, run.errs.Err()); err != nil {
 		return err
 	}
-	t.Note("snapshot", "%d tasks/s to two processes; %v without, %v with a snapshot held elsewhere, then, after %v, %v without",
+	t.Note("snapshot", "%d tasks/s to two workers; %v without, %v with a snapshot held elsewhere, then, after %v, %v without",
 		o.Rate, o.Before, o.Held, o.Recovery, o.After)
 	for _, p := range o.phases() {
 		latencies, share := run.figures(p)
@@ -114,7 +114,7 @@ func (r *snapshotRun) observe(o harness.Observation) {
 	}
 }
 
-// submit submits each task at its time, to the processes in turns, and waits until the last ones are completed.
+// submit submits each task at its time, to the workers in turns, and waits until the last ones are completed.
 func (r *snapshotRun) submit(ctx context.Context, t *Trial) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

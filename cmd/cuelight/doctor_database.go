@@ -133,8 +133,7 @@ func (d *doctor) checkWorkers(ctx context.Context) []finding {
 		return append(found, errorFinding(err)...)
 	}
 	for _, u := range waiting {
-		wait := map[bool]string{true: "task waits", false: "tasks wait"}[u.Tasks == 1]
-		found = append(found, warning(fmt.Sprintf("%d %s: %s", u.Tasks, wait, u),
+		found = append(found, warning(fmt.Sprintf("%s (tasks: %d)", u, u.Tasks),
 			"start a worker that offers it: cuelight work or serve with --label; or change what the tasks require")...)
 	}
 	return found

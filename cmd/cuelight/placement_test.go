@@ -32,7 +32,7 @@ func TestDoctorAndList_NameWhatNoWorkerOffers(t *testing.T) {
 		}
 	}
 	doctor := p.run(0, "doctor").stdout.String()
-	if !strings.Contains(doctor, "1 task waits: transcode requires gpu, and no running worker offers that") {
+	if !strings.Contains(doctor, "transcode waits: it requires gpu, and no running worker offers that (tasks: 1)") {
 		t.Errorf("doctor prints\n%s", doctor)
 	}
 	if list := p.run(0, "list").stdout.String(); !strings.Contains(list, "transcode 0% (0/2), waits for a worker with gpu") {

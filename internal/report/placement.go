@@ -20,7 +20,7 @@ type Unoffered struct {
 
 // String says what they wait for.
 func (u Unoffered) String() string {
-	return fmt.Sprintf("%s requires %s, and no running worker offers that", u.Stage, strings.Join(u.Requires, " and "))
+	return fmt.Sprintf("%s waits: it requires %s, and no running worker offers that", u.Stage, strings.Join(u.Requires, " and "))
 }
 
 const placedSQL = `
@@ -61,8 +61,7 @@ func UnofferedOf(t store.Task, workers []store.Worker) (all []Unoffered) {
 // PlacementWarnings are those of UnofferedOf as sentences.
 func PlacementWarnings(t store.Task, workers []store.Worker) (warnings []string) {
 	for _, u := range UnofferedOf(t, workers) {
-		warnings = append(warnings, fmt.Sprintf("%s waits: it requires %s, and no running worker offers that",
-			u.Stage, strings.Join(u.Requires, " and ")))
+		warnings = append(warnings, u.String())
 	}
 	return warnings
 }
