@@ -239,3 +239,25 @@ func TestSweep_AdaptsToWhatItFinds(t *testing.T) {
 		})
 	}
 }
+
+// While a transaction elsewhere holds a snapshot, a thorough sweep takes longer and longer. It must not take the time of the database.
+func TestSweep_IsThoroughForATwentiethOfTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		quick, thorough := 0, 0
+		f := &fakeBackend{sweep: func(in engine.SweepRequest) (engine.SweepResult, error) {
+			if in.IsQuick {
+				quick++
+			} else {
+				thorough++
+				time.Sleep(10 * time.Second)
+			}
+			return nothingSwept(1), nil
+		}}
+		_, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Observe = func(stages.Event) {} })
+		time.Sleep(20 * time.Minute)
+		stop()
+		if thorough < 4 || thorough > 7 || quick < thorough {
+			t.Errorf("in 20 minutes there were %d thorough sweeps of 10 s and %d quick ones", thorough, quick)
+		}
+	})
+}

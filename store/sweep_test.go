@@ -123,3 +123,20 @@ func TestSweep_KeepsAWorkerWithAConcurrentHeartbeat(t *testing.T) {
 	}
 	b.wantStatuses(id, inprogress, pending, pending, pending, pending)
 }
+
+// A thorough sweep finds what nobody announced; a quick one reads nothing that exchanges have passed.
+func TestSweep_LooksFromTheStartUnlessItIsQuick(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.submit()
+	in := engine.SweepRequest{Worker: b.worker(), MaxAttempts: []int{3, 3, 3, 3, 3}, After: make([]engine.Position, 5)}
+	in.After[ingest] = engine.Position{Turn: 1 << 40, Task: store.ID{0xff}}
+	for _, quick := range []bool{true, false} {
+		in.IsQuick = quick
+		out, err := b.Sweep(t.Context(), in)
+		must(t, err)
+		if found := out.First[ingest] != nil; found == quick {
+			t.Errorf("quick %t: the step is found: %t", quick, found)
+		}
+	}
+}
