@@ -178,16 +178,6 @@ create table if not exists pauses (
   primary key (stage, host)
 );
 
--- Actions of operators, by command line, API and dashboard.
-create table if not exists audit (
-  id     bigint      primary key generated always as identity,
-  at     timestamptz not null default clock_timestamp(),
-  actor  text        not null,             -- user or API key
-  action text        not null,
-  target text        not null default '',  -- a task, stage, worker, key or webhook
-  detail jsonb       not null default '{}'
-);
-
 -- The version of these tables, and the stages that they are for. One row.
 create table if not exists pipeline (
   one       boolean     primary key default true check (one),

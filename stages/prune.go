@@ -40,16 +40,20 @@ func (p *process) pruneRows(ctx context.Context) {
 	}
 	p.pruneAtIntervals(ctx, pruneTimeout, func(ctx context.Context) (time.Duration, error) {
 		pruned, err := p.Backend.(remover).Prune(ctx, p.Retention.prune)
-		some := pruned != store.PruneResult{}
+		others := 0
+		if err == nil && p.Retention.PruneOthers != nil {
+			others, err = p.Retention.PruneOthers(ctx)
+		}
+		some := pruned != store.PruneResult{} || others > 0
 		if some {
 			signal(p.wrote, true)
-			p.observe(Event{Kind: RowsPruned, Pruned: pruned})
+			p.observe(Event{Kind: RowsPruned, Pruned: pruned, Count: others})
 		}
 		if some && errors.Is(err, context.DeadlineExceeded) {
 			return nextPrune(some, true), nil
 		}
 		o := p.Retention.prune
-		return nextPrune(some, false, o.Finished, o.Dead, o.Workers, o.Audit), err
+		return nextPrune(some, false, o.Finished, o.Dead, o.Workers), err
 	})
 }
 

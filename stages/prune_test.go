@@ -114,15 +114,15 @@ func (p pruningBackend) ClaimToPurge(context.Context, time.Duration) ([]store.De
 
 func TestPrune_RunsPeriodicallyAndIsReported(t *testing.T) {
 	const day = 24 * time.Hour
-	defaults := store.PruneOptions{Workers: 90 * day, Audit: 730 * day}
-	all := store.PruneOptions{Finished: day, Dead: 2 * day, Workers: 3 * day, Audit: -1, HasFiles: true}
+	defaults := store.PruneOptions{Workers: 90 * day}
+	all := store.PruneOptions{Finished: day, Dead: 2 * day, Workers: 3 * day, HasFiles: true}
 	for name, c := range map[string]struct {
 		given stages.Retention
 		want  store.PruneOptions
 	}{
 		"by default": {stages.Retention{}, defaults},
 		"as given": {stages.Retention{
-			KeepFinished: day, KeepDead: 2 * day, KeepWorkers: 3 * day, KeepAudit: -1,
+			KeepFinished: day, KeepDead: 2 * day, KeepWorkers: 3 * day,
 			RemoveFiles: func(context.Context, store.DeletedTask) error { return nil },
 		}, all},
 	} {
@@ -142,10 +142,18 @@ func TestPrune_RunsPeriodicallyAndIsReported(t *testing.T) {
 						}
 						return pruned, nil
 					}}
+					others := 3
+					c.given.PruneOthers = func(context.Context) (int, error) {
+						defer func() { others = 0 }()
+						return others, nil
+					}
 					r.Retention = &c.given
 					r.Observe = func(e stages.Event) {
 						if e.Kind == stages.RowsPruned {
 							reported = append(reported, e.Pruned)
+							if e.Count != 3 {
+								t.Errorf("%d other rows are reported, want 3", e.Count)
+							}
 						}
 					}
 				})

@@ -25,8 +25,9 @@ type Retention struct {
 	// KeepWorkers is how long stopped and lost workers are kept. Default 90 days; negative for ever.
 	KeepWorkers time.Duration
 
-	// KeepAudit is how long entries of the audit log are kept. Default two years; negative for ever.
-	KeepAudit time.Duration
+	// PruneOthers deletes old rows of other tables of the program, and returns how many. It is called as often as the Runner
+	// deletes old rows. Default: there are none.
+	PruneOthers func(ctx context.Context) (int, error)
 
 	// KeepDeleted is how long a deleted task can be restored, unless it is purged at once; see
 	// [store.DeleteOptions]. Default 30 days; negative for ever.
@@ -51,7 +52,6 @@ type Retention struct {
 const (
 	defaultKeepDeleted = 30 * 24 * time.Hour
 	defaultKeepWorkers = 90 * 24 * time.Hour
-	defaultKeepAudit   = 2 * 365 * 24 * time.Hour
 )
 
 // remover is the part of a Backend that deletes old rows, and removes deleted tasks. Only that of a Runner with a Pool
@@ -85,7 +85,7 @@ func (r *Runner) prepareRetention() error {
 	o.KeepDeleted = cmp.Or(o.KeepDeleted, defaultKeepDeleted)
 	o.prune = store.PruneOptions{
 		Finished: o.KeepFinished, Dead: o.KeepDead,
-		Workers: cmp.Or(o.KeepWorkers, defaultKeepWorkers), Audit: cmp.Or(o.KeepAudit, defaultKeepAudit),
+		Workers:  cmp.Or(o.KeepWorkers, defaultKeepWorkers),
 		HasFiles: o.RemoveFiles != nil || o.RememberPrefix != "",
 	}
 	o.Unpublish, o.RemoveFiles = recovering(o.Unpublish), recovering(o.RemoveFiles)

@@ -35,8 +35,8 @@
 //
 // [Store.Retry], [Store.Cancel] and [Store.Override] change tasks. [Store.Pause] stops claims
 // for all workers, a host or a stage until [Store.Resume]; [Store.DrainWorker] makes one
-// worker finish its work and stop. [Store.WithAudit] does any of these together with an
-// entry in the audit log.
+// worker finish its work and stop. [Store.InTx] does any of these together with statements
+// of the caller.
 //
 // # Limits
 //

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -311,5 +312,40 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestEventWatermark_StaysBehindOpenTransactions(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	read := func() (watermark, allocated int64) {
+		t.Helper()
+		watermark, err1 := b.EventWatermark(t.Context())
+		allocated, err2 := b.LastAllocatedEvent(t.Context())
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		return watermark, allocated
+	}
+	if watermark, allocated := read(); watermark != allocated {
+		t.Errorf("without events: watermark %d, allocated %d", watermark, allocated)
+	}
+	tx, err := b.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.WithTx(tx).Submit(t.Context(), store.Submission{Source: "open"}); err != nil {
+		t.Fatal(err)
+	}
+	b.submit()
+	watermark, allocated := read()
+	if watermark >= allocated {
+		t.Errorf("with an open transaction: watermark %d, allocated %d", watermark, allocated)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if watermark, _ := read(); watermark < allocated {
+		t.Errorf("after the commit: watermark %d, want at least %d", watermark, allocated)
 	}
 }

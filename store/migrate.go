@@ -128,7 +128,7 @@ func (s *Store) version(ctx context.Context) (version int, err error) {
 // tables lists the names of the pipeline's tables.
 func (g Graph) tables() (names []string) {
 	for _, name := range []string{
-		"tasks", "steps", "attempts", "outbox", "positions", "workers", "pauses", "deleted_tasks", "audit", "pipeline",
+		"tasks", "steps", "attempts", "outbox", "positions", "workers", "pauses", "deleted_tasks", "pipeline",
 	} {
 		names = append(names, g.prefix+name)
 	}

@@ -30,7 +30,6 @@ func TestReads_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 		"stopped workers":  {stoppedWorkersSQL, nulls(2), "workers_pkey"},
 		"find workers":     {findWorkersSQL, nulls(1), "workers_pkey"},
 		"workers of a key": {workersOfSQL, nulls(1), "workers_alive"},
-		"count refused":    {countRefusedSQL, nulls(3), "attempts_refused workers_pkey"},
 		"get":              {getSQL, nulls(1), "tasks_pkey steps_pkey attempts_pkey"},
 		"history":          {historySQL, nulls(1), "attempts_pkey workers_pkey"},
 		"parts":            {partsSQL, nulls(1), "steps_pkey attempts_pkey"},

@@ -20,16 +20,14 @@ type PruneOptions struct {
 	Dead time.Duration
 	// Workers is for stopped and lost workers. The history of tasks does not name deleted ones.
 	Workers time.Duration
-	// Audit is for entries of the audit log.
-	Audit time.Duration
 
 	// HasFiles makes Prune delete only the rows of tasks that are not needed any more to find files. A process with
 	// stages.Retention then removes the files, except for published ones, and the rest of the rows.
 	HasFiles bool
 }
 
-// PruneResult counts deleted rows: tasks, workers, and entries of the audit log.
-type PruneResult struct{ Finished, Dead, Workers, Audit int }
+// PruneResult counts deleted rows.
+type PruneResult struct{ Finished, Dead, Workers int }
 
 const (
 	// pruneBatch is how many rows one transaction of Prune deletes.
@@ -53,8 +51,7 @@ func (s *Store) Prune(ctx context.Context, o PruneOptions) (r PruneResult, err e
 		{o.Finished, &r.Finished, s.taskPruner(StatusDead, true, o.HasFiles)},
 		{o.Finished, &r.Finished, s.taskPruner(StatusCompleted, false, o.HasFiles)},
 		{o.Dead, &r.Dead, s.taskPruner(StatusDead, false, o.HasFiles)},
-		{o.Workers, &r.Workers, s.rowPruner(pruneWorkersSQL)},
-		{o.Audit, &r.Audit, s.rowPruner(pruneAuditSQL)},
+		{o.Workers, &r.Workers, s.pruneWorkers},
 	} {
 		if of.keep <= 0 {
 			continue
@@ -135,20 +132,12 @@ delete from {workers} where id in (
   select id from {workers} where coalesce(stopped_at, lost_at) < now() - make_interval(secs => $1)
    order by id limit $2)`
 
-const pruneAuditSQL = `
-/* prune audit log */
-delete from {audit} where id in (
-  select id from {audit} where at < now() - make_interval(secs => $1) order by id limit $2)`
-
-// rowPruner returns a function that prunes rows by a statement.
-func (s *Store) rowPruner(sql string) func(context.Context, time.Duration, *int) error {
-	return func(ctx context.Context, keep time.Duration, deleted *int) error {
-		return s.inBatches(ctx, func(in *Store) (more bool, err error) {
-			tag, err := in.exec(ctx, sql, keep.Seconds(), pruneBatch)
-			*deleted += int(tag.RowsAffected())
-			return tag.RowsAffected() == pruneBatch, err
-		})
-	}
+func (s *Store) pruneWorkers(ctx context.Context, keep time.Duration, deleted *int) error {
+	return s.inBatches(ctx, func(in *Store) (more bool, err error) {
+		tag, err := in.exec(ctx, pruneWorkersSQL, keep.Seconds(), pruneBatch)
+		*deleted += int(tag.RowsAffected())
+		return tag.RowsAffected() == pruneBatch, err
+	})
 }
 
 // inBatches calls prune until it returns that there is no more, each time in a transaction, with pauses.

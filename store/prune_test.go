@@ -300,21 +300,15 @@ func TestPrune_LocksNobodyOutOfOtherTasks(t *testing.T) {
 	b.wantTasks(claimed, later.ID)
 }
 
-func TestPrune_DeletesOldWorkersAndAuditEntries(t *testing.T) {
+func TestPrune_DeletesOldWorkers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ctx := t.Context()
 	stopped, live := b.worker(), b.worker()
 	must(t, b.DeregisterWorker(ctx, stopped))
-	for range 2 {
-		must(t, b.WithAudit(ctx, func(*store.Store) (store.AuditEntry, error) {
-			return store.AuditEntry{Actor: "anna", Action: "pause"}, nil
-		}))
-	}
-	b.wantPruned(store.PruneOptions{Workers: month, Audit: month}, store.PruneResult{})
+	b.wantPruned(store.PruneOptions{Workers: month}, store.PruneResult{})
 	b.exec("update workers set started_at = now() - interval '80 days', stopped_at = stopped_at - interval '60 days'")
-	b.exec("update audit set at = at - interval '60 days' where id = (select min(id) from audit)")
-	b.wantPruned(store.PruneOptions{Workers: month, Audit: month}, store.PruneResult{Workers: 1, Audit: 1})
+	b.wantPruned(store.PruneOptions{Workers: month}, store.PruneResult{Workers: 1})
 	workers, err := b.Workers(ctx, true)
 	if err != nil || len(workers) != 1 || workers[0].ID != live {
 		t.Errorf("the workers are %+v, %v", workers, err)

@@ -11,9 +11,9 @@ import (
 
 // RetryAllOptions are options of [Store.RetryAll] and [Store.RetryDead].
 type RetryAllOptions struct {
-	// Audit returns the audit entry of a batch of tasks, which is written in the batch's
-	// transaction; it is called with 0 where no task matches. Default: no entries.
-	Audit func(tasks int) (AuditEntry, error)
+	// Record is called in the transaction of each batch of tasks, such as to write down who retries them; with 0 where no
+	// task matches. Default: nothing.
+	Record func(ctx context.Context, in *Store, tasks int) error
 	// Progress is called after each batch.
 	Progress func(RetryAllResult)
 	// Until is when no further batch starts; the first always does. Default: never.
@@ -95,8 +95,8 @@ func (s *Store) RetryDead(ctx context.Context, tasks []ID, o RetryAllOptions) (R
 func (s *Store) retryBatches(
 	ctx context.Context, all []ID, o RetryAllOptions, batch func(ids []ID) (sql string, args []any),
 ) (r RetryAllResult, err error) {
-	if len(all) == 0 && o.Audit != nil {
-		return r, s.WithAudit(ctx, func(*Store) (AuditEntry, error) { return o.Audit(0) })
+	if len(all) == 0 && o.Record != nil {
+		return r, s.InTx(ctx, func(in *Store) error { return o.Record(ctx, in, 0) })
 	}
 	r.Matched, r.Remaining = len(all), len(all)
 	for ids := range slices.Chunk(all, retryBatch) {
@@ -104,12 +104,12 @@ func (s *Store) retryBatches(
 			break
 		}
 		n := 0
-		err := s.WithAudit(ctx, func(in *Store) (AuditEntry, error) {
+		err := s.InTx(ctx, func(in *Store) error {
 			sql, args := batch(ids)
-			if err := in.queryRow(ctx, sql, args...).Scan(&n); err != nil || o.Audit == nil {
-				return AuditEntry{}, err
+			if err := in.queryRow(ctx, sql, args...).Scan(&n); err != nil || o.Record == nil {
+				return err
 			}
-			return o.Audit(n)
+			return o.Record(ctx, in, n)
 		})
 		if err != nil {
 			return r, err

@@ -3,12 +3,14 @@ package store_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 const insertDead = `insert into tasks (source, ingest_status) select 'dead.mp4', 'dead' from generate_series(1, 4500)`
@@ -28,18 +30,19 @@ func (b bundle) retryFuncs() map[string]func(context.Context, store.RetryAllOpti
 	}
 }
 
-// Each batch is committed, with its audit entry, before the next begins. A task that dies
+// Each batch is committed, with its record, before the next begins. A task that dies
 // again in the meantime is not retried twice.
 func TestRetryAll_RetriesEachTaskOnceInBatches(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for name, retry := range b.retryFuncs() {
-		b.exec(`truncate tasks, audit cascade`)
+		b.exec(`truncate tasks, pauses cascade`)
 		b.exec(insertDead)
 		var steps []store.RetryAllResult
 		r, err := retry(t.Context(), store.RetryAllOptions{
-			Audit: func(tasks int) (store.AuditEntry, error) {
-				return store.AuditEntry{Actor: "test", Action: "retry_all"}, nil
+			Record: func(ctx context.Context, in *store.Store, tasks int) error {
+				_, err := in.DB().Exec(ctx, "insert into pauses (stage) values ($1)", fmt.Sprint(name, b.queryInt("select count(*) from pauses")))
+				return err
 			},
 			Progress: func(r store.RetryAllResult) {
 				steps = append(steps, r)
@@ -47,8 +50,8 @@ func TestRetryAll_RetriesEachTaskOnceInBatches(t *testing.T) {
 				if n != r.Remaining+2000*(len(steps)-1) {
 					t.Errorf("%s: %d tasks are dead after %+v", name, n, r)
 				}
-				if n := b.queryInt(`select count(*) from audit`); n != len(steps) {
-					t.Errorf("%s: %d audit entries after %d batches", name, n, len(steps))
+				if n := b.queryInt(`select count(*) from pauses`); n != len(steps) {
+					t.Errorf("%s: %d records after %d batches", name, n, len(steps))
 				}
 				b.exec(`update tasks set ingest_status = 'dead' where ingest_status = 'pending'`)
 			},
@@ -98,6 +101,52 @@ func TestRetryAll_SkipsTasksThatChangedMeanwhile(t *testing.T) {
 		}})
 		if want := (store.RetryAllResult{Matched: 4500, Retried: 2000}); err != nil || r != want {
 			t.Errorf("%s: it returned %+v, %v, want %+v", name, r, err, want)
+		}
+	}
+}
+
+func TestCountRetries_AgreesWithRetryAll(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.worker()
+	for i := range 6 {
+		b.submitTask(store.Submission{Source: fmt.Sprint("v", i), UserID: fmt.Sprint("u", i%2)})
+	}
+	for i, c := range b.exchange(w, 4, nil, ingest).Claims {
+		r := failed(c, 0)
+		r.Dead = i < 3
+		b.exchange(w, 0, []engine.Report{r})
+	}
+	for _, c := range []struct {
+		f    store.Filter
+		from string
+	}{
+		{store.Filter{Status: dead}, ""},
+		{store.Filter{Status: dead, UserID: "u0"}, ""},
+		{store.Filter{}, ""},
+		{store.Filter{UserID: "u1"}, "ingest"},
+		{store.Filter{Source: "nowhere"}, ""},
+	} {
+		n, err := b.CountRetries(t.Context(), c.f, c.from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rollBack := errors.New("roll back")
+		err = b.InTx(t.Context(), func(in *store.Store) error {
+			r, err := in.RetryAll(t.Context(), c.f, c.from, store.RetryAllOptions{})
+			if err != nil || r.Retried != n || r.Matched != n {
+				t.Errorf("%+v from %q: CountRetries returned %d, RetryAll %+v, %v", c.f, c.from, n, r, err)
+			}
+			return rollBack
+		})
+		if !errors.Is(err, rollBack) {
+			t.Fatal(err)
+		}
+	}
+	for _, stages := range [][2]string{{"nonsense", ""}, {"", "nonsense"}} {
+		_, err := b.CountRetries(t.Context(), store.Filter{Stage: stages[0]}, stages[1])
+		if !errors.Is(err, store.ErrNoStage) {
+			t.Errorf("%v: %v", stages, err)
 		}
 	}
 }

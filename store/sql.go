@@ -31,7 +31,7 @@ func (g Graph) SQL(text string) string {
 
 var (
 	placeholder = regexp.MustCompile(`\{(name|statuses( [a-z]+\.)?|tasks|steps|positions|attempts|outbox|outbox_id|event_epoch|events|` +
-		`history|workers|pauses|audit|pipeline|deleted_tasks)\}`)
+		`history|workers|pauses|pipeline|deleted_tasks)\}`)
 	flip = regexp.MustCompile(`\{flip: (.*)\}`)
 )
 

@@ -78,7 +78,7 @@ func wantOnlyRelation(t *testing.T, pool *pgxpool.Pool, foreign string) {
 func TestMigrate_RefusesTablesOfAnotherProgram(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{
-		"tasks", "steps", "attempts", "outbox", "positions", "workers", "pauses", "deleted_tasks", "audit", "pipeline",
+		"tasks", "steps", "attempts", "outbox", "positions", "workers", "pauses", "deleted_tasks", "pipeline",
 	} {
 		foreign := "create table " + name + " (id int)"
 		pool := pgtest.New(t, pgtest.SQL(foreign))

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
@@ -35,6 +36,21 @@ func New(db DB, g Graph) *Store { return &Store{db: db, graph: g, sql: &texts{gr
 // WithTx returns the Store in the caller's transaction: its changes are committed or
 // rolled back with it.
 func (s *Store) WithTx(tx pgx.Tx) *Store { return &Store{db: tx, graph: s.graph, sql: s.sql} }
+
+// txTries is how often InTx tries in all.
+const txTries = 5
+
+// InTx runs do in a transaction. Where that conflicts with another one, do is called again, in a new transaction.
+func (s *Store) InTx(ctx context.Context, do func(in *Store) error) error {
+	var err error
+	for range txTries {
+		err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error { return do(s.WithTx(tx)) })
+		if !IsRetryable(err) {
+			return err
+		}
+	}
+	return fmt.Errorf("after %d tries: %w", txTries, err)
+}
 
 // DB returns the Store's database or transaction, for other tables in it.
 func (s *Store) DB() DB { return s.db }

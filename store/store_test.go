@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/internal/pgtest"
@@ -239,4 +240,28 @@ func (b bundle) joinable(w store.ID) store.ID {
 	claims := b.claimParts(w, 2)
 	b.exchange(w, 0, []engine.Report{completed(claims[0]), completed(claims[1])})
 	return id
+}
+
+func TestInTx_RetriesAfterDeadlocks(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	attempts := 0
+	err := b.InTx(t.Context(), func(in *store.Store) error {
+		_, err := in.Submit(t.Context(), store.Submission{Source: "a.mp4"})
+		if attempts++; attempts < 3 {
+			return &pgconn.PgError{Code: "40P01"}
+		}
+		return err
+	})
+	if n := b.queryInt("select count(*) from tasks"); err != nil || attempts != 3 || n != 1 {
+		t.Errorf("after %d attempts there are %d tasks: %v", attempts, n, err)
+	}
+	attempts = 0
+	err = b.InTx(t.Context(), func(*store.Store) error {
+		attempts++
+		return &pgconn.PgError{Code: "40001"}
+	})
+	if !store.IsRetryable(err) || attempts > 10 {
+		t.Errorf("after %d attempts: %v", attempts, err)
+	}
 }

@@ -198,18 +198,3 @@ func scanWorker(row pgx.CollectableRow) (w Worker, err error) {
 	w.Lease, w.HeartbeatAge = time.Duration(lease*float64(time.Second)), time.Duration(age*float64(time.Second))
 	return w, err
 }
-
-const countRefusedSQL = `
-/* count refused results */
-select count(*) from (
-  select from {attempts} a
-    join {workers} w on w.id = a.worker_id and w.principal = $1
-   where a.error_class = 'refused' and a.finished_at > $2
-   limit $3) as refused`
-
-// CountRefused counts attempts, up to limit, of the workers that a principal has registered,
-// whose results were refused after a time.
-func (s *Store) CountRefused(ctx context.Context, principal string, after time.Time, limit int) (n int, err error) {
-	err = s.queryRow(ctx, countRefusedSQL, principal, after, limit).Scan(&n)
-	return n, s.explain("count refused results", err)
-}

@@ -5,8 +5,8 @@ import (
 	"net/http"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/report"
-	"github.com/cuelight/cuelight/store"
 )
 
 func (s *Server) listKeys(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {
@@ -52,10 +52,10 @@ func (s *Server) listAudit(_ http.ResponseWriter, r *http.Request) (jsonResponse
 	if p.err != nil {
 		return jsonResponse{}, p.err
 	}
-	entries, err := s.opts.Reads.Audits(r.Context(), after, limit+1)
+	entries, err := operators.Audits(r.Context(), s.opts.Reads.DB(), after, limit+1)
 	if err != nil {
 		return jsonResponse{}, err
 	}
-	entries, next := cutPage(entries, limit, func(e store.AuditEntry) string { return fmt.Sprint(e.ID) })
+	entries, next := cutPage(entries, limit, func(e operators.AuditEntry) string { return fmt.Sprint(e.ID) })
 	return pageResponse(r, "entries", entries, next)
 }

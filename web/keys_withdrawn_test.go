@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
 )
@@ -76,7 +77,7 @@ func TestKeys_WithdrawnStopTheirWorkers(t *testing.T) {
 		if err != nil || !slices.Equal(stopped, []string{"remote"}) {
 			t.Errorf("stopped are %v, %v", stopped, err)
 		}
-		entries, err := w.Audits(t.Context(), 0, 1)
+		entries, err := operators.Audits(t.Context(), w.pool, 0, 1)
 		if err != nil || len(entries) != 1 || !strings.Contains(string(entries[0].Detail), w.worker.String()) {
 			t.Errorf("audit is %+v, %v", entries, err)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -75,7 +76,7 @@ func TestAudit_HasNoSecretOfASourceFilter(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.post(api+"/tasks/retry", map[string]any{"filter": map[string]any{"source": "token=abc"}}).wantStatus(200, nil)
-	entries, err := b.Audits(t.Context(), 0, 0)
+	entries, err := operators.Audits(t.Context(), b.pool, 0, 0)
 	if err != nil || len(entries) != 1 || strings.Contains(string(entries[0].Detail), "abc") {
 		t.Errorf("%+v, %v", entries, err)
 	}

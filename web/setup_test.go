@@ -296,7 +296,7 @@ func (b *testServer) waitForRequests(n int) []web.Request {
 // auditActions returns the actions in the audit, newest first.
 func (b *testServer) auditActions() (actions []string) {
 	b.t.Helper()
-	entries, err := b.Audits(b.t.Context(), 0, 0)
+	entries, err := operators.Audits(b.t.Context(), b.pool, 0, 0)
 	if err != nil {
 		b.t.Fatal(err)
 	}

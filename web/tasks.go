@@ -47,12 +47,12 @@ func (s *Server) listTasks(_ http.ResponseWriter, r *http.Request) (jsonResponse
 func (s *Server) getTask(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {
 	d, err := report.Task(r.Context(), s.opts.Reads, pathID(r))
 	if !access.PrincipalOf(r.Context()).Scope.Allows(access.Admin) {
-		ofPlacement := d.Warnings[len(store.Warnings(d.History)):] // the others may contain the source
+		ofPlacement := d.Warnings[len(report.Warnings(d.History)):] // the others may contain the source
 		for i := range d.History {
 			a := &d.History[i]
 			a.Error, a.Result = redact.Text(a.Error, d.Source), redact.JSON(a.Result, d.Source)
 		}
-		d.Warnings = append(store.Warnings(d.History), ofPlacement...)
+		d.Warnings = append(report.Warnings(d.History), ofPlacement...)
 		d.Task = visibleTask(r.Context(), d.Task)
 	}
 	return okResponse(d, err)

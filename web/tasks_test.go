@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/web"
 )
@@ -41,7 +42,7 @@ func TestSubmit_IsIdempotent(t *testing.T) {
 		string(task.Params) != `{"title": "A"}` || string(task.UserContext) != `{"order":17}` {
 		t.Errorf("%+v, %v", task, err)
 	}
-	entries, err := b.Audits(t.Context(), 0, 0)
+	entries, err := operators.Audits(t.Context(), b.pool, 0, 0)
 	if err != nil || len(entries) != 1 || entries[0].Actor != "admin" || entries[0].Action != "submit" ||
 		entries[0].Target != first.TaskID.String() {
 		t.Fatalf("audit is %+v, %v", entries, err)

@@ -75,7 +75,7 @@ func TestServe_WorksWhileClientsHoldAllTheirConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Only operators' actions write to the audit log.
-	if _, err := tx.Exec(t.Context(), "lock table audit in access exclusive mode"); err != nil {
+	if _, err := tx.Exec(t.Context(), "lock table cuelight_audit in access exclusive mode"); err != nil {
 		t.Fatal(err)
 	}
 	over := make(chan struct{})

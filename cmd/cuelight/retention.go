@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"strconv"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/cuelight/cuelight/internal/inbox"
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
@@ -85,6 +87,11 @@ func (r *retentions) options(config video.Config, st *store.Store) *stages.Reten
 	o := config.Retention(st.Result)
 	o.KeepDeleted, o.RememberPrefix = r.deleted.orForEver(), inbox.RequestPrefix
 	o.KeepFinished, o.KeepDead = time.Duration(r.finished), time.Duration(r.dead)
-	o.KeepWorkers, o.KeepAudit = r.workers.orForEver(), r.audit.orForEver()
+	o.KeepWorkers = r.workers.orForEver()
+	if r.audit > 0 {
+		o.PruneOthers = func(ctx context.Context) (int, error) {
+			return operators.PruneAudit(ctx, st.DB(), time.Duration(r.audit))
+		}
+	}
 	return o
 }

@@ -20,7 +20,7 @@ func TestRetryAll_PrintsItsProgress(t *testing.T) {
 	}
 	var tasks int
 	err := conn.QueryRow(t.Context(),
-		`select sum((detail->>'tasks')::int) from audit where action = 'retry_all'`).Scan(&tasks)
+		`select sum((detail->>'tasks')::int) from cuelight_audit where action = 'retry_all'`).Scan(&tasks)
 	if err != nil || tasks != 4500 {
 		t.Errorf("the audit has %d tasks, %v", tasks, err)
 	}

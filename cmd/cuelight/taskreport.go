@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cuelight/cuelight/internal/daemon"
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
 )
@@ -44,7 +45,7 @@ func (c *cli) newReport(
 	ctx context.Context, st *store.Store, t store.Task, history []store.Attempt, source string,
 ) (taskReport, error) {
 	r := taskReport{
-		TaskID: t.ID, Source: validSource(source, t.Source), Status: t.Status, Warnings: store.Warnings(history),
+		TaskID: t.ID, Source: validSource(source, t.Source), Status: t.Status, Warnings: report.Warnings(history),
 	}
 	for _, s := range t.Stages {
 		sr := reportOnStage(s, history)

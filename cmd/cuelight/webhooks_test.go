@@ -24,7 +24,7 @@ func (p *workDir) audited() (actions []string) {
 		p.t.Fatal(err)
 	}
 	defer conn.Close(p.t.Context())
-	rows, err := conn.Query(p.t.Context(), "select action from audit order by id")
+	rows, err := conn.Query(p.t.Context(), "select action from cuelight_audit order by id")
 	if err == nil {
 		actions, err = pgx.CollectRows(rows, pgx.RowTo[string])
 	}

@@ -142,9 +142,9 @@ func TestDashboardActions_AreAudited(t *testing.T) {
 		{"DrainWorker", func(ctx context.Context) error { return o.DrainWorker(ctx, worker) },
 			func() entry { return entry{"drain", worker.String(), `{}`} }},
 	}
-	audit := func() []store.AuditEntry {
+	audit := func() []operators.AuditEntry {
 		t.Helper()
-		all, err := st.Audits(t.Context(), 0, 100)
+		all, err := operators.Audits(t.Context(), st.DB(), 0, 100)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +187,7 @@ func TestDashboardActions_AreAudited(t *testing.T) {
 	}
 }
 
-func newest(all []store.AuditEntry) (last store.AuditEntry) {
+func newest(all []operators.AuditEntry) (last operators.AuditEntry) {
 	for _, e := range all {
 		if e.ID > last.ID {
 			last = e

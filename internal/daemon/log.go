@@ -143,7 +143,7 @@ func logWorkerEvent(log *zap.Logger, e stages.Event) {
 		log.Warn("deleted tasks cannot be removed", zap.Error(e.Err))
 	case stages.RowsPruned:
 		log.Info("old rows pruned", zap.Int("finished_tasks", e.Pruned.Finished), zap.Int("dead_tasks", e.Pruned.Dead),
-			zap.Int("workers", e.Pruned.Workers), zap.Int("audit_entries", e.Pruned.Audit))
+			zap.Int("workers", e.Pruned.Workers), zap.Int("audit_entries", e.Count))
 	case stages.PruneFailed:
 		log.Warn("old rows cannot be pruned", zap.Error(e.Err))
 	case stages.ClaimsUnchecked:

@@ -102,7 +102,7 @@ func (f *refusalFixture) checkAll() {
 
 const (
 	countDisabled = "select count(*) from cuelight_keys where disabled_at is not null"
-	countAudited  = `select count(*) from audit where action = 'key_disable' and actor = 'cuelight'
+	countAudited  = `select count(*) from cuelight_audit where action = 'key_disable' and actor = 'cuelight'
 		and detail->>'reason' = '3 results of its workers were refused, the last one because: it is black'`
 	countAlerts = `select count(*) from outbox where type = 'alert' and data->>'name' = 'worker_disabled'`
 )

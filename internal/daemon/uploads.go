@@ -94,7 +94,7 @@ func checkUploadRate(ctx context.Context, st *store.Store, user string, maxPerMi
 	if user == "" || maxPerMinute <= 0 {
 		return nil
 	}
-	wait, err := st.SubmissionDelay(ctx, user, 1, maxPerMinute)
+	wait, err := ops.SubmissionDelay(ctx, st, user, 1, maxPerMinute)
 	if err == nil && wait > 0 {
 		rate := &ops.RateError{User: user, Limit: maxPerMinute, Wait: wait}
 		return problem.New(problem.TooManySubmissions, "%v", rate).After(wait)

@@ -173,7 +173,7 @@ func TestDashboard_WorksWithARealDaemon(t *testing.T) {
 		}
 	}
 	n := count(t, s.pool,
-		`select count(distinct action) from audit where actor = 'admin'
+		`select count(distinct action) from cuelight_audit where actor = 'admin'
 		 and action in ('submit', 'retry', 'cancel', 'override')`)
 	if n != 4 {
 		t.Errorf("the audit log has %d of the four kinds of actions", n)

@@ -42,7 +42,7 @@ func (d deleted) observe(e stages.Event) {
 		d.finished.Add(float64(e.Pruned.Finished))
 		d.dead.Add(float64(e.Pruned.Dead))
 		d.workers.Add(float64(e.Pruned.Workers))
-		d.auditEntries.Add(float64(e.Pruned.Audit))
+		d.auditEntries.Add(float64(e.Count))
 	}
 }
 

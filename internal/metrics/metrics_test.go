@@ -177,7 +177,7 @@ func TestObserve_CountsDeletions(t *testing.T) {
 	t.Parallel()
 	m := newMetrics()
 	for range 2 {
-		m.Observe(stages.Event{Kind: stages.RowsPruned, Pruned: store.PruneResult{Finished: 1, Dead: 2, Workers: 3, Audit: 4}})
+		m.Observe(stages.Event{Kind: stages.RowsPruned, Pruned: store.PruneResult{Finished: 1, Dead: 2, Workers: 3}, Count: 4})
 		m.Observe(stages.Event{Kind: stages.EventsPruned, Count: 5})
 		m.Observe(stages.Event{Kind: stages.TaskPurged})
 		m.ObserveDeletedDeliveries(6)

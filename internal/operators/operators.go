@@ -1,4 +1,4 @@
-// Package operators creates the tables that the program cuelight has in addition to those of its pipeline: API keys,
+// Package operators creates the tables that the program cuelight has in addition to those of its pipeline: the audit log, API keys,
 // webhooks and their deliveries, profiles, locations, and leases. The packages that use a table have its statements.
 //
 // [Migrate] needs the pipeline's tables; see [store.Store.Migrate]. Programs that embed package store need neither.
@@ -25,8 +25,8 @@ const missingSQL = `
 /* find missing tables of operators */
 select (select count(*) from pg_class c
          where c.relnamespace = current_schema()::regnamespace and c.relkind = 'r'
-           and c.relname in ('cuelight_keys', 'cuelight_leases', 'cuelight_locations', 'cuelight_profiles',
-                             'cuelight_webhooks', 'cuelight_deliveries', 'cuelight_alert_cooldowns')) < 7
+           and c.relname in ('cuelight_audit', 'cuelight_keys', 'cuelight_leases', 'cuelight_locations', 'cuelight_profiles',
+                             'cuelight_webhooks', 'cuelight_deliveries', 'cuelight_alert_cooldowns')) < 8
     or (select count(*) from pg_trigger t join pg_class c on c.oid = t.tgrelid
          where c.relnamespace = current_schema()::regnamespace
            and t.tgname in ('cuelight_keys_notify', 'cuelight_webhooks_notify')) < 2`

@@ -1,6 +1,7 @@
 -- Tables of the program cuelight: what its operators set up, and what it sends. Programs that embed package store need
 -- none of them.
 --
+--   cuelight_audit            what operators did
 --   cuelight_keys             API keys
 --   cuelight_leases           who does what only one process at a time should do
 --   cuelight_locations        the directories or buckets that have the files of all tasks
@@ -12,6 +13,16 @@
 -- Load with psql -f after schema.sql; loading it again changes nothing.
 
 begin;
+
+-- Actions of operators, by command line, API and dashboard.
+create table if not exists cuelight_audit (
+  id     bigint      primary key generated always as identity,
+  at     timestamptz not null default clock_timestamp(),
+  actor  text        not null,             -- user or API key
+  action text        not null,
+  target text        not null default '',  -- a task, stage, worker, key or webhook
+  detail jsonb       not null default '{}'
+);
 
 -- API keys. Only the SHA-256 of a key is stored.
 create table if not exists cuelight_keys (

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/profiles"
 	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/internal/report"
@@ -75,7 +76,7 @@ func (a Actions) checkRate(ctx context.Context, in *store.Store, subs []store.Su
 		if n > a.MaxPerMinute {
 			return &RateError{User: user, Limit: a.MaxPerMinute}
 		}
-		wait, err := in.SubmissionDelay(ctx, user, n, a.MaxPerMinute)
+		wait, err := SubmissionDelay(ctx, in, user, n, a.MaxPerMinute)
 		if err != nil {
 			return err
 		}
@@ -221,9 +222,9 @@ func (a Actions) RetryDead(
 // write an entry.
 func (a Actions) auditBatches(ctx context.Context, action string, d details, o *store.RetryAllOptions) error {
 	actor, err := a.Authorize(ctx, access.Admin)
-	o.Audit = func(tasks int) (store.AuditEntry, error) {
+	o.Record = func(ctx context.Context, in *store.Store, tasks int) error {
 		d["tasks"] = tasks
-		return entry(actor, action, "", d)
+		return record(ctx, in, actor, action, "", d)
 	}
 	return err
 }
@@ -323,22 +324,25 @@ func (a Actions) perform(
 	if err != nil {
 		return err
 	}
-	return a.Store.WithAudit(ctx, func(in *store.Store) (store.AuditEntry, error) {
+	return a.Store.InTx(ctx, func(in *store.Store) error {
 		target, d, err := do(in, actor)
 		switch {
 		case err == errNothingDone:
-			return store.AuditEntry{}, nil
+			return nil
 		case err != nil:
-			return store.AuditEntry{}, err
+			return err
 		}
-		return entry(actor, action, target, d)
+		return record(ctx, in, actor, action, target, d)
 	})
 }
 
-func entry(actor, action, target string, d details) (e store.AuditEntry, err error) {
-	e = store.AuditEntry{Actor: actor, Action: action, Target: target}
+// record writes an entry of the audit log.
+func record(ctx context.Context, in *store.Store, actor, action, target string, d details) (err error) {
+	e := operators.AuditEntry{Actor: actor, Action: action, Target: target}
 	if len(d) > 0 {
-		e.Detail, err = json.Marshal(d)
+		if e.Detail, err = json.Marshal(d); err != nil {
+			return err
+		}
 	}
-	return e, err
+	return operators.WriteAudit(ctx, in.DB(), e)
 }

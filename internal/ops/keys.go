@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/statement"
 	"github.com/cuelight/cuelight/internal/webhook"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
@@ -55,7 +57,7 @@ func (a Actions) DisableRefusedKey(ctx context.Context, principal, reason string
 		}
 		refused := 0
 		if err == nil {
-			refused, err = in.CountRefused(ctx, principal, since, maxRefusals)
+			refused, err = countRefused(ctx, in, principal, since, maxRefusals)
 		}
 		if err == nil && refused < maxRefusals {
 			err = errNothingDone
@@ -118,4 +120,19 @@ func (a Actions) EnableKey(ctx context.Context, id store.ID) (key access.Key, er
 		return key.Prefix, details{"name": key.Name}, err
 	})
 	return key, err
+}
+
+const countRefusedSQL = `
+/* count refused results */
+select count(*) from (
+  select from {attempts} a
+    join {workers} w on w.id = a.worker_id and w.principal = $1
+   where a.error_class = 'refused' and a.finished_at > $2
+   limit $3) as refused`
+
+// countRefused counts attempts, up to limit, of the workers that a principal has registered,
+// whose results were refused after a time.
+func countRefused(ctx context.Context, in *store.Store, principal string, after time.Time, limit int) (n int, err error) {
+	err = in.DB().QueryRow(ctx, in.Graph().SQL(countRefusedSQL), principal, after, limit).Scan(&n)
+	return n, statement.Wrap(in.DB(), "count refused results", err)
 }

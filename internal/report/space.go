@@ -74,7 +74,7 @@ func CountPrunable(ctx context.Context, st *store.Store, ages []time.Duration) (
 		{"{outbox}", "r.at < a.before", &r.Events},
 		{"{deleted_tasks}", "r.deleted_at < a.before and r.purged_at is null and r.purge_at is null", &r.Deleted},
 		{"{workers}", "coalesce(r.stopped_at, r.lost_at) < a.before", &r.Workers},
-		{"{audit}", "r.at < a.before", &r.Audit},
+		{"cuelight_audit", "r.at < a.before", &r.Audit},
 		{"cuelight_deliveries", "r.status in ('delivered', 'suppressed')" + oldDelivery, &r.Deliveries},
 		{"cuelight_deliveries", "r.status = 'dead'" + oldDelivery, &r.DeadDeliveries},
 	} {

@@ -56,7 +56,7 @@ func TestCountPrunable_CountsWhatEachRetentionWouldDelete(t *testing.T) {
 		`insert into outbox (at, type) select now() - n * interval '40 days', 'completed' from generate_series(0, 3) n`,
 		`insert into workers (name, host, pid, stopped_at) values ('a', 'a', 1, now() - interval '60 days')`,
 		`insert into workers (name, host, pid) values ('b', 'b', 1)`,
-		`insert into audit (at, actor, action) values (now() - interval '95 days', 'anna', 'pause')`,
+		`insert into cuelight_audit (at, actor, action) values (now() - interval '95 days', 'anna', 'pause')`,
 		`insert into cuelight_webhooks (pipeline, url, secret, cursor) values ('video', 'https://a.example', 'x', 0)`,
 		`insert into cuelight_deliveries (webhook_id, event_id, type, payload, status, finished_at)
 		 select w.id, n, 'completed', '{}', (array['delivered', 'suppressed', 'dead', 'pending'])[n], now() - interval '91 days'

@@ -29,7 +29,7 @@ func Task(ctx context.Context, st *store.Store, id store.ID) (d TaskDetails, err
 	if err != nil {
 		return d, err
 	}
-	d.History, d.Warnings = append([]store.Attempt{}, history...), store.Warnings(history)
+	d.History, d.Warnings = append([]store.Attempt{}, history...), Warnings(history)
 	if d.Parts, err = st.Parts(ctx, id); err != nil {
 		return d, err
 	}

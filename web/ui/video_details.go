@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -89,7 +90,7 @@ func readVideoDetails(history []store.Attempt) (d videoDetails) {
 	d.add("Encoder", transcode.Output.Encoder)
 	d.add("Chunks", string(transcode.Chunks))
 	d.add("Not divided", transcode.Undivided)
-	for _, w := range store.Warnings(history) {
+	for _, w := range report.Warnings(history) {
 		if !slices.Contains(d.Warnings, w) {
 			d.Warnings = append(d.Warnings, w)
 		}

@@ -1,4 +1,4 @@
-package store
+package ops
 
 import (
 	"context"
@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cuelight/cuelight/internal/statement"
+	"github.com/cuelight/cuelight/store"
 )
 
 const lockUserSQL = `
@@ -22,14 +25,14 @@ select extract(epoch from created_at + interval '1 min' - clock_timestamp())::fl
 // SubmissionDelay returns how long a user must wait before n more tasks, at most perMinute, do not exceed so many per
 // minute; 0 for not at all. In a transaction it locks out other calls for the user until the end, so that the limit is exact.
 // Deleted tasks do not count.
-func (s *Store) SubmissionDelay(ctx context.Context, user string, n, perMinute int) (time.Duration, error) {
-	if _, err := s.exec(ctx, lockUserSQL, user); err != nil {
-		return 0, s.explain("read submissions of user", err)
+func SubmissionDelay(ctx context.Context, in *store.Store, user string, n, perMinute int) (time.Duration, error) {
+	if _, err := in.DB().Exec(ctx, in.Graph().SQL(lockUserSQL), user); err != nil {
+		return 0, statement.Wrap(in.DB(), "read submissions of user", err)
 	}
 	var seconds float64
-	err := s.queryRow(ctx, submissionDelaySQL, user, max(perMinute-n, 0)).Scan(&seconds)
+	err := in.DB().QueryRow(ctx, in.Graph().SQL(submissionDelaySQL), user, max(perMinute-n, 0)).Scan(&seconds)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, nil
 	}
-	return max(time.Duration(seconds*float64(time.Second)), 0), s.explain("read submissions of user", err)
+	return max(time.Duration(seconds*float64(time.Second)), 0), statement.Wrap(in.DB(), "read submissions of user", err)
 }

@@ -1,13 +1,15 @@
-package store
+package report
 
 import (
 	"encoding/json"
 	"slices"
+
+	"github.com/cuelight/cuelight/store"
 )
 
 // Warnings lists the warnings in the latest results of a task's stages, each once. A result
 // may be a JSON object with a member "warnings", a list of strings.
-func Warnings(history []Attempt) []string {
+func Warnings(history []store.Attempt) []string {
 	latest := map[string]int{}
 	for i, a := range history {
 		if a.Outcome == "completed" {

@@ -1,10 +1,11 @@
-package store_test
+package report_test
 
 import (
 	"encoding/json"
 	"slices"
 	"testing"
 
+	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -13,7 +14,7 @@ func TestWarnings_ComeFromTheLatestResults(t *testing.T) {
 	attempt := func(stage, outcome, result string) store.Attempt {
 		return store.Attempt{Stage: stage, Outcome: outcome, Result: json.RawMessage(result)}
 	}
-	got := store.Warnings([]store.Attempt{
+	got := report.Warnings([]store.Attempt{
 		attempt("ingest", "completed", `{"warnings": ["of an earlier attempt"]}`),
 		attempt("ingest", "failed", ""),
 		attempt("ingest", "completed", `{"warnings": ["odd header"]}`),
@@ -25,7 +26,7 @@ func TestWarnings_ComeFromTheLatestResults(t *testing.T) {
 	if want := []string{"odd header", "damaged"}; !slices.Equal(got, want) {
 		t.Errorf("warnings %q; want %q", got, want)
 	}
-	if none := store.Warnings(nil); none == nil || len(none) != 0 {
+	if none := report.Warnings(nil); none == nil || len(none) != 0 {
 		t.Errorf("without attempts: %#v; want an empty list", none)
 	}
 }
