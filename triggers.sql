@@ -18,18 +18,15 @@ begin;
 
 -- Functions that only others call run with the settings of those.
 
--- The stages of a task with these statuses. A stage is unblocked once all that it needs are completed.
-create or replace function cuelight_video_stages(
-     ingest_status cuelight_status, transcode_status cuelight_status,
-           metadata_status cuelight_status, assemble_status cuelight_status,
-           publish_status cuelight_status)
+-- The stages of a task. A stage is unblocked once all that it needs are completed.
+create or replace function cuelight_video_stages(t tasks)
   returns table (stage text, status cuelight_status, unblocked boolean) language sql immutable parallel safe as $$
   select * from (values
-    ('ingest', ingest_status, true),
-    ('transcode', transcode_status, ingest_status = 'completed'),
-    ('metadata', metadata_status, ingest_status = 'completed'),
-    ('assemble', assemble_status, transcode_status = 'completed' and metadata_status = 'completed'),
-    ('publish', publish_status, assemble_status = 'completed')) as each (stage, status, unblocked)
+    ('ingest', t.ingest_status, true),
+    ('transcode', t.transcode_status, t.ingest_status = 'completed'),
+    ('metadata', t.metadata_status, t.ingest_status = 'completed'),
+    ('assemble', t.assemble_status, t.transcode_status = 'completed' and t.metadata_status = 'completed'),
+    ('publish', t.publish_status, t.assemble_status = 'completed')) as each (stage, status, unblocked)
 $$;
 
 -- The step of a rank that is claimed next in any stage, or else the one that was claimed last.
@@ -111,8 +108,7 @@ begin
            case when s.stage <> all ('{transcode}'::text[]) then t.placement -> s.stage end as placement,
            case when s.stage = any ('{ingest}'::text[]) and t.scheduled_at > now() then t.scheduled_at end as run_at
       from tasks t
-     cross join lateral cuelight_video_stages(t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status,
-           t.publish_status) s
+     cross join lateral cuelight_video_stages(t) s
      where t.id = any (ids) and s.unblocked and s.status in ('pending', 'failed')
        and (select true from steps x where x.task_id = t.id and x.stage = s.stage and x.part = 0 limit 1) is null
   ), turns as materialized (
@@ -150,8 +146,7 @@ begin
          updated_at = now()
     from (select t.id, array_agg(x.stage) filter (where x.status in ('inprogress', 'divided') and s.stage is null) as lost
             from tasks t
-           cross join lateral cuelight_video_stages(t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status,
-           t.publish_status) x
+           cross join lateral cuelight_video_stages(t) x
             left join lateral (
                  select s.stage from steps s
                   where s.task_id = t.id and s.stage = x.stage and s.part = 0
@@ -162,8 +157,7 @@ begin
   update steps s
      set status = 'stopped', run_at = null, token = null, locked_at = null, locked_by = null
     from tasks t
-   cross join lateral cuelight_video_stages(t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status,
-           t.publish_status) x
+   cross join lateral cuelight_video_stages(t) x
    where s.task_id = any (ids) and s.task_id = t.id and x.stage = s.stage
      and x.status in ('dead', 'cancelled') and (s.part > 0 or s.parts is not null)
      and s.status not in ('completed', 'stopped');
@@ -171,8 +165,7 @@ begin
      set status = case when s.part = 0 and s.open_parts > 0 then 'divided' else 'ready' end::cuelight_step_status,
          attempts = 0, ready_at = now(), token = null, locked_at = null, locked_by = null
     from tasks t
-   cross join lateral cuelight_video_stages(t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status,
-           t.publish_status) x
+   cross join lateral cuelight_video_stages(t) x
    where s.task_id = any (ids) and s.task_id = t.id and x.stage = s.stage
      and (x.status = 'divided' and s.status = 'stopped'
           or x.status in ('pending', 'failed') and x.unblocked and s.open_parts = 0 and s.status in ('stopped', 'running'));
@@ -181,8 +174,7 @@ begin
   end if;
   delete from steps s
    using tasks t
-   cross join lateral cuelight_video_stages(t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status,
-           t.publish_status) x
+   cross join lateral cuelight_video_stages(t) x
    where s.task_id = any (ids) and s.task_id = t.id and x.stage = s.stage
      and not case when not x.unblocked then false
                   when s.status = 'stopped' then x.status in ('dead', 'cancelled')
@@ -212,8 +204,7 @@ begin
               when x.unblocked then 'claimed' else x.stage || '_needs' end as rule
     into wrong
     from tasks t
-   cross join lateral cuelight_video_stages(t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status,
-           t.publish_status) x
+   cross join lateral cuelight_video_stages(t) x
    where t.id = any (ids)
      and case when t.overridden_by is not null and x.status in ('pending', 'inprogress', 'divided', 'failed')
                 or t.overridden_by = t.id then true
@@ -265,8 +256,7 @@ begin
   select n.id, s.stage, -n.priority, coalesce(n.user_id, ''), n.turn,
          case when s.stage <> all ('{transcode}'::text[]) then n.placement -> s.stage end
     from new_rows n
-   cross join lateral cuelight_video_stages(n.ingest_status, n.transcode_status, n.metadata_status, n.assemble_status,
-           n.publish_status) s
+   cross join lateral cuelight_video_stages(n::tasks) s
    where s.unblocked and s.status in ('pending', 'failed')
       on conflict do nothing;
   if exists (select from new_rows where state = 'completed') then
@@ -296,20 +286,15 @@ begin
   with pairs as materialized (
     select *
       from (select row_number() over () as number, priority as old_priority, placement as old_placement,
-                   user_id as old_user_id, overridden_by as old_overridden_by, state as old_state,
-                   ingest_status as old_ingest, transcode_status as old_transcode,
-           metadata_status as old_metadata, assemble_status as old_assemble,
-           publish_status as old_publish
-              from old_rows) as o
+                   user_id as old_user_id, overridden_by as old_overridden_by, state as old_state from old_rows) as o
       full join (select row_number() over () as number, * from new_rows) as n using (number)
   ), changes as materialized (
-    select p.id, p.scheduled_at, s.stage, s.status
-      from pairs p
-     cross join lateral cuelight_video_stages(p.ingest_status, p.transcode_status, p.metadata_status, p.assemble_status,
-           p.publish_status) s
-      join lateral cuelight_video_stages(p.old_ingest, p.old_transcode, p.old_metadata, p.old_assemble, p.old_publish) b
-        on b.stage = s.stage
-     where s.status <> b.status
+    select n.id, n.scheduled_at, n.stage, n.status
+      from (select row_number() over () as number, t.id, t.scheduled_at, x.stage, x.status
+              from new_rows t cross join lateral cuelight_video_stages(t::tasks) x) as n
+      full join (select row_number() over () as number, x.status
+                   from old_rows t cross join lateral cuelight_video_stages(t::tasks) x) as o using (number)
+     where n.status <> o.status
   ), history as (
     insert into attempts (task_id, token, stage, attempt, started_at, outcome)
     select id, gen_random_uuid(), stage, coalesce((select attempts from steps x
@@ -426,19 +411,6 @@ $$;
 drop trigger if exists tasks_on_delete on tasks;
 create trigger tasks_on_delete after delete on tasks
   referencing old table as old_rows for each statement execute function cuelight_video_on_delete();
-
--- TRUNCATE deletes all of them.
-create or replace function cuelight_video_on_truncate() returns trigger language plpgsql security definer
-set search_path from current as $$
-begin
-  delete from tasks;
-  return null;
-end
-$$;
-
-drop trigger if exists tasks_on_truncate on tasks;
-create trigger tasks_on_truncate before truncate on tasks
-  for each statement execute function cuelight_video_on_truncate();
 
 -- Events.
 
@@ -731,8 +703,7 @@ begin
     select t.id, s.stage, z.open_parts, not fresh and s.status <> 'completed' and coalesce(from_stage = s.stage, true)
              and z.parts > 0 is true as goes_on
       from (select * from tasks where id = any (task_ids) order by id for no key update) t
-     cross join lateral cuelight_video_stages(t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status,
-           t.publish_status) s
+     cross join lateral cuelight_video_stages(t::tasks) s
       left join lateral (
            select z.parts, z.open_parts from steps z
             where z.task_id = t.id and z.stage = s.stage and z.part = 0 limit 1) z on true
@@ -750,18 +721,13 @@ begin
      where s.task_id = any (task_ids) and s.task_id = a.id and s.stage = a.stage and not a.goes_on
   )
   update tasks t
-     set ingest_status = case when 'ingest' = any (c.divided) then 'divided'
-           when 'ingest' = any (c.stages) then 'pending' else ingest_status end,
-         transcode_status = case when 'transcode' = any (c.divided) then 'divided'
-           when 'transcode' = any (c.stages) then 'pending' else transcode_status end,
-         metadata_status = case when 'metadata' = any (c.divided) then 'divided'
-           when 'metadata' = any (c.stages) then 'pending' else metadata_status end,
-         assemble_status = case when 'assemble' = any (c.divided) then 'divided'
-           when 'assemble' = any (c.stages) then 'pending' else assemble_status end,
-         publish_status = case when 'publish' = any (c.divided) then 'divided'
-           when 'publish' = any (c.stages) then 'pending' else publish_status end,
+     set ingest_status = coalesce((c.status ->> 'ingest')::cuelight_status, ingest_status),
+         transcode_status = coalesce((c.status ->> 'transcode')::cuelight_status, transcode_status),
+         metadata_status = coalesce((c.status ->> 'metadata')::cuelight_status, metadata_status),
+         assemble_status = coalesce((c.status ->> 'assemble')::cuelight_status, assemble_status),
+         publish_status = coalesce((c.status ->> 'publish')::cuelight_status, publish_status),
          scheduled_at = case when from_stage is null then scheduled_at end, updated_at = now()
-    from (select id, array_agg(stage) as stages, array_agg(stage) filter (where goes_on and open_parts > 0) as divided
+    from (select id, jsonb_object_agg(stage, case when goes_on and open_parts > 0 then 'divided' else 'pending' end) as status
             from again group by id) as c
    where t.id = c.id;
   get diagnostics retried = row_count;
@@ -852,9 +818,7 @@ begin
   insert into outbox (type, task_id) values ('undeleted', $1);
   perform set_config('cuelight.exchange', '', true);
   perform cuelight_video_reconcile(array[$1]);
-  if 'completed' = (select status from cuelight_video_stages(t.ingest_status, t.transcode_status, t.metadata_status, t.assemble_status,
-           t.publish_status)
-                     where stage = from_stage) then
+  if 'completed' = (select status from cuelight_video_stages(t) where stage = from_stage) then
     update tasks set overridden_by = null where id = $1 and t.overridden_by is not null;
     perform cuelight_video_retry_tasks(array[$1], from_stage);
     perform cuelight_video_cancel($1, t.overridden_by) where t.overridden_by is not null;

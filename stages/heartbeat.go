@@ -131,14 +131,14 @@ func (h *heartbeat) failed(ctx context.Context) {
 		h.p.attempts.cancelAll(fmt.Errorf("%w: this worker was expired", ErrLeaseLost))
 		within, cancel := context.WithTimeout(ctx, h.timeout)
 		defer cancel()
-		if h.p.register(within) == nil {
+		err := h.p.register(within)
+		if err == nil {
 			h.answered, h.session = time.Now(), 0
+		} else if isOutdated(err) {
+			h.p.refuse(err)
 		}
 	case IsPermanent(h.err):
-		select {
-		case h.p.refused <- h.err:
-		default: // the dispatcher is ending
-		}
+		h.p.refuse(h.err)
 	case errors.Is(h.err, store.ErrLocked):
 		// The server works, and the lock on this worker's row, or on workers, keeps the
 		// others from expiring it, too.

@@ -106,6 +106,14 @@ func newProcess(r Runner) *process {
 	}
 }
 
+// refuse makes the dispatcher end, because this worker is refused for good.
+func (p *process) refuse(err error) {
+	select {
+	case p.refused <- err:
+	default: // the dispatcher is ending
+	}
+}
+
 // signal sends if when is true, unless a value is waiting already.
 func signal(c chan<- struct{}, when bool) {
 	if !when {

@@ -18,8 +18,9 @@ import (
 // a drain, or [ErrIgnoredCancel] if Work did not return when its context was done; those
 // claims are released, too. Run waits for a database that does not answer, however long; it
 // returns another error only if it cannot start, or if a Backend's error is [Permanent]: then it
-// cancels its attempts, whose outcomes nobody accepts. It drains and returns [store.ErrSchemaNewer] where the tables are
-// upgraded beyond what this program supports while it works, and the panic of a callback, Observe or OnAlive.
+// cancels its attempts, whose outcomes nobody accepts. It drains and returns [store.ErrSchemaNewer] or [store.ErrSchemaShape] where
+// the tables are upgraded beyond what this program supports, or get other stages, while it works or is frozen; and the panic of a
+// callback, Observe or OnAlive.
 func (r Runner) Run(ctx context.Context) error {
 	if err := r.prepare(); err != nil {
 		return fmt.Errorf("run pipeline: %w", err)
@@ -60,7 +61,7 @@ func (r Runner) run(ctx context.Context) error {
 	end()
 	all.Wait()
 	p.deregister(base)
-	if cause := context.Cause(ctx); errors.Is(cause, store.ErrSchemaNewer) {
+	if cause := context.Cause(ctx); isOutdated(cause) {
 		err = errors.Join(cause, err)
 	}
 	if err = errors.Join(callbacks.panicked(), err); err != nil {
@@ -110,11 +111,16 @@ func (p *process) watchTables(ctx context.Context, stop context.CancelCauseFunc)
 		checking, cancel := context.WithTimeout(ctx, time.Second) // a locked table must not keep a connection from heartbeats
 		err := p.Backend.Check(checking)
 		cancel()
-		if errors.Is(err, store.ErrSchemaNewer) {
+		if isOutdated(err) {
 			stop(err)
 			return
 		}
 	}
+}
+
+// isOutdated reports whether an error says that the tables are those of another program by now.
+func isOutdated(err error) bool {
+	return errors.Is(err, store.ErrSchemaNewer) || errors.Is(err, store.ErrSchemaShape)
 }
 
 // listener is a [WakeSource] that has to be run.

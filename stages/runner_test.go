@@ -317,3 +317,26 @@ func TestRunner_DrainsAndEndsWhenTheTablesAreNewerThanItSupports(t *testing.T) {
 		t.Errorf("the task in progress is %s, the one that was submitted then %s", one, two)
 	}
 }
+
+// A worker that was frozen while its tables got further stages would register again and again.
+func TestRunner_EndsWhenTheTablesGotOtherStagesWhileItWasFrozen(t *testing.T) {
+	t.Parallel()
+	b := setup(t, stages.Stage{Name: "only", Slots: 1, Work: noop})
+	started := make(chan struct{}, 1)
+	ended := make(chan error, 1)
+	go func() {
+		r := stages.Runner{Backend: b.backend, Pipeline: b.pipeline, Observe: func(e stages.Event) {
+			if e.Kind == stages.WorkerStarted {
+				started <- struct{}{}
+			}
+		}}
+		ended <- r.Run(context.Background())
+	}()
+	<-started
+	_, err := b.pool.Exec(t.Context(), `with lost as (update test_workers set lost_at = now())
+		update test_pipeline set stages = 'only; further needs only'`)
+	must(t, err)
+	if err := <-ended; !errors.Is(err, store.ErrSchemaShape) || strings.Count(err.Error(), store.ErrSchemaShape.Error()) != 1 {
+		t.Errorf("Run returned %v, want one sentence about other stages", err)
+	}
+}

@@ -87,11 +87,6 @@ func (d templateData) list(text func(stageData) string) string {
 	return list + line
 }
 
-// Old lists the columns of every stage of an old row, named old_STAGE.
-func (d templateData) Old() string {
-	return d.list(func(s stageData) string { return s.Name + "_status as old_" + s.Name })
-}
-
 // Names lists the stages for a sentence.
 func (d templateData) Names() string { return strings.Join(d.names(nil), ", ") }
 
@@ -123,11 +118,11 @@ func array(names []string) string {
 	return "'{" + strings.Trim(strings.ReplaceAll(list, ",null,", `,"null",`), ",") + "}'::text[]"
 }
 
-// NeedsCompleted is the condition that all stages it needs are completed.
-func (s stageData) NeedsCompleted(suffix string) string {
+// NeedsCompleted is the condition that all stages it needs are completed in a row t of tasks.
+func (s stageData) NeedsCompleted() string {
 	conditions := make([]string, len(s.Needs))
 	for i, name := range s.Needs {
-		conditions[i] = name + suffix + " = 'completed'"
+		conditions[i] = "t." + name + "_status = 'completed'"
 	}
 	return strings.Join(conditions, " and ")
 }

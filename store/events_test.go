@@ -242,27 +242,6 @@ func TestCancel_NotifiesEventReaders(t *testing.T) {
 	}
 }
 
-func TestEvents_RecordTruncateAsDeletions(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	w := b.worker()
-	ids := []store.ID{b.submit(), b.submit()}
-	b.completeAll(w, b.claim(w, ingest))
-	before, err := b.EventWatermark(t.Context())
-	must(t, err)
-	b.exec(`truncate tasks cascade`)
-	events := b.events(before)
-	wantEvents(t, events, "deleted", "deleted")
-	if len(events) != 2 || events[0].Task != ids[0] || events[1].Task != ids[1] {
-		t.Fatalf("events are %+v", events)
-	}
-	if n := b.queryInt(`select count(*) from attempts`); n != 0 {
-		t.Errorf("%d attempts are left", n)
-	}
-	b.exec(`truncate tasks cascade`)
-	wantEvents(t, b.events(events[1].ID))
-}
-
 func TestEvents_OfATaskAreComplete(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

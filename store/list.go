@@ -171,7 +171,7 @@ type Filter struct {
 // the whole history into a hash table.
 const matches = `
        ($1 = '' or cuelight_{name}_status(t) = $1)
-   and ($2 = '' or $3 = (select x.status::text from cuelight_{name}_stages({statuses t.}) x where x.stage = $2))
+   and ($2 = '' or $3 = (select x.status::text from cuelight_{name}_stages(t) x where x.stage = $2))
    and ($4 = '' or t.user_id = $4)
    and ($5 = '' or t.request_id = $5)
    and ($6 = '' or strpos(t.source, $6) > 0

@@ -257,7 +257,7 @@ select ` + isBroken
 const isBroken = `to_regproc(quote_ident(current_schema()) || '.cuelight_{name}_backlog') is null
     or (select count(*) from pg_trigger where not tgisinternal
            and tgrelid in (to_regclass(quote_ident(current_schema()) || '.{tasks}'),
-                           to_regclass(quote_ident(current_schema()) || '.{steps}'))) < 7
+                           to_regclass(quote_ident(current_schema()) || '.{steps}'))) < 6
     or exists (select from pg_proc where pronamespace = current_schema()::regnamespace and proname ~ '^cuelight_{name}_'
                   and array_to_string(proconfig, ' ') ~ 'search_path=' and not array_to_string(proconfig, ' ')
                       ~ ('search_path="?' || current_schema()))`

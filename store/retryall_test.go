@@ -36,7 +36,8 @@ func TestRetryAll_RetriesEachTaskOnceInBatches(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for name, retry := range b.retryFuncs() {
-		b.exec(`truncate tasks, pauses cascade`)
+		b.exec(`delete from tasks`)
+		b.exec(`delete from pauses`)
 		b.exec(insertDead)
 		var steps []store.RetryAllResult
 		r, err := retry(t.Context(), store.RetryAllOptions{
@@ -68,7 +69,7 @@ func TestRetryAll_ContinuesAfterAnInterruption(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for name, retry := range b.retryFuncs() {
-		b.exec(`truncate tasks cascade`)
+		b.exec(`delete from tasks`)
 		b.exec(insertDead)
 		r, err := retry(t.Context(), store.RetryAllOptions{Until: time.Now()})
 		if want := (store.RetryAllResult{Matched: 4500, Retried: 2000, Remaining: 2500}); err != nil || r != want {
@@ -92,7 +93,7 @@ func TestRetryAll_SkipsTasksThatChangedMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for name, retry := range b.retryFuncs() {
-		b.exec(`truncate tasks cascade`)
+		b.exec(`delete from tasks`)
 		b.exec(insertDead)
 		r, err := retry(t.Context(), store.RetryAllOptions{Progress: func(r store.RetryAllResult) {
 			if r.Remaining == 2500 {

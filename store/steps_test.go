@@ -229,7 +229,7 @@ func (b bundle) disagreements() []string {
 		with stages as (
 		  select t.id, x.stage, x.status, x.unblocked
 		    from tasks t
-		   cross join lateral cuelight_video_stages(ingest_status, transcode_status, metadata_status, assemble_status, publish_status) x
+		   cross join lateral cuelight_video_stages(t) x
 		)
 		select format('task %s: stage %s is %s and has the step %s with %s parts', g.id, g.stage, g.status, coalesce(s.status::text, 'none'),
 		              (select count(*) from steps p where p.task_id = g.id and p.stage = g.stage and p.part > 0))

@@ -79,7 +79,7 @@ with newest as materialized (
   select t.id, t.source, coalesce(t.params->>'title', '') as title, coalesce(t.user_id, '') as user_id,
          s.stage, s.position
     from newest t
-   cross join lateral cuelight_{name}_stages({statuses t.}) with ordinality as s (stage, status, unblocked, position)
+   cross join lateral (select *, row_number() over () as position from cuelight_{name}_stages(t::{tasks})) as s
    where s.status = 'dead'
      and ($1 = '' or s.stage = $1)
      and ($3 = '' or t.user_id = $3)

@@ -99,7 +99,7 @@ with queues as materialized (
    union all
   select x.stage, '{dead}', t.id, null
     from (select * from {tasks} where state = 'dead' and overridden_by is null limit $2) as t
-   cross join lateral cuelight_{name}_stages({statuses t.}) as x
+   cross join lateral cuelight_{name}_stages(t::{tasks}) as x
    where x.status = 'dead'
 )
 select stage, state, count(*), count(distinct task_id),

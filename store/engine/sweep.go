@@ -307,7 +307,7 @@ with recursive having_steps (id, n) as (
 ), disagreeing as materialized (
   select p.id
     from page p
-   cross join lateral cuelight_{name}_stages({statuses p.}) x
+   cross join lateral cuelight_{name}_stages(p::{tasks}) x
     left join lateral (
          select s.status from {steps} s where s.task_id = p.id and s.stage = x.stage and s.part = 0
                 limit 1) as s on true

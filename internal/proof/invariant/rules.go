@@ -391,7 +391,7 @@ with needs as materialized (
          s.status::text as step, s.attempts, s.token, s.locked_at, s.locked_by, s.run_at, s.parts, s.open_parts,
          s.rank, s.user_id, s.placement
     from {tasks} t
-   cross join lateral cuelight_{name}_stages({statuses t.}) as x
+   cross join lateral cuelight_{name}_stages(t) as x
     left join {steps} s on s.task_id = t.id and s.stage = x.stage and s.part = 0
    union all
   select task_id, (stage || ' part ' || part) collate "C", stage collate "C", part,
