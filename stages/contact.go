@@ -41,6 +41,13 @@ func (c *databaseContact) answered() {
 	c.answer()
 }
 
+// hasAnsweredWithin reports whether the last request was answered, at most so long ago.
+func (c *databaseContact) hasAnsweredWithin(d time.Duration) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.broken && time.Since(c.last) <= d
+}
+
 func (c *databaseContact) answer() {
 	now := time.Now()
 	if c.broken || c.last.IsZero() {

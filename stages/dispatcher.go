@@ -334,8 +334,11 @@ func (d *dispatcher) nextTime() time.Duration {
 		return time.Until(d.outage.until)
 	}
 	next := d.sweeps.next
-	if d.draining {
+	switch {
+	case d.draining:
 		next = time.Now().Add(time.Second) // to check whether the shutdown is overdue
+	case d.sweeps.running:
+		next = time.Now().Add(d.p.SweepInterval) // its end wakes the dispatcher
 	}
 	next = d.reports.earliest(next)
 	if !d.draining {

@@ -62,9 +62,10 @@ const (
 	RowsPruned   Kind = "rows_pruned"
 	EventsPruned Kind = "events_pruned"
 
-	// The database takes heartbeats but does not check claims; old rows could not be
+	// The database takes heartbeats but does not check claims; it answers, but not to the sweep in time; old rows could not be
 	// deleted; deleted tasks could not be removed. All because of Err, and reported once.
 	ClaimsUnchecked Kind = "claims_unchecked"
+	SweepFailed     Kind = "sweep_failed"
 	PruneFailed     Kind = "prune_failed"
 	RemovalFailed   Kind = "removal_failed"
 )

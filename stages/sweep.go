@@ -2,6 +2,7 @@ package stages
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/cuelight/cuelight/store"
@@ -17,6 +18,7 @@ type sweeps struct {
 	missed           bool              // they have, once
 	openTransactions map[store.ID]bool // workers whose open transactions were reported
 	thoroughAt       time.Time         // when the next one may be thorough
+	reportedFailure  bool              // of the last one
 }
 
 // thoroughShare is how much of its time a process spends with thorough sweeps at most: a twentieth. They take longer and longer
@@ -148,9 +150,10 @@ func (d *dispatcher) endSweep(base context.Context, s swept) {
 		d.sweeps.thoroughAt = time.Time{}
 	}
 	if s.err != nil {
-		d.exchangeFailed(base, s.err)
+		d.sweepFailed(base, s)
 		return
 	}
+	d.sweeps.reportedFailure = false
 	d.databaseAnswered()
 	signal(d.p.wrote, out.ExpiredClaims > 0)
 	if out.ExpiredClaims > 0 {
@@ -167,6 +170,23 @@ func (d *dispatcher) endSweep(base context.Context, s swept) {
 	}
 	d.sweeps.done = true
 	d.p.observe(Event{Kind: SweepEnded, RetryIn: time.Until(d.sweeps.next)})
+}
+
+// sweepFailed makes exchanges wait as after a failure of their own, unless the database has answered them while the sweep waited:
+// then only the sweep takes too long, and is tried again at its interval, or sooner if it met a lock.
+func (d *dispatcher) sweepFailed(base context.Context, s swept) {
+	if IsPermanent(s.err) || !d.p.contact.hasAnsweredWithin(s.took) {
+		d.exchangeFailed(base, s.err)
+		return
+	}
+	if errors.Is(s.err, store.ErrLocked) {
+		return
+	}
+	d.sweeps.next = time.Now().Add(jitter(s.interval))
+	if !d.sweeps.reportedFailure {
+		d.p.observe(Event{Kind: SweepFailed, Err: s.err})
+	}
+	d.sweeps.reportedFailure = true
 }
 
 // expectWake handles the first ready step of a queue, which the sweep found. The first sweep finds what was ready

@@ -168,23 +168,10 @@ select array(select id from {deleted_tasks}
 
 // FindDeleted is [Store.Find] among the deleted tasks.
 func (s *Store) FindDeleted(ctx context.Context, text string) (ID, error) {
-	if id, err := ParseID(text); err == nil {
-		return id, nil
-	}
-	if !idSuffix.MatchString(text) {
-		return ID{}, fmt.Errorf("%w: %q is neither an id nor the end of one", ErrNotFound, text)
-	}
-	var found []ID
-	if err := s.queryRow(ctx, findDeletedSQL, text).Scan(&found); err != nil {
-		return ID{}, s.explain("find deleted task", err)
-	}
-	switch len(found) {
-	case 0:
-		return ID{}, fmt.Errorf("%w: no deleted one ends in %s", ErrNotFound, text)
-	case 1:
-		return found[0], nil
-	}
-	return ID{}, fmt.Errorf("%w: several deleted ones end in %s", ErrNotFound, text)
+	return s.findBySuffix(text, func() (found []ID, err error) {
+		err = s.queryRow(ctx, findDeletedSQL, text).Scan(&found)
+		return found, err
+	})
 }
 
 const deletedRequestsSQL = `

@@ -257,29 +257,39 @@ func (s *Store) FindNewest(ctx context.Context, text string) (ID, error) {
 }
 
 func (s *Store) find(ctx context.Context, text string, all bool) (ID, error) {
+	return s.findBySuffix(text, func() (found []ID, err error) {
+		var last ID
+		for n := findBatch; n == findBatch && len(found) < 2 && (all || last.IsZero()); {
+			var some []ID
+			err = s.read(ctx, findByIDSuffixSQL, []any{text, last, findBatch}, func(rows pgx.Rows) error {
+				_, err := pgx.ForEachRow(rows, []any{&some, &n, &last}, func() error { return nil })
+				return err
+			})
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, some...)
+		}
+		return found, nil
+	})
+}
+
+// findBySuffix resolves an id, or the end of one, by a search that returns up to two or more.
+func (s *Store) findBySuffix(text string, search func() ([]ID, error)) (ID, error) {
 	if id, err := ParseID(text); err == nil {
 		return id, nil
 	}
 	if !idSuffix.MatchString(text) {
 		return ID{}, fmt.Errorf("%w: %q is neither an id nor the end of one", ErrNotFound, text)
 	}
-	var found []ID
-	var last ID
-	for n := findBatch; n == findBatch && (all || last.IsZero()); {
-		var some []ID
-		err := s.read(ctx, findByIDSuffixSQL, []any{text, last, findBatch}, func(rows pgx.Rows) error {
-			_, err := pgx.ForEachRow(rows, []any{&some, &n, &last}, func() error { return nil })
-			return err
-		})
-		if err != nil {
-			return ID{}, s.explain("find task", err)
-		}
-		if found = append(found, some...); len(found) > 1 {
-			return ID{}, fmt.Errorf("%w: several end in %s", ErrNotFound, text)
-		}
-	}
-	if len(found) == 0 {
+	found, err := search()
+	switch {
+	case err != nil:
+		return ID{}, s.explain("find task", err)
+	case len(found) == 0:
 		return ID{}, fmt.Errorf("%w: none ends in %s", ErrNotFound, text)
+	case len(found) > 1:
+		return ID{}, fmt.Errorf("%w: several end in %s", ErrNotFound, text)
 	}
 	return found[0], nil
 }

@@ -8,7 +8,7 @@ import (
 
 // SQL fills in the names of a pipeline's tables, so that programs can write statements of their own for them:
 //
-//	{tasks} {steps} {attempts} {outbox} {workers} {pauses} {deleted_tasks} …  its tables, and the views {events} {history}
+//	{tasks} {steps} {attempts} {outbox} {workers} {pauses} {deleted_tasks} …  its tables, and the view {events}
 //	{name}                                    the pipeline's name, in those of functions and channels: cuelight_{name}_status
 //	{statuses t.}                             the status columns of a row t, separated by commas
 //	{flip: 'completed'}                       of an update of tasks: sets the status of all stages in the array c.stages;
@@ -31,7 +31,7 @@ func (g Graph) SQL(text string) string {
 
 var (
 	placeholder = regexp.MustCompile(`\{(name|statuses( [a-z]+\.)?|tasks|steps|positions|attempts|outbox|outbox_id|event_epoch|events|` +
-		`history|workers|pauses|pipeline|deleted_tasks)\}`)
+		`workers|pauses|pipeline|deleted_tasks)\}`)
 	flip = regexp.MustCompile(`\{flip: (.*)\}`)
 )
 

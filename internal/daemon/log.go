@@ -144,6 +144,8 @@ func logWorkerEvent(log *zap.Logger, e stages.Event) {
 	case stages.RowsPruned:
 		log.Info("old rows pruned", zap.Int("finished_tasks", e.Pruned.Finished), zap.Int("dead_tasks", e.Pruned.Dead),
 			zap.Int("workers", e.Pruned.Workers), zap.Int("audit_entries", e.Count))
+	case stages.SweepFailed:
+		log.Warn("the database works, but sweeps do not end in time", zap.Error(e.Err))
 	case stages.PruneFailed:
 		log.Warn("old rows cannot be pruned", zap.Error(e.Err))
 	case stages.ClaimsUnchecked:
