@@ -35,7 +35,8 @@ func TestRetentions_AreForEverWith0(t *testing.T) {
 	f := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	r := addRetentionFlags(f)
 	o := r.options(video.Config{}, nil)
-	if o.KeepFinished != 0 || o.KeepDead != 0 || o.KeepDeleted != 30*day || o.KeepWorkers != 90*day || o.PruneOthers == nil || time.Duration(r.audit) != 730*day {
+	if o.KeepFinished != 0 || o.KeepDead != 0 || o.KeepDeleted != 30*day || o.KeepWorkers != 90*day ||
+		o.PruneOthers == nil || time.Duration(r.audit) != 730*day {
 		t.Errorf("by default %+v", o)
 	}
 	if err := f.Parse([]string{"--keep-deleted=0", "--keep-workers=0", "--keep-audit=0", "--keep-events=0", "--keep-finished=2d",
