@@ -130,7 +130,7 @@ create index if not exists steps_retried on steps (task_id) where attempts > 0 a
 
 -- How far the queue of each stage is, by rank. What reads the start of a queue begins here, because index entries of
 -- claimed steps stay until the next vacuum, and that may have to wait for hours. For the same reason workers add rows,
--- a few a second, instead of changing one. The last one counts; the sweep deletes others.
+-- a few a second, instead of changing one. The last one counts; they delete those that they added before.
 create table if not exists positions (
   stage      text        not null collate "C",
   parts      boolean     not null,                      -- of the parts of the stage
@@ -232,9 +232,9 @@ begin
   perform set_config('cuelight.allocating', seq::oid || ' ' || pg_current_xact_id(), true);
   if current_setting('cuelight.epoch', true) is distinct from seq::oid::text then
     if not exists (select from event_epoch e where e.source = cuelight_server() || '/' || seq::oid) then
-      perform pg_advisory_lock(hashtext('cuelight event ids'), seq::oid::bigint::integer);
+      perform pg_advisory_lock(hashtext('cuelight event ids ' || seq::oid));
       perform setval(seq, nextval(seq) + 1048576);
-      perform pg_advisory_unlock(hashtext('cuelight event ids'), seq::oid::bigint::integer);
+      perform pg_advisory_unlock(hashtext('cuelight event ids ' || seq::oid));
       insert into event_epoch values (default);
     end if;
     perform set_config('cuelight.epoch', seq::oid::text, false);

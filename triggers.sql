@@ -99,9 +99,8 @@ begin
 end
 $$;
 
--- Open the steps that tasks lack, after a change by hand, and notify of the first of each stage.
+-- Open the steps that tasks lack, after a change by hand, and notify of the first that is open in each stage.
 create or replace function cuelight_video_open_steps(ids uuid[]) returns void language plpgsql as $$
-declare notified bigint;
 begin
   with lacking as materialized (
     select t.id, -t.priority as rank, coalesce(t.user_id, '') as user_id, s.stage,
@@ -114,19 +113,33 @@ begin
   ), turns as materialized (
     select rank, user_id, cuelight_video_next_turn(rank, user_id, 0::smallint) as turn
       from (select distinct rank, user_id from lacking) as users
-  ), opened as (
-    insert into steps (task_id, stage, rank, user_id, turn, placement, status, run_at)
-    select id, stage, l.rank, l.user_id,
-           turns.turn + dense_rank() over (partition by l.rank, l.user_id order by id) - 1,
-           placement, case when run_at is null then 'ready' else 'waiting' end::cuelight_step_status, run_at
-      from lacking l join turns on turns.rank = l.rank and turns.user_id = l.user_id
-        on conflict do nothing
-    returning stage, status, rank, turn, task_id
   )
-  select count(cuelight_video_notify(stage, case status when 'ready' then rank || ':' || turn || ':' || task_id
-                                             else 'due' end))
-    into notified
-    from (select distinct on (stage) * from opened order by stage, status, rank, turn, task_id) as first;
+  insert into steps (task_id, stage, rank, user_id, turn, placement, status, run_at)
+  select id, stage, l.rank, l.user_id,
+         turns.turn + dense_rank() over (partition by l.rank, l.user_id order by id) - 1,
+         placement, case when run_at is null then 'ready' else 'waiting' end::cuelight_step_status, run_at
+    from lacking l join turns on turns.rank = l.rank and turns.user_id = l.user_id
+      on conflict do nothing;
+  perform cuelight_video_announce(ids);
+end
+$$;
+
+-- Steps that come back, and whose turn has passed meanwhile, get turns at the end of their users' lines.
+create or replace function cuelight_video_catch_up(ids uuid[]) returns void language plpgsql as $$
+begin
+  with lines as materialized (
+    select l.*, place.turn as passed, cuelight_video_next_turn(l.rank, l.user_id, l.line) as next
+      from (select distinct rank, user_id, line from steps
+             where task_id = any (ids) and status in ('ready', 'waiting')) as l
+     cross join lateral cuelight_video_place(l.rank, l.line > 0) as place
+  ), late as materialized (
+    select s.task_id, s.stage, s.part, l.next - 1 + row_number() over (
+             partition by l.rank, l.user_id, l.line order by s.task_id, s.stage, s.part) as turn
+      from steps s join lines l on l.rank = s.rank and l.user_id = s.user_id and l.line = s.line
+     where s.task_id = any (ids) and s.status in ('ready', 'waiting') and s.turn < l.passed
+  )
+  update steps s set turn = late.turn from late
+   where s.task_id = any (ids) and s.task_id = late.task_id and s.stage = late.stage and s.part = late.part;
 end
 $$;
 
@@ -169,9 +182,6 @@ begin
    where s.task_id = any (ids) and s.task_id = t.id and x.stage = s.stage
      and (x.status = 'divided' and s.status = 'stopped'
           or x.status in ('pending', 'failed') and x.unblocked and s.open_parts = 0 and s.status in ('stopped', 'running'));
-  if found then
-    perform cuelight_video_announce(ids);
-  end if;
   delete from steps s
    using tasks t
    cross join lateral cuelight_video_stages(t) x
@@ -259,10 +269,8 @@ begin
    cross join lateral cuelight_video_stages(n::tasks) s
    where s.unblocked and s.status in ('pending', 'failed')
       on conflict do nothing;
-  if exists (select from new_rows where state = 'completed') then
-    insert into outbox (type, tasks)
-    select 'completed', array_agg(id order by id) from new_rows where state = 'completed';
-  end if;
+  insert into outbox (type, tasks)
+  select 'completed', array_agg(id order by id) from new_rows where state = 'completed' having count(*) > 0;
   return null;
 end
 $$;
@@ -336,18 +344,33 @@ begin
   if effects.changed <> '{}' then
     perform cuelight_video_reconcile(effects.changed);
   end if;
-  if effects.reordered <> '{}' then -- a new priority, placement or user reaches the open steps
+  if effects.reordered <> '{}' then
+    -- A new priority, placement or user reaches the open steps. Turns of one priority or user mean nothing for another.
+    with reached as materialized (
+      select s.task_id, s.stage, s.part, s.line, -t.priority as rank, coalesce(t.user_id, '') as user_id,
+             s.rank <> -t.priority or s.user_id <> coalesce(t.user_id, '') as moves,
+             case when s.part > 0 or s.stage <> all ('{transcode}'::text[]) then t.placement -> s.stage end as placement
+        from tasks t join steps s on s.task_id = t.id
+       where t.id = any (effects.reordered) and s.task_id = any (effects.reordered) and s.status <> 'completed'
+    ), lines as materialized (
+      select l.*, cuelight_video_next_turn(l.rank, l.user_id, l.line) as next
+        from (select distinct rank, user_id, line from reached where moves) as l
+    )
     update steps s
-       set rank = -t.priority, user_id = coalesce(t.user_id, ''),
-           placement = case when s.part > 0 or s.stage <> all ('{transcode}'::text[]) then t.placement -> s.stage end
-      from tasks t where s.task_id = t.id and t.id = any (effects.reordered) and s.status <> 'completed';
+       set rank = r.rank, user_id = r.user_id, placement = r.placement,
+           turn = case when r.moves then r.turn else s.turn end
+      from (select r.*, l.next - 1 + row_number() over (
+                     partition by r.rank, r.user_id, r.line, r.moves order by r.task_id, r.stage, r.part) as turn
+              from reached r
+              left join lines l on l.rank = r.rank and l.user_id = r.user_id and l.line = r.line) as r
+     where s.task_id = any (effects.reordered) and s.task_id = r.task_id and s.stage = r.stage and s.part = r.part;
     perform cuelight_video_announce(effects.reordered);
   end if;
   if effects.ended then -- so another task of its user may start, if users have a limit
     perform cuelight_video_notify(stage) from unnest('{ingest}'::text[]) as stage;
   end if;
   -- Workers do so at intervals.
-  perform pg_notify('cuelight_video_events', '') where pg_notification_queue_usage() < 0.9;
+  perform cuelight_video_notify('events');
   return null;
 end
 $$;
@@ -697,8 +720,7 @@ begin
       using errcode = 'invalid_parameter_value',
             hint = 'The stages are ingest, transcode, metadata, assemble, publish.';
   end if;
-  -- Steps of what is retried are opened again, and get a new turn; those of a divided stage that goes on are ready at
-  -- once.
+  -- Steps of what is retried are opened again; those of a divided stage that goes on are ready at once.
   with again as materialized (
     select t.id, s.stage, z.open_parts, not fresh and s.status <> 'completed' and coalesce(from_stage = s.stage, true)
              and z.parts > 0 is true as goes_on
@@ -711,8 +733,7 @@ begin
   ), resumed as (
     update steps s
        set status = case when s.part = 0 and s.open_parts > 0 then 'divided' else 'ready' end::cuelight_step_status,
-           attempts = 0, run_at = null, ready_at = now(), token = null, locked_at = null, locked_by = null,
-           turn = greatest(s.turn, cuelight_video_next_turn(s.rank, s.user_id, s.line))
+           attempts = 0, run_at = null, ready_at = now(), token = null, locked_at = null, locked_by = null
       from again a
      where s.task_id = a.id and s.stage = a.stage and a.goes_on
        and (s.part = 0 or s.status in ('waiting', 'stopped') or s.status = 'ready' and s.attempts > 0)
@@ -731,8 +752,8 @@ begin
             from again group by id) as c
    where t.id = c.id;
   get diagnostics retried = row_count;
+  perform cuelight_video_catch_up(task_ids);
   perform cuelight_video_reconcile(task_ids); -- also of stages that were pending before
-  perform cuelight_video_announce(task_ids);
   return retried;
 end
 $$;
@@ -740,11 +761,9 @@ $$;
 -- Retry one task and return it:
 --   select cuelight_video_retry('<task id>', 'ingest');
 create or replace function cuelight_video_retry(task uuid, from_stage text default null, fresh boolean default false)
-  returns setof tasks language plpgsql set search_path from current as $$
-begin
-  perform cuelight_video_retry_tasks(array[task], from_stage, fresh);
-  return query select * from tasks where id = task;
-end
+  returns setof tasks language sql set search_path from current as $$
+  select cuelight_video_retry_tasks(array[task], from_stage, fresh);
+  select * from tasks where id = task;
 $$;
 
 -- Cancel a task and return it. Running stages are taken from their workers. A retry waits for the scheduled time
@@ -817,6 +836,7 @@ begin
    where task_id = $1 and status = 'running';
   insert into outbox (type, task_id) values ('undeleted', $1);
   perform set_config('cuelight.exchange', '', true);
+  perform cuelight_video_catch_up(array[$1]);
   perform cuelight_video_reconcile(array[$1]);
   if 'completed' = (select status from cuelight_video_stages(t) where stage = from_stage) then
     update tasks set overridden_by = null where id = $1 and t.overridden_by is not null;
@@ -857,7 +877,7 @@ declare f regprocedure;
 begin
   for f in
     select oid from pg_proc
-     where pronamespace = current_schema()::regnamespace and proname ~ '^cuelight_video_'
+     where pronamespace = quote_ident(current_schema())::regnamespace and proname ~ '^cuelight_video_'
        and array_to_string(proconfig, ' ') ~ 'search_path='
   loop
     execute format('alter function %s set search_path = %I, pg_temp', f, current_schema());

@@ -59,7 +59,7 @@ select id from cuelight_{name}_delete($1, $2, $3, case when $4 then now() end)`
 // A task that it had overridden can be retried. Delete returns [ErrNotFound], also for a task that was deleted before;
 // but with Purge that one is purged at once.
 func (s *Store) Delete(ctx context.Context, task ID, o DeleteOptions) error {
-	err := s.deleteTask(ctx, task, o)
+	err := s.updateOne(ctx, "delete", deleteSQL, task, o.KeepPublished, statement.CleanText(o.By), o.Purge)
 	if o.Purge && errors.Is(err, ErrNotFound) {
 		return s.updateOne(ctx, "purge", purgeNowSQL, task)
 	}
@@ -68,12 +68,8 @@ func (s *Store) Delete(ctx context.Context, task ID, o DeleteOptions) error {
 
 const purgeNowSQL = `
 /* purge a deleted task at once */
-update {deleted_tasks} set purge_at = case when expired then purge_at else now() end
+update {deleted_tasks} set purge_at = now()
  where id = $1 and purged_at is null returning id`
-
-func (s *Store) deleteTask(ctx context.Context, task ID, o DeleteOptions) error {
-	return s.updateOne(ctx, "delete", deleteSQL, task, o.KeepPublished, statement.CleanText(o.By), o.Purge)
-}
 
 const undeleteSQL = `
 /* undelete task */
@@ -83,14 +79,11 @@ select id from cuelight_{name}_undelete($1, $2)`
 // and all after it that were completed: give the first stage whose results were removed since. It returns [ErrNotFound],
 // [ErrNoStage], [ErrPurging], [ErrUnpublishing], or [ErrRequestIDTaken] if another task was submitted with the same request id.
 func (s *Store) Undelete(ctx context.Context, task ID, from string) error {
-	var stage *string
-	if from != "" {
-		if _, ok := s.graph.Stage(from); !ok {
-			return fmt.Errorf("undelete: %w: %q", ErrNoStage, from)
-		}
-		stage = &from
+	stage, err := s.stageArg("undelete", from)
+	if err != nil {
+		return err
 	}
-	err := s.updateOne(ctx, "undelete", undeleteSQL, task, stage)
+	err = s.updateOne(ctx, "undelete", undeleteSQL, task, stage)
 	if state, constraint := statement.State(err); state == statement.UniqueViolation && constraint == s.graph.prefix+"tasks_request" {
 		return fmt.Errorf("undelete: %w: another task has it now", ErrRequestIDTaken)
 	}
@@ -181,9 +174,5 @@ select distinct d.task->>'request_id' from {deleted_tasks} d where d.task->>'req
 // DeletedRequests returns those of the request ids whose tasks were deleted. That of a purged task is known if
 // stages.Retention says so.
 func (s *Store) DeletedRequests(ctx context.Context, requestIDs []string) (found []string, err error) {
-	err = s.read(ctx, deletedRequestsSQL, []any{requestIDs}, func(rows pgx.Rows) (err error) {
-		found, err = pgx.CollectRows(rows, pgx.RowTo[string])
-		return err
-	})
-	return found, s.explain("find request ids of deleted tasks", err)
+	return readRows(ctx, s, "find request ids of deleted tasks", deletedRequestsSQL, pgx.RowTo[string], requestIDs)
 }

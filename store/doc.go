@@ -44,7 +44,7 @@
 // knowing it, and on the one that has the claim now. Its effects outside the database must
 // allow that.
 //
-// Tasks and their history are not deleted; the cost of a claim does not grow with them. Events
+// Tasks and their history are deleted by [Store.Delete] and [Store.Prune] alone; the cost of a claim does not grow with them. Events
 // are deleted after a week, or the Runner's KeepEvents; a reader that stays away for longer
 // must read the tasks again.
 //

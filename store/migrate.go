@@ -75,17 +75,6 @@ func (s *Store) withTables(sql string) string {
 	return strings.Replace(sql, "'{TABLES}'", "'{"+strings.Join(s.graph.tables(), ",")+"}'", 1)
 }
 
-// Version returns the version of the tables; 0 if there are none.
-func (s *Store) Version(ctx context.Context) (int, error) {
-	version, err := s.version(ctx)
-	for _, known := range []error{ErrNoSchema, ErrSchemaOlder, ErrSchemaNewer, ErrSchemaShape} {
-		if errors.Is(err, known) {
-			return version, nil
-		}
-	}
-	return version, err
-}
-
 // version returns the version of the tables, and why this program cannot use them.
 func (s *Store) version(ctx context.Context) (version int, err error) {
 	var there, hasSchema bool
@@ -160,8 +149,8 @@ type MigrateResult struct {
 }
 
 // Migrate creates the pipeline's tables, upgrades those of an earlier version, or adds to them the stages that the graph has and
-// they have not, in one transaction; any number of processes may call it at once. Otherwise it only loads its functions and
-// triggers again. It returns [ErrEncoding], [ErrForeignTables], [ErrSchemaNewer] or [ErrSchemaShape] where the tables are not
+// they have not, in one transaction; any number of processes may call it at once. Otherwise it loads its functions and
+// triggers again if some are missing. It returns [ErrEncoding], [ErrForeignTables], [ErrSchemaNewer] or [ErrSchemaShape] where the tables are not
 // those of this program, and [ErrLocked] if it had to wait for a lock for a minute.
 //
 // A task that has completed all stages counts an added stage as completed, without a
@@ -258,9 +247,10 @@ const isBroken = `to_regproc(quote_ident(current_schema()) || '.cuelight_{name}_
     or (select count(*) from pg_trigger where not tgisinternal
            and tgrelid in (to_regclass(quote_ident(current_schema()) || '.{tasks}'),
                            to_regclass(quote_ident(current_schema()) || '.{steps}'))) < 6
-    or exists (select from pg_proc where pronamespace = current_schema()::regnamespace and proname ~ '^cuelight_{name}_'
-                  and array_to_string(proconfig, ' ') ~ 'search_path=' and not array_to_string(proconfig, ' ')
-                      ~ ('search_path="?' || current_schema()))`
+    or exists (select from pg_proc
+                where pronamespace = quote_ident(current_schema())::regnamespace and proname ~ '^cuelight_{name}_'
+                  and array_to_string(proconfig, ' ') ~ 'search_path='
+                  and 'search_path=' || quote_ident(current_schema()) || ', pg_temp' <> all (proconfig))`
 
 // repair loads the triggers and functions again if some are missing, or belong to a schema that was renamed since.
 func (s *Store) repair(ctx context.Context, tx pgx.Tx) (broken bool, err error) {

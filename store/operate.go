@@ -30,14 +30,22 @@ func (s *Store) RetryFresh(ctx context.Context, task ID, from string) error {
 }
 
 func (s *Store) retryWith(ctx context.Context, task ID, from string, fresh bool) error {
-	var stage *string
-	if from != "" {
-		if _, ok := s.graph.Stage(from); !ok {
-			return fmt.Errorf("retry: %w: %q", ErrNoStage, from)
-		}
-		stage = &from
+	stage, err := s.stageArg("retry", from)
+	if err != nil {
+		return err
 	}
 	return s.updateOne(ctx, "retry", retrySQL, task, stage, fresh)
+}
+
+// stageArg is the parameter of a statement for a stage, null for none.
+func (s *Store) stageArg(act, name string) (*string, error) {
+	if name == "" {
+		return nil, nil
+	}
+	if _, ok := s.graph.Stage(name); !ok {
+		return nil, fmt.Errorf("%s: %w: %q", act, ErrNoStage, name)
+	}
+	return &name, nil
 }
 
 const setParamsSQL = `

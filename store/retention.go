@@ -56,8 +56,7 @@ func (s *Store) PostponeUnpublish(ctx context.Context, task DeletedTask) error {
 	return s.execBackground(ctx, "postpone unpublishing", postponeUnpublishSQL, task.ID, task.ClaimedUntil)
 }
 
-// claimToPurgeSQL makes sure that the tasks are not restored. $3 is null where they are kept for ever. Tasks deleted by
-// retention are due at once, but have a purge_at in the future.
+// claimToPurgeSQL makes sure that the tasks are not restored. $3 is null where they are kept for ever.
 const claimToPurgeSQL = `
 /* claim deleted tasks to purge */
 with at_its_time as (
@@ -69,19 +68,14 @@ with at_its_time as (
    where purged_at is null and purge_at is null and deleted_at < now() - make_interval(secs => $3)
      and coalesce(claimed_until, '-infinity') < now()
    order by deleted_at limit $2 for update skip locked
-), by_retention as (
-  select id from {deleted_tasks}
-   where purged_at is null and purge_at > now() and expired and coalesce(claimed_until, '-infinity') < now()
-   order by purge_at limit $2 for update skip locked
 )
 update {deleted_tasks} d
    set claimed_until = now() + make_interval(secs => $1), purging_at = coalesce(d.purging_at, now())
- where d.id in (select id from at_its_time union all select id from after_retention
-                union all select id from by_retention)
+ where d.id in (select id from at_its_time union all select id from after_retention)
 returning ` + deletedColumns
 
 // ClaimToPurge claims, for [RemovalTime], deleted tasks that are to be purged now: at their PurgeAt, keep after their
-// deletion (a negative keep is for ever), or at once if they are Expired. They cannot be restored any more. Each must be
+// deletion (a negative keep is for ever). They cannot be restored any more. Each must be
 // followed by [Store.Purge].
 func (s *Store) ClaimToPurge(ctx context.Context, keep time.Duration) ([]DeletedTask, error) {
 	var seconds *float64

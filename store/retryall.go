@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -49,52 +48,34 @@ select cuelight_{name}_retry_tasks(array(
        select t.id from {tasks} t where t.id = any($10::uuid[]) and ` + retryable +
 	` order by t.id for no key update), $9)`
 
-// retryDeadSQL retries a batch of tasks, except those that were retried meanwhile.
-const retryDeadSQL = `
-/* retry dead tasks */
-select cuelight_{name}_retry_tasks(array(
-       select t.id from {tasks} t where t.id = any($1::uuid[]) and t.overridden_by is null and t.state = 'dead'
-        order by t.id for no key update))`
-
 // RetryAll is [Store.Retry] for all tasks that the filter matches at the start, each once;
 // it ignores Limit and After. Each batch is a transaction, unless the Store has one, see
 // [Store.WithTx]. With an error, the result says how many were retried; calling it again
 // continues with the tasks that still match.
 func (s *Store) RetryAll(ctx context.Context, f Filter, from string, o RetryAllOptions) (RetryAllResult, error) {
-	var stage *string
-	if from != "" {
-		if _, ok := s.graph.Stage(from); !ok {
-			return RetryAllResult{}, fmt.Errorf("retry all: %w: %q", ErrNoStage, from)
-		}
-		stage = &from
+	stage, err := s.stageArg("retry all", from)
+	if err != nil {
+		return RetryAllResult{}, err
 	}
 	args := append(f.args(), stage)
-	var all []ID
-	err := s.read(ctx, matchingSQL, args, func(rows pgx.Rows) (err error) {
-		all, err = pgx.CollectRows(rows, pgx.RowTo[ID])
-		return err
-	})
-	var r RetryAllResult
-	if err == nil {
-		r, err = s.retryBatches(ctx, all, o, func(ids []ID) (string, []any) {
-			return retryMatchingSQL, append(slices.Clone(args), ids)
-		})
+	all, err := readRows(ctx, s, "retry all", matchingSQL, pgx.RowTo[ID], args...)
+	if err != nil {
+		return RetryAllResult{}, err
 	}
+	r, err := s.retryBatches(ctx, all, o, args)
 	return r, s.explain("retry all", err)
 }
 
 // RetryDead retries the dead, failed and cancelled stages of those tasks that have a dead
 // stage and are not overridden, in batches as [Store.RetryAll] does.
 func (s *Store) RetryDead(ctx context.Context, tasks []ID, o RetryAllOptions) (RetryAllResult, error) {
-	r, err := s.retryBatches(ctx, tasks, o, func(ids []ID) (string, []any) { return retryDeadSQL, []any{ids} })
+	var noStage *string
+	r, err := s.retryBatches(ctx, tasks, o, append(Filter{Status: StatusDead}.args(), noStage))
 	return r, s.explain("retry dead tasks", err)
 }
 
-// retryBatches runs, for each batch of tasks, the statement that batch returns. A task that
-// dies again meanwhile is not retried twice.
-func (s *Store) retryBatches(
-	ctx context.Context, all []ID, o RetryAllOptions, batch func(ids []ID) (sql string, args []any),
-) (r RetryAllResult, err error) {
+// retryBatches retries those tasks that match. A task that dies again meanwhile is not retried twice.
+func (s *Store) retryBatches(ctx context.Context, all []ID, o RetryAllOptions, args []any) (r RetryAllResult, err error) {
 	if len(all) == 0 && o.Record != nil {
 		return r, s.InTx(ctx, func(in *Store) error { return o.Record(ctx, in, 0) })
 	}
@@ -105,8 +86,8 @@ func (s *Store) retryBatches(
 		}
 		n := 0
 		err := s.InTx(ctx, func(in *Store) error {
-			sql, args := batch(ids)
-			if err := in.queryRow(ctx, sql, args...).Scan(&n); err != nil || o.Record == nil {
+			err := in.queryRow(ctx, retryMatchingSQL, append(slices.Clone(args), ids)...).Scan(&n)
+			if err != nil || o.Record == nil {
 				return err
 			}
 			return o.Record(ctx, in, n)
@@ -128,14 +109,12 @@ select count(*) from {tasks} t where ` + retryable
 
 // CountRetries counts the tasks that [Store.RetryAll] would retry.
 func (s *Store) CountRetries(ctx context.Context, f Filter, from string) (n int, err error) {
-	for _, stage := range []string{from, f.Stage} {
-		if _, ok := s.graph.Stage(stage); stage != "" && !ok {
-			return 0, fmt.Errorf("count retries: %w: %q", ErrNoStage, stage)
-		}
+	if _, err := s.stageArg("count retries", f.Stage); err != nil {
+		return 0, err
 	}
-	var stage *string
-	if from != "" {
-		stage = &from
+	stage, err := s.stageArg("count retries", from)
+	if err != nil {
+		return 0, err
 	}
 	err = s.read(ctx, countMatchingSQL, append(f.args(), stage), func(rows pgx.Rows) (err error) {
 		n, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[int])

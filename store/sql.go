@@ -20,7 +20,7 @@ func (g Graph) SQL(text string) string {
 		case name == "name":
 			return g.name
 		case strings.HasPrefix(name, "statuses"):
-			return g.statuses(strings.TrimSpace(strings.TrimPrefix(name, "statuses")), "")
+			return g.statuses(strings.TrimSpace(strings.TrimPrefix(name, "statuses")))
 		}
 		return g.prefix + name
 	})
@@ -45,11 +45,11 @@ func (g Graph) flips(status string) string {
 	return strings.Join(lines, ",\n         ")
 }
 
-// statuses lists the status columns of a row, with what follows each.
-func (g Graph) statuses(row, suffix string) string {
+// statuses lists the status columns of a row.
+func (g Graph) statuses(row string) string {
 	columns := make([]string, len(g.nodes))
 	for i, n := range g.nodes {
-		columns[i] = row + n.Name + "_status" + suffix
+		columns[i] = row + n.Name + "_status"
 	}
 	return strings.Join(columns, ", ")
 }

@@ -265,9 +265,9 @@ func TestUpdate_NotifiesStagesThatBecomeReady(t *testing.T) {
 	}{
 		{"ingest_status = 'completed'", []string{"cuelight_video_metadata", "cuelight_video_transcode"}},
 		{"ingest_status = 'completed'", nil},
-		{"transcode_status = 'dead'", nil},
-		{"transcode_status = 'pending'", []string{"cuelight_video_transcode"}},
-		{"transcode_status = 'completed'", nil},
+		{"transcode_status = 'dead'", []string{"cuelight_video_metadata"}}, // still ready
+		{"transcode_status = 'pending'", []string{"cuelight_video_metadata", "cuelight_video_transcode"}},
+		{"transcode_status = 'completed'", []string{"cuelight_video_metadata"}},
 		{"metadata_status = 'completed'", []string{"cuelight_video_assemble"}},
 		{"priority = 3", []string{"cuelight_video_assemble"}},
 		{"priority = 3", nil},

@@ -95,3 +95,12 @@ func query[T any](ctx context.Context, s *Store, act, sql string, row pgx.RowToF
 	all, err := pgx.CollectRows(rows, row)
 	return all, s.explain(act, err)
 }
+
+// readRows returns the rows of a query, with a plan that uses indexes.
+func readRows[T any](ctx context.Context, s *Store, act, sql string, row pgx.RowToFunc[T], args ...any) (all []T, err error) {
+	err = s.read(ctx, sql, args, func(rows pgx.Rows) (err error) {
+		all, err = pgx.CollectRows(rows, row)
+		return err
+	})
+	return all, s.explain(act, err)
+}

@@ -52,14 +52,10 @@ select d.id, '', greatest(extract(epoch from now() - d.deleted_at), 0)::float8, 
 
 // TaskEnds returns how those of some tasks ended that exist, also deleted ones, in no order.
 func (s *Store) TaskEnds(ctx context.Context, tasks []ID) (ends []TaskEnd, err error) {
-	err = s.read(ctx, taskEndsSQL, []any{tasks}, func(rows pgx.Rows) (err error) {
-		ends, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (e TaskEnd, err error) {
-			var ago float64
-			err = row.Scan(&e.Task, &e.Status, &ago, &e.IsOverridden, &e.Overrides, &e.IsPurged)
-			e.Ago = time.Duration(ago * float64(time.Second))
-			return e, err
-		})
-		return err
-	})
-	return ends, s.explain("read ends of tasks", err)
+	return readRows(ctx, s, "read ends of tasks", taskEndsSQL, func(row pgx.CollectableRow) (e TaskEnd, err error) {
+		var ago float64
+		err = row.Scan(&e.Task, &e.Status, &ago, &e.IsOverridden, &e.Overrides, &e.IsPurged)
+		e.Ago = time.Duration(ago * float64(time.Second))
+		return e, err
+	}, tasks)
 }

@@ -24,11 +24,11 @@ var SQL string
 const missingSQL = `
 /* find missing tables of operators */
 select (select count(*) from pg_class c
-         where c.relnamespace = current_schema()::regnamespace and c.relkind = 'r'
+         where c.relnamespace = quote_ident(current_schema())::regnamespace and c.relkind = 'r'
            and c.relname in ('cuelight_audit', 'cuelight_keys', 'cuelight_leases', 'cuelight_locations', 'cuelight_profiles',
                              'cuelight_webhooks', 'cuelight_deliveries', 'cuelight_alert_cooldowns')) < 8
     or (select count(*) from pg_trigger t join pg_class c on c.oid = t.tgrelid
-         where c.relnamespace = current_schema()::regnamespace
+         where c.relnamespace = quote_ident(current_schema())::regnamespace
            and t.tgname in ('cuelight_keys_notify', 'cuelight_webhooks_notify')) < 2`
 
 // Check returns [store.ErrNoSchema] if a table or trigger is missing.

@@ -185,27 +185,29 @@ func (e *Engine) scanClaim(row pgx.CollectableRow) (c Claim, err error) {
 	return c, err
 }
 
-// allowSQL chooses tasks that may start where users have a limit: of a user only as many as keep those that have started and not
-// ended below it. One process at a time may do so, so that each sees the claims of the others; the rest try again. It takes that
+// allowSQL adds to the tasks that may start, where users have a limit: all that have started, and of a user only as many others as
+// keep those that have started and not ended below it. One process at a time may do so, so that each sees the claims of the others; the rest try again. It takes that
 // lock with the settings, because a snapshot is taken with each statement.
 const allowSQL = `
 /* allow tasks of users below their limit */
 with running as materialized (
   select user_id, count(*) as n from {tasks} where state = 'inprogress' and user_id is not null group by user_id
 ), first as materialized (
-  select s.task_id, s.user_id, s.rank, s.turn
-    from {steps} s
+  select s.task_id, s.user_id, s.rank, s.turn, t.state = 'inprogress' or s.parts > 0 is true as has_started
+    from {steps} s join {tasks} t on t.id = s.task_id
    where s.stage = $1 and (s.part > 0) = false and s.status = 'ready'
-        and current_setting('cuelight.limit_lock') = 'true'
-     and s.user_id <> all (array(select user_id from running where n >= $2))
+     and current_setting('cuelight.limit_lock') = 'true'
+     and (s.user_id <> all (array(select user_id from running where n >= $2)) or t.state = 'inprogress' or s.parts > 0)
    order by s.rank, s.turn, s.task_id limit 1000
 ), numbered as (
-  select f.*, coalesce(r.n, 0) + row_number() over (partition by f.user_id order by f.rank, f.turn, f.task_id) as nth
+  select f.*, coalesce(r.n, 0) + row_number() over (
+                partition by f.user_id, f.has_started order by f.rank, f.turn, f.task_id) as nth
     from first f left join running r on r.user_id = f.user_id
 )
-select set_config('cuelight.allowed', array(
-         select task_id from numbered where user_id = '' or nth <= $2 order by rank, turn, task_id
-                limit $3)::text, true),
+select set_config('cuelight.allowed', (
+         coalesce(nullif(current_setting('cuelight.allowed', true), ''), '{}')::uuid[] || array(
+           select task_id from numbered where user_id = '' or has_started or nth <= $2
+            order by rank, turn, task_id limit $3))::text, true),
        current_setting('cuelight.limit_lock') = 'true'`
 
 // lookSQL looks, without locks, what each queue has ready after a position, and when what this worker may not claim yet will be
@@ -282,12 +284,14 @@ select cuelight_{name}_notify(stage, case status when 'ready' then rank || ':' |
 select cuelight_{name}_notify(stage) from unnest($2::text[]) as stage`
 
 // promoteSQL makes steps ready whose time has come, of those after $1, and notifies of them. Those that are tried for the first
-// time get a turn only now, because the one of their submission may be long past. A retry keeps its turn,
-// so it comes before tasks that are newer.
+// time get a turn only now, because the one of their submission may be long past. A retry, or one that was released to wait, keeps its
+// turn, so it comes before tasks that are newer.
 const promoteSQL = `
 /* make due steps ready */
 with due as materialized (
-  select s.ctid as row, s.rank, s.user_id, s.attempts = 0 and s.part = 0 as is_new,
+  select s.ctid as row, s.rank, s.user_id,
+         s.attempts = 0 and s.part = 0 and not exists (
+           select from {attempts} a where a.task_id = s.task_id and a.stage = s.stage offset 0) as is_new,
          row_number() over (partition by s.rank, s.user_id order by s.task_id, s.stage) as n
     from (select s.ctid, s.* from {steps} s
            where s.status = 'waiting' and s.run_at between $1 and now() order by s.run_at limit 1000

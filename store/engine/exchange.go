@@ -214,26 +214,20 @@ func (x *exchange) finish() {
 // locked. The exchange is committed, so where this cannot be found out all count as locked and
 // are reported again.
 func (x *exchange) classifyUnapplied(ctx context.Context) {
-	var unapplied []Report
-	var claims []Claim
-	for _, r := range x.request.Reports {
-		if !x.applied[r.Token] {
+	var unapplied []*Report
+	for i := range x.request.Reports {
+		if r := &x.request.Reports[i]; !x.applied[r.Token] {
 			unapplied = append(unapplied, r)
-			claims = append(claims, Claim{Task: r.Task, Stage: r.Stage, Part: r.Part, Token: r.Token})
 		}
 	}
-	lost, err := x.FindLostClaims(ctx, claims)
-	var recorded map[store.ID]bool
-	if err == nil && len(lost) > 0 {
-		recorded, err = x.FindRecordedOutcomes(ctx, unapplied)
-	}
+	ended, err := x.findEnded(ctx, unapplied)
 	for _, r := range unapplied {
-		i := slices.IndexFunc(lost, func(l LostClaim) bool { return l.Token == r.Token })
+		i := slices.IndexFunc(ended, func(c endedClaim) bool { return c.Token == r.Token })
 		switch {
 		case err != nil || i < 0:
-			x.result.Locked = append(x.result.Locked, r)
-		case !recorded[r.Token]:
-			x.result.Stale = append(x.result.Stale, StaleReport{r, lost[i].Cancelled})
+			x.result.Locked = append(x.result.Locked, *r)
+		case ended[i].Outcome != r.Outcome:
+			x.result.Stale = append(x.result.Stale, StaleReport{*r, ended[i].isCancelled()})
 		}
 	}
 }

@@ -29,6 +29,8 @@ type endedClaim struct {
 	IsGone  bool    // the task is
 }
 
+func (c endedClaim) isCancelled() bool { return c.IsGone || c.Outcome == "cancelled" }
+
 // LostClaim is a claim that its worker no longer holds.
 type LostClaim struct {
 	Token store.ID
@@ -54,7 +56,7 @@ func (e *Engine) queueFindLost(batch *pgx.Batch, claims []Claim, lost *[]LostCla
 	batch.Queue(e.sql.findClaims, e.claimArgs(reports)...).Query(func(rows pgx.Rows) error {
 		ended, err := pgx.CollectRows(rows, pgx.RowToStructByPos[endedClaim])
 		for _, c := range ended {
-			*lost = append(*lost, LostClaim{c.Token, c.IsGone || c.Outcome == "cancelled"})
+			*lost = append(*lost, LostClaim{c.Token, c.isCancelled()})
 		}
 		return err
 	})
@@ -67,10 +69,7 @@ func (e *Engine) FindRecordedOutcomes(ctx context.Context, reports []Report) (ma
 	for i := range reports {
 		all[i], byToken[reports[i].Token] = &reports[i], reports[i].Outcome
 	}
-	var ended []endedClaim
-	err := e.send(ctx, store.ID{}, func(batch *pgx.Batch) {
-		batch.Queue(e.sql.findClaims, e.claimArgs(all)...).Query(collect(&ended, pgx.RowToStructByPos[endedClaim]))
-	})
+	ended, err := e.findEnded(ctx, all)
 	recorded := make(map[store.ID]bool, len(ended))
 	for _, c := range ended {
 		if c.Outcome == byToken[c.Token] {
@@ -78,6 +77,16 @@ func (e *Engine) FindRecordedOutcomes(ctx context.Context, reports []Report) (ma
 		}
 	}
 	return recorded, e.explain("find recorded outcomes", err)
+}
+
+func (e *Engine) findEnded(ctx context.Context, reports []*Report) (ended []endedClaim, err error) {
+	if len(reports) == 0 {
+		return nil, nil
+	}
+	err = e.send(ctx, store.ID{}, func(batch *pgx.Batch) {
+		batch.Queue(e.sql.findClaims, e.claimArgs(reports)...).Query(collect(&ended, pgx.RowToStructByPos[endedClaim]))
+	})
+	return ended, err
 }
 
 // findHeldSQL reads what claims are about only if $2 says so: it may be large.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
 	"time"
@@ -78,7 +79,7 @@ with reported as materialized (
 ), flipped as (
   update {tasks} t set
          {flip: 'completed'},
-         turn = greatest(t.turn, c.turn), updated_at = now()
+         turn = c.turn, updated_at = now()
     from (select task, array_agg(stage) as stages, max(turn) as turn from reported group by task) as c
    where t.ctid = c.task
 )
@@ -130,18 +131,15 @@ with reported as materialized (
 )
 select token from reported`
 
-// divideSQL ends claims of stages that were divided, and makes their parts: new ones are inserted, those of an earlier
+// divideSQL ends the claim of a stage that was divided, and makes its parts: new ones are inserted, those of an earlier
 // division that are not kept are made new, and those that are too many are deleted. Each part has a turn of its own,
 // so that a short task behind a long one begins soon. The claim is not an attempt unless the report counts it.
 const divideSQL = `
-/* divide stages */
+/* divide a stage */
 with reported as materialized (
-  select r.task_id, r.stage, r.part, r.token, r.parts, r.made::integer[] as made, r.specs::jsonb as specs,
-         r.counted, r.class, r.error, held.*,
-         s.attempts, s.locked_at, s.locked_by, s.rank, s.user_id, t.placement -> r.stage as placement
-    from unnest($1::uuid[], $2::text[], $3::integer[], $4::uuid[], $5::integer[], $6::text[], $7::text[],
-                $8::boolean[], $9::text[], $10::text[])
-         as r (task_id, stage, part, token, parts, made, specs, counted, class, error)
+  select r.*, held.*, s.attempts, s.locked_at, s.locked_by, s.rank, s.user_id, t.placement -> r.stage as placement
+    from (values ($1::uuid, $2::text, $3::integer, $4::uuid, $5::integer, $6::integer[], $7::text[], $8::boolean,
+                  $9::text, $10::text)) as r (task_id, stage, part, token, parts, made, specs, counted, class, error)
    cross join lateral (
          select s.ctid as step, t.ctid as task
            from {steps} s join {tasks} t on t.id = s.task_id
@@ -164,14 +162,14 @@ with reported as materialized (
    where s.ctid = r.step
 ), surplus as (
   delete from {steps} s using reported r
-   where s.task_id = any ($1) and s.task_id = r.task_id and s.stage = r.stage and s.part > r.parts
+   where s.task_id = $1 and s.task_id = r.task_id and s.stage = r.stage and s.part > r.parts
 ), made as (
   insert into {steps} (task_id, stage, part, spec, rank, user_id, placement, line, turn)
-  select r.task_id, r.stage, p.part, p.spec, r.rank, r.user_id, r.placement, r.line, r.turn + p.n - 1
+  select r.task_id, r.stage, p.part, p.spec::jsonb, r.rank, r.user_id, r.placement, r.line, r.turn + p.n - 1
     from (select r.*, cuelight_{name}_next_turn(rank, user_id, line) as turn
             from (select *, cuelight_{name}_line(rank, user_id, cardinality(made)) as line
                     from reported offset 0) as r offset 0) as r
-   cross join lateral rows from (unnest(r.made), jsonb_array_elements(r.specs)) with ordinality as p (part, spec, n)
+   cross join lateral unnest(r.made, r.specs) with ordinality as p (part, spec, n)
       on conflict (task_id, stage, part) do update set
          spec = excluded.spec, rank = excluded.rank, user_id = excluded.user_id, placement = excluded.placement,
          line = excluded.line, turn = excluded.turn, ready_at = excluded.ready_at, status = 'ready', attempts = 0,
@@ -295,8 +293,8 @@ func (e *Engine) queueReports(batch *pgx.Batch, all []Report, applied map[store.
 	}
 	// One after the other, so that each sees the turns of the parts before.
 	slices.SortFunc(s.divided, func(a, b *Report) int { return bytes.Compare(a.Task[:], b.Task[:]) })
-	for i := range s.divided {
-		batch.Queue(e.sql.divide, e.divideArgs(s.divided[i:i+1])...).Query(read)
+	for _, r := range s.divided {
+		batch.Queue(e.sql.divide, e.divideArgs(r)...).Query(read)
 	}
 	if len(s.stages) > 0 { // last, so that the end of a task is its last event
 		batch.Queue(e.sql.completeStages, append(e.claimArgs(s.stages), results(s.stages))...).Query(read)
@@ -337,42 +335,19 @@ func failureArgs(reports []*Report) []any {
 	return []any{outcomes, dead, retryIn, classes, errs}
 }
 
-func (e *Engine) divideArgs(reports []*Report) []any {
-	n := len(reports)
-	parts, made, specs, counted := make([]int32, n), make([]string, n), make([]string, n), make([]bool, n)
-	classes, errs := make([]string, n), make([]string, n)
-	for i, r := range reports {
-		parts[i] = int32(len(r.Parts))
-		made[i], specs[i] = r.madeParts()
-		counted[i], classes[i], errs[i] = r.Counted, r.Class, statement.CleanText(r.Error)
-	}
-	return append(e.claimArgs(reports), parts, made, specs, counted, classes, errs)
-}
-
-// madeParts returns the numbers of the parts that are not kept, as an array of PostgreSQL, and their specs, as one
-// of JSON: a parameter has those of all reports, which differ in length.
-func (r *Report) madeParts() (numbers, specs string) {
+// divideArgs are the arguments of divideSQL. Parts that are kept are not made.
+func (e *Engine) divideArgs(r *Report) []any {
 	kept := make(map[int]bool, len(r.Kept))
 	for _, part := range r.Kept {
 		kept[part] = true
 	}
-	var made []int
-	var madeSpecs []json.RawMessage
+	made, specs := []int32{}, []string{}
 	for i, spec := range r.Parts {
 		if !kept[i+1] {
-			made, madeSpecs = append(made, i+1), append(madeSpecs, spec)
+			made, specs = append(made, int32(i+1)), append(specs, cmp.Or(string(spec), "null"))
 		}
 	}
-	n, _ := json.Marshal(made) // numbers cannot fail
-	s := []byte{'['}
-	for i, spec := range madeSpecs {
-		if i > 0 {
-			s = append(s, ',')
-		}
-		if spec == nil {
-			spec = json.RawMessage("null")
-		}
-		s = append(s, spec...)
+	return []any{
+		r.Task, e.stages[r.Stage], r.Part, r.Token, len(r.Parts), made, specs, r.Counted, r.Class, statement.CleanText(r.Error),
 	}
-	return "{" + string(n[1:len(n)-1]) + "}", string(append(s, ']'))
 }

@@ -248,9 +248,11 @@ func (e *Engine) endOrphans(ctx context.Context, in SweepRequest, out *SweepResu
 		}))
 	})
 	for some := range slices.Chunk(reports, maxBatch) {
-		if err == nil {
-			var r ExchangeResult
-			r, err = e.Exchange(ctx, ExchangeRequest{Worker: in.Worker, Reports: some})
+		if err != nil {
+			break
+		}
+		var r ExchangeResult
+		if r, err = e.Exchange(ctx, ExchangeRequest{Worker: in.Worker, Reports: some}); err == nil {
 			out.ExpiredClaims += len(some) - len(r.Stale) - len(r.Locked)
 			out.RowsLocked = out.RowsLocked || len(r.Locked) > 0
 		}
