@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
 )
@@ -172,21 +174,23 @@ func (d *dispatcher) endSweep(base context.Context, s swept) {
 	d.p.observe(Event{Kind: SweepEnded, RetryIn: time.Until(d.sweeps.next)})
 }
 
+// queryCanceled is the code of PostgreSQL for a statement that its statement_timeout has ended.
+const queryCanceled = "57014"
+
 // sweepFailed makes exchanges wait as after a failure of their own, unless the database has answered them while the sweep waited:
-// then only the sweep takes too long, and is tried again at its interval, or sooner if it met a lock.
+// then only the sweep has a problem, and is tried again after as long as it took.
 func (d *dispatcher) sweepFailed(base context.Context, s swept) {
 	if IsPermanent(s.err) || !d.p.contact.hasAnsweredWithin(s.took) {
 		d.exchangeFailed(base, s.err)
 		return
 	}
-	if errors.Is(s.err, store.ErrLocked) {
-		return
-	}
-	d.sweeps.next = time.Now().Add(jitter(s.interval))
-	if !d.sweeps.reportedFailure {
+	d.sweeps.next = time.Now().Add(jitter(min(s.interval, max(s.took, sweepRetry))))
+	var pg *pgconn.PgError
+	isLate := errors.Is(s.err, context.DeadlineExceeded) || errors.As(s.err, &pg) && pg.Code == queryCanceled
+	if isLate && !d.sweeps.reportedFailure {
+		d.sweeps.reportedFailure = true
 		d.p.observe(Event{Kind: SweepFailed, Err: s.err})
 	}
-	d.sweeps.reportedFailure = true
 }
 
 // expectWake handles the first ready step of a queue, which the sweep found. The first sweep finds what was ready

@@ -267,6 +267,10 @@ func TestCheck_FindsEachViolation(t *testing.T) {
 		"a deletion without an event": {retried,
 			deletePlain + `delete from outbox where type = 'deleted'`,
 			[]string{"event-deleted"}},
+		"a deletion without an event while triggers were off": {
+			triggersOff(-time.Hour, time.Hour),
+			deletePlain + `delete from outbox where type = 'deleted'`,
+			nil},
 		"work after a deletion": {retried,
 			deletePlain + `insert into outbox (type, tasks, stages, parts, attempts)
 				select 'started', array[id], '{publish}', '{0}', '{1}' from deleted_tasks`,

@@ -299,7 +299,10 @@ select format('task %s %s, but its last event of that kind is %s, %s', last_even
   left join {tasks} t on t.id = last_event.task
   left join {deleted_tasks} d on d.id = last_event.task
  where case when t.id is not null then last_event.type not in ('submitted', 'undeleted')
-            when d.id is not null and d.purged_at is null then last_event.type <> 'deleted'
+            when d.id is not null and d.purged_at is null
+            then last_event.type <> 'deleted' and not exists (
+                 select from unnest(@off_from::timestamptz[], @off_to::timestamptz[]) as triggers_off (since, until)
+                  where d.deleted_at between since and until)
             else last_event.type not in ('deleted', 'purged') end
  union all
 select format('event %s, %s, of task %s follows its deletion with event %s', e.id, e.type, e.task_id, last_event.id)
