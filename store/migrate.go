@@ -150,8 +150,8 @@ type MigrateResult struct {
 
 // Migrate creates the pipeline's tables, upgrades those of an earlier version, or adds to them the stages that the graph has and
 // they have not, in one transaction; any number of processes may call it at once. Otherwise it loads its functions and
-// triggers again if some are missing. It returns [ErrEncoding], [ErrForeignTables], [ErrSchemaNewer] or [ErrSchemaShape] where the tables are not
-// those of this program, and [ErrLocked] if it had to wait for a lock for a minute.
+// triggers again if some are missing. It returns [ErrEncoding], [ErrForeignTables], [ErrSchemaNewer] or [ErrSchemaShape] where the
+// tables are not those of this program, and [ErrLocked] if it had to wait for a lock for a minute.
 //
 // A task that has completed all stages counts an added stage as completed, without a
 // result; so does one that has started a stage behind the added one. Other tasks run it,

@@ -186,8 +186,8 @@ func (e *Engine) scanClaim(row pgx.CollectableRow) (c Claim, err error) {
 }
 
 // allowSQL adds to the tasks that may start, where users have a limit: all that have started, and of a user only as many others as
-// keep those that have started and not ended below it. One process at a time may do so, so that each sees the claims of the others; the rest try again. It takes that
-// lock with the settings, because a snapshot is taken with each statement.
+// keep those that have started and not ended below it. One process at a time may do so, so that each sees the claims of the others;
+// the rest try again. It takes that lock with the settings, because a snapshot is taken with each statement.
 const allowSQL = `
 /* allow tasks of users below their limit */
 with running as materialized (
