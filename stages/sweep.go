@@ -148,8 +148,8 @@ func (d *dispatcher) endSweep(base context.Context, s swept) {
 	if s.err != nil || out.RowsLocked {
 		d.sweeps.next = time.Now().Add(jitter(min(s.interval, sweepRetry)))
 	}
-	if out.RowsLocked {
-		d.sweeps.thoroughAt = time.Time{}
+	if out.RowsLocked || s.err != nil && !s.isLate() {
+		d.sweeps.thoroughAt = time.Time{} // a quick one does not end the claims of workers that this one has expired
 	}
 	if s.err != nil {
 		d.sweepFailed(base, s)
@@ -185,12 +185,16 @@ func (d *dispatcher) sweepFailed(base context.Context, s swept) {
 		return
 	}
 	d.sweeps.next = time.Now().Add(jitter(min(s.interval, max(s.took, sweepRetry))))
-	var pg *pgconn.PgError
-	isLate := errors.Is(s.err, context.DeadlineExceeded) || errors.As(s.err, &pg) && pg.Code == queryCanceled
-	if isLate && !d.sweeps.reportedFailure {
+	if s.isLate() && !d.sweeps.reportedFailure {
 		d.sweeps.reportedFailure = true
 		d.p.observe(Event{Kind: SweepFailed, Err: s.err})
 	}
+}
+
+// isLate reports whether the sweep did not end in time.
+func (s swept) isLate() bool {
+	var pg *pgconn.PgError
+	return errors.Is(s.err, context.DeadlineExceeded) || errors.As(s.err, &pg) && pg.Code == queryCanceled
 }
 
 // expectWake handles the first ready step of a queue, which the sweep found. The first sweep finds what was ready

@@ -2,6 +2,7 @@ package stages_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -258,6 +259,33 @@ func TestSweep_IsThoroughForATwentiethOfTheTime(t *testing.T) {
 		stop()
 		if thorough < 4 || thorough > 7 || quick < thorough {
 			t.Errorf("in 20 minutes there were %d thorough sweeps of 10 s and %d quick ones", thorough, quick)
+		}
+	})
+}
+
+// A quick sweep does not find the claims of a worker that a sweep before has expired and could not end.
+func TestSweep_IsThoroughAfterAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var quick []bool
+		failing := false
+		f := &fakeBackend{sweep: func(in engine.SweepRequest) (engine.SweepResult, error) {
+			quick = append(quick, in.IsQuick)
+			time.Sleep(time.Second)
+			if failing && in.IsQuick {
+				failing = false
+				return engine.SweepResult{}, errors.New("connection reset by peer")
+			}
+			return nothingSwept(1), nil
+		}}
+		_, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Observe = func(stages.Event) {} })
+		time.Sleep(5 * time.Minute)
+		failing = true
+		from := len(quick)
+		time.Sleep(5 * time.Minute)
+		stop()
+		i := slices.Index(quick[from:], true)
+		if failing || i < 0 || quick[from+i+1] {
+			t.Errorf("sweeps were quick as in %v; want a thorough one after the first quick one, which failed", quick[from:])
 		}
 	})
 }
