@@ -172,7 +172,7 @@ func TestUploads_AreAuditedAndHaveAUser(t *testing.T) {
 				t.Fatal(err)
 			}
 			rows, err := pool.Query(t.Context(), `select user_id || '|' || actor || '|' || action || '|' || detail::text || '|' || user_context
-  from tasks join audit on target = tasks.id::text where tasks.id::text = $1`, r.Task)
+  from tasks join cuelight_audit on target = tasks.id::text where tasks.id::text = $1`, r.Task)
 			if err != nil {
 				t.Fatal(err)
 			}
