@@ -103,6 +103,7 @@ func TestHousekeeping_DelaysNoExchange(t *testing.T) {
 					}
 				})
 				time.Sleep(10 * time.Minute)
+				synctest.Wait()
 				n := reported
 				stop()
 				if want := int(delay / time.Hour); len(failures) != want {

@@ -266,26 +266,24 @@ func TestSweep_IsThoroughForATwentiethOfTheTime(t *testing.T) {
 // A quick sweep does not find the claims of a worker that a sweep before has expired and could not end.
 func TestSweep_IsThoroughAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var quick []bool
-		failing := false
+		var afterFailure []bool
+		quick := 0
 		f := &fakeBackend{sweep: func(in engine.SweepRequest) (engine.SweepResult, error) {
-			quick = append(quick, in.IsQuick)
 			time.Sleep(time.Second)
-			if failing && in.IsQuick {
-				failing = false
-				return engine.SweepResult{}, errors.New("connection reset by peer")
+			if quick >= 3 {
+				afterFailure = append(afterFailure, in.IsQuick)
+			} else if in.IsQuick {
+				if quick++; quick == 3 {
+					return engine.SweepResult{}, errors.New("connection reset by peer")
+				}
 			}
 			return nothingSwept(1), nil
 		}}
 		_, stop := runFake(t, f, pipeline(t, noop, "one"), func(r *stages.Runner) { r.Observe = func(stages.Event) {} })
-		time.Sleep(5 * time.Minute)
-		failing = true
-		from := len(quick)
-		time.Sleep(5 * time.Minute)
+		time.Sleep(10 * time.Minute)
 		stop()
-		i := slices.Index(quick[from:], true)
-		if failing || i < 0 || quick[from+i+1] {
-			t.Errorf("sweeps were quick as in %v; want a thorough one after the first quick one, which failed", quick[from:])
+		if len(afterFailure) == 0 || afterFailure[0] {
+			t.Errorf("after the third quick sweep, which failed, they were quick as in %v; want a thorough one first", afterFailure)
 		}
 	})
 }
