@@ -317,25 +317,33 @@ func TestMigrate_LoadsMissingTriggersAgain(t *testing.T) {
 // The functions know the name that their schema had.
 func TestMigrate_RepairsARenamedSchema(t *testing.T) {
 	t.Parallel()
-	pool := pgtest.New(t, pgtest.SQL("create schema before"))
-	in := func(schema string) bundle {
-		c := pool.Config()
-		c.ConnConfig.RuntimeParams["search_path"] = schema
-		inSchema, err := pgxpool.NewWithConfig(t.Context(), c)
-		must(t, err)
-		t.Cleanup(inSchema.Close)
-		return newBundle(t, inSchema, store.Video())
+	for name, after := range map[string]string{
+		"another name": "after", "the beginning of its name": "be", "a name that needs quotes": `"Media farm"`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pool := pgtest.New(t, pgtest.SQL("create schema before"))
+			in := func(schema string) bundle {
+				c := pool.Config()
+				c.ConnConfig.RuntimeParams["search_path"] = schema
+				inSchema, err := pgxpool.NewWithConfig(t.Context(), c)
+				must(t, err)
+				t.Cleanup(inSchema.Close)
+				return newBundle(t, inSchema, store.Video())
+			}
+			_, err := in("before").Migrate(t.Context())
+			must(t, err)
+			_, err = pool.Exec(t.Context(), "alter schema before rename to "+after)
+			must(t, err)
+			b := in(after)
+			if err := b.Check(t.Context()); !errors.Is(err, store.ErrTriggersMissing) {
+				t.Errorf("Check returned %v", err)
+			}
+			_, err = b.Migrate(t.Context())
+			must(t, err)
+			must(t, b.Check(t.Context()))
+			id := b.submit()
+			b.wantSteps("after the repair", id, "ingest ready")
+		})
 	}
-	_, err := in("before").Migrate(t.Context())
-	must(t, err)
-	_, err = pool.Exec(t.Context(), "alter schema before rename to after")
-	must(t, err)
-	b := in("after")
-	if err := b.Check(t.Context()); !errors.Is(err, store.ErrTriggersMissing) {
-		t.Errorf("Check returned %v", err)
-	}
-	_, err = b.Migrate(t.Context())
-	must(t, err)
-	id := b.submit()
-	b.wantSteps("after the repair", id, "ingest ready")
 }
