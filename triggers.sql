@@ -124,8 +124,8 @@ begin
 end
 $$;
 
--- Steps that come back, and whose turn has passed meanwhile, get turns at the end of their users' lines.
-create or replace function cuelight_video_catch_up(ids uuid[]) returns void language plpgsql as $$
+-- Requeue steps that come back and whose turn has passed meanwhile, at the end of their users' lines.
+create or replace function cuelight_video_requeue(ids uuid[]) returns void language plpgsql as $$
 begin
   with lines as materialized (
     select l.*, place.turn as passed, cuelight_video_next_turn(l.rank, l.user_id, l.line) as next
@@ -752,7 +752,7 @@ begin
             from again group by id) as c
    where t.id = c.id;
   get diagnostics retried = row_count;
-  perform cuelight_video_catch_up(task_ids);
+  perform cuelight_video_requeue(task_ids);
   perform cuelight_video_reconcile(task_ids); -- also of stages that were pending before
   return retried;
 end
@@ -836,7 +836,7 @@ begin
    where task_id = $1 and status = 'running';
   insert into outbox (type, task_id) values ('undeleted', $1);
   perform set_config('cuelight.exchange', '', true);
-  perform cuelight_video_catch_up(array[$1]);
+  perform cuelight_video_requeue(array[$1]);
   perform cuelight_video_reconcile(array[$1]);
   if 'completed' = (select status from cuelight_video_stages(t) where stage = from_stage) then
     update tasks set overridden_by = null where id = $1 and t.overridden_by is not null;

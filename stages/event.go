@@ -58,7 +58,7 @@ const (
 	TaskUnpublished Kind = "unpublished"
 	TaskPurged      Kind = "purged"
 
-	// Old rows were deleted: those in Pruned, or Count rows of the outbox.
+	// Old rows were deleted: those in Pruned, and Count by Retention.PruneOthers; or Count rows of the outbox.
 	RowsPruned   Kind = "rows_pruned"
 	EventsPruned Kind = "events_pruned"
 

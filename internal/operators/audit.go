@@ -65,13 +65,23 @@ delete from cuelight_audit where id in (
 // pruneBatch is how many rows one transaction of PruneAudit deletes.
 const pruneBatch = 500
 
-// PruneAudit deletes the entries that are older than keep, and returns how many.
+// PruneAudit deletes the entries that are older than keep, and returns how many. It does not wait long for a lock:
+// while it waits, heartbeats may lack its connection.
 func PruneAudit(ctx context.Context, db store.DB, keep time.Duration) (deleted int, err error) {
-	for {
-		tag, err := db.Exec(ctx, pruneAuditSQL, keep.Seconds(), pruneBatch)
-		deleted += int(tag.RowsAffected())
-		if err != nil || tag.RowsAffected() < pruneBatch {
+	for n := pruneBatch; n == pruneBatch; deleted += n {
+		n = 0
+		err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, statement.LimitLockWaitSQL, statement.BackgroundLockWait)
+			if err != nil {
+				return err
+			}
+			tag, err := tx.Exec(ctx, pruneAuditSQL, keep.Seconds(), pruneBatch)
+			n = int(tag.RowsAffected())
+			return err
+		})
+		if err != nil {
 			return deleted, statement.Wrap(db, "prune audit log", err)
 		}
 	}
+	return deleted, nil
 }

@@ -1,5 +1,6 @@
-// Package operators creates the tables that the program cuelight has in addition to those of its pipeline: the audit log, API keys,
-// webhooks and their deliveries, profiles, locations, and leases. The packages that use a table have its statements.
+// Package operators creates the tables that the program cuelight has in addition to those of its pipeline: the audit
+// log, API keys, webhooks and their deliveries, profiles, locations, and leases. It writes, reads and prunes the audit
+// log; of the other tables, the packages that use one have its statements.
 //
 // [Migrate] needs the pipeline's tables; see [store.Store.Migrate]. Programs that embed package store need neither.
 package operators

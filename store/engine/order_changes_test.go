@@ -8,8 +8,8 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// forget drops what runs of a task whose claims were revoked.
-func (r *orderRun) forget(task store.ID) {
+// dropRunning drops what runs of a task whose claims were revoked.
+func (r *orderRun) dropRunning(task store.ID) {
 	r.running = slices.DeleteFunc(r.running, func(c Claim) bool { return c.Task == task })
 }
 
@@ -27,7 +27,7 @@ func TestOrder_FilmsThatComeBackHoldNobodyBack(t *testing.T) {
 			r.begin()
 			r.rounds(5)
 			r.exec(c.leave, film)
-			r.forget(film)
+			r.dropRunning(film)
 			r.submit(4, "max", 60)
 			r.begin()
 			r.rounds(100)
