@@ -790,7 +790,9 @@ $$;
 create or replace function cuelight_video_delete(
   task uuid, keep_published boolean default false, deleted_by text default '', purge_at timestamptz default null)
   returns setof tasks language sql set search_path from current as $$
-  select from tasks t where t.id = $1 for update; -- so that the next statement sees the steps of the locked task
+  -- The next statements see what these waited for: a claim of a part locks its step alone.
+  select from tasks t where t.id = $1 for update;
+  select from steps s where s.task_id = $1 for update;
   with gone as (
     delete from tasks t where t.id = $1 returning t
   ), kept as (

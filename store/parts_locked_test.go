@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
 )
@@ -138,7 +139,7 @@ func TestParts_OfADeadStageAreStoppedByTheSweepIfTheyWereLocked(t *testing.T) {
 	id, claims := b.divide(store.Submission{}, 3, 2)
 	tx, err := b.pool.Begin(t.Context())
 	must(t, err)
-	_, err = tx.Exec(t.Context(), `select from film_steps where task_id = $1 and part = 3 for update`, id)
+	_, err = tx.Exec(t.Context(), `select from film_steps where task_id = $1 and part = 1 for update`, id)
 	must(t, err)
 	failure := partReport(claims[0], engine.Failed)
 	failure.Dead = true
@@ -201,5 +202,30 @@ func TestParts_AreCountedWhileManyWorkersCompleteThem(t *testing.T) {
 	workers.Wait()
 	if s := b.encodeState(id); s.Status != pending || *s.OpenParts != 0 {
 		t.Errorf("the stage is %s with %d open parts", s.Status, *s.OpenParts)
+	}
+}
+
+// A deletion waits for parts that another transaction has locked, and workers claim the other parts until it has them all.
+func TestParts_AreNotClaimedAfterTheDeletionOfTheirTask(t *testing.T) {
+	t.Parallel()
+	b := setupParts(t)
+	id, _ := b.divide(store.Submission{}, 3, 0)
+	tx, err := b.pool.Begin(t.Context())
+	must(t, err)
+	_, err = tx.Exec(t.Context(), `select from film_steps where task_id = $1 and part = 1 for update`, id)
+	must(t, err)
+	deleted := make(chan error, 1)
+	go func() { deleted <- b.Delete(context.Background(), id, store.DeleteOptions{}) }()
+	waittest.Until(t, "the deletion waits for the part", func() bool {
+		return b.queryInt(`select count(*) from pg_locks where locktype = 'transactionid' and not granted`) > 0
+	})
+	if out := b.exchange(b.w, 1); len(out.Claims) != 1 {
+		t.Errorf("the claims are %+v", out.Claims)
+	}
+	must(t, tx.Rollback(t.Context()))
+	must(t, <-deleted)
+	if n := b.queryInt(`select count(*) from film_attempts a join film_deleted_tasks d on d.id = a.task_id
+			where a.started_at > d.deleted_at`); n > 0 {
+		t.Errorf("%d claims were made after the deletion", n)
 	}
 }

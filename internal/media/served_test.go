@@ -119,7 +119,7 @@ func TestServedSource_FailureIsNotTheEndOfTheSource(t *testing.T) {
 	}
 	down := errors.New("the service is down")
 	for _, err := range []error{down, errNoAnswer} {
-		served, in, path := serveFile(t, Tools{Preset: "ultrafast", Stall: time.Second}, src)
+		served, in, path := serveFile(t, Tools{Preset: "ultrafast", Stall: 4 * time.Second}, src)
 		in.fail = func(offset int64) error {
 			if offset < in.size/2 {
 				return nil

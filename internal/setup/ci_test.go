@@ -24,7 +24,7 @@ func runChecks(t *testing.T, npm bool, fails string) (printed, calls string, ok 
 	}
 	writeFile(t, filepath.Join(dir, "internal/setup/postgres.sh"), postgres)
 	for name, script := range map[string]string{
-		"make": `echo "$*" >>"$CALLS"; [ "$1" != "` + fails + `" ]`, "dpkg-deb": "",
+		"make": `echo "$*" >>"$CALLS"; [ "$1" != "` + fails + `" ] || { echo "--- FAIL: TestIt"; exit 1; }`, "dpkg-deb": "",
 	} {
 		writeFile(t, filepath.Join(dir, "programs", name), "#!/bin/sh\n"+script+"\n")
 	}
@@ -50,6 +50,14 @@ func TestChecks_IncludeTheDatabaseTestsOfStagesOnOtherVersions(t *testing.T) {
 		if !strings.Contains(calls, want) {
 			t.Errorf("make was not called with %q, but: %s", want, calls)
 		}
+	}
+}
+
+func TestChecks_RepeatFailuresAtTheEnd(t *testing.T) {
+	t.Parallel()
+	printed, _, ok := runChecks(t, true, "test")
+	if _, last, _ := strings.Cut(printed, "--- the failures again:\n"); ok || !strings.HasPrefix(last, "--- FAIL: TestIt\n") {
+		t.Errorf("passed %v, printed %s", ok, printed)
 	}
 }
 
