@@ -13,6 +13,9 @@
 
 begin;
 
+-- Functions get this search_path, with the temporary schema last, because any role may create temporary tables.
+do $$ begin perform set_config('search_path', quote_ident(current_schema()) || ', pg_temp', true); end $$;
+
 do $$
 begin
   if to_regtype(format('%I.cuelight_status', current_schema())) is null then
@@ -116,8 +119,7 @@ create table if not exists steps (
   spec       jsonb,                                         -- of a part: what to do
   result     jsonb,                                         -- of a completed part
   primary key (task_id, stage, part),
-  constraint steps_claim check
-    (num_nonnulls(token, locked_at, locked_by) = case status when 'running' then 3 else 0 end),
+  constraint steps_claim check (num_nonnulls(token, locked_at, locked_by) = 3 * (status = 'running')::integer),
   constraint steps_waits check ((run_at is not null) = (status = 'waiting'))
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.02);
 
@@ -215,11 +217,8 @@ $$;
 create sequence if not exists outbox_id;
 
 -- A crash empties an unlogged table, and a restored dump brings what another server or sequence wrote: see below.
-create unlogged table if not exists event_epoch (
-  source text not null default cuelight_server() || '/' || 'outbox_id'::regclass::oid
-);
-insert into event_epoch
-select cuelight_server() || '/' || 'outbox_id'::regclass::oid
+create unlogged table if not exists event_epoch (source text not null default cuelight_video_database());
+insert into event_epoch select cuelight_video_database()
  where not exists (select from pipeline) and not exists (select from event_epoch);
 
 -- The first id of a transaction. PostgreSQL may allocate ids again that a crash has lost, although readers have seen
@@ -231,7 +230,7 @@ begin
                                        (coalesce(pg_sequence_last_value(seq), 0) << 32 >> 32)::integer);
   perform set_config('cuelight.allocating', seq::oid || ' ' || pg_current_xact_id(), true);
   if current_setting('cuelight.epoch', true) is distinct from seq::oid::text then
-    if not exists (select from event_epoch e where e.source = cuelight_server() || '/' || seq::oid) then
+    if not exists (select from event_epoch where source = cuelight_video_database()) then
       perform pg_advisory_lock(hashtext('cuelight event ids ' || seq::oid));
       perform setval(seq, nextval(seq) + 1048576);
       perform pg_advisory_unlock(hashtext('cuelight event ids ' || seq::oid));

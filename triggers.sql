@@ -16,7 +16,11 @@
 
 begin;
 
--- Functions that only others call run with the settings of those.
+-- Functions get this search_path, with the temporary schema last, because any role may create temporary tables.
+do $$ begin perform set_config('search_path', quote_ident(current_schema()) || ', pg_temp', true); end $$;
+
+-- Functions that only others call run with the settings of those. Trigger functions write the history and the outbox as
+-- their owner (security definer), so a role that submits or changes tasks needs no rights on these.
 
 -- The stages of a task. A stage is unblocked once all that it needs are completed.
 create or replace function cuelight_video_stages(t tasks)
@@ -124,19 +128,20 @@ begin
 end
 $$;
 
--- Requeue steps that come back and whose turn has passed meanwhile, at the end of their users' lines.
+-- Requeue steps that come back and whose turn has passed meanwhile, and steps without a turn (the lowest one), at the end
+-- of their users' lines.
 create or replace function cuelight_video_requeue(ids uuid[]) returns void language plpgsql as $$
 begin
   with lines as materialized (
     select l.*, place.turn as passed, cuelight_video_next_turn(l.rank, l.user_id, l.line) as next
-      from (select distinct rank, user_id, line from steps
-             where task_id = any (ids) and status in ('ready', 'waiting')) as l
+      from (select distinct rank, user_id, line from steps where task_id = any (ids)) as l
      cross join lateral cuelight_video_place(l.rank, l.line > 0) as place
   ), late as materialized (
     select s.task_id, s.stage, s.part, l.next - 1 + row_number() over (
              partition by l.rank, l.user_id, l.line order by s.task_id, s.stage, s.part) as turn
       from steps s join lines l on l.rank = s.rank and l.user_id = s.user_id and l.line = s.line
-     where s.task_id = any (ids) and s.status in ('ready', 'waiting') and s.turn < l.passed
+     where s.task_id = any (ids)
+       and (s.status in ('ready', 'waiting') and s.turn < l.passed or s.turn = -2000000000)
   )
   update steps s set turn = late.turn from late
    where s.task_id = any (ids) and s.task_id = late.task_id and s.stage = late.stage and s.part = late.part;
@@ -346,24 +351,15 @@ begin
   end if;
   if effects.reordered <> '{}' then
     -- A new priority, placement or user reaches the open steps. Turns of one priority or user mean nothing for another.
-    with reached as materialized (
-      select s.task_id, s.stage, s.part, s.line, -t.priority as rank, coalesce(t.user_id, '') as user_id,
-             s.rank <> -t.priority or s.user_id <> coalesce(t.user_id, '') as moves,
-             case when s.part > 0 or s.stage <> all ('{transcode}'::text[]) then t.placement -> s.stage end as placement
-        from tasks t join steps s on s.task_id = t.id
-       where t.id = any (effects.reordered) and s.task_id = any (effects.reordered) and s.status <> 'completed'
-    ), lines as materialized (
-      select l.*, cuelight_video_next_turn(l.rank, l.user_id, l.line) as next
-        from (select distinct rank, user_id, line from reached where moves) as l
-    )
     update steps s
-       set rank = r.rank, user_id = r.user_id, placement = r.placement,
-           turn = case when r.moves then r.turn else s.turn end
-      from (select r.*, l.next - 1 + row_number() over (
-                     partition by r.rank, r.user_id, r.line, r.moves order by r.task_id, r.stage, r.part) as turn
-              from reached r
-              left join lines l on l.rank = r.rank and l.user_id = r.user_id and l.line = r.line) as r
-     where s.task_id = any (effects.reordered) and s.task_id = r.task_id and s.stage = r.stage and s.part = r.part;
+       set rank = -t.priority, user_id = coalesce(t.user_id, ''),
+           turn = case when s.rank = -t.priority and s.user_id = coalesce(t.user_id, '') then s.turn else -2000000000 end,
+           placement = case when s.part > 0 or s.stage <> all ('{transcode}'::text[]) then t.placement -> s.stage end
+      from tasks t
+     where t.id = any (effects.reordered) and s.task_id = any (effects.reordered) and s.task_id = t.id
+       and s.status <> 'completed';
+    perform cuelight_video_requeue(array(
+      select task_id from steps where task_id = any (effects.reordered) and turn = -2000000000));
     perform cuelight_video_announce(effects.reordered);
   end if;
   if effects.ended then -- so another task of its user may start, if users have a limit
@@ -561,8 +557,7 @@ begin
   end if;
   -- After a crash the sequence skips 2^20 ids, so an id slightly above the last one may be valid.
   if after >> 16 > allocated and (after >> 16 > allocated + 1048576
-                                or exists (select from event_epoch e
-                                           where e.source = cuelight_server() || '/' || 'outbox_id'::regclass::oid)) then
+                                or exists (select from event_epoch where source = cuelight_video_database())) then
     raise exception 'event % does not exist', after using errcode = 'CL001',
       hint = 'It is from another database, or from before a restore. Read the tasks first, then new events.';
   end if;
@@ -868,22 +863,6 @@ begin
                                 order by (s.part > 0), s.rank limit 10000) as ready)
         + (select count(*) from (select s.stage from steps s where s.status = 'waiting' and s.run_at <= now()
                                   order by s.run_at limit 10000) as due where due.stage = $1) end;
-end
-$$;
-
--- Trigger functions write the history and the outbox as their owner (security definer), so a role that submits or
--- changes tasks needs no rights on them. Each function gets a fixed search_path, with the temporary schema last: any
--- role may create temporary tables.
-do $$
-declare f regprocedure;
-begin
-  for f in
-    select oid from pg_proc
-     where pronamespace = quote_ident(current_schema())::regnamespace and proname ~ '^cuelight_video_'
-       and array_to_string(proconfig, ' ') ~ 'search_path='
-  loop
-    execute format('alter function %s set search_path = %I, pg_temp', f, current_schema());
-  end loop;
 end
 $$;
 

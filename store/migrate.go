@@ -252,12 +252,12 @@ const isBroken = `to_regproc(quote_ident(current_schema()) || '.cuelight_{name}_
                   and array_to_string(proconfig, ' ') ~ 'search_path='
                   and 'search_path=' || quote_ident(current_schema()) || ', pg_temp' <> all (proconfig))`
 
-// repair loads the triggers and functions again if some are missing, or belong to a schema that was renamed since.
+// repair loads the functions and triggers again if some are missing, or belong to a schema that was renamed since.
 func (s *Store) repair(ctx context.Context, tx pgx.Tx) (broken bool, err error) {
 	if err := s.queryRow(ctx, brokenSQL).Scan(&broken); err != nil || !broken {
 		return false, err
 	}
-	return true, execAll(ctx, tx, s.graph.TriggersSQL())
+	return true, execAll(ctx, tx, s.graph.SchemaSQL(), s.graph.TriggersSQL())
 }
 
 // upgrade applies the migrations after a version of the tables.
@@ -278,10 +278,12 @@ func (s *Store) upgrade(ctx context.Context, tx pgx.Tx, from int) error {
 }
 
 // execAll runs files of many statements, which needs the simple protocol. Each is a
-// transaction for psql; here all are part of tx.
+// transaction for psql; here all are part of tx, and its search_path stays.
 func execAll(ctx context.Context, tx pgx.Tx, files ...string) error {
 	for _, sql := range files {
 		sql = strings.Replace(strings.Replace(sql, "\nbegin;\n", "\n", 1), "\ncommit;\n", "\n", 1)
+		sql = "select set_config('cuelight.search_path', current_setting('search_path'), true);" + sql +
+			";select set_config('search_path', current_setting('cuelight.search_path'), true)"
 		if _, err := tx.Conn().PgConn().Exec(ctx, sql).ReadAll(); err != nil {
 			return err
 		}

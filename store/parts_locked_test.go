@@ -139,7 +139,7 @@ func TestParts_OfADeadStageAreStoppedByTheSweepIfTheyWereLocked(t *testing.T) {
 	id, claims := b.divide(store.Submission{}, 3, 2)
 	tx, err := b.pool.Begin(t.Context())
 	must(t, err)
-	_, err = tx.Exec(t.Context(), `select from film_steps where task_id = $1 and part = 1 for update`, id)
+	_, err = tx.Exec(t.Context(), `select from film_steps where task_id = $1 and part = 3 for update`, id)
 	must(t, err)
 	failure := partReport(claims[0], engine.Failed)
 	failure.Dead = true
