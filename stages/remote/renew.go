@@ -77,15 +77,17 @@ func (w *worker) isRenewed() bool {
 func (c *Coordinator) renewReturned(ctx context.Context, w *worker) error {
 	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
 	defer cancel()
+	sent := time.Now()
 	out, err := c.engine.HeartbeatRemote(ctx, engine.RemoteHeartbeat{Workers: []engine.RemoteWorker{{Worker: w.id}}})
 	if err != nil {
 		return err
 	}
-	if _, isRegistered := out.Draining[w.id]; isRegistered {
-		return nil
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if _, isRegistered := out.Draining[w.id]; isRegistered {
+		w.renewed = sent
+		return nil
+	}
 	c.endWorker(w)
 	return store.ErrWorkerUnknown
 }
@@ -170,7 +172,7 @@ func (c *Coordinator) renew(ctx context.Context, in engine.RemoteHeartbeat) erro
 			c.endWorker(w)
 			continue
 		}
-		w.draining = draining
+		w.draining, w.renewed = draining, sent
 		c.updateControls(w, cancelled)
 	}
 	signal(c.grantNow) // a pause may have ended

@@ -182,10 +182,17 @@ func TestCoordinator_WaitingWorkersCostLittleMemoryAndNoQueriesOfTheirOwn(t *tes
 		all[i] = dialRaw(t, c)
 		ids[i] = all[i].register(t)
 	}
-	for i, w := range all {
-		w.send(t, "/exchange", fmt.Sprintf(`{"worker_id":%q,"sequence":1,"held":[],"free_slots":{"first":1},"wait_s":30}`, ids[i]))
+	wait := func(sequence, seconds int) {
+		for i, w := range all {
+			if sequence > 1 {
+				w.receive(t, &struct{}{}) // the end of the request before
+			}
+			w.send(t, "/exchange", fmt.Sprintf(`{"worker_id":%q,"sequence":%d,"held":[],"free_slots":{"first":1},"wait_s":%d}`,
+				ids[i], sequence, seconds))
+		}
+		waittest.Equal(t, "the waiting workers", workers, func() int { return c.Waiting() })
 	}
-	waittest.Equal(t, "the waiting workers", workers, func() int { return c.Waiting() })
+	wait(1, 7) // the longest interval between two renewals is 6 s
 	// Both ends of the connections count.
 	each := (int64(memory()) - int64(before)) / int64(workers)
 	t.Logf("%d bytes for each of %d waiting workers", each, workers)
@@ -193,11 +200,11 @@ func TestCoordinator_WaitingWorkersCostLittleMemoryAndNoQueriesOfTheirOwn(t *tes
 		t.Errorf("a waiting worker takes %d bytes", each)
 	}
 	queries, began := counter.n.Load(), time.Now()
-	time.Sleep(7 * time.Second) // the longest interval between two renewals is 6 s
+	wait(2, 30)
 	n, waited := counter.n.Load()-queries, time.Since(began)
 	// All are renewed at once, on a busy machine every 2 s.
 	if n < 1 || n > 20 {
-		t.Errorf("%d workers that waited %s cost %d queries", workers, waited, n)
+		t.Errorf("%d workers that waited %s, and once more, cost %d queries", workers, waited, n)
 	}
 	for range 3 {
 		task := s.submit("a source")

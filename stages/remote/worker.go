@@ -36,6 +36,7 @@ type worker struct {
 	wait           chan waitResult // of the request that waits; nil for none. Has room for one
 
 	lastRequest  time.Time // when it arrived
+	renewed      time.Time // when its lease was renewed last
 	isUsed       bool      // a request came after its registration
 	disconnected bool      // its connection has ended since
 	running      []store.Running
@@ -98,7 +99,7 @@ func (c *Coordinator) answer(w *worker, r waitResult) {
 func (c *Coordinator) findWorker(ctx context.Context, id store.ID, principal string) (w *worker, err error) {
 	c.mu.Lock()
 	w = c.workers[id]
-	isRenewed := w != nil && w.isRenewed()
+	isRenewed := w != nil && (w.isRenewed() || len(w.claims) == 0 && !w.disconnected && time.Since(w.renewed) < w.lease/4)
 	c.mu.Unlock()
 	switch {
 	case w == nil:
