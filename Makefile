@@ -68,7 +68,7 @@ failover: needs-test ## kill the primary under load, promote the standby, check 
 bench = $(build_env) $(GO) build -C bench -o ../bin/bench . && exec bin/bench
 
 .PHONY: bench
-bench: needs-test ## measure latency and throughput next to other queues (30 minutes)
+bench: needs-test ## measure latency and throughput next to other queues (65 minutes)
 	@$(bench) $(ARGS)
 
 .PHONY: bench-quick

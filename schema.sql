@@ -124,7 +124,8 @@ create table if not exists steps (
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.02);
 
 create index if not exists steps_ready on steps (stage, (part > 0), rank, turn, task_id) where status = 'ready';
-create index if not exists steps_placed on steps (stage, (part > 0)) where status = 'ready' and placement is not null;
+create index if not exists steps_placed on steps (stage, (part > 0), ready_at)
+  where status = 'ready' and placement is not null;
 create index if not exists steps_by_user on steps (user_id, rank, line, turn, task_id) where status = 'ready';
 create index if not exists steps_waiting on steps (run_at) where status = 'waiting';
 create index if not exists steps_running on steps (locked_by) where status in ('running', 'divided');

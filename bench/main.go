@@ -1,7 +1,7 @@
 // Command bench measures Cuelight, the lower bounds of its database, and its peers, all in
 // one run on one temporary PostgreSQL server.
 //
-//	cd bench && go run .            # everything: half an hour
+//	cd bench && go run .            # everything: an hour
 //	cd bench && go run . -quick     # three minutes
 //	cd bench && go run . -growth    # how costs grow: an hour
 //	cd bench && go run . -snapshot  # with a snapshot held elsewhere: 50 minutes for each of eight runs

@@ -58,7 +58,7 @@ func runs(s scenario.Scenario, systems ...string) (all []scenario.Run) {
 // cuelightRuns returns a run of a scenario with Cuelight.
 func cuelightRuns(s scenario.Scenario) []scenario.Run { return runs(s, "cuelight") }
 
-// fullPlan takes half an hour.
+// fullPlan takes an hour.
 func fullPlan() []scenario.Group {
 	return []scenario.Group{
 		group(3, // an idle system

@@ -38,7 +38,7 @@ func TestEventIDs_AreNotReusedAfterACrash(t *testing.T) {
 func TestEventIDs_AreNotReusedAfterARestore(t *testing.T) {
 	t.Parallel()
 	for name, restore := range map[string]string{
-		"in another cluster": `update event_epoch set source = '1/1'`,
+		"in another cluster":  `update event_epoch set source = '1/1'`,
 		"in the same cluster": `update event_epoch set source = cuelight_server() || '/1'`,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -214,6 +214,9 @@ select set_config('cuelight.allowed', (
 // left to it. The last columns are when a step that waits for a time is ready, of those after $8, and where the next look for
 // one begins: not later than a second ago, because a step may wait for a time that has come when its transaction commits. (The
 // sweep finds later ones.)
+//
+// Every subquery has an order that one index alone has. Where an analysis found no ready step, the planner believes that all
+// of their indexes are as small, and reads any of them from its start.
 const lookSQL = `
 /* look what is left */
 with due as materialized (
@@ -223,7 +226,7 @@ select q.n::integer - 1, first.rank, first.turn, first.task_id,
        (select min(wait)
           from (select cuelight_{name}_placement_wait(s, $1) as wait from {steps} s
                  where s.stage = q.stage and (s.part > 0) = q.parts and s.status = 'ready'
-                      and s.placement is not null limit 100) as w
+                      and s.placement is not null order by s.ready_at limit 100) as w
          where wait > 0),
        extract(epoch from due.run_at - now())::float8, least(due.run_at, now() - interval '1 s')
   from unnest($2::text[], $3::boolean[], $4::integer[], $5::bigint[], $6::uuid[])
