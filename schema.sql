@@ -80,7 +80,7 @@ create table if not exists tasks (
   source        cuelight_source not null,
   params        cuelight_object not null default '{}',
   user_id       text,                                       -- users take turns
-  scheduled_at  cuelight_time,                              -- does not start before
+  scheduled_at  cuelight_time,                              -- does not start before; read when its step opens
   placement     jsonb,                                      -- by stage: which workers may do it
   request_id    text,                                       -- unique per submitter; repeated, it finds this task
   submitted_by  text,                                       -- API key; null: by database or admin secret
