@@ -217,7 +217,7 @@ $$;
 -- the transaction. See cuelight_video_event_watermark.
 create sequence if not exists outbox_id;
 
--- A crash empties an unlogged table, and a restored dump brings what another server or sequence wrote: see below.
+-- A crash empties an unlogged table, and a restored dump brings the identity of other tables: see below.
 create unlogged table if not exists event_epoch (source text not null default cuelight_video_database());
 insert into event_epoch select cuelight_video_database()
  where not exists (select from pipeline) and not exists (select from event_epoch);

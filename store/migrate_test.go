@@ -347,3 +347,20 @@ func TestMigrate_RepairsARenamedSchema(t *testing.T) {
 		})
 	}
 }
+
+// The files set the search_path that their functions get.
+func TestMigrate_LeavesTheSearchPathOfATransaction(t *testing.T) {
+	t.Parallel()
+	tx, err := pgtest.New(t, pgtest.SQL()).Begin(t.Context())
+	must(t, err)
+	defer tx.Rollback(context.WithoutCancel(t.Context())) //nolint:errcheck
+	_, err = tx.Exec(t.Context(), "set local search_path = public, pg_catalog")
+	must(t, err)
+	_, err = store.New(tx, store.Video()).Migrate(t.Context())
+	must(t, err)
+	var path string
+	must(t, tx.QueryRow(t.Context(), "show search_path").Scan(&path))
+	if path != "public, pg_catalog" {
+		t.Errorf("the search_path is %s", path)
+	}
+}

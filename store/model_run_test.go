@@ -31,7 +31,7 @@ var (
 const (
 	modelWorkers  = 6
 	modelAttempts = 2
-	modelLease    = 40 * time.Minute // its grace, of which claims are recent, is longer than a round
+	modelLease    = 40 * time.Minute // a round ends within its grace, in which claims are recent
 )
 
 // modelRand returns the random generator of the tests, and its seed.

@@ -110,12 +110,12 @@ func TestPlans_ReadNoDeadEntriesBeforeTheirPositionUnderAHeldSnapshot(t *testing
 	for ready, entries := range map[int]int{0: 20_000, 3: 20_000, 50: 200_000} {
 		t.Run(fmt.Sprintf("%d ready", ready), func(t *testing.T) {
 			t.Parallel()
-			testHeldSnapshot(t, ready, entries)
+			checkReadsUnderHeldSnapshot(t, ready, entries)
 		})
 	}
 }
 
-func testHeldSnapshot(t *testing.T, ready, entries int) {
+func checkReadsUnderHeldSnapshot(t *testing.T, ready, entries int) {
 	t.Helper()
 	e, conn := setUpPlans(t,
 		`alter table steps disable trigger user`,
