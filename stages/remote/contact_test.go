@@ -28,14 +28,14 @@ func TestClient_ReportsThatAnIdleWorkerHasLostAndFoundItsCoordinator(t *testing.
 			return nil
 		}
 	}
-	for range 2 {
+	for again := range 2 {
 		waittest.Equal(t, "the waiting workers", 1, s.Waiting)
-		if len(contact) > 0 {
+		if again == 0 && len(contact) > 0 {
 			t.Errorf("while the coordinator answers: %v", <-contact)
 		}
 		k.setDown(true)
-		if err := receive(); err == nil {
-			t.Error("the loss has no reason")
+		// A request on a connection of before the first loss may have failed after others were answered.
+		for receive() == nil {
 		}
 		waittest.Equal(t, "the waiting workers", 0, s.Waiting)
 		k.setDown(false)
