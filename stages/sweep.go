@@ -206,7 +206,10 @@ func (d *dispatcher) expectWake(q *stageQueue, first *engine.Position) {
 	case !d.sweeps.done:
 		q.open(*first)
 	default:
-		q.wakeExpectedAt, q.found = time.Now().Add(wakeDelay), first
+		if q.wakeExpectedAt.IsZero() { // else sweeps that follow each other faster would put it off for ever
+			q.wakeExpectedAt = time.Now().Add(wakeDelay)
+		}
+		q.found = first
 	}
 }
 

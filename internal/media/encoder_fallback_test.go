@@ -326,7 +326,7 @@ func TestTranscode_DoesNotBlameTheDeviceForASourceThatDoesNotArrive(t *testing.T
 	for failure, want := range map[error]error{errors.New("the service is down"): ErrInput, errNoAnswer: ErrInputStalled} {
 		f := encodertest.New(t)
 		tools, in, path := serveFile(t, hardwareTools(f, "h264_nvenc"), clip)
-		tools.Stall = 4 * time.Second // half of it is enough for a busy machine to begin reading
+		tools.Stall = 10 * time.Second // half of it is enough for a busy machine to begin reading
 		in.fail = func(offset int64) error {
 			if offset < in.size/2 {
 				return nil
