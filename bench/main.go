@@ -3,19 +3,17 @@
 //
 //	cd bench && go run .            # everything: an hour
 //	cd bench && go run . -quick     # three minutes
-//	cd bench && go run . -growth    # how costs grow: an hour
 //	cd bench && go run . -snapshot  # with a snapshot held elsewhere: 50 minutes for each of eight runs
 //	cd bench && go run . -quick -only e2e,drain,floor -systems cuelight
 //	cd bench && go run . -quick -against HEAD~1 -only e2e,cpu,drain -rounds 5
 //	cd bench && go run . -report results/2026-11-20T1805Z-full.json
-//	cd bench && go run . -simulate results/2026-11-20T1805Z-full.json
 //
 // It prints figures while it runs, and the targets at the end. It writes a dated result with
 // all raw figures, and a report with plots, to bench/results. The last line of a quick run is
 // one JSON object, the summary.
 //
-// It needs PostgreSQL's programs, and Go to build the daemon. If others are missing, such as
-// Node or ffmpeg, it skips what needs them, and the result says so. It leaves no process and no
+// It needs PostgreSQL's programs, and Go to build the daemon. If ffmpeg is
+// missing, it skips what needs it, and the result says so. It leaves no process and no
 // database behind.
 package main
 
@@ -46,7 +44,6 @@ type options struct {
 	media      string // a directory with clips; "" generates them
 	cpuProfile string
 	report     string   // a result whose report to write again, without measuring
-	simulate   string   // a result whose costs to simulate with, without measuring
 	against    string   // a revision to compare with; "" for none
 	settings   []string // of the server, as "name=value"
 }
@@ -65,8 +62,6 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	if o.report != "" {
 		err = rewriteReport(o.report, os.Stdout)
-	} else if o.simulate != "" {
-		err = simulate(o.simulate, os.Stdout)
 	} else if o.against != "" {
 		err = compare(ctx, o, os.Stdout)
 	} else {
@@ -84,7 +79,6 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.SetOutput(stderr)
 	quick := flags.Bool("quick", false, "run for three minutes: fewer rounds, smaller sizes, the figures of the summary")
 	once := flags.Bool("once", false, "run everything once, in its smallest size, to check that it works")
-	growth := flags.Bool("growth", false, "measure how costs grow with the number of tasks, pipelines, processes, …: an hour, much disk space")
 	held := flags.Bool("snapshot", false, "measure a steady load before, while and after a snapshot is held elsewhere: 50 minutes "+
 		"for each of eight runs")
 	o := options{mode: modeFull}
@@ -96,8 +90,6 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.cuelight, "cuelight", "", "the daemon's program; empty to build it from these sources")
 	flags.StringVar(&o.media, "media", defaultMediaDir(), "directory with shared clips; missing clips are generated")
 	flags.StringVar(&o.report, "report", "", "measure nothing; write the report of this JSON file again")
-	flags.StringVar(&o.simulate, "simulate", "",
-		"measure nothing; print what the costs in this JSON file predict, next to what it measured and for larger farms")
 	set := flags.String("set", "", "further settings of the PostgreSQL server, such as wal_init_zero=off,min_wal_size=2GB")
 	flags.StringVar(&o.against, "against", "",
 		"revision of Cuelight, such as HEAD~1, to measure in turns with this one; prints the ratios and writes no result")
@@ -111,14 +103,11 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	if *once {
 		o.mode = modeOnce
 	}
-	if *growth {
-		o.mode = modeGrowth
-	}
 	if *held {
 		o.mode = modeHeld
 	}
 	o.only, o.systems, o.settings = splitList(*only), splitList(*systems), splitList(*set)
-	if err := o.check(flags.NArg(), moreThanOne(*quick, *once, *growth, *held)); err != nil {
+	if err := o.check(flags.NArg(), moreThanOne(*quick, *once, *held)); err != nil {
 		fmt.Fprintln(stderr, "bench:", err)
 		flags.Usage()
 		return o, err
@@ -131,7 +120,7 @@ func (o options) check(args int, severalModes bool) error {
 	case args > 0:
 		return errors.New("bench takes no arguments")
 	case severalModes:
-		return errors.New("-quick, -once, -growth and -snapshot exclude each other")
+		return errors.New("-quick, -once and -snapshot exclude each other")
 	case o.against != "" && o.report != "":
 		return errors.New("-against and -report exclude each other")
 	case o.against != "" && (o.cuelight != "" || o.cpuProfile != "" || len(o.systems) > 0):

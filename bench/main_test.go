@@ -18,7 +18,7 @@ import (
 	"github.com/cuelight/cuelight/bench/scenario"
 )
 
-var modes = []string{modeFull, modeQuick, modeOnce, modeGrowth}
+var modes = []string{modeFull, modeQuick, modeOnce}
 
 func TestPlan_UsesEverySystem(t *testing.T) {
 	t.Parallel()
@@ -36,8 +36,7 @@ func TestPlan_UsesEverySystem(t *testing.T) {
 			}
 		}
 		for _, c := range allSystems() {
-			// -once uses only the faster of the two polling systems; -growth has Cuelight alone.
-			if mode == modeQuick || mode == modeGrowth || mode == modeOnce && c.Name == "polling_5s" {
+			if mode == modeQuick {
 				continue
 			}
 			if !used[c.Name] {

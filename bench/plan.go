@@ -10,11 +10,10 @@ import (
 
 // The modes.
 const (
-	modeFull   = "full"
-	modeQuick  = "quick"
-	modeOnce   = "once"
-	modeGrowth = "growth"
-	modeHeld   = "snapshot"
+	modeFull  = "full"
+	modeQuick = "quick"
+	modeOnce  = "once"
+	modeHeld  = "snapshot"
 )
 
 const (
@@ -30,8 +29,6 @@ func plan(mode string) []scenario.Group {
 		return quickPlan()
 	case modeOnce:
 		return oncePlan()
-	case modeGrowth:
-		return growthPlan()
 	case modeHeld:
 		return snapshotPlan()
 	}
@@ -92,9 +89,7 @@ func fullPlan() []scenario.Group {
 		),
 		group(1, runs(scenario.Drain(5_000), pollers...)),
 		group(3, cuelightRuns(scenario.ProcessorTime(300, 20_000))),
-		group(3, cuelightRuns(scenario.Costs())),
-		group(3, processes(50_000, 1, 2, 4, 8)),
-		group(3, growth("processes", 20_000, 150, 1, 2, 4, 8, 16, 32)),
+		group(3, processes(50_000, 150, 1, 2, 4, 8, 16)),
 		group(3, cuelightRuns(scenario.Overtaking(600, 8))),
 		group(3, cuelightRuns(scenario.Utilization(8_000, 32, workTime))),
 		group(3, grown(20_000, 0, 100_000, 1_000_000)),
@@ -134,7 +129,7 @@ func quickPlan() []scenario.Group {
 			})),
 		),
 		group(1,
-			runs(scenario.E2E(scenario.E2EOptions{Samples: 30, Spread: 5 * time.Second}), pollers[:1]...),
+			runs(scenario.E2E(scenario.E2EOptions{Samples: 30, Spread: 5 * time.Second}), pollers...),
 			runs(scenario.Drain(5_000), tunedRiver...),
 		),
 		group(3,
@@ -142,8 +137,7 @@ func quickPlan() []scenario.Group {
 			cuelightRuns(scenario.NotificationCount(5_000)),
 		),
 		group(1, cuelightRuns(scenario.ProcessorTime(150, 10_000))),
-		group(1, cuelightRuns(scenario.Costs())),
-		group(1, processes(10_000, 1, 8)),
+		group(1, processes(10_000, 0, 1, 8)),
 		group(1, cuelightRuns(scenario.Overtaking(600, 8))),
 		group(1, cuelightRuns(scenario.Utilization(4_800, 32, workTime))),
 		group(2, grown(10_000, 0, 100_000)),
@@ -168,7 +162,7 @@ func oncePlan() []scenario.Group {
 		runs(floor.Notify(floor.Options{Samples: 5})),
 		runs(scenario.E2E(scenario.E2EOptions{Samples: 5}), notified...),
 		runs(scenario.E2E(scenario.E2EOptions{Samples: 1, TimeLimit: time.Millisecond}), defaultRiver...),
-		runs(scenario.E2E(scenario.E2EOptions{Samples: 2, Spread: time.Millisecond}), pollers[1:]...),
+		runs(scenario.E2E(scenario.E2EOptions{Samples: 2, Spread: time.Millisecond}), pollers...),
 		cuelightRuns(scenario.E2E(scenario.E2EOptions{Samples: 5, CommitDelay: slowCommit})),
 		cuelightRuns(scenario.HopToOtherProcess(5)),
 		cuelightRuns(scenario.Rate(scenario.RateOptions{
@@ -177,7 +171,6 @@ func oncePlan() []scenario.Group {
 		runs(scenario.Drain(200), notified...),
 		cuelightRuns(scenario.NotificationCount(200)),
 		cuelightRuns(scenario.ProcessorTime(5, 200)),
-		cuelightRuns(scenario.Costs()),
 		cuelightRuns(scenario.Overtaking(100, 8)),
 		cuelightRuns(scenario.Utilization(320, 32, workTime)),
 		runs(scenario.Snapshot(scenario.SnapshotOptions{
@@ -191,30 +184,8 @@ func oncePlan() []scenario.Group {
 		runs(scenario.RemoteDrain(200), localAndRemote...),
 		cuelightRuns(scenario.WaitingWorkers(20, time.Second)),
 		cuelightRuns(scenario.Transcode(scenario.Clip{Size: "640x360", Rate: 25, Duration: time.Second})),
-		processes(200, 1, 2), grown(200, 0, 1_000),
-		growth("pending", 200, 0, 100, 1_000), growth("processes", 200, 2, 2),
-		growth("pipelines", 200, 2, 2), growth("stages", 200, 2, 3), growth("readers", 200, 2, 3),
-		growth("scheduled", 200, 2, 1_000), growth("history", 200, 2, 2_000), growth("finished", 200, 2, 1_000),
-		growth("users", 200, 2, 3), growth("pruned", 200, 0, 100_000),
+		processes(200, 2, 1, 2), grown(200, 0, 1_000),
 	)}
-}
-
-// growthPlan takes an hour, most of it to fill tables. Each group is one kind.
-func growthPlan() []scenario.Group {
-	const tasks, idle = 20_000, 150
-	return []scenario.Group{
-		group(3, growth("pending", tasks, 0, 1_000, 10_000, 100_000, 1_000_000)),
-		group(3, growth("stages", tasks, idle, 1, 2, 5, 10, 20, 30)),
-		group(3, growth("processes", tasks, idle, 1, 2, 4, 8, 16, 32)),
-		group(3, growth("pipelines", tasks, idle, 1, 5, 20, 50)),
-		group(3, growth("readers", 2_000, idle, 0, 1, 10, 100, 500)), // each reads all events
-		group(3, growth("scheduled", 100_000, idle, 0, 10_000, 100_000, 1_000_000)),
-		group(3, growth("history", tasks, idle, 10_000, 100_000, 1_000_000, 10_000_000)),
-		group(3, growth("finished", 100_000, idle, 0, 100_000, 1_000_000)),
-		group(1, growth("finished", 100_000, idle, 10_000_000)),
-		group(3, growth("users", 100_000, idle, 0, 1, 2, 100, 10_000)),
-		group(3, append(growth("finished", tasks, 0, 1_666_667), growth("pruned", tasks, 0, 1_666_667)...)), // 10 million rows
-	}
 }
 
 // snapshotPlan takes 50 minutes for each of its eight runs: ten, then 30 with a snapshot held, and ten again. Only Cuelight
@@ -242,22 +213,10 @@ func shortSnapshot() scenario.Scenario {
 	})
 }
 
-// growth measures several sizes. Of few pending tasks, all are drained.
-func growth(kind string, tasks, oneByOne int, sizes ...int) (all []scenario.Run) {
-	for _, size := range sizes {
-		o := scenario.GrowthOptions{Kind: kind, Size: size, Tasks: tasks, OneByOne: oneByOne}
-		if kind == "pending" {
-			o.Tasks = min(tasks, size)
-		}
-		all = append(all, cuelightRuns(scenario.Growth(o))...)
-	}
-	return all
-}
-
 // processes compares numbers of processes.
-func processes(tasks int, counts ...int) (all []scenario.Run) {
+func processes(tasks, oneByOne int, counts ...int) (all []scenario.Run) {
 	for _, n := range counts {
-		all = append(all, cuelightRuns(scenario.Processes(n, tasks))...)
+		all = append(all, cuelightRuns(scenario.Processes(n, tasks, oneByOne))...)
 	}
 	return all
 }
@@ -273,7 +232,7 @@ func grown(tasks int, counts ...int) (all []scenario.Run) {
 // scenarioNames returns the valid names for -only.
 func scenarioNames() map[string]bool {
 	names := make(map[string]bool)
-	for _, mode := range []string{modeFull, modeQuick, modeOnce, modeGrowth, modeHeld} {
+	for _, mode := range []string{modeFull, modeQuick, modeOnce, modeHeld} {
 		for _, g := range plan(mode) {
 			for _, r := range g.Runs {
 				for _, name := range r.Scenario.Names {

@@ -14,7 +14,6 @@ import (
 	"github.com/cuelight/cuelight/bench/report"
 	"github.com/cuelight/cuelight/bench/result"
 	"github.com/cuelight/cuelight/bench/scenario"
-	"github.com/cuelight/cuelight/bench/simulation"
 	"github.com/cuelight/cuelight/bench/subprocess"
 	"github.com/cuelight/cuelight/internal/progresslog"
 )
@@ -42,11 +41,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 
 // measure runs the groups of the plan.
 func measure(ctx context.Context, o options, r *result.Result, log *progresslog.Log) (err error) {
-	settings := o.settings
-	if o.mode == modeGrowth {
-		settings = append([]string{"max_connections=800"}, settings...) // for readers
-	}
-	server, err := scenario.StartServer(ctx, o.dir, r.Machine.MemoryMiB, settings...)
+	server, err := scenario.StartServer(ctx, o.dir, r.Machine.MemoryMiB, o.settings...)
 	if err != nil {
 		return err
 	}
@@ -106,15 +101,6 @@ func rewriteReport(file string, out io.Writer) error {
 	}
 	_, err = fmt.Fprintln(out, path)
 	return err
-}
-
-// simulate prints predictions.
-func simulate(file string, out io.Writer) error {
-	r, err := result.Read(file)
-	if err != nil {
-		return err
-	}
-	return simulation.Write(out, r)
 }
 
 // withCPUProfile calls a function and writes a profile of it if path is not empty.

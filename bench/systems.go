@@ -6,9 +6,6 @@ import (
 
 	"github.com/cuelight/cuelight/bench/cuelight"
 	"github.com/cuelight/cuelight/bench/harness"
-	"github.com/cuelight/cuelight/bench/peers/dbos"
-	"github.com/cuelight/cuelight/bench/peers/graphile"
-	"github.com/cuelight/cuelight/bench/peers/pgboss"
 	"github.com/cuelight/cuelight/bench/peers/polling"
 	"github.com/cuelight/cuelight/bench/peers/river"
 )
@@ -21,11 +18,7 @@ func allSystems() []harness.System {
 		river.Tx(),
 		river.Fast(),
 		river.Default(),
-		graphile.System,
-		dbos.System,
-		pgboss.System,
 		polling.Every("polling_5s", 5*time.Second),
-		polling.Every("polling_1s", time.Second),
 	}
 }
 
@@ -44,7 +37,7 @@ func systemByName(name string) (s harness.System, ok bool) {
 var (
 	tunedRiver     = []string{"river_tx", "river_fast"}
 	localAndRemote = []string{"cuelight", "cuelight_remote"}
-	notified       = []string{"cuelight", "river_tx", "river_fast", "graphile", "pgboss", "dbos"}
+	notified       = []string{"cuelight", "river_tx", "river_fast"}
 	defaultRiver   = []string{"river_default"}
-	pollers        = []string{"polling_5s", "polling_1s"}
+	pollers        = []string{"polling_5s"}
 )

@@ -22,7 +22,7 @@ var Remote = harness.System{
 	Name: "cuelight_remote",
 	Settings: fmt.Sprintf("this commit; one Runner and one remote.Coordinator in a process, over HTTP on a loopback address "+
 		"without TLS, all settings at their defaults; a further pool of %d for submissions", submitConnections),
-	Setup: builtIn.setUp, Start: startRemote, Preload: builtIn.preload,
+	Setup: setUp, Start: startRemote, Preload: preload,
 }
 
 // remoteWorkers are one Runner without the database, and its coordinator.
@@ -43,7 +43,7 @@ func startRemote(ctx context.Context, url string, o harness.Options) (_ harness.
 		return nil, err
 	}
 	r.url = "http://" + r.listener.Addr().String()
-	if r.workers, err = builtIn.startWorkers(ctx, url, o, r.run); err != nil {
+	if r.workers, err = startWorkers(ctx, url, o, r.run); err != nil {
 		return nil, errors.Join(err, r.close())
 	}
 	waits := r.client.Wakes().(interface{ Connected() bool })

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -26,9 +27,9 @@ var System = harness.System{
 	Settings: fmt.Sprintf("this commit, schema version %d; one Runner and one notify.Listener per process, "+
 		"all settings at their defaults, pgxpool's default of connections, a further pool of %d for submissions; "+
 		"bulk submissions by Store.SubmitAll", store.SchemaVersion, submitConnections),
-	Setup: builtIn.setUp, Start: builtIn.start, Preload: builtIn.preload, Channels: channels(builtIn.graph()),
+	Setup: setUp, Start: start, Preload: preload, Channels: channels(graph()),
 	AddFinishedTasks: addFinishedTasks, Sizes: sizes, TriggerTimes: triggerTimes,
-	PartTimes: partTimes, Grow: grow, Costs: measureCosts,
+	PartTimes: partTimes,
 }
 
 const systemName = "cuelight"
@@ -36,26 +37,17 @@ const systemName = "cuelight"
 // submitConnections is the number of submissions that can run at once.
 const submitConnections = 16
 
-// shape is a pipeline of the benchmark. Its tables have no prefix if it is called video.
-type shape struct {
-	name  string
-	chain int // how many stages, each of which needs the one before; 0 for those of the built-in pipeline
-	users int // that submit in turns; 0 for tasks without a user
-}
-
-var builtIn = shape{name: "video"}
-
 // setUp creates the tables.
-func (s shape) setUp(ctx context.Context, url string) error {
+func setUp(ctx context.Context, url string) error {
 	return harness.WithPool(ctx, url, 0, func(pool *pgxpool.Pool) error {
-		_, err := store.New(pool, s.graph()).Migrate(ctx)
+		_, err := store.New(pool, graph()).Migrate(ctx)
 		return err
 	})
 }
 
 // preload submits tasks while no worker runs.
-func (s shape) preload(ctx context.Context, url string, first int64, n int) error {
-	return harness.WithPool(ctx, url, 0, func(pool *pgxpool.Pool) error { return s.submitAll(ctx, pool, first, n) })
+func preload(ctx context.Context, url string, first int64, n int) error {
+	return harness.WithPool(ctx, url, 0, func(pool *pgxpool.Pool) error { return submitAll(ctx, pool, first, n, 0) })
 }
 
 // channels returns those on which workers are notified.
@@ -67,28 +59,24 @@ func channels(g store.Graph) []string {
 	return all
 }
 
-// submission returns the task with a number.
-func submission(task int64) store.Submission {
-	return store.Submission{Source: strconv.FormatInt(task, 10)}
-}
-
-func (sh shape) submission(task int64) store.Submission {
-	s := submission(task)
-	if sh.users > 0 {
-		s.UserID = fmt.Sprintf("user%d", task%int64(sh.users))
+// submission returns the task with a number. If there are users, they submit in turns.
+func submission(task int64, users int) store.Submission {
+	s := store.Submission{Source: strconv.FormatInt(task, 10)}
+	if users > 0 {
+		s.UserID = fmt.Sprintf("user%d", task%int64(users))
 	}
 	return s
 }
 
 // submitAll submits tasks in one transaction, many with one statement.
-func (sh shape) submitAll(ctx context.Context, pool *pgxpool.Pool, first int64, n int) error {
+func submitAll(ctx context.Context, pool *pgxpool.Pool, first int64, n, users int) error {
 	const batch = 10_000
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		s := store.New(pool, sh.graph()).WithTx(tx)
+		s := store.New(pool, graph()).WithTx(tx)
 		for ; n > 0; first, n = first+batch, n-batch {
 			subs := make([]store.Submission, min(n, batch))
 			for i := range subs {
-				subs[i] = sh.submission(first + int64(i))
+				subs[i] = submission(first+int64(i), users)
 			}
 			if _, err := s.SubmitAll(ctx, subs); err != nil {
 				return err
@@ -98,51 +86,30 @@ func (sh shape) submitAll(ctx context.Context, pool *pgxpool.Pool, first int64, 
 	})
 }
 
-// graph returns its graph. No stage divides, because no other system does.
-func (s shape) graph() store.Graph {
-	p, err := (&workers{shape: s}).pipeline()
+// graph is the graph of the pipeline. No stage divides, because no other system does.
+var graph = sync.OnceValue(func() store.Graph {
+	p, err := (&workers{}).pipeline()
 	if err != nil {
 		panic(err) // the stages are constants
 	}
 	return p.Graph()
-}
+})
 
-// pipeline returns the shape with stages that perform the work of the options.
+// pipeline returns the built-in pipeline with stages that perform the work of the options.
 func (w *workers) pipeline() (*stages.Pipeline, error) {
-	p, err := stages.New(w.shape.name, w.shape.stages(w)...)
-	if err != nil || w.shape.name != builtIn.name {
-		return p, err
-	}
-	return p.WithTablePrefix("")
-}
-
-// stages returns the stages of a process. Of a chain, the first and the last have the names of the built-in pipeline's.
-func (s shape) stages(w *workers) (all []stages.Stage) {
-	for i := range s.chain {
-		one := stages.Stage{Name: fmt.Sprintf("step%d", i+1), Slots: w.Slots, Work: nothing}
-		switch i {
-		case s.chain - 1:
-			one.Name, one.Work = harness.Publish.String(), w.work(harness.Publish)
-		case 0:
-			one.Name, one.Work = harness.Ingest.String(), w.work(harness.Ingest)
-		}
-		if i > 0 {
-			one.Needs = []string{all[i-1].Name}
-		}
-		all = append(all, one)
-	}
-	if s.chain > 0 {
-		return all
-	}
-	for i := range harness.StageCount {
-		stage := harness.Stage(i)
-		one := stages.Stage{Name: stage.String(), Slots: w.slots(stage), Work: w.work(stage)}
-		for _, need := range stage.Needs() {
+	var all []stages.Stage
+	for s := range harness.Stage(harness.StageCount) {
+		one := stages.Stage{Name: s.String(), Slots: w.slots(s), Work: w.work(s)}
+		for _, need := range s.Needs() {
 			one.Needs = append(one.Needs, need.String())
 		}
 		all = append(all, one)
 	}
-	return all
+	p, err := stages.New("video", all...)
+	if err != nil {
+		return nil, err
+	}
+	return p.WithTablePrefix("")
 }
 
 func nothing(context.Context, *stages.Job) (any, error) { return nil, nil }

@@ -17,7 +17,6 @@ import (
 // workers are one Runner.
 type workers struct {
 	harness.Options
-	shape   shape
 	numbers sync.Map // of running tasks, by id: a stages.Event has only the id
 	errs    harness.ErrorList
 
@@ -33,8 +32,8 @@ type workers struct {
 
 // start starts to work. It returns when the Runner is registered in the database and its
 // listener is connected.
-func (s shape) start(ctx context.Context, url string, o harness.Options) (harness.Workers, error) {
-	w, err := s.startWorkers(ctx, url, o, runLocally)
+func start(ctx context.Context, url string, o harness.Options) (harness.Workers, error) {
+	w, err := startWorkers(ctx, url, o, runLocally)
 	if err != nil {
 		return nil, err
 	}
@@ -49,14 +48,11 @@ func runLocally(ctx context.Context, w *workers, p *stages.Pipeline) error {
 
 // startWorkers calls run, until Stop, in a goroutine, and returns when the Runner is registered and
 // a listener is connected.
-func (s shape) startWorkers(
+func startWorkers(
 	ctx context.Context, url string, o harness.Options, run func(context.Context, *workers, *stages.Pipeline) error,
 ) (*workers, error) {
-	if o.Users > 0 {
-		s.users = o.Users
-	}
 	w := &workers{
-		Options: o, shape: s, registered: make(chan struct{}, 1), listening: make(chan struct{}, 1), done: make(chan struct{}),
+		Options: o, registered: make(chan struct{}, 1), listening: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	if err := w.connect(ctx, url); err != nil {
 		return nil, err
@@ -92,7 +88,7 @@ func (w *workers) connect(ctx context.Context, url string) (err error) {
 		w.pool.Close()
 		return err
 	}
-	w.store = store.New(w.submitPool, w.shape.graph())
+	w.store = store.New(w.submitPool, graph())
 	return nil
 }
 
@@ -155,13 +151,13 @@ func (w *workers) onCompleted(e stages.Event) {
 
 // Submit submits one task.
 func (w *workers) Submit(ctx context.Context, task int64) error {
-	_, err := w.store.Submit(ctx, w.shape.submission(task))
+	_, err := w.store.Submit(ctx, submission(task, w.Users))
 	return err
 }
 
 // SubmitAll submits tasks in one transaction.
 func (w *workers) SubmitAll(ctx context.Context, first int64, n int) error {
-	return w.shape.submitAll(ctx, w.submitPool, first, n)
+	return submitAll(ctx, w.submitPool, first, n, w.Users)
 }
 
 // Stop drains the Runner.

@@ -51,21 +51,6 @@ type System struct {
 	// PartTimes returns the time that each of n tasks of one stage takes, "task", and each of n parts
 	// of one task, "part", and that of the submission of each, "task submission" and "part submission".
 	PartTimes func(ctx context.Context, url string, n, slots int) (map[string]time.Duration, error)
-
-	// Costs returns what its single steps take, by name, for the simulation. The pause lets an idle system sleep.
-	Costs func(ctx context.Context, url string, pause func(context.Context) error) (map[string]time.Duration, error)
-
-	// Grow adds n of a kind to the database, such as "finished" tasks.
-	Grow func(ctx context.Context, url, kind string, n int) (Grown, error)
-}
-
-// Grown is a database that was made larger.
-type Grown struct {
-	// Systems have the tasks in equal shares; nil for the System itself.
-	Systems []System
-
-	// Stop ends what runs besides the workers; nil for nothing.
-	Stop func() error
 }
 
 // Workers are one process that works. Several may work on one database.

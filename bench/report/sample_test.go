@@ -65,12 +65,6 @@ func sample() *result.Result {
 	for i, n := range []int{0, 100_000, 1_000_000} {
 		s.value("grown", cuelightSystem, fmt.Sprintf("finished=%d", n), "tasks/s", []float64{21e3, 21.1e3, 20.6e3}[i])
 	}
-	for i, n := range []int{1000, 1_000_000} {
-		caseName := fmt.Sprintf("pending=%d", n)
-		s.value("growth", cuelightSystem, caseName, "tasks/s", []float64{10_000, 5_000}[i])
-		s.value("growth_cpu", cuelightSystem, caseName, "ms", 0.11)
-		s.value("growth_idle", cuelightSystem, caseName, "ms", 2.9)
-	}
 	s.spread("snapshot", cuelightSystem, "before", 10)
 	s.spread("snapshot", cuelightSystem, "held", 12)
 	s.value("snapshot_kept", cuelightSystem, "held", "share", 1)

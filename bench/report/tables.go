@@ -33,9 +33,6 @@ var sections = []section{
 			"Behind one slot: of equal tasks, the largest number that started the stage before an earlier one."},
 	{title: "Growth", scenarios: []string{"grown", "snapshot", "snapshot_kept", "size", "bulk"},
 		about: "The same in a table that has grown, and how much it grows."},
-	{title: "Cost by size", scenarios: []string{"growth", "growth_cpu", "growth_idle"}, write: writeGrowth,
-		about: "The cost of a task when there is much of one thing: tasks drained per second, and the processor time of the database " +
-			"per task, drained and on an idle system; medians, with the drained rate as a share of that with the smallest size."},
 	{title: "Idle cost, and notifications", scenarios: []string{"idle_daemon", "notifies"}},
 	{title: "Remote workers", scenarios: []string{"start", "start_beyond", "http", "remote_drain", "waiting_workers"},
 		about: "Workers that talk over HTTP to a coordinator, on a loopback address without TLS, next to workers with the " +
@@ -213,34 +210,4 @@ func writeMedia(p *page, r *result.Result, figures []*result.Figure) {
 		}
 	}
 	p.table([]string{"clip", "system", "CPU, s:", "wall, s:", "memory, MiB:"}, rows)
-}
-
-// writeGrowth writes a row for each kind and size.
-func writeGrowth(p *page, r *result.Result, figures []*result.Figure) {
-	var kinds []string
-	for _, f := range figures {
-		if kind, _, _ := strings.Cut(f.Case, "="); !slices.Contains(kinds, kind) {
-			kinds = append(kinds, kind)
-		}
-	}
-	var rows [][]string
-	for _, kind := range kinds {
-		steps := r.Steps("growth", cuelightSystem, kind)
-		for _, step := range steps {
-			share := ""
-			if smallest := steps[0].Median(); smallest > 0 {
-				share = formatNumber(step.Median() / smallest)
-			}
-			row := []string{kind, formatCount(step.Value), formatSpread(step.Percentile(50)), share}
-			for _, scenario := range []string{"growth_cpu", "growth_idle"} {
-				text := ""
-				if f, ok := find(r, scenario, cuelightSystem, step.Case); ok {
-					text = formatSpread(f.Percentile(50))
-				}
-				row = append(row, text)
-			}
-			rows = append(rows, row)
-		}
-	}
-	p.table([]string{"of", "there are:", "tasks/s (range):", "share:", "CPU drained, ms:", "CPU idle, ms:"}, rows)
 }

@@ -120,20 +120,59 @@ func maxOvertaking(started []time.Time) (most int) {
 	return most
 }
 
-// Processes measures the throughput of several processes. They run before all tasks are
-// submitted at once, so that none starts earlier.
-func Processes(processes, tasks int) Scenario {
-	return Scenario{Names: []string{"processes"}, Measure: func(ctx context.Context, t *Trial) error {
+// Processes measures several processes: their throughput, "processes", and the processor time of the database per task,
+// "processes_cpu", in ms. They run before all tasks are submitted at once, so that none starts earlier. Before that, other
+// processes take some tasks through the idle system one by one; 0 for none.
+func Processes(processes, tasks, oneByOne int) Scenario {
+	return Scenario{Names: []string{"processes", "processes_cpu"}, Measure: func(ctx context.Context, t *Trial) error {
+		caseName := fmt.Sprintf("processes=%d", processes)
+		if oneByOne > 0 {
+			used, err := measureOneByOne(ctx, t, t.startProcesses(processes), oneByOne)
+			if err != nil {
+				return err
+			}
+			t.Record("processes_cpu", caseName+",one by one", "ms", perTask(used.database, oneByOne))
+		}
 		recorder := harness.NewRecorder(tasks)
 		all, err := t.startProcesses(processes)(ctx, harness.Options{Slots: t.Slots, Observe: recorder.Observe})
+		if err != nil {
+			return err
+		}
+		before, err := t.processorTime(ctx)
 		if err == nil {
 			err = all[0].SubmitAll(ctx, 0, tasks)
 		}
+		var after processorTime
+		if err == nil {
+			err = recorder.WaitAll(ctx, stuckTimeout)
+		}
+		if err == nil {
+			after, err = t.processorTime(ctx)
+		}
 		if err = t.finish(ctx, err, recorder, all...); err == nil {
-			t.recordThroughput("processes", fmt.Sprintf("processes=%d", processes), tasks, recorder)
+			t.recordThroughput("processes", caseName, tasks, recorder)
+			t.Record("processes_cpu", caseName+",drained", "ms", perTask(after.since(before).database, tasks))
 		}
 		return err
 	}}
+}
+
+// startProcesses starts processes of the system, and stops them again if one cannot be started.
+func (t *Trial) startProcesses(n int) starter {
+	return func(ctx context.Context, o harness.Options) (all []harness.Workers, err error) {
+		if t.StartSubprocess == nil {
+			return nil, errNoSubprocesses
+		}
+		for range n {
+			workers, startErr := t.StartSubprocess(ctx, t.System, t.URL, o)
+			if startErr != nil {
+				t.Stop(ctx, &startErr, all...)
+				return nil, startErr
+			}
+			all = append(all, workers)
+		}
+		return all, nil
+	}
 }
 
 var errNoSubprocesses = fmt.Errorf("%w: this session cannot start processes", errNotMeasured)

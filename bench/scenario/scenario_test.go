@@ -103,7 +103,7 @@ func TestRate_StopsAtTheFirstRateNotSustained(t *testing.T) {
 func TestScenarios_SkipWhatCannotBeMeasured(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]scenario.Scenario{
-		"several processes":       scenario.Processes(2, 1),
+		"several processes":       scenario.Processes(2, 1, 0),
 		"hops to another process": scenario.HopToOtherProcess(1),
 		"unknown channels":        scenario.NotificationCount(1),
 		"finished tasks":          scenario.DrainWithFinished(1, 1),
