@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/cuelight/cuelight/bench/report"
-	"github.com/cuelight/cuelight/bench/result"
 	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
@@ -22,7 +21,7 @@ import (
 type comparison struct {
 	options
 	programs []program // before, now
-	result   *result.Result
+	result   *report.Result
 	log      *progresslog.Log
 }
 
@@ -35,14 +34,9 @@ type program struct {
 // compare measures in rounds. Each round has all scenarios that measure Cuelight. The programs alternate in which one runs
 // first.
 func compare(ctx context.Context, o options, out io.Writer) (err error) {
-	c := comparison{options: o, result: result.New(o.mode), log: progresslog.New(out)}
+	c := comparison{options: o, result: report.New(o.mode.String()), log: progresslog.New(out)}
 	if c.dir, err = filepath.Abs(o.dir); err != nil { // the programs have other working directories
 		return err
-	}
-	if c.media != "" {
-		if c.media, err = filepath.Abs(o.media); err != nil {
-			return err
-		}
 	}
 	tree, err := os.MkdirTemp(c.dir, "cuelight-bench-against-")
 	if err != nil {
@@ -74,7 +68,7 @@ const before = "_before"
 func (o options) scenarios() (names []string) {
 	for _, g := range plan(o.mode) {
 		for _, r := range o.selectFrom(g).Runs {
-			if name := r.Scenario.Names[0]; r.System.Name == "cuelight" && !slices.Contains(names, name) {
+			if name := r.Scenario.Names[0]; r.SystemName() == "cuelight" && !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}
@@ -138,14 +132,15 @@ func (c *comparison) measure(ctx context.Context, p program, scenario, dir strin
 	}
 	defer os.RemoveAll(out)
 	args := []string{
-		"-rounds", "1", "-only", scenario, "-systems", "cuelight", "-dir", c.dir, "-media", c.media, "-out", out,
+		"-rounds", "1", "-only", scenario, "-systems", "cuelight", "-dir", c.dir, "-out", out,
 		"-set", strings.Join(c.settings, ","),
 	}
-	if c.mode != modeFull {
-		args = append(args, "-"+c.mode)
+	if c.mode != full {
+		args = append(args, "-"+c.mode.String())
 	}
 	cmd := exec.CommandContext(ctx, p.path, args...)
 	cmd.Dir = p.dir
+	cmd.Env = append(os.Environ(), "CUELIGHT_TEST_MEDIA="+mediaDir())
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s%s: %w: %s", scenario, p.suffix, err, strings.TrimSpace(string(text)))
 	}
@@ -153,7 +148,7 @@ func (c *comparison) measure(ctx context.Context, p program, scenario, dir strin
 	if err != nil || len(files) != 1 {
 		return errors.Join(err, fmt.Errorf("%s%s: %d results", scenario, p.suffix, len(files)))
 	}
-	r, err := result.Read(files[0])
+	r, err := report.Read(files[0])
 	if err != nil {
 		return err
 	}
@@ -161,9 +156,11 @@ func (c *comparison) measure(ctx context.Context, p program, scenario, dir strin
 		if f.System != "cuelight" {
 			continue
 		}
-		key := f.Key()
+		key := f.Key
 		key.System += p.suffix
-		c.result.Add(key, f.Unit, f.Rounds...)
+		for _, round := range f.Rounds {
+			c.result.Add(key, f.Unit, round)
+		}
 		c.log.Logf("%-48s %10.4g %s", key, f.Median(), f.Unit)
 	}
 	for what, reason := range r.Skipped {

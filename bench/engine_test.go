@@ -12,8 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/bench/scenario"
-	"github.com/cuelight/cuelight/bench/subprocess"
-	"github.com/cuelight/cuelight/bench/transcodebench"
+	"github.com/cuelight/cuelight/bench/system"
 	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/store"
@@ -25,8 +24,7 @@ import (
 //	go test -run '^$' -bench . -count 10 >new.txt
 
 func TestMain(m *testing.M) {
-	subprocess.RunIfChild(allSystems())
-	transcodebench.RunIfChild()
+	system.RunIfChild(systems)
 	code := m.Run()
 	if err := server.close(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -46,7 +44,7 @@ type sharedServer struct {
 
 func (s *sharedServer) start(tb testing.TB) *scenario.Server {
 	tb.Helper()
-	s.once.Do(func() { s.server, s.err = scenario.StartServer(context.Background(), defaultDataDir(), 2048) })
+	s.once.Do(func() { s.server, s.err = scenario.StartServer(context.Background(), defaultDir(), 2048) })
 	if errors.Is(s.err, postgres.ErrNotInstalled) && os.Getenv("CI") == "" {
 		tb.Skip(s.err)
 	}

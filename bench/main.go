@@ -1,4 +1,4 @@
-// Command bench measures Cuelight, the lower bounds of its database, and its peers, all in
+// Command bench measures Cuelight, the lower bounds of its database, River and a poller, all in
 // one run on one temporary PostgreSQL server.
 //
 //	cd bench && go run .            # everything: an hour
@@ -6,15 +6,14 @@
 //	cd bench && go run . -snapshot  # with a snapshot held elsewhere: 50 minutes for each of eight runs
 //	cd bench && go run . -quick -only e2e,drain,floor -systems cuelight
 //	cd bench && go run . -quick -against HEAD~1 -only e2e,cpu,drain -rounds 5
-//	cd bench && go run . -report results/2026-11-20T1805Z-full.json
 //
 // It prints figures while it runs, and the targets at the end. It writes a dated result with
-// all raw figures, and a report with plots, to bench/results. The last line of a quick run is
+// the figures of every round, and a report with charts, to bench/results. The last line of a quick run is
 // one JSON object, the summary.
 //
-// It needs PostgreSQL's programs, and Go to build the daemon. If ffmpeg is
-// missing, it skips what needs it, and the result says so. It leaves no process and no
-// database behind.
+// It needs PostgreSQL's programs, and Go to build the daemon. If ffmpeg is missing, it skips what needs it, and the result
+// says so. CUELIGHT_TEST_MEDIA is a directory with clips to transcode; missing clips are generated. It leaves no process and
+// no database behind.
 package main
 
 import (
@@ -22,35 +21,21 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
-	"strings"
+	"slices"
 	"syscall"
+	"time"
 
-	"github.com/cuelight/cuelight/bench/subprocess"
-	"github.com/cuelight/cuelight/bench/transcodebench"
+	"github.com/cuelight/cuelight/bench/scenario"
+	"github.com/cuelight/cuelight/bench/system"
+	"github.com/cuelight/cuelight/bench/system/cuelight"
+	"github.com/cuelight/cuelight/bench/system/poller"
+	"github.com/cuelight/cuelight/bench/system/river"
 )
 
-// options are the flags.
-type options struct {
-	mode       string
-	rounds     int
-	only       []string // names of scenarios; empty for all
-	systems    []string // empty for all
-	dir        string
-	out        string
-	cuelight   string // the program; "" builds it
-	media      string // a directory with clips; "" generates them
-	cpuProfile string
-	report     string   // a result whose report to write again, without measuring
-	against    string   // a revision to compare with; "" for none
-	settings   []string // of the server, as "name=value"
-}
-
 func main() {
-	subprocess.RunIfChild(allSystems())
-	transcodebench.RunIfChild()
+	system.RunIfChild(systems)
 	o, err := parseOptions(os.Args[1:], os.Stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return
@@ -60,12 +45,10 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	if o.report != "" {
-		err = rewriteReport(o.report, os.Stdout)
-	} else if o.against != "" {
+	if o.against != "" {
 		err = compare(ctx, o, os.Stdout)
 	} else {
-		err = withCPUProfile(o.cpuProfile, func() error { return run(ctx, o, os.Stdout) })
+		err = run(ctx, o, os.Stdout)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -73,90 +56,186 @@ func main() {
 	}
 }
 
-// parseOptions reads the command line. It prints an error before it returns it.
-func parseOptions(args []string, stderr io.Writer) (options, error) {
-	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	quick := flags.Bool("quick", false, "run for three minutes: fewer rounds, smaller sizes, the figures of the summary")
-	once := flags.Bool("once", false, "run everything once, in its smallest size, to check that it works")
-	held := flags.Bool("snapshot", false, "measure a steady load before, while and after a snapshot is held elsewhere: 50 minutes "+
-		"for each of eight runs")
-	o := options{mode: modeFull}
-	flags.IntVar(&o.rounds, "rounds", 0, "number of rounds; 0 for the mode's own")
-	only := flags.String("only", "", "scenarios to measure, such as e2e,drain,floor; empty for all")
-	systems := flags.String("systems", "", "systems to measure, such as cuelight,river_tx; empty for all")
-	flags.StringVar(&o.dir, "dir", defaultDataDir(), "directory for the database, on a disk and not in memory")
-	flags.StringVar(&o.out, "out", defaultResultsDir(), "directory for the result and the report; empty for none")
-	flags.StringVar(&o.cuelight, "cuelight", "", "the daemon's program; empty to build it from these sources")
-	flags.StringVar(&o.media, "media", defaultMediaDir(), "directory with shared clips; missing clips are generated")
-	flags.StringVar(&o.report, "report", "", "measure nothing; write the report of this JSON file again")
-	set := flags.String("set", "", "further settings of the PostgreSQL server, such as wal_init_zero=off,min_wal_size=2GB")
-	flags.StringVar(&o.against, "against", "",
-		"revision of Cuelight, such as HEAD~1, to measure in turns with this one; prints the ratios and writes no result")
-	flags.StringVar(&o.cpuProfile, "cpuprofile", "", "file for a CPU profile of this process")
-	if err := flags.Parse(args); err != nil {
-		return o, err
+// polling is textbook code.
+const polling = poller.Every(5 * time.Second)
+
+// systems are those under test.
+var systems = []system.System{cuelight.Local, cuelight.Remote, river.Tx, river.Fast, river.Default, polling}
+
+// mode is how much is measured.
+type mode int
+
+// The modes: everything, the figures of the summary and of most targets, everything in its smallest size, and a steady load
+// with a snapshot held elsewhere.
+const (
+	full mode = iota
+	quick
+	once
+	held
+)
+
+func (m mode) String() string { return [...]string{"full", "quick", "once", "snapshot"}[m] }
+
+const (
+	slots      = 100                   // per stage, under full load
+	workTime   = 20 * time.Millisecond // of stages that take time
+	slowCommit = 2 * time.Millisecond  // additional time of a commit on a slow disk
+)
+
+// plan returns what a mode measures. Each group is measured in interleaved rounds, so that its runs can be compared. of
+// selects a size of the full, the quick and the short plan.
+func plan(m mode) []scenario.Group {
+	if m == held {
+		return snapshotPlan()
 	}
-	if *quick {
-		o.mode = modeQuick
+	of := func(sizes ...int) int { return sizes[m] }
+	seconds := func(sizes ...float64) time.Duration { return time.Duration(sizes[m] * float64(time.Second)) }
+	floor := func(samples int, delay time.Duration) scenario.FloorOptions {
+		return scenario.FloorOptions{Samples: samples, CommitDelay: delay}
 	}
-	if *once {
-		o.mode = modeOnce
+	tight := func(samples int) scenario.FloorOptions {
+		return scenario.FloorOptions{Samples: samples, WithoutPauses: true}
 	}
-	if *held {
-		o.mode = modeHeld
+	var p planner
+	p.group(of(3, 2, 1)) // an idle system
+	p.add(scenario.Commits(1, floor(of(300, 50, 5), 0)))
+	p.add(scenario.Commits(5, floor(of(300, 100, 5), 0)))
+	p.add(scenario.Notify(floor(of(300, 100, 5), 0)))
+	if m != quick {
+		p.add(scenario.Commits(1, tight(of(3000, 0, 5))))
+		p.add(scenario.Commits(5, tight(of(1000, 0, 5))))
+		p.add(scenario.Notify(tight(of(3000, 0, 5))))
+		p.add(scenario.E2E(of(250, 0, 5), 0), river.Fast)
 	}
-	o.only, o.systems, o.settings = splitList(*only), splitList(*systems), splitList(*set)
-	if err := o.check(flags.NArg(), moreThanOne(*quick, *once, *held)); err != nil {
-		fmt.Fprintln(stderr, "bench:", err)
-		flags.Usage()
-		return o, err
+	p.add(scenario.E2E(of(250, 50, 5), 0), cuelight.Local, river.Tx)
+	p.add(scenario.HopToOtherProcess(of(250, 50, 5)), cuelight.Local)
+	p.group(of(2, 1, 1))
+	if m != quick {
+		p.add(scenario.E2E(of(60, 0, 1), 0), river.Default)
 	}
-	return o, nil
+	p.add(scenario.SpreadE2E(of(60, 30, 2), seconds(10, 5, 0.001)), polling)
+	p.group(of(3, 1, 1)) // a slow disk
+	p.add(scenario.Commits(1, floor(of(150, 50, 5), slowCommit)))
+	p.add(scenario.Commits(5, floor(of(150, 50, 5), slowCommit)))
+	p.add(scenario.E2E(of(150, 50, 5), slowCommit), cuelight.Local)
+	p.group(of(2, 1, 1))
+	switch m {
+	case full:
+		p.add(scenario.Rate(scenario.RateOptions{
+			Rates: []int{50, 100, 200, 400, 800, 1500, 3000}, Duration: 5 * time.Second, Warmup: 2 * time.Second,
+		}), cuelight.Local, river.Tx, river.Fast)
+	case quick:
+		p.add(scenario.Rate(scenario.RateOptions{Rates: []int{400}, Duration: 3 * time.Second, Warmup: time.Second}), cuelight.Local)
+	case once:
+		p.add(scenario.Rate(scenario.RateOptions{Rates: []int{50, 100}, Duration: time.Second}), cuelight.Local)
+	}
+	p.group(of(3, 1, 1))
+	p.add(scenario.Drain(of(5_000, 5_000, 200)), river.Tx, river.Fast)
+	p.group(of(3, 3, 1))
+	p.add(scenario.Drain(of(5_000, 5_000, 200)), cuelight.Local)
+	p.add(scenario.NotificationCount(of(20_000, 5_000, 200)), cuelight.Local)
+	if m == full {
+		p.add(scenario.Drain(50_000), cuelight.Local)
+		p.group(1)
+		p.add(scenario.Drain(5_000), polling)
+	}
+	p.group(of(3, 1, 1))
+	p.add(scenario.ProcessorTime(of(300, 150, 5), of(20_000, 10_000, 200)), cuelight.Local)
+	p.group(of(3, 1, 1))
+	for _, n := range [][]int{{1, 2, 4, 8, 16}, {1, 8}, {1, 2}}[m] {
+		p.add(scenario.Processes(n, of(50_000, 10_000, 200), of(150, 0, 2)), cuelight.Local)
+	}
+	p.group(of(3, 1, 1))
+	p.add(scenario.Overtaking(of(600, 600, 100), 8), cuelight.Local)
+	p.group(of(3, 1, 1))
+	p.add(scenario.Utilization(of(8_000, 4_800, 320), 32, workTime), cuelight.Local)
+	p.group(of(3, 2, 1))
+	for _, n := range [][]int{{0, 100_000, 1_000_000}, {0, 100_000}, {0, 1_000}}[m] {
+		p.add(scenario.DrainWithFinished(n, of(20_000, 10_000, 200)), cuelight.Local)
+	}
+	p.group(1)
+	switch m {
+	case full:
+		p.add(scenario.Snapshot(scenario.SnapshotOptions{
+			Rate: 300, Before: time.Minute, Held: 3 * time.Minute, Recovery: 15 * time.Second, After: 45 * time.Second, FailEvery: 10,
+		}), cuelight.Local, river.Fast, river.Tx)
+	case once:
+		p.add(scenario.Snapshot(scenario.SnapshotOptions{
+			Rate: 50, Before: time.Second, Held: time.Second, After: time.Second, Users: 7, FailEvery: 10,
+		}), cuelight.Local, river.Tx)
+	}
+	p.group(of(3, 1, 1))
+	p.add(scenario.TriggerCost(of(100_000, 10_000, 200)), cuelight.Local)
+	p.group(of(3, 1, 1))
+	p.add(scenario.Parts(of(10_000, 10_000, 200)), cuelight.Local)
+	p.group(1)
+	p.add(scenario.IdleDaemon(seconds(10, 2, 1), seconds(60, 20, 2)), cuelight.Local)
+	p.group(of(3, 1, 1))
+	p.add(scenario.Start(of(250, 100, 5)), cuelight.Local, cuelight.Remote)
+	p.add(scenario.RemoteDrain(of(5_000, 2_000, 200)), cuelight.Local, cuelight.Remote)
+	p.group(1)
+	p.add(scenario.WaitingWorkers(of(1000, 1000, 20), seconds(60, 8, 1)), cuelight.Local)
+	p.group(of(4, 1, 1))
+	p.add(scenario.Transcode([][]scenario.Clip{{
+		{File: "bbb_720p24_vp8_30s.webm", Size: "1280x720", Rate: 24, Duration: 10 * time.Second},
+		{File: "vfr_360p_17s.mp4", Size: "640x360", Rate: 30, Duration: 10 * time.Second},
+		{File: "vtest_576p10_msmpeg4_80s.avi", Size: "1024x576", Rate: 50, Duration: 10 * time.Second},
+	}, {
+		{Size: "1280x720", Rate: 30, Duration: 6 * time.Second},
+	}, {
+		{Size: "640x360", Rate: 25, Duration: time.Second},
+	}}[m]...), cuelight.Local)
+	return slices.DeleteFunc(p.groups, func(g scenario.Group) bool { return len(g.Runs) == 0 })
 }
 
-func (o options) check(args int, severalModes bool) error {
-	switch {
-	case args > 0:
-		return errors.New("bench takes no arguments")
-	case severalModes:
-		return errors.New("-quick, -once and -snapshot exclude each other")
-	case o.against != "" && o.report != "":
-		return errors.New("-against and -report exclude each other")
-	case o.against != "" && (o.cuelight != "" || o.cpuProfile != "" || len(o.systems) > 0):
-		return errors.New("-against measures Cuelight alone, without -cuelight, -cpuprofile and -systems")
-	case o.rounds < 0:
-		return errors.New("-rounds is negative")
-	}
-	for _, name := range o.systems {
-		if _, ok := systemByName(name); !ok {
-			return fmt.Errorf("unknown system %q", name)
+// snapshotPlan takes 50 minutes for each of its eight runs: ten, then 30 with a snapshot held, and ten again. Only Cuelight
+// knows users.
+func snapshotPlan() []scenario.Group {
+	var p planner
+	for _, failEvery := range []int{10, 0} {
+		for _, users := range []int{7, 0} {
+			measured := []system.System{cuelight.Local, river.Fast, river.Tx}
+			if users > 0 {
+				measured = measured[:1]
+			}
+			p.group(1)
+			p.add(scenario.Snapshot(scenario.SnapshotOptions{
+				Rate: 300, Before: 10 * time.Minute, Held: 30 * time.Minute, Recovery: time.Minute, After: 9 * time.Minute,
+				Users: users, FailEvery: failEvery,
+			}), measured...)
 		}
 	}
-	known := scenarioNames()
-	for _, name := range o.only {
-		if !known[name] {
-			return fmt.Errorf("unknown scenario %q", name)
+	return p.groups
+}
+
+type planner struct{ groups []scenario.Group }
+
+// group begins a group.
+func (p *planner) group(rounds int) { p.groups = append(p.groups, scenario.Group{Rounds: rounds}) }
+
+// add adds a run of a scenario with each of the systems to the group, or one without a system.
+func (p *planner) add(s scenario.Scenario, measured ...system.System) {
+	if len(measured) == 0 {
+		measured = []system.System{nil}
+	}
+	g := &p.groups[len(p.groups)-1]
+	for _, one := range measured {
+		g.Runs = append(g.Runs, scenario.Run{Scenario: s, System: one})
+	}
+}
+
+// names returns the valid names of scenarios and of systems.
+func names() (scenarios, ofSystems []string) {
+	for _, m := range []mode{full, quick, once, held} {
+		for _, g := range plan(m) {
+			for _, r := range g.Runs {
+				scenarios = append(scenarios, r.Scenario.Names...)
+			}
 		}
 	}
-	return nil
-}
-
-func moreThanOne(flags ...bool) bool {
-	n := 0
-	for _, isSet := range flags {
-		if isSet {
-			n++
-		}
+	for _, s := range systems {
+		ofSystems = append(ofSystems, s.Name())
 	}
-	return n > 1
-}
-
-func splitList(list string) []string {
-	return strings.FieldsFunc(list, func(c rune) bool { return c == ',' || c == ' ' })
-}
-
-// isComplete reports whether everything is measured: only then is the report the latest.
-func (o options) isComplete() bool {
-	return o.mode == modeFull && o.rounds == 0 && len(o.only) == 0 && len(o.systems) == 0
+	slices.Sort(scenarios)
+	return slices.Compact(scenarios), ofSystems
 }

@@ -13,34 +13,31 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/cuelight/cuelight/bench/report"
-	"github.com/cuelight/cuelight/bench/result"
 	"github.com/cuelight/cuelight/bench/scenario"
+	"github.com/cuelight/cuelight/bench/system/cuelight"
 )
 
-var modes = []string{modeFull, modeQuick, modeOnce}
-
-func TestPlan_UsesEverySystem(t *testing.T) {
+func TestPlan_FullAndOnceMeasureEverySystem(t *testing.T) {
 	t.Parallel()
-	for _, mode := range modes {
+	for _, m := range []mode{full, quick, once, held} {
 		used := map[string]bool{}
-		for _, g := range plan(mode) {
+		for _, g := range plan(m) {
 			if g.Rounds < 1 || len(g.Runs) == 0 {
-				t.Errorf("%s: a group of %d rounds with %d runs", mode, g.Rounds, len(g.Runs))
+				t.Errorf("%s: a group of %d rounds with %d runs", m, g.Rounds, len(g.Runs))
 			}
 			for _, r := range g.Runs {
-				used[r.System.Name] = true
-				if isFloor := slices.Contains(r.Scenario.Names, "floor"); isFloor != (r.System.Name == "") {
-					t.Errorf("%s: %s has system %q", mode, r.Scenario.Names[0], r.System.Name)
+				used[r.SystemName()] = true
+				if isFloor := slices.Contains(r.Scenario.Names, "floor"); isFloor != (r.System == nil) {
+					t.Errorf("%s: %s has system %q", m, r.Scenario.Names[0], r.SystemName())
 				}
 			}
 		}
-		for _, c := range allSystems() {
-			if mode == modeQuick {
-				continue
-			}
-			if !used[c.Name] {
-				t.Errorf("%s: %s is not measured", mode, c.Name)
+		for _, s := range systems {
+			if !used[s.Name()] && (m == full || m == once) {
+				t.Errorf("%s: %s is not measured", m, s.Name())
 			}
 		}
 	}
@@ -48,21 +45,18 @@ func TestPlan_UsesEverySystem(t *testing.T) {
 
 func TestPlan_OnceModeMeasuresEverything(t *testing.T) {
 	t.Parallel()
-	named := func(mode string) []string {
-		var names []string
-		for _, g := range plan(mode) {
+	named := func(m mode) (names []string) {
+		for _, g := range plan(m) {
 			for _, r := range g.Runs {
 				names = append(names, r.Scenario.Names...)
 			}
 		}
-		slices.Sort(names)
-		return slices.Compact(names)
+		return names
 	}
-	once := named(modeOnce)
-	for _, mode := range modes {
-		for _, name := range named(mode) {
-			if !slices.Contains(once, name) {
-				t.Errorf("%s measures %s, which -once does not", mode, name)
+	for _, m := range []mode{full, quick, held} {
+		for _, name := range named(m) {
+			if !slices.Contains(named(once), name) {
+				t.Errorf("%s measures %s, which -once does not", m, name)
 			}
 		}
 	}
@@ -70,8 +64,12 @@ func TestPlan_OnceModeMeasuresEverything(t *testing.T) {
 
 func TestSelectFrom_FiltersAGroup(t *testing.T) {
 	t.Parallel()
-	g := group(3, cuelightRuns(scenario.E2E(scenario.E2EOptions{Samples: 1})), cuelightRuns(scenario.Drain(1)),
-		runs(scenario.NotificationCount(1)))
+	var p planner
+	p.group(3)
+	p.add(scenario.E2E(1, 0), cuelight.Local)
+	p.add(scenario.Drain(1), cuelight.Local)
+	p.add(scenario.Commits(1, scenario.FloorOptions{}))
+	g := p.groups[0]
 	for _, test := range []struct {
 		o    options
 		want int
@@ -79,7 +77,7 @@ func TestSelectFrom_FiltersAGroup(t *testing.T) {
 		{options{}, 3},
 		{options{only: []string{"e2e"}}, 1},
 		{options{only: []string{"hop"}}, 1}, // a figure of E2E
-		{options{only: []string{"drain", "notifies"}}, 2},
+		{options{only: []string{"drain", "floor"}}, 2},
 		{options{systems: []string{"cuelight"}}, 3},
 		{options{systems: []string{"another"}}, 1},
 		{options{only: []string{"e2e"}, systems: []string{"another"}}, 0},
@@ -96,27 +94,25 @@ func TestSelectFrom_FiltersAGroup(t *testing.T) {
 func TestParseOptions_ReadsAndChecksFlags(t *testing.T) {
 	t.Parallel()
 	o, err := parseOptions([]string{
-		"-quick", "-rounds", "2", "-only", "e2e, floor", "-systems", "cuelight", "-dir", "d", "-out", "",
-		"-cpuprofile", "p", "-cuelight", "c", "-media", "m", "-report", "r", "-set", "a=1,b=2",
+		"-quick", "-rounds", "2", "-only", "e2e, floor", "-systems", "cuelight", "-dir", "d", "-out", "", "-set", "a=1,b=2",
 	}, io.Discard)
 	must(t, err)
 	want := options{
-		mode: modeQuick, rounds: 2, only: []string{"e2e", "floor"}, systems: []string{"cuelight"}, dir: "d", cpuProfile: "p",
-		cuelight: "c", media: "m", report: "r", settings: []string{"a=1", "b=2"},
+		mode: quick, rounds: 2, only: []string{"e2e", "floor"}, systems: []string{"cuelight"}, dir: "d",
+		settings: []string{"a=1", "b=2"},
 	}
-	if !equal(o, want) {
-		t.Errorf("%+v, want %+v", o, want)
+	if diff := cmp.Diff(want, o, cmp.AllowUnexported(options{})); diff != "" {
+		t.Error(diff)
 	}
 	if o, err = parseOptions([]string{"-against", "HEAD~1"}, io.Discard); err != nil || o.against != "HEAD~1" {
 		t.Errorf("%+v, %v", o, err)
 	}
 	o, err = parseOptions(nil, io.Discard)
-	if err != nil || o.mode != modeFull || o.dir == "" || !strings.HasSuffix(o.out, filepath.Join("bench", "results")) {
+	if err != nil || o.mode != full || o.dir == "" || !strings.HasSuffix(o.out, filepath.Join("bench", "results")) {
 		t.Errorf("without flags: %+v, %v", o, err)
 	}
 	for args, want := range map[string]string{
 		"-quick -once":          "exclude each other",
-		"-against a -report b":  "exclude each other",
 		"-against a -systems b": "Cuelight alone",
 		"-only e2e,nothing":     `unknown scenario "nothing"`,
 		"-systems other":        `unknown system "other"`,
@@ -132,33 +128,25 @@ func TestParseOptions_ReadsAndChecksFlags(t *testing.T) {
 	}
 }
 
-func equal(a, b options) bool {
-	return a.mode == b.mode && a.rounds == b.rounds && slices.Equal(a.only, b.only) &&
-		slices.Equal(a.systems, b.systems) && a.dir == b.dir && a.out == b.out && a.cpuProfile == b.cpuProfile &&
-		a.cuelight == b.cuelight && a.against == b.against && slices.Equal(a.settings, b.settings) && a.media == b.media && a.report == b.report
-}
-
 func TestRun_WritesResultAndSummary(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a server")
 	}
 	server.start(t) // skips without PostgreSQL
 	out := filepath.Join(t.TempDir(), "results")
-	profile := filepath.Join(t.TempDir(), "cpu")
 	o := options{
-		mode: modeQuick, rounds: 1, only: []string{"notify", "drain"}, systems: []string{"cuelight"},
-		dir: defaultDataDir(), out: out, cpuProfile: profile,
+		mode: quick, rounds: 1, only: []string{"notify", "drain"}, systems: []string{"cuelight"}, dir: defaultDir(), out: out,
 	}
 	var text bytes.Buffer
-	must(t, withCPUProfile(o.cpuProfile, func() error { return run(t.Context(), o, &text) }))
+	must(t, run(t.Context(), o, &text))
 
 	files, err := filepath.Glob(filepath.Join(out, "*-quick.json"))
 	if err != nil || len(files) != 1 {
 		t.Fatalf("results are %v, %v", files, err)
 	}
-	r, err := result.Read(files[0])
+	r, err := report.Read(files[0])
 	must(t, err)
-	if f, ok := r.Find(result.Key{Scenario: "drain", System: "cuelight", Case: "tasks=5000"}); !ok || len(f.Rounds) != 1 {
+	if f, ok := r.Find(report.Key{Scenario: "drain", System: "cuelight", Case: "tasks=5000"}); !ok || len(f.Rounds) != 1 {
 		t.Errorf("drain is %+v", f)
 	}
 	if r.DurationSeconds <= 0 || r.Settings["postgres"] == "" || r.Settings["cuelight"] == "" || len(r.Skipped) > 0 {
@@ -171,9 +159,6 @@ func TestRun_WritesResultAndSummary(t *testing.T) {
 	if last := lines[len(lines)-1]; last != string(report.Summary(r)) || !json.Valid([]byte(last)) {
 		t.Errorf("the last line is %s", last)
 	}
-	if info, err := os.Stat(profile); err != nil || info.Size() == 0 {
-		t.Errorf("profile: %v, %v", info, err)
-	}
 }
 
 func TestRun_OnceModeBuildsTheDaemonAndTranscodes(t *testing.T) {
@@ -182,56 +167,44 @@ func TestRun_OnceModeBuildsTheDaemonAndTranscodes(t *testing.T) {
 	}
 	server.start(t)
 	out := filepath.Join(t.TempDir(), "results")
-	o := options{mode: modeOnce, only: []string{"idle_daemon", "waiting_workers", "transcode"}, dir: defaultDataDir(), out: out}
+	o := options{mode: once, only: []string{"idle_daemon", "waiting_workers", "transcode"}, dir: defaultDir(), out: out}
 	var text bytes.Buffer
 	must(t, run(t.Context(), o, &text))
 	files, err := filepath.Glob(filepath.Join(out, "*-once.json"))
 	if err != nil || len(files) != 1 {
 		t.Fatalf("results are %v, %v", files, err)
 	}
-	r, err := result.Read(files[0])
+	r, err := report.Read(files[0])
 	must(t, err)
 	for _, name := range []string{"ffmpeg", "ffprobe"} {
 		if _, err := exec.LookPath(name); err != nil && os.Getenv("CI") == "" {
 			t.Skip(err)
 		}
 	}
-	f, ok := r.Find(result.Key{Scenario: "idle_daemon", System: "cuelight", Case: "queries"})
+	f, ok := r.Find(report.Key{Scenario: "idle_daemon", System: "cuelight", Case: "queries"})
 	if !ok || f.Median() <= 0 || f.Median() > 100 {
 		t.Errorf("queries of the daemon are %+v", f)
 	}
-	f, ok = r.Find(result.Key{Scenario: "waiting_workers", System: "cuelight", Case: "workers=20,memory"})
+	f, ok = r.Find(report.Key{Scenario: "waiting_workers", System: "cuelight", Case: "workers=20,memory"})
 	if !ok || f.Median() <= 0 || f.Median() > 500 {
 		t.Errorf("memory of the daemon with waiting workers is %+v", f)
 	}
-	if len(r.ForScenario("transcode")) != 9 || len(r.Skipped) > 0 {
-		t.Errorf("%d figures of transcodes; skipped: %v", len(r.ForScenario("transcode")), r.Skipped)
+	for _, name := range []string{"cuelight", "ffmpeg_bare"} {
+		for _, of := range []string{"cpu", "wall"} {
+			f, ok := r.Find(report.Key{Scenario: "transcode", System: name, Case: "clip=generated_640x360p25_1s," + of})
+			if !ok || f.Median() <= 0 {
+				t.Errorf("%s of the transcode by %s is %+v", of, name, f)
+			}
+		}
+	}
+	if len(r.Skipped) > 0 {
+		t.Errorf("skipped: %v", r.Skipped)
 	}
 	if strings.Contains(text.String(), "target") {
 		t.Errorf("a once run printed targets:\n%s", text.String())
 	}
 	if _, err := os.Stat(filepath.Join(out, "latest.md")); !os.IsNotExist(err) {
 		t.Errorf("latest.md exists: %v", err)
-	}
-	text.Reset()
-	must(t, rewriteReport(files[0], &text))
-	if want := strings.TrimSuffix(files[0], "json") + "md\n"; text.String() != want {
-		t.Errorf("rewriteReport printed %q, want %q", text.String(), want)
-	}
-}
-
-func TestIsComplete_NeedsAFullRunOfEverything(t *testing.T) {
-	t.Parallel()
-	if !(options{mode: modeFull}).isComplete() {
-		t.Error("a full run is not complete")
-	}
-	for _, o := range []options{
-		{mode: modeQuick}, {mode: modeOnce}, {mode: modeFull, rounds: 1}, {mode: modeFull, only: []string{"e2e"}},
-		{mode: modeFull, systems: []string{"cuelight"}},
-	} {
-		if o.isComplete() {
-			t.Errorf("%+v is complete", o)
-		}
 	}
 }
 
@@ -243,7 +216,7 @@ func TestRun_WritesNothingWhenInterrupted(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "results")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	o := options{mode: modeFull, only: []string{"floor"}, dir: defaultDataDir(), out: out}
+	o := options{mode: full, only: []string{"floor"}, dir: defaultDir(), out: out}
 	err := run(ctx, o, writer(func(text string) {
 		if strings.Contains(text, "commit/floor/idle") {
 			cancel()
@@ -273,9 +246,9 @@ func TestCompare_MeasuresBothRevisions(t *testing.T) {
 	if err := exec.Command("git", "rev-parse", "HEAD").Run(); err != nil {
 		t.Skip("this is no git checkout, or one of another user: ", err)
 	}
-	o := options{mode: modeOnce, rounds: 1, against: "HEAD", only: []string{"drain"}}
+	o := options{mode: once, rounds: 1, against: "HEAD", only: []string{"drain"}}
 	var err error
-	o.dir, err = os.MkdirTemp(defaultDataDir(), "cuelight-test-")
+	o.dir, err = os.MkdirTemp(defaultDir(), "cuelight-test-")
 	must(t, err)
 	defer os.Remove(o.dir)
 	must(t, os.Chmod(o.dir, os.ModeSticky|0o777)) // for the server's account
@@ -283,7 +256,7 @@ func TestCompare_MeasuresBothRevisions(t *testing.T) {
 	must(t, compare(t.Context(), o, &text))
 	for _, want := range []string{
 		"| figure", "| HEAD", "now / HEAD",
-		"| waiting tasks drained, 200 tasks",
+		"| waiting tasks drained, tasks=200",
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("%q is missing in:\n%s", want, text.String())
@@ -296,7 +269,7 @@ func TestCompare_MeasuresBothRevisions(t *testing.T) {
 
 func TestCompare_SaysThatThereIsNoSuchRevision(t *testing.T) {
 	t.Parallel()
-	err := compare(t.Context(), options{mode: modeOnce, against: "no-such-revision", dir: t.TempDir()}, io.Discard)
+	err := compare(t.Context(), options{mode: once, against: "no-such-revision", dir: t.TempDir()}, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "check out no-such-revision") {
 		t.Errorf("error is %v", err)
 	}

@@ -7,14 +7,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/pprof"
 	"strings"
 	"time"
 
 	"github.com/cuelight/cuelight/bench/report"
-	"github.com/cuelight/cuelight/bench/result"
 	"github.com/cuelight/cuelight/bench/scenario"
-	"github.com/cuelight/cuelight/bench/subprocess"
 	"github.com/cuelight/cuelight/internal/progresslog"
 )
 
@@ -22,11 +19,11 @@ import (
 // is not a result.
 func run(ctx context.Context, o options, out io.Writer) error {
 	log := progresslog.New(out)
-	r := result.New(o.mode)
+	r := report.New(o.mode.String())
 	if wd, err := os.Getwd(); err == nil {
-		r.Commit = result.HeadCommit(ctx, wd)
+		r.Commit = report.HeadCommit(ctx, wd)
 	}
-	r.Machine = result.DescribeMachine(ctx, o.dir, result.VersionCommands())
+	r.Machine = report.DescribeMachine(ctx, o.dir)
 	log.Logf("%s: %s, %d cores, %d MiB; %s below %s",
 		o.mode, r.Machine.CPU, r.Machine.Cores, r.Machine.MemoryMiB, r.Machine.Filesystem, o.dir)
 	if strings.HasPrefix(r.Machine.Filesystem, "tmpfs") {
@@ -40,19 +37,15 @@ func run(ctx context.Context, o options, out io.Writer) error {
 }
 
 // measure runs the groups of the plan.
-func measure(ctx context.Context, o options, r *result.Result, log *progresslog.Log) (err error) {
+func measure(ctx context.Context, o options, r *report.Result, log *progresslog.Log) (err error) {
 	server, err := scenario.StartServer(ctx, o.dir, r.Machine.MemoryMiB, o.settings...)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
 	r.Settings["postgres"] = server.Settings
-	daemon := daemonProgram{path: o.cuelight, dir: o.dir}
-	defer func() { err = errors.Join(err, daemon.remove()) }()
-	session := scenario.Session{
-		Server: server, Result: r, Logf: log.Logf, StartSubprocess: subprocess.Start, DaemonCommand: daemon.command,
-		ScratchDir: o.dir, MediaDir: o.media, Slots: slots,
-	}
+	session := scenario.Session{Server: server, Result: r, Logf: log.Logf, Slots: slots, Dir: o.dir, MediaDir: mediaDir()}
+	defer func() { err = errors.Join(err, session.Close()) }()
 	for _, g := range plan(o.mode) {
 		if err := session.Run(ctx, o.selectFrom(g)); err != nil {
 			return err
@@ -67,55 +60,25 @@ func (o options) selectFrom(g scenario.Group) scenario.Group {
 	return g.Select(o.only, o.systems)
 }
 
-// writeResult writes the result and the report, and prints the targets.
-func writeResult(o options, r *result.Result, log *progresslog.Log) error {
+// writeResult writes the result and the report, and prints the targets. Only the report of everything is the latest.
+func writeResult(o options, r *report.Result, log *progresslog.Log) error {
+	isWhole := len(o.only)+len(o.systems) == 0
 	if o.out != "" {
-		path, err := r.Write(o.out)
+		paths, err := report.Write(r, o.out, isWhole && o.mode == full && o.rounds == 0)
 		if err != nil {
 			return err
 		}
-		log.Logf("%s", path)
-		if path, err = report.Write(r, report.Options{Dir: o.out, Latest: o.isComplete()}); err != nil {
-			return err
-		}
-		log.Logf("%s", path)
+		log.Logf("%s", strings.Join(paths, ", "))
 	}
 	if report.HasTargets(r) {
 		var text strings.Builder
-		if err := report.PrintTargets(&text, r, len(o.only)+len(o.systems) == 0 && o.mode != modeHeld); err != nil {
+		if err := report.PrintTargets(&text, r, isWhole && o.mode != held); err != nil {
 			return err
 		}
 		log.Printf("\n%s", text.String())
 	}
-	if o.mode == modeQuick {
+	if o.mode == quick {
 		log.Printf("%s\n", report.Summary(r))
 	}
 	return nil
-}
-
-// rewriteReport writes the report of a result again.
-func rewriteReport(file string, out io.Writer) error {
-	path, err := report.Rewrite(file)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(out, path)
-	return err
-}
-
-// withCPUProfile calls a function and writes a profile of it if path is not empty.
-func withCPUProfile(path string, do func() error) (err error) {
-	if path == "" {
-		return do()
-	}
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := pprof.StartCPUProfile(f); err != nil {
-		return err
-	}
-	defer pprof.StopCPUProfile()
-	return do()
 }

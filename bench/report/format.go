@@ -4,12 +4,26 @@ import (
 	"math"
 	"strconv"
 	"strings"
-
-	"github.com/cuelight/cuelight/bench/result"
 )
 
-// scenarioLabels are readable names of scenarios. Others appear under their own name.
-var scenarioLabels = map[string]string{
+// The systems that the targets name.
+const (
+	cuelightSystem = "cuelight"
+	floorSystem    = "floor"
+)
+
+// labels are readable names of systems and scenarios. Others appear under their own name.
+var labels = map[string]string{
+	cuelightSystem:    "Cuelight",
+	"cuelight_remote": "Cuelight, remote worker",
+	floorSystem:       "floor (bare SQL)",
+	"river_tx":        "River, transactional",
+	"river_fast":      "River, not transactional",
+	"river_default":   "River, default cooldown",
+	"polling_5s":      "polling every 5 s",
+	"ffmpeg_bare":     "the same ffmpeg, bare",
+	"postgres":        "PostgreSQL",
+
 	"commit":          "one commit",
 	"commits5":        "five dependent commits",
 	"notify":          "NOTIFY → LISTEN",
@@ -18,16 +32,19 @@ var scenarioLabels = map[string]string{
 	"hop_commit":      "completed → next stage starts",
 	"hop_other":       "completed → next stage starts in another process",
 	"e2e":             "one task through the five stages",
-	"rate":            "at offered rates",
+	"rate":            "at an offered rate",
+	"rate_kept":       "the share of it that is completed in the same time",
 	"drain":           "waiting tasks drained",
 	"cpu":             "processor time per task",
 	"processes":       "several processes",
+	"processes_cpu":   "the database's processor time per task with several processes",
 	"work20ms":        "20 ms of work per stage",
 	"order":           "later tasks that started first, behind one slot",
+	"notifies":        "notifications under full load",
+	"parts":           "parts of one task",
 	"grown":           "finished tasks in the table",
 	"snapshot":        "a steady load, and a snapshot elsewhere that holds back vacuum",
 	"snapshot_kept":   "the share of it that is completed in the same time",
-	"size":            "size per million tasks",
 	"bulk":            "many tasks changed by one statement",
 	"idle_daemon":     "an idle daemon",
 	"start":           "submitted → first stage starts, with the submission",
@@ -35,60 +52,14 @@ var scenarioLabels = map[string]string{
 	"http":            "HTTP round trip to the coordinator",
 	"remote_drain":    "waiting tasks drained, remote and local",
 	"waiting_workers": "a daemon with waiting remote workers",
-	"notifies":        "notifications under full load",
 	"transcode":       "transcode",
 }
 
-// caseLabels are readable names of cases.
-var caseLabels = map[string]string{
-	"before":      "before the snapshot",
-	"held":        "with a snapshot held",
-	"after":       "after the snapshot",
-	"tight":       "without pauses",
-	"table_mib":   "table",
-	"index_mib":   "indexes",
-	"steps_mib":   "steps, with their indexes",
-	"history_mib": "history, with its index",
-	"outbox_mib":  "outbox, with its index",
-	"cpu":         "CPU",
-}
-
-func scenarioLabel(scenario string) string { return orKey(scenarioLabels, scenario) }
-
-func orKey(labels map[string]string, key string) string {
-	if l, ok := labels[key]; ok {
+func labelOf(name string) string {
+	if l, ok := labels[name]; ok {
 		return l
 	}
-	return key
-}
-
-// caseLabel returns a readable case: "100k finished" for "finished=100000".
-func caseLabel(caseName string) string {
-	parts := strings.Split(caseName, ",")
-	for i, part := range parts {
-		name, value, ok := strings.Cut(part, "=")
-		if !ok {
-			parts[i] = orKey(caseLabels, part)
-			continue
-		}
-		name = strings.ReplaceAll(name, "_", " ")
-		n, err := strconv.ParseFloat(value, 64)
-		switch {
-		case err != nil:
-			parts[i] = name + " " + value
-		case n == 1:
-			parts[i] = "1 " + strings.NewReplacer("processes", "process", "tasks", "task", "slots", "slot").Replace(name)
-		default:
-			parts[i] = formatCount(n) + " " + name
-		}
-	}
-	return strings.Join(parts, ", ")
-}
-
-// caseNumber returns the number of a case, such as "100k" for "finished=100000".
-func caseNumber(caseName string) string {
-	number, _, _ := strings.Cut(caseLabel(caseName), " ")
-	return number
+	return name
 }
 
 // formatNumber writes three significant digits, or all before the point, with commas between
@@ -111,44 +82,18 @@ func formatNumber(v float64) string {
 }
 
 func withCommas(s string) string {
-	sign := ""
-	if strings.HasPrefix(s, "-") {
-		sign, s = "-", s[1:]
+	digits, sign := strings.TrimPrefix(s, "-"), ""
+	if digits != s {
+		sign = "-"
 	}
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
 	}
-	return sign + s
-}
-
-// formatWithUnit writes a short number with its unit, for plots.
-func formatWithUnit(v float64, unit string) string {
-	switch {
-	case unit == "ms" && v >= 1000:
-		return formatNumber(v/1000) + " s"
-	case unit == "ms" && v < 0.1:
-		return formatNumber(v*1000) + " µs"
-	case unit == "tasks/s" && v >= 9995:
-		return strconv.FormatFloat(v/1000, 'f', 1, 64) + "k tasks/s"
-	case strings.HasPrefix(unit, "share"):
-		return formatNumber(v*100) + " %"
-	}
-	return formatNumber(v) + " " + unit
-}
-
-// formatCount writes a whole number: 5k, 1M.
-func formatCount(n float64) string {
-	switch {
-	case n >= 1e6 && math.Mod(n, 1e5) == 0:
-		return strconv.FormatFloat(n/1e6, 'f', -1, 64) + "M"
-	case n >= 1e3 && math.Mod(n, 1e3) == 0:
-		return strconv.FormatFloat(n/1e3, 'f', -1, 64) + "k"
-	}
-	return withCommas(strconv.FormatFloat(n, 'f', -1, 64))
+	return sign + digits
 }
 
 // formatSpread writes the median, and the range if there is one.
-func formatSpread(s result.Spread) string {
+func formatSpread(s Spread) string {
 	if s.Rounds < 2 {
 		return formatNumber(s.Median)
 	}

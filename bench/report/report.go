@@ -1,78 +1,195 @@
-// Package report presents the result of a benchmark run: a report with tables and plots, the
-// targets, and a summary line for programs. It uses only a [result.Result], so that a report
-// can be written again from the JSON at any time.
+// Package report has the outcome of a benchmark run: figures with their value in every round, the targets, and the machine
+// and the settings that they belong to.
 //
-//	path, err := report.Write(r, report.Options{Dir: "bench/results"})
-//	if report.HasTargets(r) {
-//		report.PrintTargets(os.Stdout, r, true)
-//	}
+//	r := report.New("quick")
+//	r.Machine = report.DescribeMachine(ctx, databaseDir)
+//	r.Add(report.Key{Scenario: "e2e", System: "cuelight", Case: "idle"}, "ms", report.FromDurations(latencies))
+//	r.Add(report.Key{Scenario: "drain", System: "cuelight", Case: "tasks=5000"}, "tasks/s", report.FromValue(21_000))
+//	paths, err := report.Write(r, "bench/results", false)
 //	fmt.Printf("%s\n", report.Summary(r))
 //
-// Tables and plots without figures are omitted; a target without figures is "not measured", and
-// a value of the summary is null. Figures of unknown scenarios are in a table at the end.
-//
-// The plots are drawn by gonum.org/v1/plot. They have no background, and their colours follow
-// the reader's preference for light or dark.
+// Adding to the same key collects the rounds of a figure. A report is a table of targets, two charts, and tables of figures.
+// A figure that was not measured does not exist, its target is "not measured", and its value in the summary is null.
 package report
 
 import (
 	"bytes"
-	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
-
-	"github.com/cuelight/cuelight/bench/result"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 )
 
-// Options configure where a report is written.
-type Options struct {
-	// Dir is the directory, which is created if necessary. The report is NAME.md, where NAME is
-	// the result's, and its plots are NAME-….svg.
-	Dir string
-
-	// Latest also writes latest.md and latest-….svg. A plot without figures keeps its earlier
-	// latest version.
-	Latest bool
+// markdown returns the report. Its charts are files next to it whose names start with name.
+func markdown(r *Result, drawn []chart, name string) []byte {
+	p := &page{}
+	p.paragraph("# Cuelight's benchmark, %s, %s", r.StartedAt.UTC().Format("2 January 2006, 15:04 UTC"), r.Mode)
+	p.paragraph("Made from [%s.json](%[1]s.json), which has the figures of each round. Values are medians over the rounds, with "+
+		"their range in brackets. Percentiles are taken round by round.", r.Name())
+	p.writeMachine(r)
+	p.writeTargets(r)
+	p.writeMap("## Not measured", []string{"what", "why"}, r.Skipped)
+	for _, c := range drawn {
+		p.paragraph("![%s](%s-%s.svg)", c.title, name, c.name)
+	}
+	p.writeSections(r)
+	p.writeMap("## Settings", []string{"of", "settings"}, r.Settings)
+	return p.Bytes()
 }
 
-// Write writes the report and its plots, and returns the path of the report.
-func Write(r *result.Result, o Options) (string, error) {
-	if err := os.MkdirAll(o.Dir, 0o777); err != nil {
-		return "", err
+func (p *page) writeMachine(r *Result) {
+	m := r.Machine
+	var versions []string
+	for _, program := range slices.Sorted(maps.Keys(m.Versions)) {
+		versions = append(versions, program+" "+strings.TrimPrefix(m.Versions[program], program))
 	}
-	drawn := plots(r)
-	path := filepath.Join(o.Dir, r.Name()+".md")
-	if err := write(r, drawn, o.Dir, r.Name()); err != nil {
-		return "", err
-	}
-	if o.Latest {
-		return path, write(r, drawn, o.Dir, "latest")
-	}
-	return path, nil
+	p.table([]string{"machine", ""}, [][]string{
+		{"processor", fmt.Sprintf("%s, %d cores", m.CPU, m.Cores)},
+		{"memory", formatNumber(float64(m.MemoryMiB)) + " MiB"},
+		{"system", m.Kernel},
+		{"database on", m.Filesystem},
+		{"versions", strings.Join(versions, ", ")},
+		{"commit", r.Commit},
+		{"duration", (time.Duration(r.DurationSeconds) * time.Second).String()},
+	})
 }
 
-// Rewrite writes the report of a JSON file again, next to it, and returns its path. It also
-// writes latest.md and its plots if these belong to the same result.
-func Rewrite(file string) (string, error) {
-	r, err := result.Read(file)
-	if err != nil {
-		return "", err
+func (p *page) writeTargets(r *Result) {
+	if !HasTargets(r) {
+		return
 	}
-	dir := filepath.Dir(file)
-	latest, err := os.ReadFile(filepath.Join(dir, "latest.md"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", err
-	}
-	return Write(r, Options{Dir: dir, Latest: bytes.Contains(latest, []byte("("+r.Name()+".json)"))})
-}
-
-// write writes the report last: if it exists, its plots do.
-func write(r *result.Result, drawn []drawing, dir, name string) error {
-	for _, d := range drawn {
-		if err := result.WriteFileAtomically(filepath.Join(dir, name+"-"+d.name+".svg"), d.svg); err != nil {
-			return err
+	p.paragraph("## Targets")
+	var rows [][]string
+	for _, t := range checkTargets(r) {
+		status := t.status
+		if status == missed {
+			status = "**no**"
 		}
+		rows = append(rows, []string{t.figure, t.bound, t.measured, status, t.note})
 	}
-	return result.WriteFileAtomically(filepath.Join(dir, name+".md"), markdown(r, drawn, name))
+	p.table([]string{"figure", "target:", "measured:", "reached", ""}, rows)
 }
+
+// section is a part of the report with related scenarios.
+type section struct {
+	title     string
+	about     string
+	scenarios []string
+}
+
+// sections are in the order of the benchmark's plan.
+var sections = []section{
+	{"Floors", "The times of PostgreSQL alone on this machine. Idle is with a random pause of 5–50 ms before each " +
+		"sample, after which all processes sleep.", []string{"commit", "commits5", "notify"}},
+	{"Wake-up", "The time until a stage starts that is ready.", []string{"wake_submit", "hop", "hop_commit", "hop_other"}},
+	{"End to end", "From before the call that submits a task until its last stage is completed; the stages do nothing.",
+		[]string{"e2e"}},
+	{"At offered rates", "In an open loop: tasks arrive at planned times, and their latency counts from these times. A system " +
+		"sustains a rate if it completes at least 99 %% of the tasks within the run.", []string{"rate", "rate_kept"}},
+	{"Throughput", "Waiting tasks, five stages each, from the start of the first stage to the completion of the last. " +
+		"With 20 ms of work per stage: the share of the ideal, with all slots always busy. " +
+		"Behind one slot: of equal tasks, the largest number that started the stage before an earlier one.",
+		[]string{"drain", "cpu", "processes", "processes_cpu", "work20ms", "order", "notifies", "parts"}},
+	{"Growth", "The same in a table that has grown, and next to a snapshot that another session holds.",
+		[]string{"grown", "snapshot", "snapshot_kept", "bulk"}},
+	{"Remote workers", "Workers that talk over HTTP to a coordinator, on a loopback address without TLS, next to workers with " +
+		"the database in the same run. From a submission until the first stage starts at a worker that waits; and daemons, " +
+		"while nothing happens.", []string{"start", "start_beyond", "http", "remote_drain", "waiting_workers", "idle_daemon"}},
+	{"Media", "The real transcode, and the same ffmpeg command without Cuelight.", []string{"transcode"}},
+}
+
+// writeSections writes every figure. Figures of unknown scenarios come last.
+func (p *page) writeSections(r *Result) {
+	others := slices.Clone(r.Figures)
+	for _, s := range sections {
+		belongs := func(f Figure) bool { return slices.Contains(s.scenarios, f.Scenario) }
+		figures := slices.DeleteFunc(slices.Clone(r.Figures), func(f Figure) bool { return !belongs(f) })
+		slices.SortStableFunc(figures, func(a, b Figure) int {
+			return slices.Index(s.scenarios, a.Scenario) - slices.Index(s.scenarios, b.Scenario)
+		})
+		if len(figures) > 0 {
+			p.paragraph("## " + s.title)
+			p.paragraph(s.about)
+			p.writeFigures(figures)
+		}
+		others = slices.DeleteFunc(others, belongs)
+	}
+	if len(others) > 0 {
+		p.paragraph("## Other figures")
+		p.writeFigures(others)
+	}
+}
+
+// writeFigures writes a table of figures with percentiles, and one of single values. It omits percentiles with too few
+// samples. The maximum is over all rounds.
+func (p *page) writeFigures(figures []Figure) {
+	var latencies, values [][]string
+	for _, f := range figures {
+		row := []string{labelOf(f.Scenario), f.Case, labelOf(f.System), formatSpread(f.Percentile(50))}
+		if !f.isSampled() {
+			values = append(values, append(row, f.Unit, strconv.Itoa(len(f.Rounds))))
+			continue
+		}
+		samples := 0
+		for _, round := range f.Rounds {
+			samples += round.N
+		}
+		for _, percent := range []float64{95, 99, 99.9} {
+			text := "–"
+			if f.supports(percent) {
+				text = formatNumber(f.Percentile(percent).Median)
+			}
+			row = append(row, text)
+		}
+		latencies = append(latencies, append(row, formatNumber(f.Percentile(100).Max), f.Unit, withCommas(strconv.Itoa(samples))))
+	}
+	p.table([]string{"figure", "case", "system", "p50 (range):", "p95:", "p99:", "p99.9:", "max:", "unit", "samples:"}, latencies)
+	p.table([]string{"figure", "case", "system", "median (range):", "unit", "rounds:"}, values)
+}
+
+// writeMap writes a table of a map, or nothing.
+func (p *page) writeMap(title string, heads []string, m map[string]string) {
+	if len(m) == 0 {
+		return
+	}
+	p.paragraph("%s", title)
+	var rows [][]string
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		rows = append(rows, []string{labelOf(key), m[key]})
+	}
+	p.table(heads, rows)
+}
+
+// page is a Markdown text.
+type page struct{ bytes.Buffer }
+
+// paragraph writes a paragraph or a heading.
+func (p *page) paragraph(format string, args ...any) { fmt.Fprintf(&p.Buffer, format+"\n\n", args...) }
+
+// table writes rows below heads. A head that ends with a colon is of numbers.
+func (p *page) table(heads []string, rows [][]string) {
+	if len(rows) == 0 {
+		return
+	}
+	var names, rules []string
+	for _, head := range heads {
+		name, isNumeric := strings.CutSuffix(head, ":")
+		rule := "---"
+		if isNumeric {
+			rule = "--:"
+		}
+		names, rules = append(names, name), append(rules, rule)
+	}
+	for _, row := range slices.Concat([][]string{names, rules}, rows) {
+		for _, cell := range row {
+			p.WriteString("| " + escapeCell(cell) + " ")
+		}
+		p.WriteString("|\n")
+	}
+	p.WriteByte('\n')
+}
+
+// escapeCell prevents text from ending the cell or starting an element.
+var escapeCell = strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;").Replace

@@ -5,36 +5,37 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
-	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/cuelight/cuelight/bench/result"
+	"github.com/google/go-cmp/cmp"
 )
 
-func TestWrite_LinksExistingPlots(t *testing.T) {
+func TestWrite_LinksExistingCharts(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "new")
-	path, err := Write(sample(), Options{Dir: dir, Latest: true})
+	paths, err := Write(sample(), dir, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if filepath.Base(path) != "2026-11-20T1805Z-full.md" {
-		t.Errorf("the file name is %s", filepath.Base(path))
+	if filepath.Base(paths[0]) != "2026-11-20T1805Z-full.json" || filepath.Base(paths[1]) != "2026-11-20T1805Z-full.md" {
+		t.Errorf("the files are %s", paths)
 	}
-	for _, name := range []string{path, filepath.Join(dir, "latest.md")} {
+	for _, name := range []string{paths[1], filepath.Join(dir, "latest.md")} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		shown := regexp.MustCompile(`!\[[^]]+\]\(([^)]+)\)`).FindAllSubmatch(text, -1)
-		if len(shown) != 6 {
-			t.Errorf("%s shows %d plots, want 6", name, len(shown))
+		if len(shown) != 2 {
+			t.Errorf("%s shows %d charts, want 2", name, len(shown))
 		}
 		for _, s := range shown {
 			if _, err := os.Stat(filepath.Join(dir, string(s[1]))); err != nil {
@@ -42,53 +43,120 @@ func TestWrite_LinksExistingPlots(t *testing.T) {
 			}
 		}
 	}
-	if entries, _ := os.ReadDir(dir); len(entries) != 2*(1+6) {
-		t.Errorf("there are %d files, want two reports with six plots each", len(entries))
+	if entries, _ := os.ReadDir(dir); len(entries) != 1+2*(1+2) {
+		t.Errorf("there are %d files, want a result, and two reports with two charts each", len(entries))
 	}
 }
 
-func TestReport_IsReproducibleFromJSON(t *testing.T) {
+func TestRead_ReturnsWhatWriteWrote(t *testing.T) {
 	t.Parallel()
-	path, err := sample().Write(t.TempDir())
+	paths, err := Write(sample(), t.TempDir(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	read, err := result.Read(path)
+	read, err := Read(paths[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(renderAll(read), renderAll(sample())) {
-		t.Error("the report of the JSON differs")
+	if diff := cmp.Diff(sample(), read); diff != "" {
+		t.Error(diff)
+	}
+	text, err := os.ReadFile(paths[0])
+	if n := bytes.Count(text, []byte("\n")); err != nil || n != 1+len(read.Figures) || len(text) > 100_000 {
+		t.Errorf("%d lines with %d bytes, %v; want one for each of %d figures", n, len(text), err, len(read.Figures))
 	}
 }
 
-func renderAll(r *result.Result) []byte {
-	drawn := plots(r)
-	text := markdown(r, drawn, "x")
-	for _, d := range drawn {
-		text = append(text, d.svg...)
+func TestRead_RejectsOtherFormats(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "1.json")
+	for text, want := range map[string]string{`{"format": 1}`: "unknown format 1", `{`: "read the result"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Read(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
-	return text
+}
+
+func TestFromDurations_InterpolatesPercentiles(t *testing.T) {
+	t.Parallel()
+	var samples []time.Duration
+	for i := range 201 { // 200, 199, … ms
+		samples = append(samples, time.Duration(200-i)*time.Millisecond)
+	}
+	got, want := FromDurations(samples), Round{Value: 100, N: 201, P95: 190, P99: 198, P999: 199.8, Max: 200}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if v := got.Percentile(99); v != 198 {
+		t.Errorf("p99 is %v", v)
+	}
+	if v := FromValue(3).Percentile(99); v != 3 {
+		t.Errorf("p99 of a number is %v", v)
+	}
+}
+
+func TestAdd_CollectsRoundsAndSkipsThoseWithoutANumber(t *testing.T) {
+	t.Parallel()
+	r := New("quick")
+	k := Key{"drain", "cuelight", "tasks=5"}
+	for _, v := range []float64{3, math.NaN(), 1, math.Inf(1), 2} {
+		r.Add(k, "tasks/s", FromValue(v))
+	}
+	f, ok := r.Find(k)
+	if !ok || f.Percentile(50) != (Spread{Median: 2, Min: 1, Max: 3, Rounds: 3}) {
+		t.Errorf("%+v", f)
+	}
+	if got := r.Skipped["drain/cuelight/tasks=5"]; got != "a round without a number" {
+		t.Errorf("skipped: %q", got)
+	}
+}
+
+func TestRatio_ComparesRoundWithRound(t *testing.T) {
+	t.Parallel()
+	figure := func(values ...float64) *Figure {
+		f := &Figure{}
+		for _, v := range values {
+			f.Rounds = append(f.Rounds, FromValue(v))
+		}
+		return f
+	}
+	for name, c := range map[string]struct {
+		a, b *Figure
+		want Spread
+		ok   bool
+	}{
+		"as many":   {figure(10, 40, 60), figure(10, 20, 20), Spread{Median: 2, Min: 1, Max: 3, Rounds: 3}, true},
+		"more":      {figure(10, 40, 60), figure(20, 20), Spread{Median: 2, Min: 2, Max: 2}, true},
+		"to zero":   {figure(1), figure(0), Spread{}, false},
+		"of a zero": {figure(0), figure(2), Spread{Rounds: 1}, true},
+	} {
+		if got, ok := ratio(c.a, 50, c.b, 50); got != c.want || ok != c.ok {
+			t.Errorf("%s: %+v, %v", name, got, ok)
+		}
+	}
 }
 
 func TestReport_ContainsEveryFigure(t *testing.T) {
 	t.Parallel()
 	r := sample()
-	r.Add(result.Key{Scenario: "brand_new", System: "some|body", Case: "deep=7"}, "widgets", result.FromValue(31_337))
-	whole, tables := string(renderAll(r)), markdown(r, nil, "x")
+	r.Add(Key{"brand_new", "some|body", "deep=7"}, "widgets", FromValue(31_337))
+	whole := markdown(r, nil, "x")
 	for i := range r.Figures {
 		without := *r
 		without.Figures = slices.Delete(slices.Clone(r.Figures), i, i+1)
-		if bytes.Equal(markdown(&without, nil, "x"), tables) {
-			t.Errorf("%s is not in the report", r.Figures[i].Key())
+		if bytes.Equal(markdown(&without, nil, "x"), whole) {
+			t.Errorf("%s is not in the report", r.Figures[i].Key)
 		}
 	}
-	for _, want := range []string{`| brand_new | 7 deep | some\|body | 31,337 | widgets |`, "| pgboss | no node |"} {
-		if !strings.Contains(whole, want) {
+	for _, want := range []string{`| brand_new | deep=7 | some\|body | 31,337 | widgets |`, "| transcode/cuelight | no ffmpeg |"} {
+		if !strings.Contains(string(whole), want) {
 			t.Errorf("missing: %q", want)
 		}
 	}
-	if strings.Contains(whole, "%!") || strings.Contains(whole, "NaN") || strings.Contains(whole, "Inf") {
+	if regexp.MustCompile(`%!|NaN|Inf`).Match(whole) {
 		t.Error("the report has invalid text")
 	}
 }
@@ -97,30 +165,16 @@ func TestReport_ContainsEveryFigure(t *testing.T) {
 func TestReport_AcceptsPartialResults(t *testing.T) {
 	t.Parallel()
 	whole := sample()
-	var scenarios []string
-	for _, f := range whole.Figures {
-		if !slices.Contains(scenarios, f.Scenario) {
-			scenarios = append(scenarios, f.Scenario)
-		}
-	}
-	for _, s := range scenarios {
-		for _, keep := range []bool{false, true} {
-			part := *whole
-			part.Figures = slices.DeleteFunc(slices.Clone(whole.Figures),
-				func(f result.Figure) bool { return (f.Scenario == s) != keep })
-			renderAll(&part)
-			if !json.Valid(Summary(&part)) {
-				t.Errorf("the summary with or without only %s is not JSON", s)
-			}
-		}
-	}
 	for i := range whole.Figures {
-		part := *whole
-		part.Figures = whole.Figures[i : i+1]
-		markdown(&part, nil, "x")
-		if s := whole.Figures[i].Scenario; slices.Contains(scenarios, s) { // one of each
-			scenarios = slices.DeleteFunc(scenarios, func(other string) bool { return other == s })
-			plots(&part)
+		for _, figures := range [][]Figure{whole.Figures[i : i+1], slices.Delete(slices.Clone(whole.Figures), i, i+1)} {
+			part := *whole
+			part.Figures = figures
+			if text := markdown(&part, charts(&part), "x"); regexp.MustCompile(`%!|NaN|Inf`).Match(text) {
+				t.Errorf("the report with or without only %s has invalid text", whole.Figures[i].Key)
+			}
+			if !json.Valid(Summary(&part)) {
+				t.Errorf("the summary with or without only %s is not JSON", whole.Figures[i].Key)
+			}
 		}
 	}
 }
@@ -131,24 +185,19 @@ func TestReport_AcceptsZeroAndNegativeFigures(t *testing.T) {
 		r := sample()
 		for i := range r.Figures {
 			for j := range r.Figures[i].Rounds {
-				r.Figures[i].Rounds[j] = result.FromValue(v)
-				if j%2 == 0 {
-					r.Figures[i].Rounds[j] = result.FromSamples([]float64{v, v, v})
-				}
+				r.Figures[i].Rounds[j] = Round{Value: v, N: j % 2 * 120, P95: v, P99: v, P999: v, Max: v}
 			}
 		}
-		text := string(renderAll(r))
-		if strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
+		if text := markdown(r, charts(r), "x"); regexp.MustCompile(`%!|NaN|Inf`).Match(text) {
 			t.Errorf("values of %v give invalid numbers", v)
 		}
 	}
 }
 
-func TestReport_OfAnEmptyResultHasNoTablesOrPlots(t *testing.T) {
+func TestReport_OfAnEmptyResultHasNoTablesOrCharts(t *testing.T) {
 	t.Parallel()
-	r := result.New("once")
-	text := string(renderAll(r))
-	if strings.Contains(text, "![") || strings.Contains(text, "## 1.") || strings.Contains(text, "## Plots") {
+	r := New("once")
+	if text := string(markdown(r, charts(r), "x")); strings.Contains(text, "![") || strings.Contains(text, "## ") {
 		t.Error(text)
 	}
 	for _, v := range checkTargets(r) {
@@ -158,76 +207,29 @@ func TestReport_OfAnEmptyResultHasNoTablesOrPlots(t *testing.T) {
 	}
 }
 
-func TestIsPercentileSupported_NeedsASampleBeyondIt(t *testing.T) {
+func TestFigure_SupportsAPercentileWithASampleBeyondIt(t *testing.T) {
 	t.Parallel()
-	for n, want := range map[int]string{19: "–", 20: "seen", 100: "seen"} {
-		f := &result.Figure{
-			Rounds: []result.Round{result.FromSamples(make([]float64, 5000)), result.FromSamples(make([]float64, n))},
-		}
-		got := "–"
-		if isPercentileSupported(f, 95) {
-			got = "seen"
-		}
-		if got != want {
-			t.Errorf("p95 of %d samples in one of the rounds: %s, want %s", n, got, want)
+	for n, want := range map[int]bool{19: false, 20: true, 100: true} {
+		f := &Figure{Rounds: []Round{{N: 5000}, {N: n}}}
+		if got := f.supports(95); got != want {
+			t.Errorf("p95 of %d samples in one of the rounds: %v, want %v", n, got, want)
 		}
 	}
 }
 
-func TestPlots_AreWellFormedAndTransparent(t *testing.T) {
+func TestCharts_AreWellFormed(t *testing.T) {
 	t.Parallel()
-	for _, d := range plots(sample()) {
-		t.Run(d.name, func(t *testing.T) {
-			t.Parallel()
-			for decoder := xml.NewDecoder(bytes.NewReader(d.svg)); ; {
-				if _, err := decoder.Token(); errors.Is(err, io.EOF) {
-					break
-				} else if err != nil {
-					t.Fatal(err)
-				}
-			}
-			text := string(d.svg)
-			if strings.Contains(strings.ToUpper(text), "#FFFFFF") || strings.Contains(text, "Liberation") {
-				t.Error("the plot has a white background or a font name")
-			}
-			if len(text) > 40_000 {
-				t.Errorf("it has %d bytes", len(text))
-			}
-			if n, m := strings.Count(text, "<text "), strings.Count(text, "textLength="); n == 0 || n != m {
-				t.Errorf("%d texts, %d of them with a length", n, m)
-			}
-		})
-	}
-}
-
-func TestPlots_HaveADarkColourForEveryColour(t *testing.T) {
-	t.Parallel()
-	for _, d := range plots(sample()) {
-		style, body, _ := strings.Cut(string(d.svg), "</style>")
-		used := regexp.MustCompile(`(fill|stroke):(#[0-9A-F]{6})`).FindAllString(body, -1)
-		if len(used) == 0 {
-			t.Errorf("%s has no colours", d.name)
-		}
-		for _, u := range slices.Compact(slices.Sorted(slices.Values(used))) {
-			if !strings.Contains(style, fmt.Sprintf("[style*=%q]{", u)) {
-				t.Errorf("%s: %s has no dark colour", d.name, u)
+	for _, c := range charts(sample()) {
+		text := c.svg()
+		for decoder := xml.NewDecoder(bytes.NewReader(text)); ; {
+			if _, err := decoder.Token(); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("%s: %v", c.name, err)
 			}
 		}
-		for _, element := range regexp.MustCompile(`<(path|text)[^>]*>`).FindAllString(body, -1) {
-			if !strings.Contains(element, "fill:#") && !strings.Contains(element, "stroke:#") {
-				t.Errorf("%s: %s has no colour", d.name, element)
-			}
-		}
-	}
-}
-
-func TestPlots_FitTheirTitles(t *testing.T) {
-	t.Parallel()
-	for _, d := range plots(sample()) {
-		for _, text := range []string{d.title, d.subtitle} {
-			if w := textStyle(ink, text == d.title, 0, 0).Width(text); w > width-8 {
-				t.Errorf("%s: %q is %v wide", d.name, text, w)
-			}
+		if n := bytes.Count(text, []byte("<rect ")); n != len(c.bars) || n < 3 || bytes.Count(text, []byte(`class="ours"`)) != 1 {
+			t.Errorf("%s has %d bars of %d:\n%s", c.name, n, len(c.bars), text)
 		}
 	}
 }

@@ -5,42 +5,39 @@ import (
 	"math"
 	"math/rand/v2"
 	"time"
-
-	"github.com/cuelight/cuelight/bench/result"
 )
 
 // sample returns a result with every figure, with invented values.
-func sample() *result.Result {
-	r := result.New("full")
+func sample() *Result {
+	r := New("full")
 	r.StartedAt = time.Date(2026, 11, 20, 18, 5, 0, 0, time.UTC)
 	r.DurationSeconds = 1500
 	r.Commit = "0123456789abcdef0123456789abcdef01234567"
-	r.Machine = result.Machine{
-		CPU: "Some CPU", Cores: 2, MemoryMiB: 24 << 10, OS: "linux", Arch: "amd64", Kernel: "Linux 6.1",
+	r.Machine = Machine{
+		CPU: "Some CPU", Cores: 2, MemoryMiB: 24 << 10, Kernel: "Linux 6.1",
 		Filesystem: "ext4 on /dev/vda", Versions: map[string]string{"go": "go1.26", "postgres": "15.18"},
 	}
 	r.Settings["cuelight"] = "one process, ten connections"
 	r.Settings["postgres"] = "shared_buffers=4GB | max_wal_size=8GB"
-	r.Skip("pgboss", "no node")
+	r.Skip("transcode/cuelight", "no ffmpeg")
 	s := sampler{r, rand.New(rand.NewPCG(1, 2))}
 	for i, name := range []string{"commit", "commits5", "notify"} {
 		ms := []float64{0.6, 1.7, 0.25}[i]
-		s.spread(name, floor, "idle", ms)
-		s.spread(name, floor, "tight", ms/2.5)
+		s.spread(name, floorSystem, "idle", ms)
+		s.spread(name, floorSystem, "tight", ms/2.5)
 	}
-	s.spread("commits5", floor, "commit_delay=2ms", 12.1)
+	s.spread("commits5", floorSystem, "commit_delay=2ms", 12.1)
 	for _, c := range []struct {
 		name         string
 		e2e, maxRate float64
 		drain        float64
 	}{
 		{cuelightSystem, 2.4, 4000, 21_300}, {"river_tx", 6.9, 350, 410}, {"river_fast", 6.5, 900, 1020},
-		{"river_default", 2034, 0, 0}, {"graphile", 7.1, 500, 600}, {"dbos", 3.4, 700, 800},
-		{"polling_5s", 12_480, 0, 0}, {"polling_1s", 2510, 0, 0},
+		{"river_default", 2034, 0, 0}, {"polling_5s", 12_480, 0, 0},
 	} {
 		s.spread("e2e", c.name, "idle", c.e2e)
 		s.spread("wake_submit", c.name, "idle", c.e2e/5)
-		s.spread("hop", c.name, "idle", c.e2e/7)
+		s.spread("hop", c.name, "", c.e2e/7)
 		s.spread("hop_commit", c.name, "idle", c.e2e/40)
 		if c.drain > 0 {
 			s.value("drain", c.name, "tasks=5000", "tasks/s", c.drain)
@@ -51,8 +48,8 @@ func sample() *result.Result {
 			}
 			caseName := fmt.Sprintf("rate=%v", rate)
 			s.spread("rate", c.name, caseName, c.e2e*(1+math.Pow(rate/c.maxRate, 2)))
-			r.Add(result.Key{Scenario: "rate_kept", System: c.name, Case: caseName}, "share",
-				result.FromValue(min(1, c.maxRate/rate)))
+			r.Add(Key{Scenario: "rate_kept", System: c.name, Case: caseName}, "share",
+				FromValue(min(1, c.maxRate/rate)))
 		}
 	}
 	s.spread("e2e", cuelightSystem, "commit_delay=2ms", 13.1)
@@ -70,8 +67,6 @@ func sample() *result.Result {
 	s.value("snapshot_kept", cuelightSystem, "held", "share", 1)
 	s.value("work20ms", cuelightSystem, "slots=32", "share", 0.93)
 	s.value("order", cuelightSystem, "tasks=600", "tasks", 1)
-	s.value("size", cuelightSystem, "table_mib", "MiB", 410)
-	s.value("size", cuelightSystem, "index_mib", "MiB", 97)
 	s.value("idle_daemon", cuelightSystem, "queries", "queries/s", 0.4)
 	s.value("idle_daemon", cuelightSystem, "cpu", "share of a core", 0.0021)
 	s.value("idle_daemon", cuelightSystem, "memory", "MiB", 31)
@@ -87,11 +82,10 @@ func sample() *result.Result {
 	s.value("waiting_workers", cuelightSystem, "workers=1000,added memory", "MiB", 40)
 	s.value("notifies", cuelightSystem, "", "per task", 0.0016)
 	for _, clip := range []string{"bunny", "phone_hdr"} {
-		for i, name := range []string{cuelightSystem, "ffmpeg_bare", "ffmpeg_per_rung"} {
-			f := []float64{1.02, 1, 1.6}[i]
+		for i, name := range []string{cuelightSystem, "ffmpeg_bare"} {
+			f := []float64{1.02, 1}[i]
 			s.value("transcode", name, "clip="+clip+",cpu", "CPU s", 24*f)
 			s.value("transcode", name, "clip="+clip+",wall", "wall s", 13*f)
-			s.value("transcode", name, "clip="+clip+",memory", "MiB", 300)
 		}
 	}
 	return r
@@ -100,7 +94,7 @@ func sample() *result.Result {
 const rounds = 3
 
 type sampler struct {
-	*result.Result
+	*Result
 	random *rand.Rand
 }
 
@@ -110,13 +104,22 @@ func (s sampler) spread(scenario, system, caseName string, ms float64) {
 		for i := range samples {
 			samples[i] = ms * (0.9 + 0.1*math.Abs(s.random.NormFloat64()) + 0.05*s.random.ExpFloat64())
 		}
-		s.Add(result.Key{Scenario: scenario, System: system, Case: caseName}, "ms", result.FromSamples(samples))
+		s.Add(Key{Scenario: scenario, System: system, Case: caseName}, "ms", fromSamples(samples))
 	}
 }
 
 func (s sampler) value(scenario, system, caseName, unit string, v float64) {
 	for range rounds {
-		s.Add(result.Key{Scenario: scenario, System: system, Case: caseName}, unit,
-			result.FromValue(v*(1+0.01*s.random.NormFloat64())))
+		s.Add(Key{Scenario: scenario, System: system, Case: caseName}, unit,
+			FromValue(v*(1+0.01*s.random.NormFloat64())))
 	}
+}
+
+// fromSamples returns a round of samples in ms.
+func fromSamples(ms []float64) Round {
+	samples := make([]time.Duration, len(ms))
+	for i, v := range ms {
+		samples[i] = time.Duration(v * float64(time.Millisecond))
+	}
+	return FromDurations(samples)
 }

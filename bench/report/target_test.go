@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-
-	"github.com/cuelight/cuelight/bench/result"
 )
 
-func findTarget(t *testing.T, r *result.Result, figure string) targetResult {
+func findTarget(t *testing.T, r *Result, figure string) targetResult {
 	t.Helper()
 	for _, v := range checkTargets(r) {
 		if strings.HasPrefix(v.figure, figure) {
@@ -20,24 +18,26 @@ func findTarget(t *testing.T, r *result.Result, figure string) targetResult {
 	return targetResult{}
 }
 
-func addRounds(r *result.Result, scenario, system, caseName, unit string, rounds ...result.Round) {
-	r.Add(result.Key{Scenario: scenario, System: system, Case: caseName}, unit, rounds...)
+func addRounds(r *Result, scenario, system, caseName, unit string, rounds ...Round) {
+	for _, round := range rounds {
+		r.Add(Key{scenario, system, caseName}, unit, round)
+	}
 }
 
 func TestTarget_IsReachedAtItsBound(t *testing.T) {
 	t.Parallel()
 	for ms, want := range map[float64]string{1.4: reached, 1.5: reached, 1.5004: missed} {
-		r := result.New("once")
-		addRounds(r, "e2e", cuelightSystem, "idle", "ms", result.FromValue(ms))
-		addRounds(r, "commits5", floor, "idle", "ms", result.FromValue(1))
+		r := New("once")
+		addRounds(r, "e2e", cuelightSystem, "idle", "ms", FromValue(ms))
+		addRounds(r, "commits5", floorSystem, "idle", "ms", FromValue(1))
 		if v := findTarget(t, r, "idle end-to-end p50 / five"); v.status != want || v.bound != "≤ 1.5" {
 			t.Errorf("%v: %+v, want %s", ms, v, want)
 		}
 	}
 	for tasks, want := range map[float64]string{11.9: missed, 12: reached, 13: reached} {
-		r := result.New("once")
-		addRounds(r, "drain", cuelightSystem, "tasks=5000", "tasks/s", result.FromValue(tasks))
-		addRounds(r, "drain", "river_tx", "tasks=5000", "tasks/s", result.FromValue(1))
+		r := New("once")
+		addRounds(r, "drain", cuelightSystem, "tasks=5000", "tasks/s", FromValue(tasks))
+		addRounds(r, "drain", "river_tx", "tasks=5000", "tasks/s", FromValue(1))
 		if v := findTarget(t, r, "tasks/s drained / River's, transactional"); v.status != want || v.bound != "≥ 12" {
 			t.Errorf("%v: %+v, want %s", tasks, v, want)
 		}
@@ -46,9 +46,9 @@ func TestTarget_IsReachedAtItsBound(t *testing.T) {
 
 func TestTarget_ShowsMoreDigitsForANearMiss(t *testing.T) {
 	t.Parallel()
-	r := result.New("once")
-	addRounds(r, "e2e", cuelightSystem, "idle", "ms", result.FromValue(1.5004))
-	addRounds(r, "commits5", floor, "idle", "ms", result.FromValue(1))
+	r := New("once")
+	addRounds(r, "e2e", cuelightSystem, "idle", "ms", FromValue(1.5004))
+	addRounds(r, "commits5", floorSystem, "idle", "ms", FromValue(1))
 	if v := findTarget(t, r, "idle end-to-end p50 / five"); strings.TrimSpace(v.measured) != "1.5004" {
 		t.Errorf("reached %q", v.measured)
 	}
@@ -56,12 +56,12 @@ func TestTarget_ShowsMoreDigitsForANearMiss(t *testing.T) {
 
 func TestTarget_UsesOnlyItsOwnCase(t *testing.T) {
 	t.Parallel()
-	r := result.New("once")
-	addRounds(r, "e2e", cuelightSystem, "commit_delay=2ms", "ms", result.FromValue(13))
-	addRounds(r, "commits5", floor, "tight", "ms", result.FromValue(1))
-	addRounds(r, "commits5", floor, "commit_delay=2ms", "ms", result.FromValue(12))
-	addRounds(r, "grown", cuelightSystem, "finished=0", "tasks/s", result.FromValue(1))
-	addRounds(r, "grown", cuelightSystem, "finished=100000", "tasks/s", result.FromValue(1))
+	r := New("once")
+	addRounds(r, "e2e", cuelightSystem, "commit_delay=2ms", "ms", FromValue(13))
+	addRounds(r, "commits5", floorSystem, "tight", "ms", FromValue(1))
+	addRounds(r, "commits5", floorSystem, "commit_delay=2ms", "ms", FromValue(12))
+	addRounds(r, "grown", cuelightSystem, "finished=0", "tasks/s", FromValue(1))
+	addRounds(r, "grown", cuelightSystem, "finished=100000", "tasks/s", FromValue(1))
 	for _, figure := range []string{
 		"idle end-to-end p50 / five", "idle end-to-end p50 / River", "tasks/s with 1,000,000",
 	} {
@@ -76,12 +76,12 @@ func TestTarget_UsesOnlyItsOwnCase(t *testing.T) {
 
 func TestTarget_ComparesEqualTaskCounts(t *testing.T) {
 	t.Parallel()
-	r := result.New("once")
-	addRounds(r, "drain", cuelightSystem, "tasks=5000", "tasks/s", result.FromValue(300))
-	addRounds(r, "drain", cuelightSystem, "tasks=50000", "tasks/s", result.FromValue(900))
-	addRounds(r, "drain", "graphile", "tasks=5000", "tasks/s", result.FromValue(10))
-	addRounds(r, "drain", "river_tx", "tasks=7", "tasks/s", result.FromValue(1))
-	if v := findTarget(t, r, "tasks/s drained / Graphile"); v.measured != "30.0" || v.note != "of 5k tasks" {
+	r := New("once")
+	addRounds(r, "drain", cuelightSystem, "tasks=5000", "tasks/s", FromValue(300))
+	addRounds(r, "drain", cuelightSystem, "tasks=50000", "tasks/s", FromValue(900))
+	addRounds(r, "drain", "river_fast", "tasks=5000", "tasks/s", FromValue(10))
+	addRounds(r, "drain", "river_tx", "tasks=7", "tasks/s", FromValue(1))
+	if v := findTarget(t, r, "tasks/s drained / River's, its fastest"); v.measured != "30.0" || v.note != "of tasks=5000" {
 		t.Errorf("%+v, want 300 / 10", v)
 	}
 	if v := findTarget(t, r, "tasks/s drained / River's, transactional"); v.status != notMeasured {
@@ -91,13 +91,13 @@ func TestTarget_ComparesEqualTaskCounts(t *testing.T) {
 
 func TestTarget_MissesWhenTheRateIsNotSustained(t *testing.T) {
 	t.Parallel()
-	r := result.New("once")
-	addRounds(r, "rate", cuelightSystem, "rate=400", "ms", result.FromSamples(append(make([]float64, 150), 1, 2, 3, 4)))
-	addRounds(r, "rate_kept", cuelightSystem, "rate=400", "share", result.FromValue(1))
+	r := New("once")
+	addRounds(r, "rate", cuelightSystem, "rate=400", "ms", fromSamples(append(make([]float64, 150), 1, 2, 3, 4)))
+	addRounds(r, "rate_kept", cuelightSystem, "rate=400", "share", FromValue(1))
 	if v := findTarget(t, r, "end-to-end p99 at 400"); v.status != reached || v.measured != "2.47 ms" {
 		t.Errorf("%+v", v)
 	}
-	f, _ := find(r, "rate_kept", cuelightSystem, "rate=400")
+	f, _ := r.Find(Key{"rate_kept", cuelightSystem, "rate=400"})
 	f.Rounds[0].Value = 0.98
 	if v := findTarget(t, r, "end-to-end p99 at 400"); v.status != missed || !strings.Contains(v.note, "not sustained") {
 		t.Errorf("%+v, want no", v)
@@ -106,13 +106,13 @@ func TestTarget_MissesWhenTheRateIsNotSustained(t *testing.T) {
 
 func TestTarget_NeedsEnoughSamplesForAPercentile(t *testing.T) {
 	t.Parallel()
-	r := result.New("once")
-	addRounds(r, "hop_other", cuelightSystem, "", "ms", result.FromSamples(numbersUpTo(200)))
-	addRounds(r, "notify", floor, "idle", "ms", result.FromSamples(numbersUpTo(99)))
+	r := New("once")
+	addRounds(r, "hop_other", cuelightSystem, "", "ms", fromSamples(numbersUpTo(200)))
+	addRounds(r, "notify", floorSystem, "idle", "ms", fromSamples(numbersUpTo(99)))
 	if v := findTarget(t, r, "completion → dependent stage"); v.status != notMeasured {
 		t.Errorf("%+v, want not measured, because the floor has 99 samples", v)
 	}
-	addRounds(r, "e2e", cuelightSystem, "idle", "ms", result.FromSamples(numbersUpTo(99)))
+	addRounds(r, "e2e", cuelightSystem, "idle", "ms", fromSamples(numbersUpTo(99)))
 	if s := string(Summary(r)); !strings.Contains(s, `"e2e_p50_ms":50,"e2e_p99_ms":null`) {
 		t.Error(s)
 	}
@@ -120,21 +120,21 @@ func TestTarget_NeedsEnoughSamplesForAPercentile(t *testing.T) {
 
 func TestTarget_ComparesRemoteWorkersWithLocalOnes(t *testing.T) {
 	t.Parallel()
-	r := result.New("quick")
-	addRounds(r, "start", cuelightSystem, "idle", "ms", result.FromSamples(numbersUpTo(3)))
-	addRounds(r, "start", "cuelight_remote", "idle", "ms", result.FromSamples(numbersUpTo(7)))
-	addRounds(r, "http", "cuelight_remote", "idle", "ms", result.FromValue(0.5))
-	addRounds(r, "start_beyond", "cuelight_remote", "idle", "ms", result.FromValue(3))
+	r := New("quick")
+	addRounds(r, "start", cuelightSystem, "idle", "ms", fromSamples(numbersUpTo(3)))
+	addRounds(r, "start", "cuelight_remote", "idle", "ms", fromSamples(numbersUpTo(7)))
+	addRounds(r, "http", "cuelight_remote", "idle", "ms", FromValue(0.5))
+	addRounds(r, "start_beyond", "cuelight_remote", "idle", "ms", FromValue(3))
 	v := findTarget(t, r, "submission → start at a waiting remote worker")
 	if want := "in all: 4.00 ms; a round trip: 0.50 ms; a local worker: 2.00 ms"; v.status != reached || v.note != want {
 		t.Errorf("%+v, want the note %q", v, want)
 	}
-	addRounds(r, "remote_drain", cuelightSystem, "tasks=200", "tasks/s", result.FromValue(100))
-	addRounds(r, "remote_drain", "cuelight_remote", "tasks=200", "tasks/s", result.FromValue(79))
+	addRounds(r, "remote_drain", cuelightSystem, "tasks=200", "tasks/s", FromValue(100))
+	addRounds(r, "remote_drain", "cuelight_remote", "tasks=200", "tasks/s", FromValue(79))
 	if v := findTarget(t, r, "tasks/s drained by a remote worker"); v.status != missed {
 		t.Errorf("%+v, want a miss", v)
 	}
-	addRounds(r, "waiting_workers", cuelightSystem, "workers=20,queries", "queries/s", result.FromValue(1))
+	addRounds(r, "waiting_workers", cuelightSystem, "workers=20,queries", "queries/s", FromValue(1))
 	if v := findTarget(t, r, "daemon with 1,000 waiting remote workers: queries"); v.status != notMeasured {
 		t.Errorf("%+v, but 20 workers waited", v)
 	}
@@ -159,12 +159,12 @@ func TestTarget_MissesAfterAnError(t *testing.T) {
 
 func TestTarget_UsesTheWorstClip(t *testing.T) {
 	t.Parallel()
-	r := result.New("once")
+	r := New("once")
 	for clip, s := range map[string]float64{"a": 1.01, "b": 1.2, "c": 1.0} {
-		addRounds(r, "transcode", cuelightSystem, "clip="+clip+",cpu", "CPU s", result.FromValue(10*s))
-		addRounds(r, "transcode", cuelightSystem, "clip="+clip+",wall", "wall s", result.FromValue(90))
-		addRounds(r, "transcode", "ffmpeg_bare", "clip="+clip+",cpu", "CPU s", result.FromValue(10))
-		addRounds(r, "transcode", "ffmpeg_bare", "clip="+clip+",wall", "wall s", result.FromValue(1))
+		addRounds(r, "transcode", cuelightSystem, "clip="+clip+",cpu", "CPU s", FromValue(10*s))
+		addRounds(r, "transcode", cuelightSystem, "clip="+clip+",wall", "wall s", FromValue(90))
+		addRounds(r, "transcode", "ffmpeg_bare", "clip="+clip+",cpu", "CPU s", FromValue(10))
+		addRounds(r, "transcode", "ffmpeg_bare", "clip="+clip+",wall", "wall s", FromValue(1))
 	}
 	v := findTarget(t, r, "real transcode")
 	if v.status != missed || v.measured != "1.20" || !strings.Contains(v.note, "b 1.20") {
@@ -189,32 +189,31 @@ func TestSummary_IsNullWithoutFigures(t *testing.T) {
 		`"hop_other_process_p99_ms":null,"tasks_per_s":null,"river_e2e_p50_ms":null,"river_tasks_per_s":null,` +
 		`"river_fast_tasks_per_s":null,` +
 		`"polling_e2e_p50_ms":null,"notifies_per_task":null,"grown_ratio":null}`
-	if got := string(Summary(result.New("quick"))); got != want {
+	if got := string(Summary(New("quick"))); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
 }
 
 func TestSummary_HasEveryFigure(t *testing.T) {
 	t.Parallel()
-	r := result.New("quick")
-	addRounds(r, "commits5", floor, "idle", "ms", result.FromValue(1.23456))
-	addRounds(r, "commits5", floor, "tight", "ms", result.FromValue(99))
+	r := New("quick")
+	addRounds(r, "commits5", floorSystem, "idle", "ms", FromValue(1.23456))
+	addRounds(r, "commits5", floorSystem, "tight", "ms", FromValue(99))
 	addRounds(r, "e2e", cuelightSystem, "idle", "ms",
-		result.FromSamples(numbersUpTo(100)), result.FromSamples(numbersUpTo(200)))
-	addRounds(r, "e2e", cuelightSystem, "commit_delay=2ms", "ms", result.FromValue(99))
-	addRounds(r, "hop", cuelightSystem, "idle", "ms", result.FromSamples([]float64{5, 5, 9}))
-	addRounds(r, "hop_other", cuelightSystem, "", "ms", result.FromValue(6))
-	addRounds(r, "drain", cuelightSystem, "tasks=50000", "tasks/s", result.FromValue(21_034.4))
-	addRounds(r, "drain", cuelightSystem, "tasks=5000", "tasks/s", result.FromValue(99))
-	addRounds(r, "e2e", "river_tx", "idle", "ms", result.FromValue(7))
-	addRounds(r, "e2e", "river_default", "idle", "ms", result.FromValue(99))
-	addRounds(r, "drain", "river_tx", "tasks=5000", "tasks/s", result.FromValue(8))
-	addRounds(r, "drain", "river_fast", "tasks=5000", "tasks/s", result.FromValue(9))
-	addRounds(r, "e2e", "polling_5s", "idle", "ms", result.FromValue(10))
-	addRounds(r, "e2e", "polling_1s", "idle", "ms", result.FromValue(99))
-	addRounds(r, "notifies", cuelightSystem, "", "per task", result.FromValue(0))
-	addRounds(r, "grown", cuelightSystem, "finished=0", "tasks/s", result.FromValue(20))
-	addRounds(r, "grown", cuelightSystem, "finished=100000", "tasks/s", result.FromValue(19))
+		fromSamples(numbersUpTo(100)), fromSamples(numbersUpTo(200)))
+	addRounds(r, "e2e", cuelightSystem, "commit_delay=2ms", "ms", FromValue(99))
+	addRounds(r, "hop", cuelightSystem, "", "ms", fromSamples([]float64{5, 5, 9}))
+	addRounds(r, "hop_other", cuelightSystem, "", "ms", FromValue(6))
+	addRounds(r, "drain", cuelightSystem, "tasks=50000", "tasks/s", FromValue(99))
+	addRounds(r, "drain", cuelightSystem, "tasks=5000", "tasks/s", FromValue(21_034.4))
+	addRounds(r, "e2e", "river_tx", "idle", "ms", FromValue(7))
+	addRounds(r, "e2e", "river_default", "idle", "ms", FromValue(99))
+	addRounds(r, "drain", "river_tx", "tasks=5000", "tasks/s", FromValue(8))
+	addRounds(r, "drain", "river_fast", "tasks=5000", "tasks/s", FromValue(9))
+	addRounds(r, "e2e", "polling_5s", "idle", "ms", FromValue(10))
+	addRounds(r, "notifies", cuelightSystem, "", "per task", FromValue(0))
+	addRounds(r, "grown", cuelightSystem, "finished=0", "tasks/s", FromValue(20))
+	addRounds(r, "grown", cuelightSystem, "finished=100000", "tasks/s", FromValue(19))
 	const want = `{"floor5_ms":1.235,"e2e_p50_ms":75.5,"e2e_p99_ms":148.5,"hop_p50_ms":5,"hop_other_process_p99_ms":6,` +
 		`"tasks_per_s":21030,"river_e2e_p50_ms":7,"river_tasks_per_s":8,"river_fast_tasks_per_s":9,` +
 		`"polling_e2e_p50_ms":10,"notifies_per_task":0,"grown_ratio":0.95}`

@@ -9,15 +9,19 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"slices"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
 
-	"github.com/cuelight/cuelight/bench/result"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cuelight/cuelight/bench/system"
 	"github.com/cuelight/cuelight/internal/childproc"
 	"github.com/cuelight/cuelight/internal/ctxsleep"
+	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
+	"github.com/cuelight/cuelight/store"
 )
 
 // IdleDaemon measures a daemon without tasks: "idle_daemon", with the statements that it sends
@@ -30,32 +34,24 @@ import (
 //
 // The measurement begins when the daemon has worked for the time of the warm-up.
 func IdleDaemon(warmup, during time.Duration) Scenario {
-	d := idleDaemon{warmup, during}
-	return Scenario{Names: []string{"idle_daemon"}, Settings: []string{"log_statement=all"}, Measure: d.measure}
+	return Scenario{Names: []string{"idle_daemon"}, Settings: logAll, Measure: func(ctx context.Context, t *Trial) error {
+		return t.withDaemon(ctx, false, func(d *daemon) error {
+			if err := ctxsleep.For(ctx, warmup); err != nil {
+				return err
+			}
+			used, err := t.measureUsage(ctx, d, during)
+			if err != nil {
+				return err
+			}
+			used.record(t, "idle_daemon", "")
+			t.Note("idle_daemon", "cuelight serve on an empty database, for %v, %v after it started to work", during, warmup)
+			return nil
+		})
+	}}
 }
 
-type idleDaemon struct{ warmup, during time.Duration }
-
-// startTimeout is how long a daemon may take to start.
-const startTimeout = time.Minute
-
-func (d idleDaemon) measure(ctx context.Context, t *Trial) (err error) {
-	daemon, err := startDaemon(ctx, t)
-	if err != nil {
-		return err
-	}
-	defer daemon.end(ctx, &err)
-	if err := ctxsleep.For(ctx, d.warmup); err != nil {
-		return err
-	}
-	usage, err := measureUsage(ctx, t, daemon, d.during)
-	if err != nil {
-		return err
-	}
-	usage.record(t, "idle_daemon", "")
-	t.Note("idle_daemon", "cuelight serve on an empty database, for %v, %v after it started to work", d.during, d.warmup)
-	return nil
-}
+// logAll are the settings of a database whose statements are counted.
+var logAll = []string{"log_statement=all"}
 
 func requireFFmpeg() error {
 	for _, name := range []string{"ffmpeg", "ffprobe"} {
@@ -66,72 +62,101 @@ func requireFFmpeg() error {
 	return nil
 }
 
-// benchDaemon is a running daemon, with its files in a directory.
-type benchDaemon struct {
+// daemon is a running daemon.
+type daemon struct {
 	*childproc.Process
-	dir     string
-	address string // URL at which it serves HTTP; "" without --listen
+	address string // URL at which it serves HTTP; "" if it does not
 }
 
-// startDaemon starts the daemon with some more arguments, and returns when it works.
-func startDaemon(ctx context.Context, t *Trial, args ...string) (_ *benchDaemon, err error) {
-	if t.DaemonCommand == nil {
-		return nil, fmt.Errorf("%w: this session cannot start a daemon", errNotMeasured)
-	}
+// withDaemon calls a function while a daemon works on the trial's database, with its files in a directory that is removed
+// afterwards.
+func (t *Trial) withDaemon(ctx context.Context, servesHTTP bool, do func(*daemon) error) (err error) {
 	if err := requireFFmpeg(); err != nil {
-		return nil, err
+		return err
 	}
-	d := &benchDaemon{}
-	if d.dir, err = os.MkdirTemp(t.ScratchDir, "cuelight-bench-daemon-"); err != nil {
-		return nil, err
+	dir, err := os.MkdirTemp(t.Dir, "cuelight-bench-daemon-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	d, err := t.startDaemon(ctx, dir, servesHTTP)
+	if err != nil {
+		return err
 	}
 	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.RemoveAll(d.dir))
-		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		defer cancel()
+		err = errors.Join(err, d.Stop(ctx, syscall.SIGTERM))
 	}()
-	cmd, err := t.DaemonCommand(ctx, d.dir, t.URL)
+	return do(d)
+}
+
+// startDaemon returns when the daemon works.
+func (t *Trial) startDaemon(ctx context.Context, dir string, servesHTTP bool) (*daemon, error) {
+	program, err := t.buildDaemon(ctx)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("build the daemon: %w", err)
 	}
-	cmd.Args = append(cmd.Args, args...)
-	ready := make(chan struct{})
+	// The tables of the benchmark are those of stages that do not divide.
+	err = system.WithPool(ctx, t.URL, 0, func(pool *pgxpool.Pool) error {
+		_, err := store.New(pool, store.Video()).Migrate(ctx)
+		if err == nil {
+			err = operators.Migrate(ctx, pool)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the tables of the daemon: %w", err)
+	}
+	cmd := exec.Command(program, "serve", "--data-dir", dir, "--database-url", t.URL)
+	if servesHTTP {
+		cmd.Args = append(cmd.Args, "--listen", "127.0.0.1:0")
+	}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + os.Getenv("TMPDIR")}
+	d, ready := &daemon{}, make(chan struct{})
 	reportReady := sync.OnceFunc(func() { close(ready) })
-	isWorking, isServing := false, !slices.Contains(args, "--listen")
+	isWorking := false
 	cmd.Stderr = childproc.Lines(func(line []byte) {
 		var entry struct{ Msg, Address string }
 		_ = json.Unmarshal(line, &entry) // other lines have no message
 		switch entry.Msg {
 		case "serving HTTP":
-			d.address, isServing = entry.Address, true
+			d.address = entry.Address
 		case "working":
 			isWorking = true
 		}
-		if isWorking && isServing {
+		if isWorking && (d.address != "" || !servesHTTP) {
 			reportReady()
 		}
 	})
 	if d.Process, err = childproc.Start(cmd, childproc.Options{}); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout,
-		fmt.Errorf("the daemon does not work after %v", startTimeout))
+	const startTimeout = time.Minute
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("the daemon does not work after %v", startTimeout))
 	defer cancel()
 	return d, proofkit.WaitReady(ctx, d.Process, ready)
 }
 
-// end stops the daemon, removes its files, and adds the errors to err.
-func (d *benchDaemon) end(ctx context.Context, err *error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-	defer cancel()
-	*err = errors.Join(*err, d.Stop(ctx, syscall.SIGTERM), os.RemoveAll(d.dir))
+// buildDaemon builds the daemon's program when it is first needed. Close removes it.
+func (s *Session) buildDaemon(ctx context.Context) (program string, err error) {
+	if s.daemon != "" {
+		return s.daemon, nil
+	}
+	dir, err := os.MkdirTemp(s.Dir, "cuelight-bench-program-")
+	if err != nil {
+		return "", err
+	}
+	s.daemon = filepath.Join(dir, "cuelight")
+	return s.daemon, proofkit.BuildDaemon(ctx, s.daemon)
 }
 
-// daemonSample is the usage of the daemon at a time.
-type daemonSample struct {
-	proofkit.Usage
-	at      time.Time
-	logSize int64 // of the server
+// Close removes the daemon's program. It does not stop the server.
+func (s *Session) Close() error {
+	if s.daemon == "" {
+		return nil
+	}
+	return os.RemoveAll(filepath.Dir(s.daemon))
 }
 
 // daemonUsage is what a daemon used in some time.
@@ -141,49 +166,37 @@ type daemonUsage struct {
 	memory  int64   // bytes, at most since its start
 }
 
-func measureUsage(ctx context.Context, t *Trial, d *benchDaemon, during time.Duration) (u daemonUsage, err error) {
-	before, err := takeDaemonSample(t.Server, d.PID())
+func (t *Trial) measureUsage(ctx context.Context, d *daemon, during time.Duration) (u daemonUsage, err error) {
+	log, err := os.Open(t.server.Log())
 	if err != nil {
 		return u, err
 	}
-	if err := ctxsleep.For(ctx, during); err != nil {
+	defer log.Close()
+	if _, err := log.Seek(0, io.SeekEnd); err != nil {
 		return u, err
 	}
-	after, err := takeDaemonSample(t.Server, d.PID())
+	started := time.Now()
+	before, err := proofkit.UsageOf(d.PID())
+	if err == nil {
+		err = ctxsleep.For(ctx, during)
+	}
 	if err != nil {
 		return u, err
 	}
-	seconds := after.at.Sub(before.at).Seconds()
-	statements, err := t.Server.countLoggedStatements(before.logSize, after.logSize)
-	return daemonUsage{float64(statements) / seconds, (after.CPU - before.CPU).Seconds() / seconds, after.Peak}, err
+	after, err := proofkit.UsageOf(d.PID())
+	if err != nil {
+		return u, err
+	}
+	seconds := time.Since(started).Seconds()
+	text, err := io.ReadAll(log)
+	return daemonUsage{float64(countStatements(text)) / seconds, (after.CPU - before.CPU).Seconds() / seconds, after.Peak}, err
 }
 
 // record records the usage with cases that begin with a prefix.
 func (u daemonUsage) record(t *Trial, scenario, prefix string) {
-	t.Record(scenario, prefix+"queries", "queries/s", result.FromValue(u.queries))
-	t.Record(scenario, prefix+"cpu", "share of a core", result.FromValue(u.cpu))
-	t.Record(scenario, prefix+"memory", "MiB", result.FromValue(float64(u.memory)/(1<<20)))
-}
-
-func takeDaemonSample(s *Server, pid int) (d daemonSample, err error) {
-	info, err := os.Stat(s.server.Log())
-	if err != nil {
-		return d, err
-	}
-	d.logSize, d.at = info.Size(), time.Now()
-	d.Usage, err = proofkit.UsageOf(pid)
-	return d, err
-}
-
-// countLoggedStatements counts statements in a part of the server's log.
-func (s *Server) countLoggedStatements(from, to int64) (n int, err error) {
-	log, err := os.Open(s.server.Log())
-	if err != nil {
-		return 0, err
-	}
-	defer log.Close()
-	text, err := io.ReadAll(io.NewSectionReader(log, from, to-from))
-	return countStatements(text), err
+	t.RecordValue(scenario, prefix+"queries", "queries/s", u.queries)
+	t.RecordValue(scenario, prefix+"cpu", "share of a core", u.cpu)
+	t.RecordValue(scenario, prefix+"memory", "MiB", float64(u.memory)/(1<<20))
 }
 
 // countStatements counts the lines of statements in the simple and in the extended protocol.

@@ -1,71 +1,56 @@
 package scenario
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
-	"github.com/cuelight/cuelight/bench/harness"
-	"github.com/cuelight/cuelight/bench/result"
+	"github.com/cuelight/cuelight/bench/system"
+	"github.com/cuelight/cuelight/bench/system/cuelight"
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 )
 
-// drain submits tasks, waits until they are done, and returns what was observed. It returns an
-// error unless every stage of every task ran once. A system without Preload starts when
-// the first tasks are committed. By default a stage has the session's slots.
-func (t *Trial) drain(ctx context.Context, tasks int, o harness.Options) (*harness.Recorder, error) {
-	if t.System.Preload != nil {
-		if err := t.System.Preload(ctx, t.URL, 0, tasks); err != nil {
-			return nil, fmt.Errorf("submit %d tasks: %w", tasks, err)
+// Drain measures the throughput of one process with many waiting tasks: "drain".
+func Drain(tasks int) Scenario { return drain("drain", tasks) }
+
+// RemoteDrain is Drain, to compare remote workers with local ones: "remote_drain".
+func RemoteDrain(tasks int) Scenario { return drain("remote_drain", tasks, remoteName) }
+
+func drain(name string, tasks int, groups ...string) Scenario {
+	return Scenario{Names: append([]string{name}, groups...), Measure: func(ctx context.Context, t *Trial) error {
+		drained, err := t.drain(ctx, tasks, system.Options{})
+		if err == nil {
+			t.recordThroughput(name, fmt.Sprintf("tasks=%d", tasks), tasks, drained)
 		}
+		return err
+	}}
+}
+
+// drain submits tasks, starts workers, waits until the tasks are done, and returns what was observed. It returns an
+// error unless every stage of every task ran once.
+func (t *Trial) drain(ctx context.Context, tasks int, o system.Options) (*system.Recorder, error) {
+	if err := t.System.Preload(ctx, t.URL, 0, tasks); err != nil {
+		return nil, fmt.Errorf("submit %d tasks: %w", tasks, err)
 	}
-	recorder := harness.NewRecorder(tasks)
-	o.Observe, o.Slots = recorder.Observe, cmp.Or(o.Slots, t.Slots)
-	workers, err := t.System.Start(ctx, t.URL, o)
+	recorder := system.NewRecorder(tasks)
+	o.Observe = recorder.Observe
+	workers, err := t.start(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	if t.System.Preload == nil {
-		err = workers.SubmitAll(ctx, 0, tasks)
-	}
-	return recorder, t.finish(ctx, err, recorder, workers)
-}
-
-// stuckTimeout is how long a workload waits without progress.
-const stuckTimeout = 30 * time.Second
-
-// finish waits for all tasks unless submitting them returned an error, stops the workers, and
-// returns an error unless every stage of every task ran once.
-func (t *Trial) finish(ctx context.Context, err error, r *harness.Recorder, workers ...harness.Workers) error {
-	if err == nil {
-		err = r.WaitAll(ctx, stuckTimeout)
-	}
-	t.Stop(ctx, &err, workers...)
+	err = recorder.WaitAll(ctx, stuckTimeout)
+	t.stop(ctx, &err, workers...)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return r.Check()
+	return recorder, recorder.Check()
 }
 
-// measureThroughput drains tasks and records the tasks per second.
-func (t *Trial) measureThroughput(ctx context.Context, name, caseName string, tasks int) error {
-	drained, err := t.drain(ctx, tasks, harness.Options{})
-	if err == nil {
-		t.recordThroughput(name, caseName, tasks, drained)
-	}
-	return err
-}
-
-func (t *Trial) recordThroughput(name, caseName string, tasks int, r *harness.Recorder) {
-	t.Record(name, caseName, "tasks/s", result.FromValue(float64(tasks)/r.Duration().Seconds()))
-}
-
-// Drain measures the throughput of one process with many waiting tasks: "drain".
-func Drain(tasks int) Scenario {
-	return Scenario{Names: []string{"drain"}, Measure: func(ctx context.Context, t *Trial) error {
-		return t.measureThroughput(ctx, "drain", fmt.Sprintf("tasks=%d", tasks), tasks)
-	}}
+func (t *Trial) recordThroughput(name, caseName string, tasks int, r *system.Recorder) {
+	t.RecordValue(name, caseName, "tasks/s", float64(tasks)/r.Duration().Seconds())
 }
 
 // Utilization measures throughput with stages that take some time: the share of the ideal
@@ -73,38 +58,30 @@ func Drain(tasks int) Scenario {
 func Utilization(tasks, slots int, work time.Duration) Scenario {
 	name := fmt.Sprintf("work%v", work)
 	return Scenario{Names: []string{name}, Measure: func(ctx context.Context, t *Trial) error {
-		drained, err := t.drain(ctx, tasks, harness.Options{Slots: slots, WorkTime: work})
+		drained, err := t.drain(ctx, tasks, system.Options{Slots: slots, WorkTime: work})
 		if err == nil {
-			share := idealTime(tasks, slots, work).Seconds() / drained.Duration().Seconds()
-			t.Record(name, fmt.Sprintf("slots=%d", slots), "share", result.FromValue(share))
+			ideal := time.Duration(tasks) * work / time.Duration(slots)
+			t.RecordValue(name, fmt.Sprintf("slots=%d", slots), "share", ideal.Seconds()/drained.Duration().Seconds())
 		}
 		return err
 	}}
 }
-
-// idealTime is how long a drain takes if all slots of all stages are always busy.
-func idealTime(tasks, slots int, work time.Duration) time.Duration {
-	return time.Duration(tasks) * work / time.Duration(slots)
-}
-
-// singleSlotStage gets all of its tasks from other stages.
-const singleSlotStage = harness.Assemble
 
 // Overtaking measures how well the order of equal tasks is kept, with one slot in one stage and
 // some in the others: the largest number of later tasks that started that stage before an
 // earlier one.
 func Overtaking(tasks, slots int) Scenario {
 	return Scenario{Names: []string{"order"}, Measure: func(ctx context.Context, t *Trial) error {
-		drained, err := t.drain(ctx, tasks,
-			harness.Options{Slots: slots, SingleSlot: []harness.Stage{singleSlotStage}})
+		const behind = system.Assemble // gets all of its tasks from other stages
+		drained, err := t.drain(ctx, tasks, system.Options{Slots: slots, SingleSlot: []system.Stage{behind}})
 		if err != nil {
 			return err
 		}
 		started := make([]time.Time, tasks)
 		for task := range started {
-			started[task] = drained.At(task, singleSlotStage, harness.Started)
+			started[task] = drained.At(task, behind, system.Started)
 		}
-		t.Record("order", fmt.Sprintf("tasks=%d", tasks), "tasks", result.FromValue(float64(maxOvertaking(started))))
+		t.RecordValue("order", fmt.Sprintf("tasks=%d", tasks), "tasks", float64(maxOvertaking(started)))
 		return nil
 	}}
 }
@@ -120,6 +97,44 @@ func maxOvertaking(started []time.Time) (most int) {
 	return most
 }
 
+// NotificationCount counts Cuelight's notifications per task of a drain: "notifies". PostgreSQL merges equal ones
+// of one transaction, as it does for every listener.
+func NotificationCount(tasks int) Scenario {
+	return Scenario{Names: []string{"notifies"}, Measure: func(ctx context.Context, t *Trial) error {
+		var count atomic.Int64
+		stop, err := listen(ctx, t.URL, cuelight.Channels(), func() { count.Add(1) })
+		if err != nil {
+			return err
+		}
+		_, err = t.drain(ctx, tasks, system.Options{})
+		_ = ctxsleep.For(ctx, 100*time.Millisecond) // for pending notifications
+		if err := errors.Join(err, stop()); err != nil {
+			return err
+		}
+		t.RecordValue("notifies", "", "per task", float64(count.Load())/float64(tasks))
+		return nil
+	}}
+}
+
+// DrainWithFinished is Drain in a database with finished tasks of Cuelight: "grown".
+func DrainWithFinished(finished, tasks int) Scenario {
+	return Scenario{Names: []string{"grown"}, Measure: func(ctx context.Context, t *Trial) error {
+		err := cuelight.AddFinishedTasks(ctx, t.URL, finished)
+		if err == nil {
+			err = t.Checkpoint(ctx) // the drain must not pay for the new pages
+		}
+		if err != nil {
+			return err
+		}
+		t.Note("grown", "%d tasks drained; the finished ones were made with SQL, then vacuumed and analyzed", tasks)
+		drained, err := t.drain(ctx, tasks, system.Options{})
+		if err == nil {
+			t.recordThroughput("grown", fmt.Sprintf("finished=%d", finished), tasks, drained)
+		}
+		return err
+	}}
+}
+
 // Processes measures several processes: their throughput, "processes", and the processor time of the database per task,
 // "processes_cpu", in ms. They run before all tasks are submitted at once, so that none starts earlier. Before that, other
 // processes take some tasks through the idle system one by one; 0 for none.
@@ -127,52 +142,31 @@ func Processes(processes, tasks, oneByOne int) Scenario {
 	return Scenario{Names: []string{"processes", "processes_cpu"}, Measure: func(ctx context.Context, t *Trial) error {
 		caseName := fmt.Sprintf("processes=%d", processes)
 		if oneByOne > 0 {
-			used, err := measureOneByOne(ctx, t, t.startProcesses(processes), oneByOne)
+			used, err := t.measureOneByOne(ctx, t.startProcesses(processes), oneByOne)
 			if err != nil {
 				return err
 			}
-			t.Record("processes_cpu", caseName+",one by one", "ms", perTask(used.database, oneByOne))
+			t.RecordValue("processes_cpu", caseName+",one by one", "ms", msPerTask(used.database, oneByOne))
 		}
-		recorder := harness.NewRecorder(tasks)
-		all, err := t.startProcesses(processes)(ctx, harness.Options{Slots: t.Slots, Observe: recorder.Observe})
+		recorder := system.NewRecorder(tasks)
+		all, err := t.startProcesses(processes)(ctx, system.Options{Observe: recorder.Observe})
 		if err != nil {
 			return err
 		}
-		before, err := t.processorTime(ctx)
+		used, err := t.measureProcessorTime(ctx, func() error {
+			if err := all[0].SubmitAll(ctx, 0, tasks); err != nil {
+				return err
+			}
+			return recorder.WaitAll(ctx, stuckTimeout)
+		})
+		t.stop(ctx, &err, all...)
 		if err == nil {
-			err = all[0].SubmitAll(ctx, 0, tasks)
-		}
-		var after processorTime
-		if err == nil {
-			err = recorder.WaitAll(ctx, stuckTimeout)
+			err = recorder.Check()
 		}
 		if err == nil {
-			after, err = t.processorTime(ctx)
-		}
-		if err = t.finish(ctx, err, recorder, all...); err == nil {
 			t.recordThroughput("processes", caseName, tasks, recorder)
-			t.Record("processes_cpu", caseName+",drained", "ms", perTask(after.since(before).database, tasks))
+			t.RecordValue("processes_cpu", caseName+",drained", "ms", msPerTask(used.database, tasks))
 		}
 		return err
 	}}
 }
-
-// startProcesses starts processes of the system, and stops them again if one cannot be started.
-func (t *Trial) startProcesses(n int) starter {
-	return func(ctx context.Context, o harness.Options) (all []harness.Workers, err error) {
-		if t.StartSubprocess == nil {
-			return nil, errNoSubprocesses
-		}
-		for range n {
-			workers, startErr := t.StartSubprocess(ctx, t.System, t.URL, o)
-			if startErr != nil {
-				t.Stop(ctx, &startErr, all...)
-				return nil, startErr
-			}
-			all = append(all, workers)
-		}
-		return all, nil
-	}
-}
-
-var errNoSubprocesses = fmt.Errorf("%w: this session cannot start processes", errNotMeasured)

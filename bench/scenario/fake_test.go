@@ -5,44 +5,47 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cuelight/cuelight/bench/harness"
-	"github.com/cuelight/cuelight/bench/result"
+	"github.com/cuelight/cuelight/bench/report"
 	"github.com/cuelight/cuelight/bench/scenario"
+	"github.com/cuelight/cuelight/bench/system"
 )
 
 // fakeSystem performs each stage in memory.
 type fakeSystem struct {
 	name     string
 	duration time.Duration // of a task
-	distort  func(observe func(harness.Observation), m harness.Observation)
-	setup    func() error
+	waiting  int           // tasks before the start
+	distort  func(observe func(system.Observation), m system.Observation)
 	onStart  func() // called for each start
 }
 
-func (f fakeSystem) system() harness.System {
-	return harness.System{
-		Name: f.name, Settings: "in memory",
-		Setup: func(context.Context, string) error {
-			if f.setup != nil {
-				return f.setup()
-			}
-			return nil
-		},
-		Start: func(_ context.Context, _ string, o harness.Options) (harness.Workers, error) {
-			if f.onStart != nil {
-				f.onStart()
-			}
-			if f.distort == nil {
-				f.distort = func(observe func(harness.Observation), m harness.Observation) { observe(m) }
-			}
-			return &fakeWorkers{fakeSystem: f, options: o}, nil
-		},
+func (f fakeSystem) system() system.System { return &f }
+
+func (f *fakeSystem) Name() string                      { return f.name }
+func (*fakeSystem) Settings() string                    { return "in memory" }
+func (*fakeSystem) SetUp(context.Context, string) error { return nil }
+
+// Preload keeps tasks for Start.
+func (f *fakeSystem) Preload(_ context.Context, _ string, _ int64, n int) error {
+	f.waiting = n
+	return nil
+}
+
+// Start starts with the tasks that wait.
+func (f *fakeSystem) Start(ctx context.Context, _ string, o system.Options) (system.Workers, error) {
+	if f.onStart != nil {
+		f.onStart()
 	}
+	if f.distort == nil {
+		f.distort = func(observe func(system.Observation), m system.Observation) { observe(m) }
+	}
+	w := &fakeWorkers{fakeSystem: *f, options: o}
+	return w, w.SubmitAll(ctx, 0, f.waiting)
 }
 
 type fakeWorkers struct {
 	fakeSystem
-	options harness.Options
+	options system.Options
 	all     sync.WaitGroup
 }
 
@@ -50,9 +53,9 @@ type fakeWorkers struct {
 func (c *fakeWorkers) Submit(_ context.Context, task int64) error {
 	c.all.Go(func() {
 		time.Sleep(c.duration)
-		for s := harness.Ingest; s < harness.Stage(harness.StageCount); s++ {
-			for w := harness.Started; w <= harness.Completed; w++ {
-				c.distort(c.options.Observe, harness.Observation{Task: task, Stage: s, Kind: w, At: time.Now()})
+		for _, s := range system.Stages {
+			for w := system.Started; w <= system.Completed; w++ {
+				c.distort(c.options.Observe, system.Observation{Task: task, Stage: s, Kind: w, At: time.Now()})
 			}
 		}
 	})
@@ -74,17 +77,18 @@ func (c *fakeWorkers) Stop(context.Context) error {
 }
 
 // duplicate sends one observation of a kind twice.
-func duplicate(what harness.Kind) func(func(harness.Observation), harness.Observation) {
-	return func(observe func(harness.Observation), m harness.Observation) {
+func duplicate(what system.Kind) func(func(system.Observation), system.Observation) {
+	return func(observe func(system.Observation), m system.Observation) {
 		observe(m)
-		if m.Kind == what && m.Stage == harness.Metadata && m.Task == 3 {
+		if m.Kind == what && m.Stage == system.Metadata && m.Task == 3 {
 			observe(m)
 		}
 	}
 }
 
 // newTrial returns a trial without a database.
-func newTrial(f fakeSystem) (*scenario.Trial, *result.Result) {
-	r := result.New("test")
-	return scenario.NewTrial(f.system(), &scenario.Session{Result: r, Logf: func(string, ...any) {}, Slots: 5}), r
+func newTrial(f fakeSystem) (*scenario.Trial, *report.Result) {
+	r := report.New("test")
+	session := &scenario.Session{Result: r, Logf: func(string, ...any) {}, Slots: 5}
+	return &scenario.Trial{Run: scenario.Run{System: f.system()}, Session: session}, r
 }

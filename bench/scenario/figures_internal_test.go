@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cuelight/cuelight/bench/harness"
+	"github.com/cuelight/cuelight/bench/system"
 )
 
 func TestArrivalTimes_ArePoissonAndEqualWithinARound(t *testing.T) {
@@ -54,16 +54,13 @@ func TestRate_ComputesLatenciesAndCompletedShare(t *testing.T) {
 		"slow but sustained": {func(int) time.Duration { return 300 * time.Millisecond }, 1},
 		"at 90 %":            {func(i int) time.Duration { return time.Duration(i) * 10 * time.Millisecond / 9 }, 0.9},
 	} {
-		r := rateRun{
-			RateOptions: RateOptions{Warmup: time.Second, Duration: time.Second},
-			Recorder:    harness.NewRecorder(len(plan)), arrivals: plan, startedAt: time.Now(),
-		}
+		r := openLoop{Recorder: system.NewRecorder(len(plan)), arrivals: plan, startedAt: time.Now()}
 		for i, at := range plan {
-			r.Observe(harness.Observation{
-				Task: int64(i), Stage: harness.Publish, Kind: harness.Completed, At: r.startedAt.Add(at + test.took(i)),
+			r.Observe(system.Observation{
+				Task: int64(i), Stage: system.Publish, Kind: system.Completed, At: r.startedAt.Add(at + test.took(i)),
 			})
 		}
-		latencies, share := r.latenciesAndShare()
+		latencies, share := r.figures(time.Second, 2*time.Second, 0)
 		if math.Abs(share-test.share) > 0.011 {
 			t.Errorf("%s: share %v, want %v", name, share, test.share)
 		}
@@ -73,10 +70,24 @@ func TestRate_ComputesLatenciesAndCompletedShare(t *testing.T) {
 	}
 }
 
-func TestIdealTime_KeepsAllSlotsBusy(t *testing.T) {
+func TestOpenLoop_CountsUnfinishedTasksAndOmitsFailingOnes(t *testing.T) {
 	t.Parallel()
-	if got, want := idealTime(3200, 32, 20*time.Millisecond), 2*time.Second; got != want {
-		t.Errorf("%v, want %v", got, want)
+	arrivals := []time.Duration{0, time.Second, 2 * time.Second, 3 * time.Second}
+	r := openLoop{Recorder: system.NewRecorder(len(arrivals)), arrivals: arrivals, startedAt: time.Now().Add(-time.Minute)}
+	for task, end := range []time.Duration{5 * time.Second, 4 * time.Second, 0, 3500 * time.Millisecond} {
+		if end > 0 {
+			r.Observe(system.Observation{
+				Task: int64(task), Stage: system.Publish, Kind: system.Completed, At: r.startedAt.Add(end),
+			})
+		}
+	}
+	latencies, share := r.figures(0, 4500*time.Millisecond, 2) // tasks 0 and 2 fail first
+	if len(latencies) != 2 || latencies[0] != 3*time.Second || latencies[1] != 500*time.Millisecond || share != 0.5 {
+		t.Errorf("latencies %v, share %v", latencies, share)
+	}
+	latencies, share = r.figures(1500*time.Millisecond, 2500*time.Millisecond, 0)
+	if len(latencies) != 1 || latencies[0] < 58*time.Second || share != 0 {
+		t.Errorf("latencies %v, share %v of a task that is not completed after a minute", latencies, share)
 	}
 }
 
@@ -98,20 +109,6 @@ func TestMaxOvertaking_CountsLaterTasksStartedEarlier(t *testing.T) {
 		}
 		if got := maxOvertaking(started); got != c.want {
 			t.Errorf("%v: %d, want %d", c.order, got, c.want)
-		}
-	}
-}
-
-func TestRotation_StartsEachRoundWithAnotherRun(t *testing.T) {
-	t.Parallel()
-	var got [][]int
-	for round := range 4 {
-		got = append(got, rotation(round, 3))
-	}
-	want := [][]int{{0, 1, 2}, {1, 2, 0}, {2, 0, 1}, {0, 1, 2}}
-	for i := range want {
-		if !slices.Equal(got[i], want[i]) {
-			t.Errorf("round %d is %v, want %v", i, got[i], want[i])
 		}
 	}
 }

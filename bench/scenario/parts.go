@@ -3,27 +3,108 @@ package scenario
 import (
 	"context"
 	"fmt"
+	"sync"
+	"time"
 
-	"github.com/cuelight/cuelight/bench/result"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cuelight/cuelight/bench/report"
+	"github.com/cuelight/cuelight/bench/system"
+	"github.com/cuelight/cuelight/notify"
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
 )
 
-// Parts compares the time that each of n parts of one task takes with that of each of n tasks: "parts".
-// It records how many times as long a part takes, without and with the submission of the tasks.
+// Parts compares the time that each of n parts of one task takes with that of each of n tasks of one stage, all without work: "parts".
+// It records how many times as long a part takes, without and with the submission of the tasks, which is what the division
+// is for a part. The division and the join are included. It measures each twice, in turns.
 func Parts(n int) Scenario {
 	return Scenario{Names: []string{"parts"}, Measure: func(ctx context.Context, t *Trial) error {
-		if t.System.PartTimes == nil {
-			return errNotSupported
+		submission, took := map[string]float64{}, map[string]float64{} // ms
+		for i, name := range []string{"task", "part", "part", "task"} {
+			parts := 0
+			if name == "part" {
+				parts = n
+			}
+			s, d, err := t.drainUnits(ctx, fmt.Sprintf("units%d", i), n, parts)
+			if err != nil {
+				return fmt.Errorf("drain each %s: %w", name, err)
+			}
+			submission[name] += report.Milliseconds(s) / float64(2*n)
+			took[name] += report.Milliseconds(d) / float64(2*n)
 		}
-		times, err := t.System.PartTimes(ctx, t.URL, n, t.Slots)
-		if err != nil {
-			return err
-		}
-		for _, unit := range []string{"task", "part", "task submission"} {
-			t.Record("parts", fmt.Sprintf("each %s of %d", unit, n), "ms", result.FromValue(result.Milliseconds(times[unit])))
-		}
-		t.Record("parts", "ratio", "times", result.FromValue(times["part"].Seconds()/times["task"].Seconds()))
-		withSubmission := func(unit string) float64 { return (times[unit] + times[unit+" submission"]).Seconds() }
-		t.Record("parts", "ratio with submission", "times", result.FromValue(withSubmission("part")/withSubmission("task")))
+		t.RecordValue("parts", fmt.Sprintf("each task of %d", n), "ms", took["task"])
+		t.RecordValue("parts", fmt.Sprintf("each part of %d", n), "ms", took["part"])
+		t.RecordValue("parts", fmt.Sprintf("each task submission of %d", n), "ms", submission["task"])
+		t.RecordValue("parts", "ratio", "times", took["part"]/took["task"])
+		t.RecordValue("parts", "ratio with submission", "times",
+			(took["part"]+submission["part"])/(took["task"]+submission["task"]))
 		return nil
 	}}
+}
+
+// drainUnits drains n tasks, or one task with that many parts, of a pipeline with tables of its own. It returns how long
+// their submission took, and how long they took since the first claim.
+func (t *Trial) drainUnits(ctx context.Context, pipeline string, n, parts int) (submission, took time.Duration, err error) {
+	nothing := func(context.Context, *stages.Job) (any, error) { return nil, nil }
+	stage := stages.Stage{Name: "work", Slots: t.Slots, Work: nothing}
+	tasks := n
+	if parts > 0 {
+		tasks = 1
+		stage.Part = nothing
+		stage.Divide = func(context.Context, *stages.Job) ([]stages.Part, error) { return make([]stages.Part, parts), nil }
+	}
+	p, err := stages.New(pipeline, stage)
+	if err != nil {
+		return 0, 0, err
+	}
+	err = system.WithPool(ctx, t.URL, 0, func(pool *pgxpool.Pool) error {
+		s := store.New(pool, p.Graph())
+		if _, err := s.Migrate(ctx); err != nil {
+			return err
+		}
+		subs := make([]store.Submission, tasks)
+		for i := range subs {
+			subs[i].Source = "bench"
+		}
+		started := time.Now()
+		if _, err := s.SubmitAll(ctx, subs); err != nil {
+			return err
+		}
+		submission = time.Since(started)
+		took, err = runUnits(ctx, pool, p, tasks)
+		return err
+	})
+	return submission, took, err
+}
+
+// runUnits runs until so many tasks are completed.
+func runUnits(ctx context.Context, pool *pgxpool.Pool, p *stages.Pipeline, tasks int) (time.Duration, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var mu sync.Mutex
+	var first, last time.Time
+	completed := 0
+	err := stages.Runner{
+		Pool: pool, Pipeline: p, Wakes: notify.New(pool, notify.Options{Channels: p.Channels()}),
+		Observe: func(e stages.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			switch e.Kind {
+			case stages.StageStarted:
+				if first.IsZero() {
+					first = time.Now()
+				}
+			case stages.StageCompleted:
+				if completed++; completed == tasks {
+					last = time.Now()
+					stop()
+				}
+			}
+		},
+	}.Run(ctx)
+	if err == nil && last.IsZero() {
+		err = fmt.Errorf("%d of %d tasks are completed: %w", completed, tasks, context.Cause(ctx))
+	}
+	return last.Sub(first), err
 }

@@ -1,12 +1,12 @@
 // Package scenario has the workloads of the benchmark: how tasks arrive, what is measured
-// while they pass the stages, and how often. A [Scenario] knows no system; each [Trial] hands
-// it one, with an empty database.
+// while they pass the stages, and how often. A [Scenario] is one function that measures once; each [Trial] hands
+// it a system, with a database of its own.
 //
 //	server, err := scenario.StartServer(ctx, dir, memoryMiB)
 //	session := scenario.Session{Server: server, Result: r, Logf: log.Logf, Slots: 100}
 //	err = session.Run(ctx, scenario.Group{Rounds: 3, Runs: []scenario.Run{
-//		{Scenario: scenario.Drain(5000), System: cuelight},
-//		{Scenario: scenario.Drain(5000), System: river},
+//		{Scenario: scenario.Drain(5000), System: cuelight.Local},
+//		{Scenario: scenario.Drain(5000), System: river.Tx},
 //	}})
 //
 // Every workload counts its observations: a stage that starts or is completed twice, or a task
@@ -14,65 +14,181 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"slices"
+	"strings"
 	"time"
 
-	"github.com/cuelight/cuelight/bench/harness"
-	"github.com/cuelight/cuelight/bench/result"
+	"github.com/cuelight/cuelight/bench/report"
+	"github.com/cuelight/cuelight/bench/system"
 )
 
 // Scenario is a workload of a certain size.
 type Scenario struct {
-	// Names are those of its figures and of the groups that include it.
+	// Names are those of its figures, and of the group that it belongs to.
 	Names []string
 
 	// Settings are those of its database, as "name=value".
 	Settings []string
 
-	// Timeout ends a run that hangs. Default: 15 minutes.
-	Timeout time.Duration
+	// Duration is added to the time after which a run counts as stuck.
+	Duration time.Duration
 
 	// Measure measures once and records the figures.
 	Measure func(ctx context.Context, t *Trial) error
 }
 
-// errNotMeasured says that the system or the machine cannot be measured in a scenario.
+// Run is a scenario with a system.
+type Run struct {
+	Scenario Scenario
+	System   system.System // nil for the floor
+}
+
+// SystemName returns the name under which the figures are recorded: "floor" without a system.
+func (r Run) SystemName() string {
+	if r.System == nil {
+		return "floor"
+	}
+	return r.System.Name()
+}
+
+// Group is runs that are compared: each round has all of them, and starts with another one.
+type Group struct {
+	Rounds int
+	Runs   []Run
+}
+
+// Select keeps the runs whose scenario has one of the names and whose system is one of
+// those. No names, or no systems, select all; the floor always stays.
+func (g Group) Select(names, systems []string) Group {
+	g.Runs = slices.DeleteFunc(slices.Clone(g.Runs), func(r Run) bool {
+		isNamed := func(name string) bool { return slices.Contains(names, name) }
+		return len(names) > 0 && !slices.ContainsFunc(r.Scenario.Names, isNamed) ||
+			len(systems) > 0 && r.System != nil && !slices.Contains(systems, r.SystemName())
+	})
+	return g
+}
+
+// Session measures runs on one server and collects one result.
+type Session struct {
+	*Server
+	Result   *report.Result
+	Logf     func(format string, args ...any)
+	Slots    int    // per stage
+	Dir      string // for files of scenarios
+	MediaDir string // with shared clips; "" for none
+
+	daemon string // the program, once it is built
+}
+
+// Run measures a group. It adds the error of a run to the result and omits that run from later
+// rounds; the others continue. It returns an error if the server fails or ctx is done.
+func (s *Session) Run(ctx context.Context, g Group) error {
+	failed := make([]bool, len(g.Runs))
+	for round := range g.Rounds {
+		for n := range g.Runs {
+			i := (n + round) % len(g.Runs)
+			if failed[i] {
+				continue
+			}
+			err := s.measure(ctx, g.Runs[i], round)
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if err == nil {
+				continue
+			}
+			failed[i] = true
+			s.recordError(g.Runs[i], round, err)
+			if err := s.Check(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// errNotMeasured says that the machine cannot be measured in a scenario.
 var errNotMeasured = errors.New("not measured")
 
-var errNotSupported = fmt.Errorf("%w: the system does not support it", errNotMeasured)
+// recordError adds the reason why a run has no figure, in one line that fits into a table.
+func (s *Session) recordError(r Run, round int, err error) {
+	const limit = 300
+	reason := strings.Join(strings.Fields(err.Error()), " ")
+	if len(reason) > limit {
+		reason = strings.ToValidUTF8(reason[:limit], "") + " …"
+	}
+	if !errors.Is(err, errNotMeasured) {
+		reason = fmt.Sprintf("error in round %d: %s", round+1, reason)
+	}
+	key := r.Scenario.Names[0] + "/" + r.SystemName()
+	s.Result.Skip(key, reason)
+	s.Logf("%s: %s", key, reason)
+}
+
+// runTimeout ends runs that hang.
+const runTimeout = 15 * time.Minute
+
+// measure measures a run in a database of its own.
+func (s *Session) measure(ctx context.Context, r Run, round int) (err error) {
+	timeout := r.Scenario.Duration + runTimeout
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it took longer than %v", timeout))
+	defer cancel()
+	db, err := s.CreateDatabase(ctx, r.Scenario.Settings...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Drop(ctx)) }()
+	if r.System != nil {
+		if err := r.System.SetUp(ctx, db.URL); err != nil {
+			return err
+		}
+		s.Result.Settings[r.SystemName()] = r.System.Settings()
+	}
+	// A run must not pay for the dirty pages and the garbage of those before it.
+	if err := s.Checkpoint(ctx); err != nil {
+		return err
+	}
+	runtime.GC()
+	return r.Scenario.Measure(ctx, &Trial{Run: r, Session: s, Round: round, URL: db.URL})
+}
 
 // Trial is one run of a scenario with one system in one round.
 type Trial struct {
-	System harness.System // empty for scenarios without a system
-	Round  int            // from 0
-	URL    string         // of a database of its own, with the system's tables
-
+	Run
 	*Session
-	systemName string
+	Round int    // from 0
+	URL   string // of a database of its own, with the system's tables
 }
 
 // Record adds a round to a figure of the system and logs it.
-func (t *Trial) Record(scenario, caseName, unit string, r result.Round) {
-	t.RecordFor(t.systemName, scenario, caseName, unit, r)
+func (t *Trial) Record(scenario, caseName, unit string, r report.Round) {
+	t.RecordFor(t.SystemName(), scenario, caseName, unit, r)
+}
+
+// RecordValue is Record for a number.
+func (t *Trial) RecordValue(scenario, caseName, unit string, v float64) {
+	t.Record(scenario, caseName, unit, report.FromValue(v))
 }
 
 // RecordDurations is Record for samples of a latency.
 func (t *Trial) RecordDurations(scenario, caseName string, samples []time.Duration) {
-	t.Record(scenario, caseName, "ms", result.FromDurations(samples))
+	t.Record(scenario, caseName, "ms", report.FromDurations(samples))
 }
 
 // RecordFor is Record for another system that is measured in the same trial.
-func (t *Trial) RecordFor(system, scenario, caseName, unit string, r result.Round) {
-	key := result.Key{Scenario: scenario, System: system, Case: caseName}
+func (t *Trial) RecordFor(name, scenario, caseName, unit string, r report.Round) {
+	key := report.Key{Scenario: scenario, System: name, Case: caseName}
 	t.Result.Add(key, unit, r)
-	if len(r.Samples) == 0 {
+	if r.N == 0 {
 		t.Logf("%-44s %10.4g %s", key, r.Value, unit)
 		return
 	}
-	t.Logf("%-44s %10.4g %s  p95 %.4g  p99 %.4g  max %.4g  (%d)", key, r.Value, unit,
-		r.Percentile(95), r.Percentile(99), r.Percentile(100), r.N)
+	t.Logf("%-44s %10.4g %s  p95 %.4g  p99 %.4g  max %.4g  (%d)", key, r.Value, unit, r.P95, r.P99, r.Max, r.N)
 }
 
 // Note adds to the result's settings what the figures of a scenario do not say.
@@ -80,14 +196,45 @@ func (t *Trial) Note(scenario, format string, args ...any) {
 	t.Result.Settings[scenario] = fmt.Sprintf(format, args...)
 }
 
-// stopTimeout is how long workers may take to stop, even if the trial is cancelled.
-const stopTimeout = time.Minute
+const (
+	stuckTimeout = 30 * time.Second // how long a workload may wait without progress
+	stopTimeout  = time.Minute      // how long workers may take to stop, even if the trial is cancelled
+)
 
-// Stop stops workers and adds their errors to err.
-func (t *Trial) Stop(ctx context.Context, err *error, workers ...harness.Workers) {
+// stop stops workers and adds their errors to err.
+func (t *Trial) stop(ctx context.Context, err *error, workers ...system.Workers) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	for _, w := range workers {
 		*err = errors.Join(*err, w.Stop(ctx))
+	}
+}
+
+// starter starts all workers of a measurement.
+type starter func(context.Context, system.Options) ([]system.Workers, error)
+
+// start starts workers in this process.
+func (t *Trial) start(ctx context.Context, o system.Options) ([]system.Workers, error) {
+	o.Slots = cmp.Or(o.Slots, t.Slots)
+	w, err := t.System.Start(ctx, t.URL, o)
+	if err != nil {
+		return nil, err
+	}
+	return []system.Workers{w}, nil
+}
+
+// startProcesses starts processes of the system, and stops them again if one cannot be started.
+func (t *Trial) startProcesses(n int) starter {
+	return func(ctx context.Context, o system.Options) (all []system.Workers, err error) {
+		o.Slots = cmp.Or(o.Slots, t.Slots)
+		for range n {
+			w, startErr := system.StartProcess(ctx, t.System, t.URL, o)
+			if startErr != nil {
+				t.stop(ctx, &startErr, all...)
+				return nil, startErr
+			}
+			all = append(all, w)
+		}
+		return all, nil
 	}
 }

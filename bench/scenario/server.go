@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cuelight/cuelight/bench/harness"
+	"github.com/cuelight/cuelight/bench/system"
 	"github.com/cuelight/cuelight/internal/postgres"
 )
 
@@ -76,7 +76,7 @@ select string_agg(name || '=' || current_setting(name), ', ' order by name),
 
 func (s *Server) readSettings(ctx context.Context) error {
 	var durable bool
-	err := harness.WithConn(ctx, s.server.URL("postgres"), func(conn *pgx.Conn) error {
+	err := system.WithConn(ctx, s.server.URL("postgres"), func(conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, settingsSQL).Scan(&s.Settings, &durable)
 	})
 	if err != nil {
@@ -139,7 +139,7 @@ func (db *Database) Drop(ctx context.Context) error {
 
 // exec executes a statement on a connection of its own.
 func (s *Server) exec(ctx context.Context, sql string) error {
-	if err := harness.Exec(ctx, s.server.URL("postgres"), sql); err != nil {
+	if err := system.Exec(ctx, s.server.URL("postgres"), sql); err != nil {
 		return fmt.Errorf("%s: %w", sql, err)
 	}
 	return nil

@@ -3,10 +3,8 @@ package scenario_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -15,19 +13,15 @@ import (
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
-	"github.com/cuelight/cuelight/bench/cuelight"
-	"github.com/cuelight/cuelight/bench/floor"
-	"github.com/cuelight/cuelight/bench/harness"
-	"github.com/cuelight/cuelight/bench/result"
+	"github.com/cuelight/cuelight/bench/report"
 	"github.com/cuelight/cuelight/bench/scenario"
-	"github.com/cuelight/cuelight/bench/subprocess"
-	"github.com/cuelight/cuelight/bench/transcodebench"
+	"github.com/cuelight/cuelight/bench/system"
+	"github.com/cuelight/cuelight/bench/system/cuelight"
 	"github.com/cuelight/cuelight/internal/postgres"
 )
 
 func TestMain(m *testing.M) {
-	subprocess.RunIfChild([]harness.System{cuelight.System})
-	transcodebench.RunIfChild()
+	system.RunIfChild([]system.System{cuelight.Local})
 	goleak.VerifyTestMain(m)
 }
 
@@ -49,15 +43,8 @@ func newSession(t *testing.T) *scenario.Session {
 		}
 	})
 	return &scenario.Session{
-		Server: server, Result: result.New("test"), Logf: t.Logf, StartSubprocess: subprocess.Start,
-		DaemonCommand: idleDaemonCommand, ScratchDir: t.TempDir(), Slots: 5,
+		Server: server, Result: report.New("test"), Logf: t.Logf, Dir: t.TempDir(), Slots: 5,
 	}
-}
-
-// idleDaemonCommand returns the command of a daemon that does nothing.
-func idleDaemonCommand(context.Context, string, string) (*exec.Cmd, error) {
-	const script = `trap 'exit 0' TERM; echo '{"msg":"working"}' >&2; while :; do sleep 0.01; done`
-	return exec.Command("/bin/sh", "-c", script), nil
 }
 
 func TestSession_MeasuresCuelightInEveryScenario(t *testing.T) {
@@ -67,8 +54,8 @@ func TestSession_MeasuresCuelightInEveryScenario(t *testing.T) {
 	var g scenario.Group
 	g.Rounds = 2
 	for _, sc := range []scenario.Scenario{
-		scenario.E2E(scenario.E2EOptions{Samples: 3}),
-		scenario.E2E(scenario.E2EOptions{Samples: 3, CommitDelay: slow}),
+		scenario.E2E(3, 0),
+		scenario.E2E(3, slow),
 		scenario.HopToOtherProcess(3),
 		scenario.Rate(scenario.RateOptions{
 			Rates: []int{50}, Duration: 300 * time.Millisecond, Warmup: 100 * time.Millisecond,
@@ -80,16 +67,15 @@ func TestSession_MeasuresCuelightInEveryScenario(t *testing.T) {
 		scenario.NotificationCount(50),
 		scenario.DrainWithFinished(100, 50),
 		scenario.Snapshot(scenario.SnapshotOptions{Rate: 100, Before: time.Second, Held: time.Second, After: time.Second, FailEvery: 10}),
-		scenario.Size(200),
 		scenario.TriggerCost(200),
 	} {
-		g.Runs = append(g.Runs, scenario.Run{Scenario: sc, System: cuelight.System})
+		g.Runs = append(g.Runs, scenario.Run{Scenario: sc, System: cuelight.Local})
 	}
 	for _, sc := range []scenario.Scenario{
-		floor.Commits(1, floor.Options{Samples: 3, WithoutPauses: true}),
-		floor.Commits(5, floor.Options{Samples: 3}),
-		floor.Commits(5, floor.Options{Samples: 3, CommitDelay: slow}),
-		floor.Notify(floor.Options{Samples: 3}),
+		scenario.Commits(1, scenario.FloorOptions{Samples: 3, WithoutPauses: true}),
+		scenario.Commits(5, scenario.FloorOptions{Samples: 3}),
+		scenario.Commits(5, scenario.FloorOptions{Samples: 3, CommitDelay: slow}),
+		scenario.Notify(scenario.FloorOptions{Samples: 3}),
 	} {
 		g.Runs = append(g.Runs, scenario.Run{Scenario: sc})
 	}
@@ -102,9 +88,9 @@ func TestSession_MeasuresCuelightInEveryScenario(t *testing.T) {
 	var got []string
 	for _, f := range s.Result.Figures {
 		if len(f.Rounds) != 2 {
-			t.Errorf("%s has %d rounds, want 2", f.Key(), len(f.Rounds))
+			t.Errorf("%s has %d rounds, want 2", f.Key, len(f.Rounds))
 		}
-		got = append(got, f.Key().String())
+		got = append(got, f.Key.String())
 	}
 	slices.Sort(got)
 	want := []string{
@@ -113,12 +99,10 @@ func TestSession_MeasuresCuelightInEveryScenario(t *testing.T) {
 		"commit/floor/tight", "commits5/floor/commit_delay=2ms", "commits5/floor/idle",
 		"drain/cuelight/tasks=50", "e2e/cuelight/commit_delay=2ms", "e2e/cuelight/idle", "grown/cuelight/finished=100",
 		"hop/cuelight", "hop/cuelight/commit_delay=2ms", "hop_commit/cuelight", "hop_commit/cuelight/commit_delay=2ms",
-		"hop_other/cuelight", "hop_other_ended/cuelight", "notifies/cuelight", "notify/floor/idle",
+		"hop_other/cuelight", "notifies/cuelight", "notify/floor/idle",
 		"order/cuelight/tasks=50", "processes/cuelight/processes=2",
 		"processes_cpu/cuelight/processes=2,drained", "processes_cpu/cuelight/processes=2,one by one",
 		"rate/cuelight/rate=50", "rate_kept/cuelight/rate=50",
-		"size/cuelight/history_mib", "size/cuelight/index_mib", "size/cuelight/outbox_mib", "size/cuelight/steps_mib",
-		"size/cuelight/table_mib",
 		"snapshot/cuelight/after,failing=1/10", "snapshot/cuelight/before,failing=1/10", "snapshot/cuelight/held,failing=1/10",
 		"snapshot_kept/cuelight/after,failing=1/10", "snapshot_kept/cuelight/before,failing=1/10",
 		"snapshot_kept/cuelight/held,failing=1/10",
@@ -127,9 +111,9 @@ func TestSession_MeasuresCuelightInEveryScenario(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("figures are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	f, _ := s.Result.Find(result.Key{Scenario: "commits5", System: "floor", Case: "commit_delay=2ms"})
-	if f.Percentile(0).Min < 10 {
-		t.Errorf("five commits with a delay of 2 ms took %v ms", f.Percentile(0).Min)
+	f, _ := s.Result.Find(report.Key{Scenario: "commits5", System: "floor", Case: "commit_delay=2ms"})
+	if f.Median() < 10 {
+		t.Errorf("five commits with a delay of 2 ms took %v ms", f.Median())
 	}
 }
 
@@ -143,7 +127,7 @@ func TestStartServer_HasWALSegmentsForTheFirstTrials(t *testing.T) {
 	const aheadSQL = `
 select count(*) from pg_ls_waldir()
  where name > pg_walfile_name(pg_current_wal_lsn()) and name ~ '^[0-9A-F]{24}$'`
-	err = harness.WithConn(t.Context(), db.URL, func(conn *pgx.Conn) error {
+	err = system.WithConn(t.Context(), db.URL, func(conn *pgx.Conn) error {
 		ahead := 0
 		if err := conn.QueryRow(t.Context(), aheadSQL).Scan(&ahead); err != nil {
 			return err
@@ -158,55 +142,11 @@ select count(*) from pg_ls_waldir()
 	}
 }
 
-func TestSession_MeasuresDaemonAndTranscode(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"ffmpeg", "ffprobe"} {
-		if _, err := exec.LookPath(name); err != nil && os.Getenv("CI") == "" {
-			t.Skip(err)
-		}
-	}
-	s := newSession(t)
-	err := s.Run(t.Context(), scenario.Group{Rounds: 1, Runs: []scenario.Run{
-		{Scenario: scenario.IdleDaemon(0, 300*time.Millisecond), System: cuelight.System},
-		{
-			Scenario: scenario.Transcode(scenario.Clip{Size: "320x180", Rate: 10, Duration: time.Second}),
-			System:   cuelight.System,
-		},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(s.Result.Skipped) > 0 {
-		t.Errorf("skipped: %v", s.Result.Skipped)
-	}
-	f, ok := s.Result.Find(result.Key{Scenario: "idle_daemon", System: "cuelight", Case: "queries"})
-	if !ok || f.Median() != 0 {
-		t.Errorf("queries of an idle daemon: %+v", f)
-	}
-	for _, caseName := range []string{"cpu", "memory"} {
-		if _, ok := s.Result.Find(result.Key{Scenario: "idle_daemon", System: "cuelight", Case: caseName}); !ok {
-			t.Errorf("%s was not measured", caseName)
-		}
-	}
-	for _, system := range []string{"cuelight", "ffmpeg_bare", "ffmpeg_per_rung"} {
-		for _, caseName := range []string{"cpu", "wall", "memory"} {
-			key := result.Key{Scenario: "transcode", System: system, Case: "clip=generated_320x180p10_1s," + caseName}
-			f, ok := s.Result.Find(key)
-			if !ok || f.Median() <= 0 {
-				t.Errorf("%s of %s is %+v", caseName, system, f)
-			}
-		}
-	}
-	if left, err := os.ReadDir(s.ScratchDir); err != nil || len(left) > 0 {
-		t.Errorf("files are left: %v, %v", left, err)
-	}
-}
-
 func TestSession_MeasuresRemoteWorkers(t *testing.T) {
 	t.Parallel()
 	s := newSession(t)
 	var all []scenario.Run
-	for _, system := range []harness.System{cuelight.System, cuelight.Remote} {
+	for _, system := range []system.System{cuelight.Local, cuelight.Remote} {
 		for _, measured := range []scenario.Scenario{scenario.Start(3), scenario.RemoteDrain(100)} {
 			all = append(all, scenario.Run{Scenario: measured, System: system})
 		}
@@ -217,7 +157,7 @@ func TestSession_MeasuresRemoteWorkers(t *testing.T) {
 	if len(s.Result.Skipped) > 0 {
 		t.Errorf("skipped: %v", s.Result.Skipped)
 	}
-	for _, key := range []result.Key{
+	for _, key := range []report.Key{
 		{Scenario: "start", System: "cuelight", Case: "idle"},
 		{Scenario: "start", System: "cuelight_remote", Case: "idle"},
 		{Scenario: "http", System: "cuelight_remote", Case: "idle"},
@@ -228,13 +168,13 @@ func TestSession_MeasuresRemoteWorkers(t *testing.T) {
 			t.Errorf("%s is %+v", key, f)
 		}
 	}
-	start, _ := s.Result.Find(result.Key{Scenario: "start", System: "cuelight_remote", Case: "idle"})
-	trip, _ := s.Result.Find(result.Key{Scenario: "http", System: "cuelight_remote", Case: "idle"})
-	beyond, ok := s.Result.Find(result.Key{Scenario: "start_beyond", System: "cuelight_remote", Case: "idle"})
+	start, _ := s.Result.Find(report.Key{Scenario: "start", System: "cuelight_remote", Case: "idle"})
+	trip, _ := s.Result.Find(report.Key{Scenario: "http", System: "cuelight_remote", Case: "idle"})
+	beyond, ok := s.Result.Find(report.Key{Scenario: "start_beyond", System: "cuelight_remote", Case: "idle"})
 	if !ok || math.Abs(beyond.Median()-start.Median()+2*trip.Median()) > 1e-6 {
 		t.Errorf("%v ms beyond two round trips, of %v and %v", beyond.Median(), start.Median(), trip.Median())
 	}
-	if _, ok := s.Result.Find(result.Key{Scenario: "http", System: "cuelight", Case: "idle"}); ok {
+	if _, ok := s.Result.Find(report.Key{Scenario: "http", System: "cuelight", Case: "idle"}); ok {
 		t.Error("a round trip of workers without HTTP was measured")
 	}
 }
@@ -244,19 +184,13 @@ func TestSession_RecordsFailuresAndContinues(t *testing.T) {
 	s := newSession(t)
 	var order []string
 	starts := func(name string) func() { return func() { order = append(order, name) } }
-	attempts := 0
-	absent := func() error {
-		attempts++
-		return fmt.Errorf("no node: %w", harness.ErrUnavailable)
-	}
 	drain := scenario.Drain(10)
 	err := s.Run(t.Context(), scenario.Group{Rounds: 3, Runs: []scenario.Run{
 		{Scenario: drain, System: fakeSystem{name: "good", onStart: starts("good")}.system()},
 		{
 			Scenario: drain,
-			System:   fakeSystem{name: "sloppy", onStart: starts("sloppy"), distort: duplicate(harness.Completed)}.system(),
+			System:   fakeSystem{name: "sloppy", onStart: starts("sloppy"), distort: duplicate(system.Completed)}.system(),
 		},
-		{Scenario: drain, System: fakeSystem{name: "absent", onStart: starts("absent"), setup: absent}.system()},
 		{Scenario: drain, System: fakeSystem{name: "fine", onStart: starts("fine")}.system()},
 	}})
 	if err != nil {
@@ -266,15 +200,12 @@ func TestSession_RecordsFailuresAndContinues(t *testing.T) {
 		t.Errorf("order of starts is %v, want %v", order, want)
 	}
 	for _, name := range []string{"good", "fine"} {
-		if f, ok := s.Result.Find(result.Key{Scenario: "drain", System: name, Case: "tasks=10"}); !ok || len(f.Rounds) != 3 {
+		if f, ok := s.Result.Find(report.Key{Scenario: "drain", System: name, Case: "tasks=10"}); !ok || len(f.Rounds) != 3 {
 			t.Errorf("%s has %+v, want three rounds", name, f)
 		}
 	}
 	if got := s.Result.Skipped["drain/sloppy"]; !strings.Contains(got, "error in round 1: metadata of task 3") {
 		t.Errorf("reason for sloppy is %q", got)
-	}
-	if got := s.Result.Skipped["absent"]; !strings.Contains(got, "no node") || attempts != 1 {
-		t.Errorf("reason for absent is %q after %d attempts", got, attempts)
 	}
 }
 
@@ -286,7 +217,7 @@ func TestSession_LeavesNothingWhenInterrupted(t *testing.T) {
 		name: "endless", duration: time.Second, onStart: func() { time.AfterFunc(50*time.Millisecond, cancel) },
 	}
 	err := s.Run(ctx, scenario.Group{Rounds: 1, Runs: []scenario.Run{
-		{Scenario: scenario.E2E(scenario.E2EOptions{Samples: 100}), System: endless.system()},
+		{Scenario: scenario.E2E(100, 0), System: endless.system()},
 	}})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error is %v", err)

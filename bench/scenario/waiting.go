@@ -15,10 +15,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cuelight/cuelight/bench/harness"
-	"github.com/cuelight/cuelight/bench/result"
+	"github.com/cuelight/cuelight/bench/system"
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/ctxsleep"
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
 
 // WaitingWorkers measures a daemon while so many remote workers wait at it and nothing happens:
@@ -26,65 +26,46 @@ import (
 // from this process: each keeps one request open. The first requests of all end at different
 // times, so that in every second some are answered and sent again.
 func WaitingWorkers(workers int, during time.Duration) Scenario {
-	s := waitingWorkers{workers, during}
-	return Scenario{
-		Names: []string{"waiting_workers", remoteName}, Settings: []string{"log_statement=all"}, Measure: s.measure,
-	}
-}
-
-type waitingWorkers struct {
-	workers int
-	during  time.Duration
-}
-
-// longestWait is that of a waiting request.
-const longestWait = 30 * time.Second
-
-func (s waitingWorkers) measure(ctx context.Context, t *Trial) (err error) {
-	daemon, err := startDaemon(ctx, t, "--listen", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	defer daemon.end(ctx, &err)
-	client, err := newWaitingClient(ctx, t.URL, daemon.address)
-	if err != nil {
-		return err
-	}
-	defer client.http.CloseIdleConnections()
-	alone, err := takeDaemonSample(t.Server, daemon.PID())
-	if err != nil {
-		return err
-	}
-	ids, err := client.registerAll(ctx, s.workers)
-	if err != nil {
-		return err
-	}
-	waiting, stop := context.WithCancel(ctx)
-	all, waiting := errgroup.WithContext(waiting)
-	for i, id := range ids {
-		all.Go(func() error { return client.wait(waiting, id, longestWait*time.Duration(i+1)/time.Duration(len(ids))) })
-	}
-	usage, err := s.measureWhileWaiting(waiting, t, daemon)
-	stop()
-	if err = errors.Join(all.Wait(), err); err != nil {
-		return err
-	}
-	usage.record(t, "waiting_workers", fmt.Sprintf("workers=%d,", s.workers))
-	t.Record("waiting_workers", fmt.Sprintf("workers=%d,added memory", s.workers), "MiB",
-		result.FromValue(float64(usage.memory-alone.Peak)/(1<<20)))
-	t.Note("waiting_workers", "cuelight serve --listen on an empty database, for %v while all workers wait for %v each",
-		s.during, longestWait)
-	return nil
-}
-
-// settleTime lets the daemon handle the requests that it has received.
-const settleTime = 2 * time.Second
-
-func (s waitingWorkers) measureWhileWaiting(ctx context.Context, t *Trial, d *benchDaemon) (u daemonUsage, err error) {
-	if err := ctxsleep.For(ctx, settleTime); err != nil {
-		return u, err
-	}
-	return measureUsage(ctx, t, d, s.during)
+	const longestWait, settleTime = 30 * time.Second, 2 * time.Second
+	names := []string{"waiting_workers", remoteName}
+	return Scenario{Names: names, Settings: logAll, Measure: func(ctx context.Context, t *Trial) error {
+		return t.withDaemon(ctx, true, func(d *daemon) error {
+			client, err := newWaitingClient(ctx, t.URL, d.address)
+			if err != nil {
+				return err
+			}
+			defer client.http.CloseIdleConnections()
+			alone, err := proofkit.UsageOf(d.PID())
+			if err != nil {
+				return err
+			}
+			ids, err := client.registerAll(ctx, workers)
+			if err != nil {
+				return err
+			}
+			waiting, stop := context.WithCancel(ctx)
+			all, waiting := errgroup.WithContext(waiting)
+			for i, id := range ids {
+				all.Go(func() error {
+					return client.wait(waiting, id, longestWait*time.Duration(i+1)/time.Duration(workers), longestWait)
+				})
+			}
+			var used daemonUsage
+			if err = ctxsleep.For(waiting, settleTime); err == nil { // the daemon handles the requests that it has received
+				used, err = t.measureUsage(waiting, d, during)
+			}
+			stop()
+			if err = errors.Join(all.Wait(), err); err != nil {
+				return err
+			}
+			prefix := fmt.Sprintf("workers=%d,", workers)
+			used.record(t, "waiting_workers", prefix)
+			t.RecordValue("waiting_workers", prefix+"added memory", "MiB", float64(used.memory-alone.Peak)/(1<<20))
+			t.Note("waiting_workers", "cuelight serve --listen on an empty database, for %v while all workers wait for %v each",
+				during, longestWait)
+			return nil
+		})
+	}}
 }
 
 // waitingClient sends the requests of all workers, with one key.
@@ -98,7 +79,7 @@ func newWaitingClient(ctx context.Context, databaseURL, address string) (c *wait
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, 1<<16
 	c = &waitingClient{&http.Client{Transport: transport}, strings.TrimSuffix(address, "/") + "/api/v1/worker", ""}
-	err = harness.WithConn(ctx, databaseURL, func(conn *pgx.Conn) (err error) {
+	err = system.WithConn(ctx, databaseURL, func(conn *pgx.Conn) (err error) {
 		_, c.key, err = access.NewKeyStore(conn).CreateKey(ctx, "bench", access.Work.String())
 		return err
 	})
@@ -125,10 +106,10 @@ func (c *waitingClient) registerAll(ctx context.Context, n int) ([]string, error
 	return ids, all.Wait()
 }
 
-// wait keeps a request of a worker open until ctx is done. The first one takes the given time.
-func (c *waitingClient) wait(ctx context.Context, worker string, first time.Duration) error {
+// wait keeps a request of a worker open until ctx is done. The first one takes another time than the others.
+func (c *waitingClient) wait(ctx context.Context, worker string, first, longest time.Duration) error {
 	in := map[string]any{"worker_id": worker, "free_slots": map[string]int{"transcode": 1, "metadata": 1}}
-	for wait := first; ctx.Err() == nil; wait = longestWait {
+	for wait := first; ctx.Err() == nil; wait = longest {
 		var out struct{ Claims []json.RawMessage }
 		in["wait_s"] = wait.Seconds()
 		err := c.call(ctx, "/exchange", in, &out)
