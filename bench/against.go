@@ -16,53 +16,44 @@ import (
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
 
-// comparison measures Cuelight and an earlier revision of it in turns: each run is a process of
-// its own, with a server of its own.
-type comparison struct {
-	options
-	programs []program // before, now
-	result   *report.Result
-	log      *progresslog.Log
-}
-
 // program is a benchmark that was built with a revision of Cuelight.
 type program struct {
 	path, dir string // the working directory
 	suffix    string // of the systems, in the result
 }
 
-// compare measures in rounds. Each round has all scenarios that measure Cuelight. The programs alternate in which one runs
-// first.
+// before ends the name of a system of the earlier revision.
+const before = "_before"
+
+// compare measures Cuelight and an earlier revision of it in turns, in rounds: each run is a process of
+// its own, with a server of its own. Each round has all scenarios that measure Cuelight. The programs alternate in which one
+// runs first.
 func compare(ctx context.Context, o options, out io.Writer) (err error) {
-	c := comparison{options: o, result: report.New(o.mode.String()), log: progresslog.New(out)}
-	if c.dir, err = filepath.Abs(o.dir); err != nil { // the programs have other working directories
+	if o.dir, err = filepath.Abs(o.dir); err != nil { // the programs have other working directories
 		return err
 	}
-	tree, err := os.MkdirTemp(c.dir, "cuelight-bench-against-")
+	tree, err := os.MkdirTemp(o.dir, "cuelight-bench-against-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(tree)) }()
-	if err := c.build(ctx, tree); err != nil {
+	programs, err := buildBoth(ctx, o.against, tree)
+	if err != nil {
 		return err
 	}
-	scenarios := c.scenarios()
+	r, log := report.New(o.mode.String()), progresslog.New(out)
 	for round := range max(o.rounds, 1) {
-		for i, name := range scenarios {
-			for n := range c.programs {
-				p := c.programs[(n+round+i)%2]
-				if err := c.measure(ctx, p, name, tree); err != nil {
+		for i, name := range o.scenarios() {
+			for n := range programs {
+				if err := programs[(n+round+i)%2].measure(ctx, o, name, tree, r, log); err != nil {
 					return err
 				}
 			}
 		}
 	}
-	c.log.Printf("\n")
-	return report.PrintComparison(out, c.result, "cuelight"+before, o.against)
+	log.Printf("\n")
+	return report.PrintComparison(out, r, "cuelight"+before, o.against)
 }
-
-// before ends the name of a system of the earlier revision.
-const before = "_before"
 
 // scenarios are those that measure Cuelight, by their first names.
 func (o options) scenarios() (names []string) {
@@ -76,67 +67,53 @@ func (o options) scenarios() (names []string) {
 	return names
 }
 
-// build checks out the revision into a directory and builds this benchmark with it and with the sources here, so that
+// buildBoth checks out a revision into a directory and builds this benchmark with it and with the sources here, so that
 // both programs measure in the same way.
-func (c *comparison) build(ctx context.Context, tree string) error {
+func buildBoth(ctx context.Context, revision, tree string) ([]program, error) {
 	project := proofkit.ProjectDir()
 	if project == "" {
-		return errors.New("-against needs the sources of Cuelight")
+		return nil, errors.New("-against needs the sources of Cuelight")
 	}
-	if err := checkOut(ctx, project, c.against, tree); err != nil {
-		return err
+	archive := filepath.Join(tree, "revision.tar")
+	err := proofkit.Execute(ctx, "git", "-C", project, "archive", "--format=tar", "-o", archive, revision)
+	if err == nil {
+		err = proofkit.Execute(ctx, "tar", "-x", "-f", archive, "-C", tree)
 	}
-	beforeDir, nowDir := filepath.Join(tree, "bench"), filepath.Join(project, "bench")
-	if err := replaceDir(beforeDir, nowDir); err != nil {
-		return fmt.Errorf("copy the benchmark: %w", err)
+	if err != nil {
+		return nil, fmt.Errorf("check out %s: %w", revision, err)
 	}
-	c.programs = []program{
+	nowDir, beforeDir := filepath.Join(project, "bench"), filepath.Join(tree, "bench")
+	if err := errors.Join(os.RemoveAll(beforeDir), os.CopyFS(beforeDir, os.DirFS(nowDir))); err != nil {
+		return nil, fmt.Errorf("copy the benchmark: %w", err)
+	}
+	programs := []program{
 		{filepath.Join(tree, "bench-before"), beforeDir, before}, {filepath.Join(tree, "bench-now"), nowDir, ""},
 	}
 	for i, modules := range []string{"-mod=mod", "-mod=readonly"} { // the revision may need other modules
-		p := c.programs[i]
+		p := programs[i]
 		err := proofkit.Execute(ctx, "env", "CGO_ENABLED=0", "GOWORK=off",
 			"go", "build", "-C", p.dir, modules, "-trimpath", "-buildvcs=false", "-o", p.path, ".")
 		if err != nil {
-			return fmt.Errorf("build the benchmark%s: %w", p.suffix, err)
+			return nil, fmt.Errorf("build the benchmark%s: %w", p.suffix, err)
 		}
 	}
-	return nil
+	return programs, nil
 }
 
-// checkOut writes the files of a revision of a project into a directory.
-func checkOut(ctx context.Context, project, revision, dir string) error {
-	archive := filepath.Join(dir, "revision.tar")
-	err := proofkit.Execute(ctx, "git", "-C", project, "archive", "--format=tar", "-o", archive, revision)
-	if err == nil {
-		err = proofkit.Execute(ctx, "tar", "-x", "-f", archive, "-C", dir)
-	}
-	if err != nil {
-		return fmt.Errorf("check out %s: %w", revision, err)
-	}
-	return nil
-}
-
-func replaceDir(dir, with string) error {
-	if err := os.RemoveAll(dir); err != nil {
-		return err
-	}
-	return os.CopyFS(dir, os.DirFS(with))
-}
-
-// measure runs one scenario once with a program, and adds its figures to the result.
-func (c *comparison) measure(ctx context.Context, p program, scenario, dir string) error {
+// measure runs one scenario once, and adds its figures to a result.
+func (p program) measure(
+	ctx context.Context, o options, scenario, dir string, to *report.Result, log *progresslog.Log,
+) error {
 	out, err := os.MkdirTemp(dir, "result-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(out)
 	args := []string{
-		"-rounds", "1", "-only", scenario, "-systems", "cuelight", "-dir", c.dir, "-out", out,
-		"-set", strings.Join(c.settings, ","),
+		"-rounds", "1", "-only", scenario, "-systems", "cuelight", "-dir", o.dir, "-out", out, "-set", strings.Join(o.settings, ","),
 	}
-	if c.mode != full {
-		args = append(args, "-"+c.mode.String())
+	if o.mode != full {
+		args = append(args, "-"+o.mode.String())
 	}
 	cmd := exec.CommandContext(ctx, p.path, args...)
 	cmd.Dir = p.dir
@@ -156,15 +133,14 @@ func (c *comparison) measure(ctx context.Context, p program, scenario, dir strin
 		if f.System != "cuelight" {
 			continue
 		}
-		key := f.Key
-		key.System += p.suffix
+		f.System += p.suffix
 		for _, round := range f.Rounds {
-			c.result.Add(key, f.Unit, round)
+			to.Add(f.Key, f.Unit, round)
 		}
-		c.log.Logf("%-48s %10.4g %s", key, f.Median(), f.Unit)
+		log.Logf("%-48s %10.4g %s", f.Key, f.Median(), f.Unit)
 	}
 	for what, reason := range r.Skipped {
-		c.log.Logf("skipped%s: %s: %s", p.suffix, what, reason)
+		log.Logf("skipped%s: %s: %s", p.suffix, what, reason)
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ type sharedServer struct {
 
 func (s *sharedServer) start(tb testing.TB) *scenario.Server {
 	tb.Helper()
-	s.once.Do(func() { s.server, s.err = scenario.StartServer(context.Background(), defaultDir(), 2048) })
+	s.once.Do(func() { s.server, s.err = scenario.StartServer(context.Background(), defaultDir, 2048) })
 	if errors.Is(s.err, postgres.ErrNotInstalled) && os.Getenv("CI") == "" {
 		tb.Skip(s.err)
 	}
@@ -70,14 +70,14 @@ func must(tb testing.TB, err error) {
 func openStore(b *testing.B) (*pgxpool.Pool, *store.Store) {
 	b.Helper()
 	ctx := b.Context()
-	db, err := server.start(b).CreateDatabase(ctx)
+	url, drop, err := server.start(b).CreateDatabase(ctx)
 	must(b, err)
 	b.Cleanup(func() {
-		if err := db.Drop(context.Background()); err != nil {
+		if err := drop(); err != nil {
 			b.Error(err)
 		}
 	})
-	pool, err := pgxpool.New(ctx, db.URL)
+	pool, err := pgxpool.New(ctx, url)
 	must(b, err)
 	b.Cleanup(pool.Close)
 	s := store.New(pool, store.Video())

@@ -23,7 +23,9 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -90,21 +92,12 @@ func plan(m mode) []scenario.Group {
 	}
 	of := func(sizes ...int) int { return sizes[m] }
 	seconds := func(sizes ...float64) time.Duration { return time.Duration(sizes[m] * float64(time.Second)) }
-	floor := func(samples int, delay time.Duration) scenario.FloorOptions {
-		return scenario.FloorOptions{Samples: samples, CommitDelay: delay}
-	}
-	tight := func(samples int) scenario.FloorOptions {
-		return scenario.FloorOptions{Samples: samples, WithoutPauses: true}
-	}
 	var p planner
 	p.group(of(3, 2, 1)) // an idle system
-	p.add(scenario.Commits(1, floor(of(300, 50, 5), 0)))
-	p.add(scenario.Commits(5, floor(of(300, 100, 5), 0)))
-	p.add(scenario.Notify(floor(of(300, 100, 5), 0)))
+	p.add(scenario.Commits(1, of(300, 50, 5), 0))
+	p.add(scenario.Commits(5, of(300, 100, 5), 0))
+	p.add(scenario.Notify(of(300, 100, 5)))
 	if m != quick {
-		p.add(scenario.Commits(1, tight(of(3000, 0, 5))))
-		p.add(scenario.Commits(5, tight(of(1000, 0, 5))))
-		p.add(scenario.Notify(tight(of(3000, 0, 5))))
 		p.add(scenario.E2E(of(250, 0, 5), 0), river.Fast)
 	}
 	p.add(scenario.E2E(of(250, 50, 5), 0), cuelight.Local, river.Tx)
@@ -113,10 +106,10 @@ func plan(m mode) []scenario.Group {
 	if m != quick {
 		p.add(scenario.E2E(of(60, 0, 1), 0), river.Default)
 	}
-	p.add(scenario.SpreadE2E(of(60, 30, 2), seconds(10, 5, 0.001)), polling)
+	p.add(scenario.SpreadE2E(of(60, 30, 5), seconds(10, 5, 0.01)), polling)
 	p.group(of(3, 1, 1)) // a slow disk
-	p.add(scenario.Commits(1, floor(of(150, 50, 5), slowCommit)))
-	p.add(scenario.Commits(5, floor(of(150, 50, 5), slowCommit)))
+	p.add(scenario.Commits(1, of(150, 50, 5), slowCommit))
+	p.add(scenario.Commits(5, of(150, 50, 5), slowCommit))
 	p.add(scenario.E2E(of(150, 50, 5), slowCommit), cuelight.Local)
 	p.group(of(2, 1, 1))
 	switch m {
@@ -177,15 +170,27 @@ func plan(m mode) []scenario.Group {
 	p.add(scenario.WaitingWorkers(of(1000, 1000, 20), seconds(60, 8, 1)), cuelight.Local)
 	p.group(of(4, 1, 1))
 	p.add(scenario.Transcode([][]scenario.Clip{{
-		{File: "bbb_720p24_vp8_30s.webm", Size: "1280x720", Rate: 24, Duration: 10 * time.Second},
-		{File: "vfr_360p_17s.mp4", Size: "640x360", Rate: 30, Duration: 10 * time.Second},
-		{File: "vtest_576p10_msmpeg4_80s.avi", Size: "1024x576", Rate: 50, Duration: 10 * time.Second},
+		clip("bbb_720p24_vp8_30s.webm", "1280x720", 24, 10*time.Second),
+		clip("vfr_360p_17s.mp4", "640x360", 30, 10*time.Second),
+		clip("vtest_576p10_msmpeg4_80s.avi", "1024x576", 50, 10*time.Second),
 	}, {
-		{Size: "1280x720", Rate: 30, Duration: 6 * time.Second},
+		clip("", "1280x720", 30, 6*time.Second),
 	}, {
-		{Size: "640x360", Rate: 25, Duration: time.Second},
+		clip("", "640x360", 25, time.Second),
 	}}[m]...), cuelight.Local)
 	return slices.DeleteFunc(p.groups, func(g scenario.Group) bool { return len(g.Runs) == 0 })
+}
+
+// clip returns a file of the directory with clips or, if there is none, a generated clip.
+func clip(file, size string, rate int, duration time.Duration) scenario.Clip {
+	path := filepath.Join(mediaDir(), file)
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+		return scenario.Clip{Name: strings.TrimSuffix(file, filepath.Ext(file)), Path: path}
+	}
+	return scenario.Clip{
+		Name: fmt.Sprintf("generated_%sp%d_%v", size, rate, duration), Duration: duration,
+		Picture: fmt.Sprintf("testsrc2=size=%s:rate=%d", size, rate),
+	}
 }
 
 // snapshotPlan takes 50 minutes for each of its eight runs: ten, then 30 with a snapshot held, and ten again. Only Cuelight

@@ -68,7 +68,7 @@ func TestSelectFrom_FiltersAGroup(t *testing.T) {
 	p.group(3)
 	p.add(scenario.E2E(1, 0), cuelight.Local)
 	p.add(scenario.Drain(1), cuelight.Local)
-	p.add(scenario.Commits(1, scenario.FloorOptions{}))
+	p.add(scenario.Commits(1, 1, 0))
 	g := p.groups[0]
 	for _, test := range []struct {
 		o    options
@@ -135,7 +135,7 @@ func TestRun_WritesResultAndSummary(t *testing.T) {
 	server.start(t) // skips without PostgreSQL
 	out := filepath.Join(t.TempDir(), "results")
 	o := options{
-		mode: quick, rounds: 1, only: []string{"notify", "drain"}, systems: []string{"cuelight"}, dir: defaultDir(), out: out,
+		mode: quick, rounds: 1, only: []string{"notify", "drain"}, systems: []string{"cuelight"}, dir: defaultDir, out: out,
 	}
 	var text bytes.Buffer
 	must(t, run(t.Context(), o, &text))
@@ -167,7 +167,7 @@ func TestRun_OnceModeBuildsTheDaemonAndTranscodes(t *testing.T) {
 	}
 	server.start(t)
 	out := filepath.Join(t.TempDir(), "results")
-	o := options{mode: once, only: []string{"idle_daemon", "waiting_workers", "transcode"}, dir: defaultDir(), out: out}
+	o := options{mode: once, only: []string{"idle_daemon", "waiting_workers", "transcode"}, dir: defaultDir, out: out}
 	var text bytes.Buffer
 	must(t, run(t.Context(), o, &text))
 	files, err := filepath.Glob(filepath.Join(out, "*-once.json"))
@@ -216,7 +216,7 @@ func TestRun_WritesNothingWhenInterrupted(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "results")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	o := options{mode: full, only: []string{"floor"}, dir: defaultDir(), out: out}
+	o := options{mode: full, only: []string{"floor"}, dir: defaultDir, out: out}
 	err := run(ctx, o, writer(func(text string) {
 		if strings.Contains(text, "commit/floor/idle") {
 			cancel()
@@ -248,7 +248,7 @@ func TestCompare_MeasuresBothRevisions(t *testing.T) {
 	}
 	o := options{mode: once, rounds: 1, against: "HEAD", only: []string{"drain"}}
 	var err error
-	o.dir, err = os.MkdirTemp(defaultDir(), "cuelight-test-")
+	o.dir, err = os.MkdirTemp(defaultDir, "cuelight-test-")
 	must(t, err)
 	defer os.Remove(o.dir)
 	must(t, os.Chmod(o.dir, os.ModeSticky|0o777)) // for the server's account
@@ -256,7 +256,7 @@ func TestCompare_MeasuresBothRevisions(t *testing.T) {
 	must(t, compare(t.Context(), o, &text))
 	for _, want := range []string{
 		"| figure", "| HEAD", "now / HEAD",
-		"| waiting tasks drained, tasks=200",
+		"| drain | tasks=200",
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("%q is missing in:\n%s", want, text.String())

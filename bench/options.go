@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -12,6 +13,9 @@ import (
 
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
+
+// defaultDir is on a disk, and the server's user can enter it.
+const defaultDir = "/var/tmp"
 
 // options are the flags.
 type options struct {
@@ -45,8 +49,9 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.rounds, "rounds", 0, "number of rounds; 0 for the mode's own")
 	flags.Func("only", "scenarios to measure, such as e2e,drain,floor; empty for all", list(&o.only))
 	flags.Func("systems", "systems to measure, such as cuelight,river_tx; empty for all", list(&o.systems))
-	flags.StringVar(&o.dir, "dir", defaultDir(), "directory for the database, on a disk and not in memory")
-	flags.StringVar(&o.out, "out", defaultOut(), "directory for the result and the report; empty for none")
+	flags.StringVar(&o.dir, "dir", defaultDir, "directory for the database, on a disk and not in memory")
+	results := filepath.Join(proofkit.ProjectDir(), "bench", "results")
+	flags.StringVar(&o.out, "out", results, "directory for the result and the report; empty for none")
 	flags.Func("set", "further settings of the PostgreSQL server, such as wal_init_zero=off,min_wal_size=2GB", list(&o.settings))
 	flags.StringVar(&o.against, "against", "",
 		"revision of Cuelight, such as HEAD~1, to measure in turns with this one; prints the ratios and writes no result")
@@ -79,51 +84,21 @@ func (o options) check(args int) error {
 		return errors.New("-rounds is negative")
 	}
 	scenarios, ofSystems := names()
-	for _, name := range o.only {
-		if !slices.Contains(scenarios, name) {
-			return fmt.Errorf("unknown scenario %q; known: %s", name, strings.Join(scenarios, ", "))
+	check := func(what string, given, known []string) error {
+		for _, name := range given {
+			if !slices.Contains(known, name) {
+				return fmt.Errorf("unknown %s %q; known: %s", what, name, strings.Join(known, ", "))
+			}
 		}
+		return nil
 	}
-	for _, name := range o.systems {
-		if !slices.Contains(ofSystems, name) {
-			return fmt.Errorf("unknown system %q; known: %s", name, strings.Join(ofSystems, ", "))
-		}
-	}
-	return nil
-}
-
-// defaultDir returns a directory for large temporary files that is on a disk and that the
-// server's user can enter.
-func defaultDir() string {
-	const dir = "/var/tmp"
-	if isDir(dir) {
-		return dir
-	}
-	return os.TempDir()
-}
-
-// defaultOut returns bench/results of the project, or "" outside of it.
-func defaultOut() string {
-	if root := proofkit.ProjectDir(); root != "" {
-		return filepath.Join(root, "bench", "results")
-	}
-	return ""
+	return cmp.Or(check("scenario", o.only, scenarios), check("system", o.systems, ofSystems))
 }
 
 // mediaDir returns the directory with clips that CUELIGHT_TEST_MEDIA names, or
-// ../shared/media of the project if that exists. It is absolute, because -against runs programs in other directories.
+// ../shared/media of the project. It is absolute, because -against runs programs in other directories.
 func mediaDir() string {
-	dir := os.Getenv("CUELIGHT_TEST_MEDIA")
-	if root := proofkit.ProjectDir(); dir == "" && root != "" {
-		dir = filepath.Join(root, "..", "shared", "media")
-	}
-	if dir, err := filepath.Abs(dir); err == nil && isDir(dir) {
-		return dir
-	}
-	return ""
-}
-
-func isDir(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
+	dir := cmp.Or(os.Getenv("CUELIGHT_TEST_MEDIA"), filepath.Join(proofkit.ProjectDir(), "..", "shared", "media"))
+	dir, _ = filepath.Abs(dir) // "" without a working directory
+	return dir
 }

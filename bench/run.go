@@ -24,9 +24,9 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		r.Commit = report.HeadCommit(ctx, wd)
 	}
 	r.Machine = report.DescribeMachine(ctx, o.dir)
-	log.Logf("%s: %s, %d cores, %d MiB; %s below %s",
-		o.mode, r.Machine.CPU, r.Machine.Cores, r.Machine.MemoryMiB, r.Machine.Filesystem, o.dir)
-	if strings.HasPrefix(r.Machine.Filesystem, "tmpfs") {
+	log.Logf("%s: %s, %s cores, %s; %s below %s",
+		o.mode, r.Machine["processor"], r.Machine["cores"], r.Machine["memory"], r.Machine["database on"], o.dir)
+	if strings.HasPrefix(r.Machine["database on"], "tmpfs") {
 		return fmt.Errorf("%s is in memory; select a directory on a disk with -dir", o.dir)
 	}
 	if err := measure(ctx, o, r, log); err != nil {
@@ -38,14 +38,15 @@ func run(ctx context.Context, o options, out io.Writer) error {
 
 // measure runs the groups of the plan.
 func measure(ctx context.Context, o options, r *report.Result, log *progresslog.Log) (err error) {
-	server, err := scenario.StartServer(ctx, o.dir, r.Machine.MemoryMiB, o.settings...)
+	var memoryMiB int
+	_, _ = fmt.Sscan(r.Machine["memory"], &memoryMiB) // 0 if it is unknown
+	server, err := scenario.StartServer(ctx, o.dir, memoryMiB, o.settings...)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
 	r.Settings["postgres"] = server.Settings
-	session := scenario.Session{Server: server, Result: r, Logf: log.Logf, Slots: slots, Dir: o.dir, MediaDir: mediaDir()}
-	defer func() { err = errors.Join(err, session.Close()) }()
+	session := scenario.Session{Server: server, Result: r, Logf: log.Logf, Slots: slots, Dir: o.dir}
 	for _, g := range plan(o.mode) {
 		if err := session.Run(ctx, o.selectFrom(g)); err != nil {
 			return err
@@ -70,13 +71,11 @@ func writeResult(o options, r *report.Result, log *progresslog.Log) error {
 		}
 		log.Logf("%s", strings.Join(paths, ", "))
 	}
-	if report.HasTargets(r) {
-		var text strings.Builder
-		if err := report.PrintTargets(&text, r, isWhole && o.mode != held); err != nil {
-			return err
-		}
-		log.Printf("\n%s", text.String())
+	var text strings.Builder
+	if err := report.PrintTargets(&text, r, isWhole && o.mode != held); err != nil {
+		return err
 	}
+	log.Printf("\n%s", text.String())
 	if o.mode == quick {
 		log.Printf("%s\n", report.Summary(r))
 	}

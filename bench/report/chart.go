@@ -14,6 +14,7 @@ type chart struct {
 	name     string // part of its file name
 	title    string
 	subtitle string
+	unit     string
 	bars     []bar
 }
 
@@ -21,14 +22,13 @@ type bar struct {
 	name   string
 	isOurs bool
 	value  float64
-	label  string
 }
 
 // charts returns those that have figures.
 func charts(r *Result) (all []chart) {
-	latency := chart{name: "latency", title: "One task through five stages, on an idle system",
+	latency := chart{name: "latency", unit: " ms", title: "One task through five stages, on an idle system",
 		subtitle: "From submission to the completion of the last stage: median. Shorter is better."}
-	throughput := chart{name: "throughput", title: "Waiting tasks drained, five stages each",
+	throughput := chart{name: "throughput", unit: " tasks/s", title: "Waiting tasks drained, five stages each",
 		subtitle: "Median of the rounds. Longer is better."}
 	for i := range r.Figures {
 		f := &r.Figures[i]
@@ -36,11 +36,11 @@ func charts(r *Result) (all []chart) {
 		switch {
 		case v <= 0:
 		case f.Scenario == "commits5" && f.Case == "idle":
-			latency.bars = append(latency.bars, bar{"floor: five dependent commits", false, v, formatNumber(v) + " ms"})
+			latency.bars = append(latency.bars, bar{"floor: five dependent commits", false, v})
 		case f.Scenario == "e2e" && f.Case == "idle":
-			latency.bars = append(latency.bars, bar{name, f.System == cuelightSystem, v, formatNumber(v) + " ms"})
+			latency.bars = append(latency.bars, bar{name, f.System == cuelightSystem, v})
 		case f.Scenario == "drain" && f.Case == "tasks=5000":
-			throughput.bars = append(throughput.bars, bar{name, f.System == cuelightSystem, v, formatNumber(v) + " tasks/s"})
+			throughput.bars = append(throughput.bars, bar{name, f.System == cuelightSystem, v})
 		}
 	}
 	slices.SortStableFunc(latency.bars, func(a, b bar) int { return cmp.Compare(a.value, b.value) })
@@ -73,7 +73,7 @@ func (c chart) svg() []byte {
 		}
 		fmt.Fprintf(&b, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text>", left-6, y+10, html.EscapeString(row.name))
 		fmt.Fprintf(&b, "<rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"12\"%s/>", left, y, width, class)
-		fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%d\">%s</text>\n", left+width+5, y+10, html.EscapeString(row.label))
+		fmt.Fprintf(&b, "<text x=\"%.1f\" y=\"%d\">%s</text>\n", left+width+5, y+10, formatNumber(row.value)+c.unit)
 	}
 	b.WriteString("</svg>\n")
 	return b.Bytes()

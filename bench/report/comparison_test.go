@@ -24,11 +24,11 @@ func TestPrintComparison_ShowsRatiosOfFiguresThatBothHave(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `
-| figure                                     | unit    | v1   | now  | now / v1         |
-|---                                         |---      |--:   |--:   |--:               |
-| waiting tasks drained, tasks=5000            | tasks/s | 200  | 370  | 1.85 (1.50–2.20) |
-| one task through the five stages, idle, p50 | ms      | 100 | 100 | 1.00             |
-| one task through the five stages, idle, p99 | ms      | 198  | 198  | 1.00             |
+| figure | case | | unit | v1 | now | now / v1 |
+| --- | --- | --- | --- | --: | --: | --: |
+| drain | tasks=5000 | | tasks/s | 200 | 370 | 1.85 (1.50–2.20) |
+| e2e | idle | p50 | ms | 100 | 100 | 1.00 |
+| e2e | idle | p99 | ms | 198 | 198 | 1.00 |
 `
 	normalize := func(s string) string { return strings.Join(strings.Fields(strings.ReplaceAll(s, "|", " | ")), " ") }
 	if normalize(text.String()) != normalize(want) {

@@ -3,14 +3,10 @@ package report
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 )
-
-// ErrFormat is the error for a file with another format version.
-var ErrFormat = errors.New("unknown format")
 
 // Write writes a result into a directory as NAME.json, its report as NAME.md and the charts of that as NAME-….svg. It creates
 // the directory if necessary and returns the paths of the first two. latest also writes latest.md and latest-….svg.
@@ -25,7 +21,7 @@ func Write(r *Result, dir string, latest bool) (paths []string, err error) {
 	// A line for each figure. Within strings the quotes are escaped.
 	data = append(bytes.ReplaceAll(data, []byte(`{"scenario":`), []byte("\n{\"scenario\":")), '\n')
 	path := filepath.Join(dir, r.Name())
-	if err := writeFile(path+".json", data); err != nil {
+	if err := os.WriteFile(path+".json", data, 0o644); err != nil {
 		return nil, err
 	}
 	if err := writeReport(r, dir, r.Name()); err != nil {
@@ -41,11 +37,11 @@ func Write(r *Result, dir string, latest bool) (paths []string, err error) {
 func writeReport(r *Result, dir, name string) error {
 	drawn := charts(r)
 	for _, c := range drawn {
-		if err := writeFile(filepath.Join(dir, name+"-"+c.name+".svg"), c.svg()); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name+"-"+c.name+".svg"), c.svg(), 0o644); err != nil {
 			return err
 		}
 	}
-	return writeFile(filepath.Join(dir, name+".md"), markdown(r, drawn, name))
+	return os.WriteFile(filepath.Join(dir, name+".md"), markdown(r, drawn, name), 0o644)
 }
 
 // Read reads a JSON file of Write.
@@ -59,16 +55,7 @@ func Read(path string) (*Result, error) {
 		return nil, fmt.Errorf("read the result in %s: %w", path, err)
 	}
 	if r.Format != format {
-		return nil, fmt.Errorf("read the result in %s: %w %d", path, ErrFormat, r.Format)
+		return nil, fmt.Errorf("read the result in %s: unknown format %d", path, r.Format)
 	}
 	return &r, nil
-}
-
-// writeFile writes a temporary file and renames it, so that path is never incomplete.
-func writeFile(path string, data []byte) error {
-	temporary := path + ".new"
-	if err := os.WriteFile(temporary, data, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(temporary, path)
 }

@@ -12,7 +12,7 @@ const (
 	floorSystem    = "floor"
 )
 
-// labels are readable names of systems and scenarios. Others appear under their own name.
+// labels are readable names of systems.
 var labels = map[string]string{
 	cuelightSystem:    "Cuelight",
 	"cuelight_remote": "Cuelight, remote worker",
@@ -22,37 +22,6 @@ var labels = map[string]string{
 	"river_default":   "River, default cooldown",
 	"polling_5s":      "polling every 5 s",
 	"ffmpeg_bare":     "the same ffmpeg, bare",
-	"postgres":        "PostgreSQL",
-
-	"commit":          "one commit",
-	"commits5":        "five dependent commits",
-	"notify":          "NOTIFY → LISTEN",
-	"wake_submit":     "submitted → first stage starts",
-	"hop":             "work ends → next stage starts",
-	"hop_commit":      "completed → next stage starts",
-	"hop_other":       "completed → next stage starts in another process",
-	"e2e":             "one task through the five stages",
-	"rate":            "at an offered rate",
-	"rate_kept":       "the share of it that is completed in the same time",
-	"drain":           "waiting tasks drained",
-	"cpu":             "processor time per task",
-	"processes":       "several processes",
-	"processes_cpu":   "the database's processor time per task with several processes",
-	"work20ms":        "20 ms of work per stage",
-	"order":           "later tasks that started first, behind one slot",
-	"notifies":        "notifications under full load",
-	"parts":           "parts of one task",
-	"grown":           "finished tasks in the table",
-	"snapshot":        "a steady load, and a snapshot elsewhere that holds back vacuum",
-	"snapshot_kept":   "the share of it that is completed in the same time",
-	"bulk":            "many tasks changed by one statement",
-	"idle_daemon":     "an idle daemon",
-	"start":           "submitted → first stage starts, with the submission",
-	"start_beyond":    "the median start, without two median HTTP round trips",
-	"http":            "HTTP round trip to the coordinator",
-	"remote_drain":    "waiting tasks drained, remote and local",
-	"waiting_workers": "a daemon with waiting remote workers",
-	"transcode":       "transcode",
 }
 
 func labelOf(name string) string {

@@ -16,7 +16,6 @@ import (
 type value struct {
 	Spread
 	figure *Figure // the first one
-	all    []value // of a *
 }
 
 // evaluate returns the value of a formula if its figures were measured, with enough samples for the percentiles. higher
@@ -26,7 +25,6 @@ func evaluate(r *Result, formula string, higher bool) (worst value, ok bool) {
 	a, p := parseReference(left)
 	b, q := parseReference(right)
 	prefix, suffix, isPattern := strings.Cut(a.Case, "*")
-	var all []value
 	for i := range r.Figures {
 		f := &r.Figures[i]
 		if f.Scenario != a.Scenario || f.System != a.System || len(f.Case) < len(prefix)+len(suffix) ||
@@ -45,14 +43,11 @@ func evaluate(r *Result, formula string, higher bool) (worst value, ok bool) {
 				continue
 			}
 		}
-		if all = append(all, v); len(all) == 1 || v.Median != worst.Median && v.Median < worst.Median == higher {
-			worst = v
+		if !ok || v.Median != worst.Median && v.Median < worst.Median == higher {
+			worst, ok = v, true
 		}
 	}
-	if isPattern {
-		worst.all = all
-	}
-	return worst, len(all) > 0
+	return worst, ok
 }
 
 func parseReference(text string) (k Key, percentile float64) {

@@ -5,42 +5,30 @@ import (
 	"context"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"time"
 )
 
-// Machine is where the benchmark ran. What cannot be found out is "unknown" or 0.
-type Machine struct {
-	CPU        string            `json:"cpu"`
-	Cores      int               `json:"cores"` // that this process may use
-	MemoryMiB  int               `json:"memory_mib"`
-	Kernel     string            `json:"kernel"`
-	Filesystem string            `json:"filesystem"` // of the database
-	Versions   map[string]string `json:"versions"`   // go, postgres, ffmpeg
-}
-
 const unknown = "unknown"
 
-// DescribeMachine describes the machine, with the filesystem of the database's directory, which need not exist.
-func DescribeMachine(ctx context.Context, dir string) Machine {
-	shell := func(script string) string { return output(ctx, ".", "sh", "-c", script, "sh", existingParent(dir)) }
-	kib, _ := strconv.Atoi(shell(`awk '/^MemTotal:/ { print $2 }' /proc/meminfo`))
-	m := Machine{
-		CPU:       cmp.Or(shell(`sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -n 1`), runtime.GOARCH),
-		Cores:     min(runtime.NumCPU(), runtime.GOMAXPROCS(0)),
-		MemoryMiB: kib >> 10,
-		Kernel:    cmp.Or(output(ctx, ".", "uname", "-sr"), unknown),
-		Filesystem: cmp.Or(shell(`df --output=fstype,source "$1" | awk 'END { type = $1; $1 = ""; print type " on" $0 }'`),
-			unknown),
-		Versions: map[string]string{"go": runtime.Version()},
-	}
-	for name, option := range map[string]string{"postgres": "--version", "ffmpeg": "-version"} {
-		if v := firstVersion(output(ctx, ".", name, option)); v != "" {
-			m.Versions[name] = v
-		}
+// facts are the shell commands that print facts about the machine. $1 is the directory of the database.
+var facts = map[string]string{
+	"processor":   `sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -n 1`,
+	"cores":       `nproc`,
+	"memory":      `awk '/^MemTotal:/ { printf "%d MiB", $2 / 1024 }' /proc/meminfo`,
+	"system":      `uname -srm`,
+	"database on": `df --output=fstype,source "$1" | awk 'END { type = $1; $1 = ""; print type " on" $0 }'`,
+	"postgres":    `postgres --version | awk '{ print $3 }'`,
+	"ffmpeg":      `ffmpeg -version | awk 'NR == 1 { print $3 }'`,
+}
+
+// DescribeMachine describes where the benchmark runs, with the filesystem of the database's directory. What cannot be found
+// out is "unknown".
+func DescribeMachine(ctx context.Context, dir string) map[string]string {
+	m := map[string]string{"go": runtime.Version()}
+	for name, script := range facts {
+		m[name] = cmp.Or(output(ctx, ".", "sh", "-c", script, "sh", dir), unknown)
 	}
 	return m
 }
@@ -58,26 +46,6 @@ func output(ctx context.Context, dir, program string, args ...string) string {
 		return ""
 	}
 	return strings.TrimSpace(string(out))
-}
-
-// firstVersion returns the first word that starts with a digit: 15.18 of "postgres (PostgreSQL) 15.18 (Debian …)".
-func firstVersion(text string) string {
-	for _, word := range strings.Fields(text) {
-		if '0' <= word[0] && word[0] <= '9' {
-			return word
-		}
-	}
-	return ""
-}
-
-// existingParent returns the directory, or its nearest parent that exists.
-func existingParent(dir string) string {
-	for {
-		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
-			return dir
-		}
-		dir = filepath.Dir(dir)
-	}
 }
 
 // HeadCommit returns the commit that is checked out in dir, with "-dirty" if there are changes

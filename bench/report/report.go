@@ -28,7 +28,8 @@ func markdown(r *Result, drawn []chart, name string) []byte {
 	p.paragraph("# Cuelight's benchmark, %s, %s", r.StartedAt.UTC().Format("2 January 2006, 15:04 UTC"), r.Mode)
 	p.paragraph("Made from [%s.json](%[1]s.json), which has the figures of each round. Values are medians over the rounds, with "+
 		"their range in brackets. Percentiles are taken round by round.", r.Name())
-	p.writeMachine(r)
+	p.paragraph("Commit %s; it took %v.", r.Commit, time.Duration(r.DurationSeconds)*time.Second)
+	p.writeMap("## Machine", []string{"of", ""}, r.Machine)
 	p.writeTargets(r)
 	p.writeMap("## Not measured", []string{"what", "why"}, r.Skipped)
 	for _, c := range drawn {
@@ -39,35 +40,13 @@ func markdown(r *Result, drawn []chart, name string) []byte {
 	return p.Bytes()
 }
 
-func (p *page) writeMachine(r *Result) {
-	m := r.Machine
-	var versions []string
-	for _, program := range slices.Sorted(maps.Keys(m.Versions)) {
-		versions = append(versions, program+" "+strings.TrimPrefix(m.Versions[program], program))
-	}
-	p.table([]string{"machine", ""}, [][]string{
-		{"processor", fmt.Sprintf("%s, %d cores", m.CPU, m.Cores)},
-		{"memory", formatNumber(float64(m.MemoryMiB)) + " MiB"},
-		{"system", m.Kernel},
-		{"database on", m.Filesystem},
-		{"versions", strings.Join(versions, ", ")},
-		{"commit", r.Commit},
-		{"duration", (time.Duration(r.DurationSeconds) * time.Second).String()},
-	})
-}
-
 func (p *page) writeTargets(r *Result) {
-	if !HasTargets(r) {
-		return
-	}
-	p.paragraph("## Targets")
 	var rows [][]string
 	for _, t := range checkTargets(r) {
-		status := t.status
-		if status == missed {
-			status = "**no**"
-		}
-		rows = append(rows, []string{t.figure, t.bound, t.measured, status, t.note})
+		rows = append(rows, []string{t.figure, t.bound, t.measured, strings.Replace(t.status, missed, "**no**", 1), t.note})
+	}
+	if len(rows) > 0 {
+		p.paragraph("## Targets")
 	}
 	p.table([]string{"figure", "target:", "measured:", "reached", ""}, rows)
 }
@@ -79,25 +58,32 @@ type section struct {
 	scenarios []string
 }
 
-// sections are in the order of the benchmark's plan.
+// sections are in the order of the benchmark's plan. Their figures have the names that -only takes.
 var sections = []section{
-	{"Floors", "The times of PostgreSQL alone on this machine. Idle is with a random pause of 5–50 ms before each " +
-		"sample, after which all processes sleep.", []string{"commit", "commits5", "notify"}},
-	{"Wake-up", "The time until a stage starts that is ready.", []string{"wake_submit", "hop", "hop_commit", "hop_other"}},
-	{"End to end", "From before the call that submits a task until its last stage is completed; the stages do nothing.",
-		[]string{"e2e"}},
-	{"At offered rates", "In an open loop: tasks arrive at planned times, and their latency counts from these times. A system " +
-		"sustains a rate if it completes at least 99 %% of the tasks within the run.", []string{"rate", "rate_kept"}},
-	{"Throughput", "Waiting tasks, five stages each, from the start of the first stage to the completion of the last. " +
-		"With 20 ms of work per stage: the share of the ideal, with all slots always busy. " +
-		"Behind one slot: of equal tasks, the largest number that started the stage before an earlier one.",
+	{"Floors", "PostgreSQL alone on this machine: one commit, five that depend on each other, and NOTIFY → LISTEN. Idle is with a " +
+		"random pause of 5–50 ms before each sample, after which all processes sleep.", []string{"commit", "commits5", "notify"}},
+	{"End to end", "e2e is from before the call that submits a task until its last stage is completed; the stages do nothing. hop is " +
+		"from the end of a stage's work until the next stage starts, hop_other from its completion until that in another process.",
+		[]string{"e2e", "hop", "hop_other"}},
+	{"At offered rates", "In an open loop: tasks arrive at planned times, and their latency counts from these times. rate_kept is the " +
+		"share that is completed within the run. A system sustains a rate with 0.99.", []string{"rate", "rate_kept"}},
+	{"Throughput", "drain is waiting tasks, five stages each, from the start of the first stage to the completion of the last. cpu is " +
+		"processor time per task, processes_cpu that of the database. work20ms is with 20 ms of work per stage: the share of the " +
+		"ideal, with all slots always busy. order is, of equal tasks behind one slot, the largest number that started before an " +
+		"earlier one. notifies counts notifications. parts compares parts of one task with tasks.",
 		[]string{"drain", "cpu", "processes", "processes_cpu", "work20ms", "order", "notifies", "parts"}},
-	{"Growth", "The same in a table that has grown, and next to a snapshot that another session holds.",
+	{"Growth", "grown is a drain in a table with finished tasks, made with SQL, then vacuumed and analyzed. " +
+		"snapshot is a steady load before, while and after another session holds back vacuum, and snapshot_kept the share of it " +
+		"that is completed in the same time. bulk is triggers, per task that one statement changes.",
 		[]string{"grown", "snapshot", "snapshot_kept", "bulk"}},
 	{"Remote workers", "Workers that talk over HTTP to a coordinator, on a loopback address without TLS, next to workers with " +
-		"the database in the same run. From a submission until the first stage starts at a worker that waits; and daemons, " +
-		"while nothing happens.", []string{"start", "start_beyond", "http", "remote_drain", "waiting_workers", "idle_daemon"}},
-	{"Media", "The real transcode, and the same ffmpeg command without Cuelight.", []string{"transcode"}},
+		"the database in the same run. start is from before a submission until the first stage starts at a worker that waits, " +
+		"start_beyond its median without two median round trips, http. idle_daemon is cuelight serve on an empty database, and " +
+		"waiting_workers the same with --listen, while workers wait for 30 s each.",
+		[]string{"start", "start_beyond", "http", "remote_drain", "waiting_workers", "idle_daemon"}},
+	{"Media", "The real transcode, and the same ffmpeg command without Cuelight. CPU is that of all processes of the stage, with its " +
+		"checks of the renditions and the engine, without the database. One clip is transcoded before, because asking ffmpeg for its " +
+		"features takes 0.2 s of CPU once.", []string{"transcode"}},
 }
 
 // writeSections writes every figure. Figures of unknown scenarios come last.
@@ -110,8 +96,7 @@ func (p *page) writeSections(r *Result) {
 			return slices.Index(s.scenarios, a.Scenario) - slices.Index(s.scenarios, b.Scenario)
 		})
 		if len(figures) > 0 {
-			p.paragraph("## " + s.title)
-			p.paragraph(s.about)
+			p.paragraph("## %s\n\n%s", s.title, s.about)
 			p.writeFigures(figures)
 		}
 		others = slices.DeleteFunc(others, belongs)
@@ -127,7 +112,7 @@ func (p *page) writeSections(r *Result) {
 func (p *page) writeFigures(figures []Figure) {
 	var latencies, values [][]string
 	for _, f := range figures {
-		row := []string{labelOf(f.Scenario), f.Case, labelOf(f.System), formatSpread(f.Percentile(50))}
+		row := []string{f.Scenario, f.Case, labelOf(f.System), formatSpread(f.Percentile(50))}
 		if !f.isSampled() {
 			values = append(values, append(row, f.Unit, strconv.Itoa(len(f.Rounds))))
 			continue

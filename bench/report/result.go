@@ -1,7 +1,6 @@
 package report
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -15,10 +14,11 @@ type Result struct {
 	DurationSeconds float64   `json:"took_s"`
 	Mode            string    `json:"mode"`   // "full", "quick", "once" or "snapshot"
 	Commit          string    `json:"commit"` // of Cuelight; "-dirty" with uncommitted changes
-	Machine         Machine   `json:"machine"`
 
-	// Settings describes systems by name, notes on scenarios by name, and the server's settings
-	// under "postgres".
+	// Machine is where it ran: facts by name.
+	Machine map[string]string `json:"machine"`
+
+	// Settings describes systems by name, and the server's settings under "postgres".
 	Settings map[string]string `json:"settings"`
 
 	// Skipped has the reasons why scenarios, systems or figures were not measured.
@@ -77,14 +77,10 @@ func (r *Result) Add(k Key, unit string, round Round) {
 	f.Rounds = append(f.Rounds, round)
 }
 
-// Skip records why a scenario, a system or a figure was not measured. It appends a further
-// reason unless it is known.
+// Skip records why a scenario, a system or a figure was not measured: the first reason.
 func (r *Result) Skip(name, reason string) {
-	switch before := r.Skipped[name]; {
-	case before == "":
+	if _, ok := r.Skipped[name]; !ok {
 		r.Skipped[name] = reason
-	case !slices.Contains(strings.Split(before, "; "), reason):
-		r.Skipped[name] = before + "; " + reason
 	}
 }
 
@@ -138,17 +134,12 @@ func percentile(sorted []float64, p float64) float64 {
 	return sorted[int(index)]*(1-fraction) + sorted[int(index)+1]*fraction
 }
 
-// Percentile returns one of the percentiles that a round keeps: 50, 95, 99, 99.9 or 100. Of a number it is that number.
+// Percentile returns one of the percentiles that a round keeps. Of a number it is that number.
 func (r Round) Percentile(p float64) float64 {
-	kept := map[float64]float64{50: r.Value, 95: r.P95, 99: r.P99, 99.9: r.P999, 100: r.Max}
-	v, ok := kept[p]
-	if !ok {
-		panic(fmt.Sprintf("a round has no percentile %v", p))
-	}
 	if r.N == 0 {
 		return r.Value
 	}
-	return v
+	return map[float64]float64{50: r.Value, 95: r.P95, 99: r.P99, 99.9: r.P999, 100: r.Max}[p]
 }
 
 // Spread is a value over the rounds.

@@ -13,10 +13,7 @@ func sample() *Result {
 	r.StartedAt = time.Date(2026, 11, 20, 18, 5, 0, 0, time.UTC)
 	r.DurationSeconds = 1500
 	r.Commit = "0123456789abcdef0123456789abcdef01234567"
-	r.Machine = Machine{
-		CPU: "Some CPU", Cores: 2, MemoryMiB: 24 << 10, Kernel: "Linux 6.1",
-		Filesystem: "ext4 on /dev/vda", Versions: map[string]string{"go": "go1.26", "postgres": "15.18"},
-	}
+	r.Machine = map[string]string{"processor": "Some CPU, 2 cores", "database on": "ext4 on /dev/vda"}
 	r.Settings["cuelight"] = "one process, ten connections"
 	r.Settings["postgres"] = "shared_buffers=4GB | max_wal_size=8GB"
 	r.Skip("transcode/cuelight", "no ffmpeg")
@@ -36,9 +33,7 @@ func sample() *Result {
 		{"river_default", 2034, 0, 0}, {"polling_5s", 12_480, 0, 0},
 	} {
 		s.spread("e2e", c.name, "idle", c.e2e)
-		s.spread("wake_submit", c.name, "idle", c.e2e/5)
 		s.spread("hop", c.name, "", c.e2e/7)
-		s.spread("hop_commit", c.name, "idle", c.e2e/40)
 		if c.drain > 0 {
 			s.value("drain", c.name, "tasks=5000", "tasks/s", c.drain)
 		}

@@ -27,7 +27,7 @@ func addRounds(r *Result, scenario, system, caseName, unit string, rounds ...Rou
 func TestTarget_IsReachedAtItsBound(t *testing.T) {
 	t.Parallel()
 	for ms, want := range map[float64]string{1.4: reached, 1.5: reached, 1.5004: missed} {
-		r := New("once")
+		r := New("quick")
 		addRounds(r, "e2e", cuelightSystem, "idle", "ms", FromValue(ms))
 		addRounds(r, "commits5", floorSystem, "idle", "ms", FromValue(1))
 		if v := findTarget(t, r, "idle end-to-end p50 / five"); v.status != want || v.bound != "≤ 1.5" {
@@ -35,7 +35,7 @@ func TestTarget_IsReachedAtItsBound(t *testing.T) {
 		}
 	}
 	for tasks, want := range map[float64]string{11.9: missed, 12: reached, 13: reached} {
-		r := New("once")
+		r := New("quick")
 		addRounds(r, "drain", cuelightSystem, "tasks=5000", "tasks/s", FromValue(tasks))
 		addRounds(r, "drain", "river_tx", "tasks=5000", "tasks/s", FromValue(1))
 		if v := findTarget(t, r, "tasks/s drained / River's, transactional"); v.status != want || v.bound != "≥ 12" {
@@ -46,7 +46,7 @@ func TestTarget_IsReachedAtItsBound(t *testing.T) {
 
 func TestTarget_ShowsMoreDigitsForANearMiss(t *testing.T) {
 	t.Parallel()
-	r := New("once")
+	r := New("quick")
 	addRounds(r, "e2e", cuelightSystem, "idle", "ms", FromValue(1.5004))
 	addRounds(r, "commits5", floorSystem, "idle", "ms", FromValue(1))
 	if v := findTarget(t, r, "idle end-to-end p50 / five"); strings.TrimSpace(v.measured) != "1.5004" {
@@ -56,7 +56,7 @@ func TestTarget_ShowsMoreDigitsForANearMiss(t *testing.T) {
 
 func TestTarget_UsesOnlyItsOwnCase(t *testing.T) {
 	t.Parallel()
-	r := New("once")
+	r := New("quick")
 	addRounds(r, "e2e", cuelightSystem, "commit_delay=2ms", "ms", FromValue(13))
 	addRounds(r, "commits5", floorSystem, "tight", "ms", FromValue(1))
 	addRounds(r, "commits5", floorSystem, "commit_delay=2ms", "ms", FromValue(12))
@@ -76,12 +76,12 @@ func TestTarget_UsesOnlyItsOwnCase(t *testing.T) {
 
 func TestTarget_ComparesEqualTaskCounts(t *testing.T) {
 	t.Parallel()
-	r := New("once")
+	r := New("quick")
 	addRounds(r, "drain", cuelightSystem, "tasks=5000", "tasks/s", FromValue(300))
 	addRounds(r, "drain", cuelightSystem, "tasks=50000", "tasks/s", FromValue(900))
 	addRounds(r, "drain", "river_fast", "tasks=5000", "tasks/s", FromValue(10))
 	addRounds(r, "drain", "river_tx", "tasks=7", "tasks/s", FromValue(1))
-	if v := findTarget(t, r, "tasks/s drained / River's, its fastest"); v.measured != "30.0" || v.note != "of tasks=5000" {
+	if v := findTarget(t, r, "tasks/s drained / River's, its fastest"); v.measured != "30.0" || v.note != "tasks=5000" {
 		t.Errorf("%+v, want 300 / 10", v)
 	}
 	if v := findTarget(t, r, "tasks/s drained / River's, transactional"); v.status != notMeasured {
@@ -91,7 +91,7 @@ func TestTarget_ComparesEqualTaskCounts(t *testing.T) {
 
 func TestTarget_MissesWhenTheRateIsNotSustained(t *testing.T) {
 	t.Parallel()
-	r := New("once")
+	r := New("quick")
 	addRounds(r, "rate", cuelightSystem, "rate=400", "ms", fromSamples(append(make([]float64, 150), 1, 2, 3, 4)))
 	addRounds(r, "rate_kept", cuelightSystem, "rate=400", "share", FromValue(1))
 	if v := findTarget(t, r, "end-to-end p99 at 400"); v.status != reached || v.measured != "2.47 ms" {
@@ -99,14 +99,14 @@ func TestTarget_MissesWhenTheRateIsNotSustained(t *testing.T) {
 	}
 	f, _ := r.Find(Key{"rate_kept", cuelightSystem, "rate=400"})
 	f.Rounds[0].Value = 0.98
-	if v := findTarget(t, r, "end-to-end p99 at 400"); v.status != missed || !strings.Contains(v.note, "not sustained") {
+	if v := findTarget(t, r, "end-to-end p99 at 400"); v.status != missed {
 		t.Errorf("%+v, want no", v)
 	}
 }
 
 func TestTarget_NeedsEnoughSamplesForAPercentile(t *testing.T) {
 	t.Parallel()
-	r := New("once")
+	r := New("quick")
 	addRounds(r, "hop_other", cuelightSystem, "", "ms", fromSamples(numbersUpTo(200)))
 	addRounds(r, "notify", floorSystem, "idle", "ms", fromSamples(numbersUpTo(99)))
 	if v := findTarget(t, r, "completion → dependent stage"); v.status != notMeasured {
@@ -125,9 +125,8 @@ func TestTarget_ComparesRemoteWorkersWithLocalOnes(t *testing.T) {
 	addRounds(r, "start", "cuelight_remote", "idle", "ms", fromSamples(numbersUpTo(7)))
 	addRounds(r, "http", "cuelight_remote", "idle", "ms", FromValue(0.5))
 	addRounds(r, "start_beyond", "cuelight_remote", "idle", "ms", FromValue(3))
-	v := findTarget(t, r, "submission → start at a waiting remote worker")
-	if want := "in all: 4.00 ms; a round trip: 0.50 ms; a local worker: 2.00 ms"; v.status != reached || v.note != want {
-		t.Errorf("%+v, want the note %q", v, want)
+	if v := findTarget(t, r, "submission → start at a waiting remote worker"); v.status != reached || v.measured != "3.00 ms" {
+		t.Errorf("%+v, want 3 ms", v)
 	}
 	addRounds(r, "remote_drain", cuelightSystem, "tasks=200", "tasks/s", FromValue(100))
 	addRounds(r, "remote_drain", "cuelight_remote", "tasks=200", "tasks/s", FromValue(79))
@@ -152,14 +151,14 @@ func TestTarget_MissesAfterAnError(t *testing.T) {
 	t.Parallel()
 	r := sample()
 	r.Skip("processes/cuelight", "error in round 2: deadlock")
-	if v := findTarget(t, r, "tasks/s with 8 processes"); v.status != missed || !strings.Contains(v.note, "deadlock") {
+	if v := findTarget(t, r, "tasks/s with 8 processes"); v.status != missed {
 		t.Errorf("%+v, want no", v)
 	}
 }
 
 func TestTarget_UsesTheWorstClip(t *testing.T) {
 	t.Parallel()
-	r := New("once")
+	r := New("quick")
 	for clip, s := range map[string]float64{"a": 1.01, "b": 1.2, "c": 1.0} {
 		addRounds(r, "transcode", cuelightSystem, "clip="+clip+",cpu", "CPU s", FromValue(10*s))
 		addRounds(r, "transcode", cuelightSystem, "clip="+clip+",wall", "wall s", FromValue(90))
@@ -167,7 +166,7 @@ func TestTarget_UsesTheWorstClip(t *testing.T) {
 		addRounds(r, "transcode", "ffmpeg_bare", "clip="+clip+",wall", "wall s", FromValue(1))
 	}
 	v := findTarget(t, r, "real transcode")
-	if v.status != missed || v.measured != "1.20" || !strings.Contains(v.note, "b 1.20") {
+	if v.status != missed || v.measured != "1.20" || v.note != "clip=b,cpu" {
 		t.Errorf("%+v, want 1.20 of b", v)
 	}
 }
@@ -178,7 +177,7 @@ func TestPrintTargets_WritesOneLinePerTarget(t *testing.T) {
 	if err := PrintTargets(&b, sample(), true); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := strings.Count(b.String(), "\n"), 1+len(targets); got != want {
+	if got, want := strings.Count(b.String(), "\n"), len(targets); got != want {
 		t.Errorf("%d lines, want %d:\n%s", got, want, &b)
 	}
 }

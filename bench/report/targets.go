@@ -14,7 +14,6 @@ type target struct {
 	bound   string // "≤ 1.5" or "≥ 20"
 	unit    string
 	formula string                    // see evaluate
-	note    func(*Result) string      // nil for none
 	failure func(*Result) (miss bool) // a further condition for a miss; nil for none
 }
 
@@ -24,14 +23,17 @@ var targets = []target{
 	{name: "the same with commits made slow (commit_delay 2 ms)", bound: "≤ 1.15",
 		formula: "e2e/cuelight/commit_delay=2ms over commits5/floor/commit_delay=2ms"},
 	{name: "idle end-to-end p50 / River's (fetch cooldown 1 ms)", bound: "≤ 0.7",
-		formula: "e2e/cuelight/idle over e2e/river_tx/idle", note: noteRiverDefault},
+		formula: "e2e/cuelight/idle over e2e/river_tx/idle"},
 	{name: "tasks/s drained / River's, transactional form", bound: "≥ 12",
 		formula: "drain/cuelight/tasks=* over drain/river_tx/tasks=*"},
 	{name: "tasks/s drained / River's, its fastest form", bound: "≥ 6",
 		formula: "drain/cuelight/tasks=* over drain/river_fast/tasks=*"},
 	{name: "end-to-end p99 at 400 tasks/s offered", bound: "≤ 10", unit: "ms",
-		formula: "rate/cuelight/rate=400@99", note: noteRate400,
-		failure: func(r *Result) bool { return !isSustained(r, cuelightSystem, "rate=400") }},
+		formula: "rate/cuelight/rate=400@99",
+		failure: func(r *Result) bool {
+			kept, ok := r.Find(Key{"rate_kept", cuelightSystem, "rate=400"})
+			return ok && kept.Median() < SustainedShare
+		}},
 	{name: "completion → dependent stage in another process, p99 / NOTIFY floor p99", bound: "≤ 4",
 		formula: "hop_other/cuelight@99 over notify/floor/idle@99"},
 	{name: "tasks/s with 1,000,000 finished tasks / with none", bound: "≥ 0.95",
@@ -41,7 +43,7 @@ var targets = []target{
 	{name: "share of 300 tasks/s completed meanwhile", bound: "≥ 0.99", formula: "snapshot_kept/cuelight/held*"},
 	{name: "tasks/s with 8 processes / with 1, without an error", bound: "≥ 0.9",
 		formula: "processes/cuelight/processes=8 over processes/cuelight/processes=1",
-		note:    processesError, failure: func(r *Result) bool { return processesError(r) != "" }},
+		failure: func(r *Result) bool { return r.Skipped["processes/"+cuelightSystem] != "" }},
 	{name: "notifications per task under full load", bound: "≤ 0.1", formula: "notifies/cuelight"},
 	{name: "triggers, per task that one statement changes", bound: "≤ 0.05", unit: "ms",
 		formula: "bulk/cuelight/slowest"},
@@ -53,7 +55,7 @@ var targets = []target{
 	{name: "idle daemon: share of a core", bound: "≤ 0.005", formula: "idle_daemon/cuelight/cpu"},
 	{name: "idle daemon: memory", bound: "≤ 40", unit: "MiB", formula: "idle_daemon/cuelight/memory"},
 	{name: "submission → start at a waiting remote worker, p50, beyond two HTTP round trips", bound: "≤ 3", unit: "ms",
-		formula: "start_beyond/cuelight_remote/idle", note: noteStart},
+		formula: "start_beyond/cuelight_remote/idle"},
 	{name: "tasks/s drained by a remote worker / by a local one", bound: "≥ 0.8",
 		formula: "remote_drain/cuelight_remote/tasks=* over remote_drain/cuelight/tasks=*"},
 	{name: "daemon with 1,000 waiting remote workers: queries per second", bound: "≤ 2",
@@ -69,87 +71,24 @@ var targets = []target{
 // growing queue.
 const SustainedShare = 0.99
 
-// isSustained reports whether a system sustains a rate; it does if that was not measured.
-func isSustained(r *Result, system, rate string) bool {
-	f, ok := r.Find(Key{"rate_kept", system, rate})
-	return !ok || f.Median() >= SustainedShare
-}
-
-func noteRiverDefault(r *Result) string {
-	v, ok := evaluate(r, "e2e/river_default/idle over e2e/river_tx/idle", false)
-	if !ok {
-		return ""
-	}
-	return fmt.Sprintf("with its default cooldown River takes %s ms, %s times as long",
-		formatNumber(v.figure.Median()), formatNumber(v.Median))
-}
-
-func noteRate400(r *Result) string {
-	var notes []string
-	if !isSustained(r, cuelightSystem, "rate=400") {
-		notes = append(notes, "the rate was not sustained")
-	}
-	for _, name := range []string{"river_tx", "river_fast"} {
-		if f, ok := r.Find(Key{"rate", name, "rate=400"}); ok {
-			note := fmt.Sprintf("%s: %s ms", labelOf(name), formatNumber(f.Percentile(99).Median))
-			if !isSustained(r, name, "rate=400") {
-				note += ", not sustained"
-			}
-			notes = append(notes, note)
-		}
-	}
-	return strings.Join(notes, "; ")
-}
-
-// noteStart says what the start at a remote worker is compared with.
-func noteStart(r *Result) string {
-	var notes []string
-	for _, n := range []struct{ text, scenario, system string }{
-		{"in all", "start", "cuelight_remote"}, {"a round trip", "http", "cuelight_remote"}, {"a local worker", "start", cuelightSystem},
-	} {
-		if f, ok := r.Find(Key{n.scenario, n.system, "idle"}); ok {
-			notes = append(notes, fmt.Sprintf("%s: %s ms", n.text, formatNumber(f.Median())))
-		}
-	}
-	return strings.Join(notes, "; ")
-}
-
-// processesError returns the error of Cuelight with several processes in any round.
-func processesError(r *Result) string { return r.Skipped["processes/"+cuelightSystem] }
-
-// noteCases lists the cases that a * in the formula found.
-func noteCases(all []value) string {
-	var cases []string
-	for _, v := range all {
-		name := strings.TrimSuffix(strings.TrimPrefix(v.figure.Case, "clip="), ",cpu")
-		if len(all) == 1 {
-			return "of " + name
-		}
-		cases = append(cases, name+" "+formatNumber(v.Median))
-	}
-	if len(cases) == 0 {
-		return ""
-	}
-	return "the worst of " + strings.Join(cases, ", ")
-}
-
 // targetResult is a target with the measured value.
 type targetResult struct {
 	figure   string // the name of the value
 	bound    string // "≤ 1.5"
 	measured string // the median over the rounds, with their range; "" if it was not measured
-	note     string
+	note     string // the worst case, of several
 	status   string // reached, missed or notMeasured
 }
 
 // notMeasured says that the result lacks a figure that the target needs.
 const reached, missed, notMeasured = "yes", "no", "not measured"
 
-// checkTargets compares the result with the targets.
-func checkTargets(r *Result) []targetResult {
-	all := make([]targetResult, len(targets))
-	for i, t := range targets {
-		all[i] = t.check(r)
+// checkTargets compares the result with the targets. There are none for a run of "once", which has too few samples.
+func checkTargets(r *Result) (all []targetResult) {
+	for _, t := range targets {
+		if r.Mode != "once" {
+			all = append(all, t.check(r))
+		}
 	}
 	return all
 }
@@ -170,24 +109,19 @@ func (t target) check(r *Result) targetResult {
 	case !isReached && formatNumber(v.Median) == formatNumber(bound): // show that it is a miss
 		checked.measured = strings.TrimSpace(fmt.Sprintf("%.6g %s", v.Median, t.unit))
 	}
-	if checked.note = noteCases(v.all); t.note != nil {
-		checked.note = t.note(r)
+	if strings.Contains(t.formula, "*") {
+		checked.note = v.figure.Case
 	}
 	return checked
 }
 
-// HasTargets reports whether the targets apply: "once" has too few samples.
-func HasTargets(r *Result) bool { return r.Mode != "once" }
-
 // PrintTargets writes the targets as a table of plain text; of a run that is not complete, only those that were measured.
 func PrintTargets(w io.Writer, r *Result, isComplete bool) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "figure\ttarget\tmeasured\treached")
 	for _, v := range checkTargets(r) {
-		if !isComplete && v.status == notMeasured {
-			continue
+		if isComplete || v.status != notMeasured {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", v.figure, v.bound, v.measured, strings.ToUpper(v.status))
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", v.figure, v.bound, v.measured, strings.ToUpper(v.status))
 	}
 	return t.Flush()
 }

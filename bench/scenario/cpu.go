@@ -3,45 +3,91 @@ package scenario
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cuelight/cuelight/bench/system"
-	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
 
 // ProcessorTime measures the processor time of the database server, with all of its processes, and of
-// this program, which also submits and records: "cpu", in ms per task. It takes tasks through an idle
-// system one by one, with pauses, and drains others. Other work on the machine changes it less than it
+// this program, which also submits and records: "cpu", in ms per task. It drains tasks, and takes others through an idle
+// system one by one, with pauses. Other work on the machine changes it less than it
 // changes latencies.
 func ProcessorTime(oneByOne, drained int) Scenario {
 	return Scenario{Names: []string{"cpu"}, Measure: func(ctx context.Context, t *Trial) error {
-		used, err := t.measureOneByOne(ctx, t.start, oneByOne)
+		_, used, err := t.measureDrain(ctx, t.start, drained)
 		if err != nil {
 			return err
 		}
-		t.recordProcessorTime("one by one", oneByOne, used)
-		if err := t.awaitDisconnected(ctx); err != nil {
+		t.RecordValue("cpu", "drained,database", "ms", used.database/float64(drained))
+		t.RecordValue("cpu", "drained,program", "ms", used.program/float64(drained))
+		if used, err = t.measureOneByOne(ctx, t.start, oneByOne); err != nil {
 			return err
 		}
-		used, err = t.measureProcessorTime(ctx, func() error {
-			if _, err := t.drain(ctx, drained, system.Options{}); err != nil {
-				return err
-			}
-			return t.awaitDisconnected(ctx)
-		})
-		if err == nil {
-			t.recordProcessorTime("drained", drained, used)
+		t.RecordValue("cpu", "one by one,database", "ms", used.database/float64(oneByOne))
+		t.RecordValue("cpu", "one by one,program", "ms", used.program/float64(oneByOne))
+		return nil
+	}}
+}
+
+// Processes measures several processes: their throughput, "processes", and the processor time of the database per task,
+// "processes_cpu", in ms. They run before all tasks are submitted at once, so that none starts earlier. After that, other
+// processes take some tasks through the idle system one by one; 0 for none.
+func Processes(processes, tasks, oneByOne int) Scenario {
+	return Scenario{Names: []string{"processes", "processes_cpu"}, Measure: func(ctx context.Context, t *Trial) error {
+		caseName := fmt.Sprintf("processes=%d", processes)
+		drained, used, err := t.measureDrain(ctx, t.startProcesses(processes), tasks)
+		if err != nil {
+			return err
+		}
+		t.recordThroughput("processes", caseName, tasks, drained)
+		t.RecordValue("processes_cpu", caseName+",drained", "ms", used.database/float64(tasks))
+		if oneByOne == 0 {
+			return nil
+		}
+		if used, err = t.measureOneByOne(ctx, t.startProcesses(processes), oneByOne); err == nil {
+			t.RecordValue("processes_cpu", caseName+",one by one", "ms", used.database/float64(oneByOne))
 		}
 		return err
 	}}
 }
 
-// processorTime is what was used until some time, or since another.
-type processorTime struct{ database, program time.Duration }
+// processorTime is what was used until some time, or since another, in ms.
+type processorTime struct{ database, program float64 }
+
+func (p processorTime) since(before processorTime) processorTime {
+	return processorTime{p.database - before.database, p.program - before.program}
+}
+
+// measureDrain submits tasks to running workers, all at once, waits until they are done, and stops the workers. It returns
+// what was observed, and the processor time from before the submission until the last task was done. It returns an error
+// unless every stage of every task ran once.
+func (t *Trial) measureDrain(ctx context.Context, start starter, tasks int) (r *system.Recorder, used processorTime, err error) {
+	r = system.NewRecorder(tasks)
+	workers, err := start(ctx, system.Options{Observe: r.Observe})
+	if err != nil {
+		return r, used, err
+	}
+	before, err := t.processorTime(ctx)
+	if err == nil {
+		err = workers[0].SubmitAll(ctx, 0, tasks)
+	}
+	if err == nil {
+		err = r.WaitAll(ctx, stuckTimeout)
+	}
+	if err == nil {
+		used, err = t.processorTime(ctx)
+	}
+	t.stop(ctx, &err, workers...)
+	if err == nil {
+		err = r.Check()
+	}
+	return r, used.since(before), err
+}
 
 // measureOneByOne takes tasks through idle workers and returns the processor time that they used.
 func (t *Trial) measureOneByOne(ctx context.Context, start starter, tasks int) (used processorTime, err error) {
@@ -55,46 +101,7 @@ func (t *Trial) measureOneByOne(ctx context.Context, start starter, tasks int) (
 		}
 		return err
 	})
-	return processorTime{now.database - before.database, now.program - before.program}, err
-}
-
-// measureProcessorTime returns the processor time that is used during a call.
-func (t *Trial) measureProcessorTime(ctx context.Context, during func() error) (used processorTime, err error) {
-	before, err := t.processorTime(ctx)
-	if err == nil {
-		err = during()
-	}
-	if err != nil {
-		return used, err
-	}
-	now, err := t.processorTime(ctx)
-	return processorTime{now.database - before.database, now.program - before.program}, err
-}
-
-func msPerTask(d time.Duration, tasks int) float64 { return d.Seconds() * 1000 / float64(tasks) }
-
-func (t *Trial) recordProcessorTime(caseName string, tasks int, used processorTime) {
-	t.RecordValue("cpu", caseName+",database", "ms", msPerTask(used.database, tasks))
-	t.RecordValue("cpu", caseName+",program", "ms", msPerTask(used.program, tasks))
-}
-
-const othersSQL = `
-select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()`
-
-// awaitDisconnected waits until all other connections to the database have ended, and their processes with them:
-// /proc does not list the time of a process that is ending.
-func (t *Trial) awaitDisconnected(ctx context.Context) error {
-	return system.WithConn(ctx, t.URL, func(conn *pgx.Conn) error {
-		for others := 1; others > 0; {
-			if err := ctxsleep.For(ctx, 100*time.Millisecond); err != nil {
-				return err
-			}
-			if err := conn.QueryRow(ctx, othersSQL).Scan(&others); err != nil {
-				return err
-			}
-		}
-		return ctxsleep.For(ctx, 100*time.Millisecond)
-	})
+	return now.since(before), err
 }
 
 const postmasterSQL = `select split_part(pg_read_file('postmaster.pid'), e'\n', 1)::integer`
@@ -107,9 +114,8 @@ func (t *Trial) processorTime(ctx context.Context) (used processorTime, err erro
 	if err != nil {
 		return used, err
 	}
-	usage, err := proofkit.UsageOf(os.Getpid())
-	used.program = usage.CPU
-	var familyErr error
-	used.database, familyErr = proofkit.FamilyCPUTime(postmaster)
-	return used, errors.Join(err, familyErr)
+	program, err := proofkit.UsageOf(os.Getpid())
+	database, familyErr := proofkit.FamilyCPUTime(postmaster)
+	ms := func(d time.Duration) float64 { return d.Seconds() * 1000 }
+	return processorTime{ms(database), ms(program.CPU)}, errors.Join(err, familyErr)
 }

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -39,13 +40,8 @@ func IdleDaemon(warmup, during time.Duration) Scenario {
 			if err := ctxsleep.For(ctx, warmup); err != nil {
 				return err
 			}
-			used, err := t.measureUsage(ctx, d, during)
-			if err != nil {
-				return err
-			}
-			used.record(t, "idle_daemon", "")
-			t.Note("idle_daemon", "cuelight serve on an empty database, for %v, %v after it started to work", during, warmup)
-			return nil
+			_, err := t.recordUsage(ctx, d, during, "idle_daemon", "")
+			return err
 		})
 	}}
 }
@@ -79,7 +75,27 @@ func (t *Trial) withDaemon(ctx context.Context, servesHTTP bool, do func(*daemon
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	d, err := t.startDaemon(ctx, dir, servesHTTP)
+	program := filepath.Join(dir, "cuelight")
+	if err := proofkit.BuildDaemon(ctx, program); err != nil {
+		return fmt.Errorf("build the daemon: %w", err)
+	}
+	// The tables of the benchmark are those of stages that do not divide.
+	err = system.WithPool(ctx, t.URL, 0, func(pool *pgxpool.Pool) error {
+		_, err := store.New(pool, store.Video()).Migrate(ctx)
+		if err == nil {
+			err = operators.Migrate(ctx, pool)
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("make the tables of the daemon: %w", err)
+	}
+	cmd := exec.Command(program, "serve", "--data-dir", filepath.Join(dir, "data"), "--database-url", t.URL)
+	if servesHTTP {
+		cmd.Args = append(cmd.Args, "--listen", "127.0.0.1:0")
+	}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + os.Getenv("TMPDIR")}
+	d, err := startDaemon(ctx, cmd, servesHTTP)
 	if err != nil {
 		return err
 	}
@@ -92,27 +108,7 @@ func (t *Trial) withDaemon(ctx context.Context, servesHTTP bool, do func(*daemon
 }
 
 // startDaemon returns when the daemon works.
-func (t *Trial) startDaemon(ctx context.Context, dir string, servesHTTP bool) (*daemon, error) {
-	program, err := t.buildDaemon(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("build the daemon: %w", err)
-	}
-	// The tables of the benchmark are those of stages that do not divide.
-	err = system.WithPool(ctx, t.URL, 0, func(pool *pgxpool.Pool) error {
-		_, err := store.New(pool, store.Video()).Migrate(ctx)
-		if err == nil {
-			err = operators.Migrate(ctx, pool)
-		}
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("make the tables of the daemon: %w", err)
-	}
-	cmd := exec.Command(program, "serve", "--data-dir", dir, "--database-url", t.URL)
-	if servesHTTP {
-		cmd.Args = append(cmd.Args, "--listen", "127.0.0.1:0")
-	}
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + os.Getenv("TMPDIR")}
+func startDaemon(ctx context.Context, cmd *exec.Cmd, servesHTTP bool) (d *daemon, err error) {
 	d, ready := &daemon{}, make(chan struct{})
 	reportReady := sync.OnceFunc(func() { close(ready) })
 	isWorking := false
@@ -138,65 +134,33 @@ func (t *Trial) startDaemon(ctx context.Context, dir string, servesHTTP bool) (*
 	return d, proofkit.WaitReady(ctx, d.Process, ready)
 }
 
-// buildDaemon builds the daemon's program when it is first needed. Close removes it.
-func (s *Session) buildDaemon(ctx context.Context) (program string, err error) {
-	if s.daemon != "" {
-		return s.daemon, nil
-	}
-	dir, err := os.MkdirTemp(s.Dir, "cuelight-bench-program-")
+// recordUsage records what a daemon uses in some time, with cases that begin with a prefix. It returns the peak of its memory
+// since its start, in bytes.
+func (t *Trial) recordUsage(ctx context.Context, d *daemon, during time.Duration, scenario, prefix string) (peak int64, err error) {
+	log, err := os.Open(t.Log())
 	if err != nil {
-		return "", err
-	}
-	s.daemon = filepath.Join(dir, "cuelight")
-	return s.daemon, proofkit.BuildDaemon(ctx, s.daemon)
-}
-
-// Close removes the daemon's program. It does not stop the server.
-func (s *Session) Close() error {
-	if s.daemon == "" {
-		return nil
-	}
-	return os.RemoveAll(filepath.Dir(s.daemon))
-}
-
-// daemonUsage is what a daemon used in some time.
-type daemonUsage struct {
-	queries float64 // per second
-	cpu     float64 // cores
-	memory  int64   // bytes, at most since its start
-}
-
-func (t *Trial) measureUsage(ctx context.Context, d *daemon, during time.Duration) (u daemonUsage, err error) {
-	log, err := os.Open(t.server.Log())
-	if err != nil {
-		return u, err
+		return 0, err
 	}
 	defer log.Close()
-	if _, err := log.Seek(0, io.SeekEnd); err != nil {
-		return u, err
-	}
+	_, err = log.Seek(0, io.SeekEnd)
 	started := time.Now()
-	before, err := proofkit.UsageOf(d.PID())
-	if err == nil {
+	before, usageErr := proofkit.UsageOf(d.PID())
+	if err = cmp.Or(err, usageErr); err == nil {
 		err = ctxsleep.For(ctx, during)
 	}
 	if err != nil {
-		return u, err
+		return 0, err
 	}
-	after, err := proofkit.UsageOf(d.PID())
-	if err != nil {
-		return u, err
-	}
+	after, usageErr := proofkit.UsageOf(d.PID())
 	seconds := time.Since(started).Seconds()
 	text, err := io.ReadAll(log)
-	return daemonUsage{float64(countStatements(text)) / seconds, (after.CPU - before.CPU).Seconds() / seconds, after.Peak}, err
-}
-
-// record records the usage with cases that begin with a prefix.
-func (u daemonUsage) record(t *Trial, scenario, prefix string) {
-	t.RecordValue(scenario, prefix+"queries", "queries/s", u.queries)
-	t.RecordValue(scenario, prefix+"cpu", "share of a core", u.cpu)
-	t.RecordValue(scenario, prefix+"memory", "MiB", float64(u.memory)/(1<<20))
+	if err = cmp.Or(err, usageErr); err != nil {
+		return 0, err
+	}
+	t.RecordValue(scenario, prefix+"queries", "queries/s", float64(countStatements(text))/seconds)
+	t.RecordValue(scenario, prefix+"cpu", "share of a core", (after.CPU-before.CPU).Seconds()/seconds)
+	t.RecordValue(scenario, prefix+"memory", "MiB", float64(after.Peak)/(1<<20))
+	return after.Peak, nil
 }
 
 // countStatements counts the lines of statements in the simple and in the extended protocol.

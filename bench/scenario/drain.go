@@ -126,46 +126,9 @@ func DrainWithFinished(finished, tasks int) Scenario {
 		if err != nil {
 			return err
 		}
-		t.Note("grown", "%d tasks drained; the finished ones were made with SQL, then vacuumed and analyzed", tasks)
 		drained, err := t.drain(ctx, tasks, system.Options{})
 		if err == nil {
 			t.recordThroughput("grown", fmt.Sprintf("finished=%d", finished), tasks, drained)
-		}
-		return err
-	}}
-}
-
-// Processes measures several processes: their throughput, "processes", and the processor time of the database per task,
-// "processes_cpu", in ms. They run before all tasks are submitted at once, so that none starts earlier. Before that, other
-// processes take some tasks through the idle system one by one; 0 for none.
-func Processes(processes, tasks, oneByOne int) Scenario {
-	return Scenario{Names: []string{"processes", "processes_cpu"}, Measure: func(ctx context.Context, t *Trial) error {
-		caseName := fmt.Sprintf("processes=%d", processes)
-		if oneByOne > 0 {
-			used, err := t.measureOneByOne(ctx, t.startProcesses(processes), oneByOne)
-			if err != nil {
-				return err
-			}
-			t.RecordValue("processes_cpu", caseName+",one by one", "ms", msPerTask(used.database, oneByOne))
-		}
-		recorder := system.NewRecorder(tasks)
-		all, err := t.startProcesses(processes)(ctx, system.Options{Observe: recorder.Observe})
-		if err != nil {
-			return err
-		}
-		used, err := t.measureProcessorTime(ctx, func() error {
-			if err := all[0].SubmitAll(ctx, 0, tasks); err != nil {
-				return err
-			}
-			return recorder.WaitAll(ctx, stuckTimeout)
-		})
-		t.stop(ctx, &err, all...)
-		if err == nil {
-			err = recorder.Check()
-		}
-		if err == nil {
-			t.recordThroughput("processes", caseName, tasks, recorder)
-			t.RecordValue("processes_cpu", caseName+",drained", "ms", msPerTask(used.database, tasks))
 		}
 		return err
 	}}

@@ -8,54 +8,52 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/cuelight/cuelight/bench/report"
 	"github.com/cuelight/cuelight/bench/system"
 	"github.com/cuelight/cuelight/internal/ctxsleep"
 )
 
 // E2E takes tasks through an idle system, one after the other. It records, in ms: "e2e", from
-// before Submit until the last stage is completed; "wake_submit", from the return of Submit
-// until the first stage starts; "hop", from the end of a stage's work until a dependent stage
-// starts; and "hop_commit", the same from the completion. commitDelay makes each commit slower, as a slow disk does.
-//
-// A commit is known last to the process that commits. On a busy machine the first stage may
-// have started before Submit returns, and wake_submit may be negative.
+// before Submit until the last stage is completed, and "hop", from the end of a stage's work until a dependent stage
+// starts. commitDelay makes each commit slower, as a slow disk does; then it records only "e2e".
 func E2E(samples int, commitDelay time.Duration) Scenario {
-	return Scenario{Names: e2eNames, Settings: slowCommits(commitDelay), Measure: func(ctx context.Context, t *Trial) error {
+	names := []string{"e2e", "hop"}
+	return Scenario{Names: names, Settings: slowCommits(commitDelay), Measure: func(ctx context.Context, t *Trial) error {
 		s, err := t.oneByOne(ctx, t.start, samples, nil)
-		if err == nil {
-			s.recordE2E(t, commitDelay)
-		}
-		return err
-	}}
-}
-
-var e2eNames = []string{"e2e", "wake_submit", "hop", "hop_commit"}
-
-// SpreadE2E is E2E for systems that poll every few seconds. It submits at random times within a duration, without waiting
-// for other tasks: they do not slow each other down as long as there are free slots.
-func SpreadE2E(samples int, during time.Duration) Scenario {
-	return Scenario{Names: e2eNames, Measure: func(ctx context.Context, t *Trial) error {
-		s := newSequence(samples)
-		workers, err := t.start(ctx, system.Options{Observe: s.Observe})
 		if err != nil {
 			return err
 		}
-		var all errgroup.Group
-		for task := range s.submits {
-			all.Go(func() error {
-				if err := ctxsleep.For(ctx, rand.N(during)); err != nil {
-					return err
-				}
-				return s.take(ctx, workers[0], task)
-			})
+		var whole []time.Duration
+		for _, task := range s.measured {
+			whole = append(whole, s.At(task, system.Publish, system.Completed).Sub(s.submittedAt[task]))
 		}
-		err = all.Wait()
-		t.stop(ctx, &err, workers...)
-		if err = cmp.Or(err, s.Err()); err == nil {
-			s.recordE2E(t, 0)
+		t.RecordDurations("e2e", idleCase(commitDelay), whole)
+		if commitDelay == 0 {
+			t.RecordDurations("hop", "", s.hops(system.Ended))
+		}
+		return nil
+	}}
+}
+
+// SpreadE2E is the "e2e" of systems that poll every few seconds. It submits at random times within a duration, without waiting
+// for other tasks: they do not slow each other down as long as there are free slots.
+func SpreadE2E(samples int, during time.Duration) Scenario {
+	return Scenario{Names: []string{"e2e"}, Measure: func(ctx context.Context, t *Trial) error {
+		loop := openLoop{arrivals: arrivalTimes(float64(samples)/during.Seconds(), during, t.Round), timeout: stuckTimeout}
+		loop.Recorder = system.NewRecorder(len(loop.arrivals))
+		var err error
+		if loop.workers, err = t.start(ctx, system.Options{Observe: loop.Observe}); err != nil {
+			return err
+		}
+		loop.startedAt = time.Now()
+		_, err = loop.run(ctx)
+		t.stop(ctx, &err, loop.workers...)
+		if err == nil {
+			err = loop.Check()
+		}
+		if err == nil {
+			latencies, _ := loop.figures(0, during, 0)
+			t.RecordDurations("e2e", "idle", latencies)
 		}
 		return err
 	}}
@@ -123,7 +121,7 @@ func Start(samples int) Scenario {
 		}
 		var starts []time.Duration
 		for _, task := range s.measured {
-			starts = append(starts, s.At(task, system.Ingest, system.Started).Sub(s.submits[task].start))
+			starts = append(starts, s.At(task, system.Ingest, system.Started).Sub(s.submittedAt[task]))
 		}
 		t.RecordDurations("start", "idle", starts)
 		if len(trips) > 0 {
@@ -166,56 +164,45 @@ func idlePause(ctx context.Context) error {
 // sequence is tasks that do not compete.
 type sequence struct {
 	*system.Recorder
-	submits  []span
-	measured []int // tasks
-}
-
-// span is the time of a call.
-type span struct{ start, end time.Time }
-
-func newSequence(tasks int) *sequence {
-	s := &sequence{Recorder: system.NewRecorder(tasks), submits: make([]span, tasks)}
-	for task := range tasks {
-		s.measured = append(s.measured, task)
-	}
-	return s
-}
-
-// take submits a task and waits until it is completed.
-func (s *sequence) take(ctx context.Context, w system.Workers, task int) error {
-	s.submits[task].start = time.Now()
-	err := w.Submit(ctx, int64(task))
-	s.submits[task].end = time.Now()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, 4*stuckTimeout, fmt.Errorf("task %d is stuck", task))
-	defer cancel()
-	return s.Wait(ctx, task)
+	submittedAt []time.Time
+	measured    []int // tasks
 }
 
 // oneByOne takes tasks through workers, each after a pause, and stops the workers. The warm-up is not measured. after, if
 // not nil, is called after each task.
 func (t *Trial) oneByOne(ctx context.Context, start starter, tasks int, after func(task int) error) (*sequence, error) {
-	s := newSequence(warmup + tasks)
-	s.measured = s.measured[warmup:]
+	s := &sequence{Recorder: system.NewRecorder(warmup + tasks), submittedAt: make([]time.Time, warmup+tasks)}
 	workers, err := start(ctx, system.Options{Observe: s.Observe})
 	if err != nil {
 		return nil, err
 	}
-	for task := range s.submits {
-		if err == nil {
-			err = idlePause(ctx)
-		}
+	for task := range warmup + tasks {
 		if err == nil {
 			err = s.take(ctx, workers[0], task)
 		}
 		if err == nil && after != nil {
 			err = after(task)
 		}
+		if task >= warmup {
+			s.measured = append(s.measured, task)
+		}
 	}
 	t.stop(ctx, &err, workers...)
 	return s, cmp.Or(err, s.Err())
+}
+
+// take submits a task after a pause and waits until it is completed.
+func (s *sequence) take(ctx context.Context, w system.Workers, task int) error {
+	if err := idlePause(ctx); err != nil {
+		return err
+	}
+	s.submittedAt[task] = time.Now()
+	if err := w.Submit(ctx, int64(task)); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, 2*stuckTimeout, fmt.Errorf("task %d is stuck", task))
+	defer cancel()
+	return s.Wait(ctx, task)
 }
 
 // hops returns the times of all measured tasks.
@@ -224,20 +211,4 @@ func (s *sequence) hops(from system.Kind) (all []time.Duration) {
 		all = slices.Concat(all, s.Hops(task, from))
 	}
 	return all
-}
-
-func (s *sequence) recordE2E(t *Trial, commitDelay time.Duration) {
-	var total, wake []time.Duration
-	for _, task := range s.measured {
-		total = append(total, s.At(task, system.Publish, system.Completed).Sub(s.submits[task].start))
-		wake = append(wake, s.At(task, system.Ingest, system.Started).Sub(s.submits[task].end))
-	}
-	t.RecordDurations("e2e", idleCase(commitDelay), total)
-	caseName := ""
-	if commitDelay > 0 {
-		caseName = idleCase(commitDelay)
-	}
-	t.RecordDurations("wake_submit", caseName, wake)
-	t.RecordDurations("hop", caseName, s.hops(system.Ended))
-	t.RecordDurations("hop_commit", caseName, s.hops(system.Completed))
 }

@@ -13,22 +13,15 @@ import (
 
 // The floor is lower bounds on this machine and this PostgreSQL. It uses only pgx, on connections that are already open.
 
-// FloorOptions say how samples are taken.
-type FloorOptions struct {
-	Samples       int
-	WithoutPauses bool          // take one sample directly after the other
-	CommitDelay   time.Duration // makes each commit slower
-}
-
 // Commits measures an update of one row with its commit, or five of them one after the other
-// on one connection, as the five stages of a task must: "commit" or "commits5".
-func Commits(dependent int, o FloorOptions) Scenario {
+// on one connection, as the five stages of a task must: "commit" or "commits5". commitDelay makes each commit slower.
+func Commits(dependent, samples int, commitDelay time.Duration) Scenario {
 	name := "commit"
 	if dependent > 1 {
 		name = fmt.Sprintf("commits%d", dependent)
 	}
 	const rows = 1000 // each sample updates the next one
-	return o.scenario(name, func(ctx context.Context, t *Trial) error {
+	return Scenario{Names: []string{name, "floor"}, Settings: slowCommits(commitDelay), Measure: func(ctx context.Context, t *Trial) error {
 		return system.WithConn(ctx, t.URL, func(conn *pgx.Conn) error {
 			_, err := conn.Exec(ctx, `create table floor (id int primary key, n int not null) with (fillfactor = 50)`)
 			if err == nil {
@@ -37,7 +30,7 @@ func Commits(dependent int, o FloorOptions) Scenario {
 			if err != nil {
 				return err
 			}
-			return o.measure(ctx, t, name, func(i int) (time.Duration, error) {
+			return t.recordSamples(ctx, name, idleCase(commitDelay), samples, func(i int) (time.Duration, error) {
 				started := time.Now()
 				for range dependent {
 					if _, err := conn.Exec(ctx, `update floor set n = n + 1 where id = $1`, i%rows+1); err != nil {
@@ -47,12 +40,12 @@ func Commits(dependent int, o FloorOptions) Scenario {
 				return time.Since(started), nil
 			})
 		})
-	})
+	}}
 }
 
 // Notify measures the time from before a NOTIFY until its arrival on another connection: "notify".
-func Notify(o FloorOptions) Scenario {
-	return o.scenario("notify", func(ctx context.Context, t *Trial) (err error) {
+func Notify(samples int) Scenario {
+	return Scenario{Names: []string{"notify", "floor"}, Measure: func(ctx context.Context, t *Trial) (err error) {
 		arrivals := make(chan time.Time, 1)
 		stop, err := listen(ctx, t.URL, []string{"floor"}, func() { arrivals <- time.Now() })
 		if err != nil {
@@ -60,7 +53,7 @@ func Notify(o FloorOptions) Scenario {
 		}
 		defer func() { err = errors.Join(err, stop()) }()
 		return system.WithConn(ctx, t.URL, func(sender *pgx.Conn) error {
-			return o.measure(ctx, t, "notify", func(int) (time.Duration, error) {
+			return t.recordSamples(ctx, "notify", "idle", samples, func(int) (time.Duration, error) {
 				started := time.Now()
 				if _, err := sender.Exec(ctx, "notify floor"); err != nil {
 					return 0, err
@@ -75,25 +68,15 @@ func Notify(o FloorOptions) Scenario {
 				}
 			})
 		})
-	})
+	}}
 }
 
-func (o FloorOptions) scenario(name string, measure func(context.Context, *Trial) error) Scenario {
-	return Scenario{Names: []string{name, "floor"}, Settings: slowCommits(o.CommitDelay), Measure: measure}
-}
-
-// measure takes samples after a warm-up, each after a pause unless o excludes pauses.
-func (o FloorOptions) measure(ctx context.Context, t *Trial, name string, take func(i int) (time.Duration, error)) error {
-	caseName := idleCase(o.CommitDelay)
-	if o.WithoutPauses {
-		caseName = "tight"
-	}
+// recordSamples records samples that are taken after a warm-up, each after a pause.
+func (t *Trial) recordSamples(ctx context.Context, name, caseName string, n int, take func(i int) (time.Duration, error)) error {
 	var all []time.Duration
-	for i := range warmup + o.Samples {
-		if !o.WithoutPauses {
-			if err := idlePause(ctx); err != nil {
-				return err
-			}
+	for i := range warmup + n {
+		if err := idlePause(ctx); err != nil {
+			return err
 		}
 		took, err := take(i)
 		if err != nil {

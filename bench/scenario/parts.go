@@ -3,7 +3,7 @@ package scenario
 import (
 	"context"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -22,11 +22,7 @@ func Parts(n int) Scenario {
 	return Scenario{Names: []string{"parts"}, Measure: func(ctx context.Context, t *Trial) error {
 		submission, took := map[string]float64{}, map[string]float64{} // ms
 		for i, name := range []string{"task", "part", "part", "task"} {
-			parts := 0
-			if name == "part" {
-				parts = n
-			}
-			s, d, err := t.drainUnits(ctx, fmt.Sprintf("units%d", i), n, parts)
+			s, d, err := t.drainUnits(ctx, fmt.Sprintf("units%d", i), n, name == "part")
 			if err != nil {
 				return fmt.Errorf("drain each %s: %w", name, err)
 			}
@@ -43,16 +39,16 @@ func Parts(n int) Scenario {
 	}}
 }
 
-// drainUnits drains n tasks, or one task with that many parts, of a pipeline with tables of its own. It returns how long
+// drainUnits drains n tasks, or n parts of one task, of a pipeline with tables of its own. It returns how long
 // their submission took, and how long they took since the first claim.
-func (t *Trial) drainUnits(ctx context.Context, pipeline string, n, parts int) (submission, took time.Duration, err error) {
+func (t *Trial) drainUnits(ctx context.Context, pipeline string, n int, asParts bool) (submission, took time.Duration, err error) {
 	nothing := func(context.Context, *stages.Job) (any, error) { return nil, nil }
 	stage := stages.Stage{Name: "work", Slots: t.Slots, Work: nothing}
 	tasks := n
-	if parts > 0 {
+	if asParts {
 		tasks = 1
 		stage.Part = nothing
-		stage.Divide = func(context.Context, *stages.Job) ([]stages.Part, error) { return make([]stages.Part, parts), nil }
+		stage.Divide = func(context.Context, *stages.Job) ([]stages.Part, error) { return make([]stages.Part, n), nil }
 	}
 	p, err := stages.New(pipeline, stage)
 	if err != nil {
@@ -79,32 +75,29 @@ func (t *Trial) drainUnits(ctx context.Context, pipeline string, n, parts int) (
 }
 
 // runUnits runs until so many tasks are completed.
-func runUnits(ctx context.Context, pool *pgxpool.Pool, p *stages.Pipeline, tasks int) (time.Duration, error) {
+func runUnits(ctx context.Context, pool *pgxpool.Pool, p *stages.Pipeline, tasks int) (took time.Duration, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	var mu sync.Mutex
-	var first, last time.Time
-	completed := 0
-	err := stages.Runner{
+	var completed atomic.Int64
+	var first, last atomic.Pointer[time.Time]
+	err = stages.Runner{
 		Pool: pool, Pipeline: p, Wakes: notify.New(pool, notify.Options{Channels: p.Channels()}),
 		Observe: func(e stages.Event) {
-			mu.Lock()
-			defer mu.Unlock()
-			switch e.Kind {
-			case stages.StageStarted:
-				if first.IsZero() {
-					first = time.Now()
-				}
-			case stages.StageCompleted:
-				if completed++; completed == tasks {
-					last = time.Now()
-					stop()
-				}
+			now := time.Now()
+			if e.Kind == stages.StageStarted {
+				first.CompareAndSwap(nil, &now)
+			}
+			if e.Kind == stages.StageCompleted && completed.Add(1) == int64(tasks) {
+				last.Store(&now)
+				stop()
 			}
 		},
 	}.Run(ctx)
-	if err == nil && last.IsZero() {
-		err = fmt.Errorf("%d of %d tasks are completed: %w", completed, tasks, context.Cause(ctx))
+	if err == nil && last.Load() == nil {
+		err = fmt.Errorf("%d of %d tasks are completed: %w", completed.Load(), tasks, context.Cause(ctx))
 	}
-	return last.Sub(first), err
+	if err != nil {
+		return 0, err
+	}
+	return last.Load().Sub(*first.Load()), nil
 }

@@ -28,7 +28,7 @@ type RateOptions struct {
 // for the system. "rate" is the time from a task's planned arrival until its completion, in
 // ms, so a late Submit counts. "rate_kept" is the number of tasks completed during the
 // measurement as a share of those that arrived. After the first rate that a system does not
-// sustain, it gets no higher ones.
+// sustain, it gets no higher ones. There is no "rate" if tasks are unfinished ten seconds after the last arrival.
 func Rate(o RateOptions) Scenario {
 	return Scenario{Names: []string{"rate", "rate_kept"}, Measure: func(ctx context.Context, t *Trial) error {
 		var plans [][]time.Duration
@@ -55,8 +55,6 @@ func Rate(o RateOptions) Scenario {
 			t.RecordValue("rate_kept", caseName, "share", share)
 			if isComplete {
 				t.RecordDurations("rate", caseName, latencies)
-			} else {
-				t.Logf("rate/%s/%s: tasks are unfinished %v after the last arrival", t.SystemName(), caseName, drainTimeout)
 			}
 			if share < report.SustainedShare {
 				break
@@ -101,17 +99,11 @@ func Snapshot(o SnapshotOptions) Scenario {
 		}
 		loop.startedAt = time.Now()
 		all, running := errgroup.WithContext(ctx)
-		logging, stopLog := context.WithCancel(running)
 		all.Go(func() error {
-			defer stopLog()
 			_, err := loop.run(running)
 			return err
 		})
 		all.Go(func() error { return holdSnapshot(running, t, loop.startedAt.Add(o.Before), loop.startedAt.Add(held)) })
-		all.Go(func() error {
-			loop.logProgress(logging, t)
-			return nil
-		})
 		err := all.Wait()
 		for _, phase := range []struct {
 			name     string
@@ -124,11 +116,9 @@ func Snapshot(o SnapshotOptions) Scenario {
 			}
 		}
 		t.stop(ctx, &err, loop.workers...)
-		t.Note("snapshot", "%d tasks/s to two workers; %v without, %v with a snapshot held elsewhere, then, after %v, %v without",
-			o.Rate, o.Before, o.Held, o.Recovery, o.After)
 		return cmp.Or(err, loop.Err())
 	}
-	return Scenario{Names: []string{"snapshot", "snapshot_kept"}, Duration: whole, Measure: measure}
+	return Scenario{Names: []string{"snapshot", "snapshot_kept"}, Measure: measure}
 }
 
 // suffix tells the runs of one scenario apart.
@@ -177,6 +167,7 @@ type openLoop struct {
 	first     int              // the number of the first task
 	arrivals  []time.Duration  // since startedAt
 	startedAt time.Time
+	timeout   time.Duration // how long tasks may take after the last arrival; 0 for drainTimeout
 }
 
 // arrivalTimes returns random, independent times of arrival. All systems get the same times
@@ -193,7 +184,6 @@ func arrivalTimes(rate float64, during time.Duration, round int) (times []time.D
 	}
 }
 
-// drainTimeout is how long tasks may take after the last arrival.
 const drainTimeout = 10 * time.Second
 
 // run submits each task at its time. It reports whether all were completed in time.
@@ -213,7 +203,7 @@ func (l *openLoop) run(ctx context.Context) (isComplete bool, err error) {
 		})
 	}
 	errLate := errors.New("late")
-	waiting, stop := context.WithTimeoutCause(submitting, drainTimeout, errLate)
+	waiting, stop := context.WithTimeoutCause(submitting, cmp.Or(l.timeout, drainTimeout), errLate)
 	defer stop()
 	for i := range l.arrivals {
 		if err := l.Wait(waiting, l.first+i); errors.Is(err, errLate) {
@@ -248,15 +238,4 @@ func (l *openLoop) figures(from, to time.Duration, failEvery int) (latencies []t
 		return nil, 0
 	}
 	return latencies, min(float64(completed)/float64(arrived), 1)
-}
-
-// logProgress logs the figures of every ten seconds, so that one can watch a long run.
-func (l *openLoop) logProgress(ctx context.Context, t *Trial) {
-	const window = 10 * time.Second
-	for ctxsleep.For(ctx, window) == nil {
-		now := time.Since(l.startedAt)
-		latencies, share := l.figures(now-window, now, 0)
-		latency := report.FromDurations(latencies)
-		t.Logf("snapshot/%s: %5.0f s  p50 %.4g  p99 %.4g ms  kept %.3f", t.SystemName(), now.Seconds(), latency.Value, latency.P99, share)
-	}
 }

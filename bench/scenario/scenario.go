@@ -35,9 +35,6 @@ type Scenario struct {
 	// Settings are those of its database, as "name=value".
 	Settings []string
 
-	// Duration is added to the time after which a run counts as stuck.
-	Duration time.Duration
-
 	// Measure measures once and records the figures.
 	Measure func(ctx context.Context, t *Trial) error
 }
@@ -76,13 +73,10 @@ func (g Group) Select(names, systems []string) Group {
 // Session measures runs on one server and collects one result.
 type Session struct {
 	*Server
-	Result   *report.Result
-	Logf     func(format string, args ...any)
-	Slots    int    // per stage
-	Dir      string // for files of scenarios
-	MediaDir string // with shared clips; "" for none
-
-	daemon string // the program, once it is built
+	Result *report.Result
+	Logf   func(format string, args ...any)
+	Slots  int    // per stage
+	Dir    string // for files of scenarios
 }
 
 // Run measures a group. It adds the error of a run to the result and omits that run from later
@@ -117,11 +111,7 @@ var errNotMeasured = errors.New("not measured")
 
 // recordError adds the reason why a run has no figure, in one line that fits into a table.
 func (s *Session) recordError(r Run, round int, err error) {
-	const limit = 300
 	reason := strings.Join(strings.Fields(err.Error()), " ")
-	if len(reason) > limit {
-		reason = strings.ToValidUTF8(reason[:limit], "") + " …"
-	}
 	if !errors.Is(err, errNotMeasured) {
 		reason = fmt.Sprintf("error in round %d: %s", round+1, reason)
 	}
@@ -130,21 +120,20 @@ func (s *Session) recordError(r Run, round int, err error) {
 	s.Logf("%s: %s", key, reason)
 }
 
-// runTimeout ends runs that hang.
-const runTimeout = 15 * time.Minute
+// runTimeout ends runs that hang. The longest run takes 50 minutes.
+const runTimeout = time.Hour
 
 // measure measures a run in a database of its own.
 func (s *Session) measure(ctx context.Context, r Run, round int) (err error) {
-	timeout := r.Scenario.Duration + runTimeout
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it took longer than %v", timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, runTimeout, fmt.Errorf("it took longer than %v", runTimeout))
 	defer cancel()
-	db, err := s.CreateDatabase(ctx, r.Scenario.Settings...)
+	url, drop, err := s.CreateDatabase(ctx, r.Scenario.Settings...)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, db.Drop(ctx)) }()
+	defer func() { err = errors.Join(err, drop()) }()
 	if r.System != nil {
-		if err := r.System.SetUp(ctx, db.URL); err != nil {
+		if err := r.System.SetUp(ctx, url); err != nil {
 			return err
 		}
 		s.Result.Settings[r.SystemName()] = r.System.Settings()
@@ -154,7 +143,7 @@ func (s *Session) measure(ctx context.Context, r Run, round int) (err error) {
 		return err
 	}
 	runtime.GC()
-	return r.Scenario.Measure(ctx, &Trial{Run: r, Session: s, Round: round, URL: db.URL})
+	return r.Scenario.Measure(ctx, &Trial{Run: r, Session: s, Round: round, URL: url})
 }
 
 // Trial is one run of a scenario with one system in one round.
@@ -165,22 +154,17 @@ type Trial struct {
 	URL   string // of a database of its own, with the system's tables
 }
 
-// Record adds a round to a figure of the system and logs it.
-func (t *Trial) Record(scenario, caseName, unit string, r report.Round) {
-	t.RecordFor(t.SystemName(), scenario, caseName, unit, r)
-}
-
-// RecordValue is Record for a number.
+// RecordValue adds a number to a figure of the system and logs it.
 func (t *Trial) RecordValue(scenario, caseName, unit string, v float64) {
-	t.Record(scenario, caseName, unit, report.FromValue(v))
+	t.RecordFor(t.SystemName(), scenario, caseName, unit, report.FromValue(v))
 }
 
-// RecordDurations is Record for samples of a latency.
+// RecordDurations is RecordValue for samples of a latency.
 func (t *Trial) RecordDurations(scenario, caseName string, samples []time.Duration) {
-	t.Record(scenario, caseName, "ms", report.FromDurations(samples))
+	t.RecordFor(t.SystemName(), scenario, caseName, "ms", report.FromDurations(samples))
 }
 
-// RecordFor is Record for another system that is measured in the same trial.
+// RecordFor adds a round for another system that is measured in the same trial.
 func (t *Trial) RecordFor(name, scenario, caseName, unit string, r report.Round) {
 	key := report.Key{Scenario: scenario, System: name, Case: caseName}
 	t.Result.Add(key, unit, r)
@@ -189,11 +173,6 @@ func (t *Trial) RecordFor(name, scenario, caseName, unit string, r report.Round)
 		return
 	}
 	t.Logf("%-44s %10.4g %s  p95 %.4g  p99 %.4g  max %.4g  (%d)", key, r.Value, unit, r.P95, r.P99, r.Max, r.N)
-}
-
-// Note adds to the result's settings what the figures of a scenario do not say.
-func (t *Trial) Note(scenario, format string, args ...any) {
-	t.Result.Settings[scenario] = fmt.Sprintf(format, args...)
 }
 
 const (

@@ -16,9 +16,9 @@ import (
 
 // Server is the temporary PostgreSQL server of a benchmark run, with its data on a disk.
 type Server struct {
+	*postgres.Ephemeral
 	Settings string // in one line
-	server   *postgres.Ephemeral
-	created  int // databases
+	created  int    // databases
 }
 
 // StartServer starts the server with its data below dir, and with further settings, as "name=value". Without them its
@@ -33,12 +33,16 @@ func StartServer(ctx context.Context, dir string, memoryMiB int, settings ...str
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{server: server}
-	if err := s.readSettings(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("read settings: %w", err), s.Close())
+	s := &Server{Ephemeral: server}
+	err = s.readSettings(ctx)
+	if err == nil {
+		err = s.exec(ctx, fillSegmentsSQL)
 	}
-	if err := s.prepareWAL(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("prepare WAL segments: %w", err), s.Close())
+	if err == nil {
+		err = s.Checkpoint(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("prepare the server: %w", err), s.Close())
 	}
 	return s, nil
 }
@@ -48,7 +52,7 @@ func StartServer(ctx context.Context, dir string, memoryMiB int, settings ...str
 // one, for all systems.
 const preparedWAL = 256
 
-// fillSegmentsSQL fills as many segments of 16 MiB.
+// fillSegmentsSQL fills as many segments of 16 MiB, which a checkpoint recycles.
 var fillSegmentsSQL = fmt.Sprintf(`
 do $$ begin
   for i in 1 .. %d loop
@@ -56,14 +60,6 @@ do $$ begin
     perform pg_switch_wal();
   end loop;
 end $$`, preparedWAL/16)
-
-// prepareWAL creates the segments, which the checkpoint recycles.
-func (s *Server) prepareWAL(ctx context.Context) error {
-	if err := s.exec(ctx, fillSegmentsSQL); err != nil {
-		return err
-	}
-	return s.Checkpoint(ctx)
-}
 
 // settingsSQL returns settings that matter, and whether commits are durable.
 const settingsSQL = `
@@ -76,7 +72,7 @@ select string_agg(name || '=' || current_setting(name), ', ' order by name),
 
 func (s *Server) readSettings(ctx context.Context) error {
 	var durable bool
-	err := system.WithConn(ctx, s.server.URL("postgres"), func(conn *pgx.Conn) error {
+	err := system.WithConn(ctx, s.URL("postgres"), func(conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, settingsSQL).Scan(&s.Settings, &durable)
 	})
 	if err != nil {
@@ -89,57 +85,44 @@ func (s *Server) readSettings(ctx context.Context) error {
 	return nil
 }
 
-// Close stops the server and removes its data.
-func (s *Server) Close() error { return s.server.Close() }
-
 // Check returns an error with the end of the server's log if the server does not answer.
 func (s *Server) Check(ctx context.Context) error {
 	err := s.exec(ctx, "select 1")
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	log, _ := os.ReadFile(s.server.Log())
+	log, _ := os.ReadFile(s.Log())
 	return fmt.Errorf("the server does not answer: %w; its log ends:\n%s", err, log[max(0, len(log)-2048):])
 }
 
 // Checkpoint writes all dirty pages to the disk.
 func (s *Server) Checkpoint(ctx context.Context) error { return s.exec(ctx, "checkpoint") }
 
-// Database is the database of one trial.
-type Database struct {
-	URL    string
-	name   string
-	server *Server
-}
-
-// CreateDatabase creates an empty database with settings "name=value" for its sessions.
-func (s *Server) CreateDatabase(ctx context.Context, settings ...string) (*Database, error) {
+// CreateDatabase creates an empty database with settings "name=value" for its sessions. drop removes it and disconnects its
+// sessions, even if ctx is done.
+func (s *Server) CreateDatabase(ctx context.Context, settings ...string) (url string, drop func() error, err error) {
 	s.created++
 	name := fmt.Sprintf("bench%d", s.created)
-	if err := s.server.CreateDatabase(ctx, name); err != nil {
-		return nil, err
+	if err := s.Ephemeral.CreateDatabase(ctx, name); err != nil {
+		return "", nil, err
 	}
-	db := &Database{URL: s.server.URL(name), name: name, server: s}
+	drop = func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		return s.exec(ctx, "drop database "+name+" with (force)")
+	}
 	for _, line := range settings {
 		setting, value, _ := strings.Cut(line, "=")
-		value = strings.ReplaceAll(value, "'", "''")
 		if err := s.exec(ctx, fmt.Sprintf("alter database %s set %s to '%s'", name, setting, value)); err != nil {
-			return nil, errors.Join(err, db.Drop(ctx))
+			return "", nil, errors.Join(err, drop())
 		}
 	}
-	return db, nil
-}
-
-// Drop removes the database and disconnects its sessions, even if ctx is done.
-func (db *Database) Drop(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-	defer cancel()
-	return db.server.exec(ctx, "drop database "+db.name+" with (force)")
+	return s.URL(name), drop, nil
 }
 
 // exec executes a statement on a connection of its own.
 func (s *Server) exec(ctx context.Context, sql string) error {
-	if err := system.Exec(ctx, s.server.URL("postgres"), sql); err != nil {
+	if err := system.Exec(ctx, s.URL("postgres"), sql); err != nil {
 		return fmt.Errorf("%s: %w", sql, err)
 	}
 	return nil

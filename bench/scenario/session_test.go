@@ -72,10 +72,10 @@ func TestSession_MeasuresCuelightInEveryScenario(t *testing.T) {
 		g.Runs = append(g.Runs, scenario.Run{Scenario: sc, System: cuelight.Local})
 	}
 	for _, sc := range []scenario.Scenario{
-		scenario.Commits(1, scenario.FloorOptions{Samples: 3, WithoutPauses: true}),
-		scenario.Commits(5, scenario.FloorOptions{Samples: 3}),
-		scenario.Commits(5, scenario.FloorOptions{Samples: 3, CommitDelay: slow}),
-		scenario.Notify(scenario.FloorOptions{Samples: 3}),
+		scenario.Commits(1, 3, 0),
+		scenario.Commits(5, 3, 0),
+		scenario.Commits(5, 3, slow),
+		scenario.Notify(3),
 	} {
 		g.Runs = append(g.Runs, scenario.Run{Scenario: sc})
 	}
@@ -96,9 +96,9 @@ func TestSession_MeasuresCuelightInEveryScenario(t *testing.T) {
 	want := []string{
 		"bulk/cuelight/cancel", "bulk/cuelight/import", "bulk/cuelight/prioritize", "bulk/cuelight/report",
 		"bulk/cuelight/reset", "bulk/cuelight/slowest",
-		"commit/floor/tight", "commits5/floor/commit_delay=2ms", "commits5/floor/idle",
+		"commit/floor/idle", "commits5/floor/commit_delay=2ms", "commits5/floor/idle",
 		"drain/cuelight/tasks=50", "e2e/cuelight/commit_delay=2ms", "e2e/cuelight/idle", "grown/cuelight/finished=100",
-		"hop/cuelight", "hop/cuelight/commit_delay=2ms", "hop_commit/cuelight", "hop_commit/cuelight/commit_delay=2ms",
+		"hop/cuelight",
 		"hop_other/cuelight", "notifies/cuelight", "notify/floor/idle",
 		"order/cuelight/tasks=50", "processes/cuelight/processes=2",
 		"processes_cpu/cuelight/processes=2,drained", "processes_cpu/cuelight/processes=2,one by one",
@@ -106,7 +106,7 @@ func TestSession_MeasuresCuelightInEveryScenario(t *testing.T) {
 		"snapshot/cuelight/after,failing=1/10", "snapshot/cuelight/before,failing=1/10", "snapshot/cuelight/held,failing=1/10",
 		"snapshot_kept/cuelight/after,failing=1/10", "snapshot_kept/cuelight/before,failing=1/10",
 		"snapshot_kept/cuelight/held,failing=1/10",
-		"wake_submit/cuelight", "wake_submit/cuelight/commit_delay=2ms", "work20ms/cuelight/slots=5",
+		"work20ms/cuelight/slots=5",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("figures are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -120,14 +120,14 @@ func TestSession_MeasuresCuelightInEveryScenario(t *testing.T) {
 func TestStartServer_HasWALSegmentsForTheFirstTrials(t *testing.T) {
 	t.Parallel()
 	s := newSession(t)
-	db, err := s.CreateDatabase(t.Context())
+	url, _, err := s.CreateDatabase(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	const aheadSQL = `
 select count(*) from pg_ls_waldir()
  where name > pg_walfile_name(pg_current_wal_lsn()) and name ~ '^[0-9A-F]{24}$'`
-	err = system.WithConn(t.Context(), db.URL, func(conn *pgx.Conn) error {
+	err = system.WithConn(t.Context(), url, func(conn *pgx.Conn) error {
 		ahead := 0
 		if err := conn.QueryRow(t.Context(), aheadSQL).Scan(&ahead); err != nil {
 			return err

@@ -34,28 +34,32 @@ func Transcode(clips ...Clip) Scenario {
 		}
 		for _, c := range clips {
 			if err := t.transcode(ctx, c); err != nil {
-				return fmt.Errorf("%s: %w", c.name(t.MediaDir), err)
+				return fmt.Errorf("%s: %w", c.Name, err)
 			}
 		}
-		t.Note("transcode", "CPU is that of all processes of the transcode stage, with its checks of the renditions and "+
-			"the engine, without the database; the process has transcoded one clip before, because asking ffmpeg for its "+
-			"features takes 0.2 s of CPU once")
 		return nil
 	}}
 }
 
-// Clip is a source: a file of the shared clips or, if there is none, a generated test picture
-// with a tone.
+// Clip is a source: a file, or a generated picture with a tone.
 type Clip struct {
-	File string // may be ""
-
-	Size     string // "1280x720"
-	Rate     int    // frames/s
+	Name     string
+	Path     string // of the file; "" generates a clip
+	Picture  string // a source of ffmpeg
 	Duration time.Duration
 }
 
 // warmupClip is transcoded first: in a daemon, too, only the first transcode asks ffmpeg for its features.
-var warmupClip = Clip{Size: "320x180", Rate: 10, Duration: time.Second}
+var warmupClip = Clip{Name: "warmup", Picture: "testsrc2=size=320x180:rate=10", Duration: time.Second}
+
+// source returns the path of the file, or generates one in a directory.
+func (c Clip) source(ctx context.Context, dir string) (string, error) {
+	if c.Path != "" {
+		return c.Path, nil
+	}
+	path := filepath.Join(dir, c.Name+".mp4")
+	return path, proofkit.MakeClip(ctx, path, c.Picture, c.Duration, true)
+}
 
 func (t *Trial) transcode(ctx context.Context, c Clip) (err error) {
 	dir, err := os.MkdirTemp(t.Dir, "cuelight-bench-transcode-")
@@ -63,33 +67,15 @@ func (t *Trial) transcode(ctx context.Context, c Clip) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	warmup, err := warmupClip.source(ctx, "", filepath.Join(dir, "warmup.mp4"))
+	warmup, err := warmupClip.source(ctx, dir)
 	if err != nil {
 		return err
 	}
-	source, err := c.source(ctx, t.MediaDir, filepath.Join(dir, "clip.mp4"))
+	source, err := c.source(ctx, dir)
 	if err != nil {
 		return err
 	}
-	r, err := newFFmpegRecorder(dir)
-	if err != nil {
-		return err
-	}
-	m := &transcodeMeter{ended: make(chan error, 1)}
-	var command []string
-	err = m.run(ctx, t.URL, dir, r.script, func(transcode func(source string) error) error {
-		err := transcode(warmup)
-		if err == nil {
-			_, err = r.take()
-		}
-		if err == nil {
-			err = transcode(source)
-		}
-		if err == nil {
-			command, err = r.take()
-		}
-		return err
-	})
+	cost, command, err := t.transcodeWithCuelight(ctx, dir, warmup, source)
 	if err != nil {
 		return err
 	}
@@ -97,95 +83,86 @@ func (t *Trial) transcode(ctx context.Context, c Clip) (err error) {
 	if err != nil {
 		return err
 	}
-	prefix := "clip=" + c.name(t.MediaDir) + ","
-	for name, cost := range map[string]transcodeCost{t.SystemName(): m.cost, "ffmpeg_bare": bare} {
+	prefix := "clip=" + c.Name + ","
+	for name, cost := range map[string]transcodeCost{t.SystemName(): cost, "ffmpeg_bare": bare} {
 		t.RecordFor(name, "transcode", prefix+"cpu", "CPU s", report.FromValue(cost.cpu.Seconds()))
 		t.RecordFor(name, "transcode", prefix+"wall", "wall s", report.FromValue(cost.wall.Seconds()))
 	}
 	return nil
 }
 
-// name returns the name of the clip in results.
-func (c Clip) name(mediaDir string) string {
-	if c.exists(mediaDir) {
-		return strings.TrimSuffix(c.File, filepath.Ext(c.File))
-	}
-	return fmt.Sprintf("generated_%sp%d_%v", c.Size, c.Rate, c.Duration)
-}
-
-func (c Clip) exists(mediaDir string) bool {
-	_, err := os.Stat(filepath.Join(mediaDir, c.File))
-	return mediaDir != "" && c.File != "" && err == nil
-}
-
-// source returns the path of the shared clip, or generates one.
-func (c Clip) source(ctx context.Context, mediaDir, generated string) (string, error) {
-	if c.exists(mediaDir) {
-		return filepath.Abs(filepath.Join(mediaDir, c.File))
-	}
-	return generated, proofkit.MakeClip(ctx, generated, fmt.Sprintf("testsrc2=size=%s:rate=%d", c.Size, c.Rate), c.Duration, true)
-}
-
 // transcodeCost is what a transcode used.
 type transcodeCost struct{ cpu, wall time.Duration }
 
-// transcodeMeter measures the transcode stage.
-type transcodeMeter struct {
-	cost  transcodeCost // of the last task
-	ended chan error
-}
-
 const measuredStage = "transcode"
 
-// run runs the built-in pipeline as far as the transcode stage, while a function transcodes sources.
-func (m *transcodeMeter) run(ctx context.Context, url, dir, ffmpeg string, do func(transcode func(source string) error) error) error {
-	return system.WithPool(ctx, url, 0, func(pool *pgxpool.Pool) error {
-		pipeline, err := m.pipeline(dir, ffmpeg)
-		if err != nil {
-			return err
-		}
+// transcodeWithCuelight takes sources through the built-in pipeline as far as the transcode stage. It returns the cost of
+// that stage for the last one, and the command of ffmpeg.
+func (t *Trial) transcodeWithCuelight(ctx context.Context, dir string, sources ...string) (
+	cost transcodeCost, command []string, err error,
+) {
+	script, recorded, err := newFFmpegRecorder(dir)
+	if err != nil {
+		return cost, nil, err
+	}
+	pipeline, err := measuredPipeline(dir, script, &cost)
+	if err != nil {
+		return cost, nil, err
+	}
+	err = system.WithPool(ctx, t.URL, 0, func(pool *pgxpool.Pool) error {
 		tasks := store.New(pool, pipeline.Graph())
 		if _, err := tasks.Migrate(ctx); err != nil { // the benchmark's stages do not divide
 			return err
 		}
-		ctx, stop := context.WithCancel(ctx)
-		runner := stages.Runner{Pool: pool, Pipeline: pipeline, Observe: m.observe}
-		stopped := make(chan error, 1)
-		go func() { stopped <- runner.Run(ctx) }()
-		err = do(func(source string) error {
-			if _, err := tasks.Submit(ctx, store.Submission{Source: source}); err != nil {
-				return err
+		running, stop := context.WithCancel(ctx)
+		defer stop()
+		ended, stopped := make(chan error, 1), make(chan error, 1)
+		runner := stages.Runner{Pool: pool, Pipeline: pipeline, Observe: func(e stages.Event) { reportEnd(e, ended) }}
+		go func() { stopped <- runner.Run(running) }()
+		for _, source := range sources {
+			if _, err = tasks.Submit(ctx, store.Submission{Source: source}); err != nil {
+				break
 			}
 			select {
-			case err := <-m.ended:
-				return err
-			case err := <-stopped:
-				stopped <- nil
+			case err = <-ended:
+			case err = <-stopped:
 				return errors.Join(errors.New("the pipeline stopped"), err)
 			}
-		})
+			if err == nil {
+				command, err = takeCommand(recorded)
+			}
+			if err != nil {
+				break
+			}
+		}
 		stop()
 		return errors.Join(err, <-stopped)
 	})
+	return cost, command, err
 }
 
-// pipeline returns the built-in pipeline with workers for ingest and transcode only.
-func (m *transcodeMeter) pipeline(dir, ffmpeg string) (*stages.Pipeline, error) {
+// measuredPipeline returns the built-in pipeline with workers for ingest and transcode only. The cost of the latter is that
+// of this process and of children that have ended.
+func measuredPipeline(dir, ffmpeg string, cost *transcodeCost) (*stages.Pipeline, error) {
 	config := video.Config{
 		DataDir: filepath.Join(dir, "data"), PublishDir: filepath.Join(dir, "published"),
 		Tools: video.Tools{FFmpeg: ffmpeg, Sandbox: "off"}, Reserve: -1, // the script writes outside the sandbox
 		ChunkLength: -1, // the same command as without Cuelight
 	}
-	for _, dir := range []string{config.DataDir, config.PublishDir} {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			return nil, err
-		}
+	if err := errors.Join(os.Mkdir(config.DataDir, 0o755), os.Mkdir(config.PublishDir, 0o755)); err != nil {
+		return nil, err
 	}
 	all := video.Stages(config)
 	for i := range all {
 		switch all[i].Name {
 		case measuredStage:
-			all[i].Part = m.measure(all[i].Part)
+			transcode := all[i].Part
+			all[i].Part = func(ctx context.Context, job *stages.Job) (any, error) {
+				started, before := time.Now(), totalCPU()
+				result, err := transcode(ctx, job)
+				*cost = transcodeCost{totalCPU() - before, time.Since(started)}
+				return result, err
+			}
 		case "ingest":
 		default:
 			all[i].Slots = -1
@@ -194,35 +171,18 @@ func (m *transcodeMeter) pipeline(dir, ffmpeg string) (*stages.Pipeline, error) 
 	return video.Pipeline(all...)
 }
 
-// measure returns the work with a measurement of its cost: that of this process and of children that have ended.
-func (m *transcodeMeter) measure(work stages.Work) stages.Work {
-	return func(ctx context.Context, job *stages.Job) (any, error) {
-		before, err := totalCPU()
-		if err != nil {
-			return nil, err
-		}
-		started := time.Now()
-		result, workErr := work(ctx, job)
-		m.cost.wall = time.Since(started)
-		after, err := totalCPU()
-		m.cost.cpu = after - before
-		return result, errors.Join(workErr, err)
-	}
-}
-
-func totalCPU() (total time.Duration, err error) {
+// totalCPU is the processor time of this process and of its children that have ended.
+func totalCPU() (total time.Duration) {
 	for _, of := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
 		var r syscall.Rusage
-		if err := syscall.Getrusage(of, &r); err != nil {
-			return 0, os.NewSyscallError("getrusage", err)
-		}
+		_ = syscall.Getrusage(of, &r) // it fails only for other arguments
 		total += time.Duration(r.Utime.Nano() + r.Stime.Nano())
 	}
-	return total, nil
+	return total
 }
 
-// observe reports the end of the stage, or the first event that should not happen.
-func (m *transcodeMeter) observe(e stages.Event) {
+// reportEnd reports the end of the measured stage, or an event that should not happen.
+func reportEnd(e stages.Event, ended chan<- error) {
 	var err error
 	switch e.Kind {
 	case stages.StageCompleted:
@@ -235,13 +195,10 @@ func (m *transcodeMeter) observe(e stages.Event) {
 		return
 	}
 	select {
-	case m.ended <- err:
+	case ended <- err:
 	default: // only the first counts
 	}
 }
-
-// ffmpegRecorder is a script in place of ffmpeg that records the arguments of a transcode and then runs ffmpeg.
-type ffmpegRecorder struct{ script, file string }
 
 // recorderScript ends each argument with a 0, which no argument contains.
 const recorderScript = `#!/bin/sh
@@ -249,19 +206,21 @@ case " $* " in *" hls "*) printf '%%s\0' "$@" >>%s;; esac
 exec %s "$@"
 `
 
-func newFFmpegRecorder(dir string) (r ffmpegRecorder, err error) {
+// newFFmpegRecorder returns a script in place of ffmpeg that records the arguments of a transcode in a file and then runs
+// ffmpeg.
+func newFFmpegRecorder(dir string) (script, recorded string, err error) {
 	ffmpeg, err := exec.LookPath("ffmpeg")
 	if err != nil {
-		return r, err
+		return "", "", err
 	}
 	quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
-	r = ffmpegRecorder{script: filepath.Join(dir, "ffmpeg"), file: filepath.Join(dir, "arguments")}
-	return r, os.WriteFile(r.script, fmt.Appendf(nil, recorderScript, quote(r.file), quote(ffmpeg)), 0o755)
+	script, recorded = filepath.Join(dir, "ffmpeg"), filepath.Join(dir, "arguments")
+	return script, recorded, os.WriteFile(script, fmt.Appendf(nil, recorderScript, quote(recorded), quote(ffmpeg)), 0o755)
 }
 
-// take returns the command that was recorded since the last call.
-func (r ffmpegRecorder) take() ([]string, error) {
-	text, err := os.ReadFile(r.file)
+// takeCommand returns the command that was recorded since the last call.
+func takeCommand(recorded string) ([]string, error) {
+	text, err := os.ReadFile(recorded)
 	if err != nil {
 		return nil, fmt.Errorf("read ffmpeg's arguments: %w", err)
 	}
@@ -269,7 +228,7 @@ func (r ffmpegRecorder) take() ([]string, error) {
 	if !slices.Contains(args, "-i") || slices.Contains(args[1:], "-nostdin") { // which is the first of a command
 		return nil, fmt.Errorf("not one command of ffmpeg: %q", args)
 	}
-	return args, os.Remove(r.file)
+	return args, os.Remove(recorded)
 }
 
 // withSoundOf returns a command with a source in place of the pipes from which Cuelight's reads the sound, so that it is

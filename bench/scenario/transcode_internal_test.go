@@ -17,23 +17,23 @@ func TestFFmpegRecorder_RecordsOneTranscode(t *testing.T) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	r, err := newFFmpegRecorder(dir)
+	script, recorded, err := newFFmpegRecorder(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = exec.Command(r.script, "-version").Run()
-	if args, err := r.take(); err == nil {
+	_ = exec.Command(script, "-version").Run()
+	if args, err := takeCommand(recorded); err == nil {
 		t.Errorf("%q was recorded, which is no transcode", args)
 	}
 	want := []string{"-nostdin", "-i", "no such file", "-f", "hls", "a b"}
-	_ = exec.Command(r.script, want...).Run() // it fails, and is recorded
-	if got, err := r.take(); err != nil || !slices.Equal(got, want) {
+	_ = exec.Command(script, want...).Run() // it fails, and is recorded
+	if got, err := takeCommand(recorded); err != nil || !slices.Equal(got, want) {
 		t.Errorf("%q, %v; want %q", got, err, want)
 	}
 	for range 2 {
-		_ = exec.Command(r.script, want...).Run()
+		_ = exec.Command(script, want...).Run()
 	}
-	if got, err := r.take(); err == nil {
+	if got, err := takeCommand(recorded); err == nil {
 		t.Errorf("two commands were taken as %q", got)
 	}
 }

@@ -57,7 +57,6 @@ func TriggerCost(tasks int) Scenario {
 			return err
 		}
 		t.RecordValue("bulk", "slowest", "ms", slowest)
-		t.Note("bulk", "the triggers' share of one statement that changes %d tasks, per task", tasks)
 		return nil
 	}}
 }

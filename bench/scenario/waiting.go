@@ -50,19 +50,16 @@ func WaitingWorkers(workers int, during time.Duration) Scenario {
 					return client.wait(waiting, id, longestWait*time.Duration(i+1)/time.Duration(workers), longestWait)
 				})
 			}
-			var used daemonUsage
+			prefix := fmt.Sprintf("workers=%d,", workers)
+			var peak int64
 			if err = ctxsleep.For(waiting, settleTime); err == nil { // the daemon handles the requests that it has received
-				used, err = t.measureUsage(waiting, d, during)
+				peak, err = t.recordUsage(waiting, d, during, "waiting_workers", prefix)
 			}
 			stop()
 			if err = errors.Join(all.Wait(), err); err != nil {
 				return err
 			}
-			prefix := fmt.Sprintf("workers=%d,", workers)
-			used.record(t, "waiting_workers", prefix)
-			t.RecordValue("waiting_workers", prefix+"added memory", "MiB", float64(used.memory-alone.Peak)/(1<<20))
-			t.Note("waiting_workers", "cuelight serve --listen on an empty database, for %v while all workers wait for %v each",
-				during, longestWait)
+			t.RecordValue("waiting_workers", prefix+"added memory", "MiB", float64(peak-alone.Peak)/(1<<20))
 			return nil
 		})
 	}}

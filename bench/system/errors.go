@@ -3,64 +3,40 @@ package system
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
+	"sync/atomic"
 )
 
-// ErrorList collects the errors of workers for their Stop. The zero value is ready, and
+// FirstError keeps the first error of workers for their Stop. The zero value is ready, and
 // several goroutines may use it.
-type ErrorList struct {
-	mu    sync.Mutex
-	first []error
-	more  int
-}
-
-const maxErrors = 3 // kept; further ones are counted
+type FirstError struct{ first atomic.Pointer[error] }
 
 // Add adds an error; nil is ignored.
-func (l *ErrorList) Add(err error) {
-	if err == nil {
-		return
+func (l *FirstError) Add(err error) {
+	if err != nil {
+		l.first.CompareAndSwap(nil, &err)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.first) == maxErrors {
-		l.more++
-		return
-	}
-	l.first = append(l.first, err)
 }
 
-// Err returns all errors as one, or nil.
-func (l *ErrorList) Err() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	err := errors.Join(l.first...)
-	if l.more > 0 {
-		err = fmt.Errorf("%w\nand %d more", err, l.more)
+// Err returns the first error, or nil.
+func (l *FirstError) Err() error {
+	if err := l.first.Load(); err != nil {
+		return *err
 	}
-	return err
+	return nil
 }
 
 // Logger returns a logger for a system that logs. It adds logged errors to the list and
 // drops all other records. It also drops cancellations: only Stop cancels.
-func (l *ErrorList) Logger() *slog.Logger {
-	return slog.New(slog.NewTextHandler(lineWriter(l.addLine), &slog.HandlerOptions{Level: slog.LevelError}))
+func (l *FirstError) Logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelError}))
 }
 
-func (l *ErrorList) addLine(line string) {
-	if !strings.Contains(line, context.Canceled.Error()) {
-		l.Add(errors.New(strings.TrimSpace(line)))
+// Write adds a line of a log: a handler writes a record at once.
+func (l *FirstError) Write(line []byte) (int, error) {
+	if !strings.Contains(string(line), context.Canceled.Error()) {
+		l.Add(errors.New(strings.TrimSpace(string(line))))
 	}
-}
-
-// lineWriter is called with each line: a handler writes a record at once.
-type lineWriter func(line string)
-
-// Write calls the function.
-func (w lineWriter) Write(b []byte) (int, error) {
-	w(string(b))
-	return len(b), nil
+	return len(line), nil
 }

@@ -3,8 +3,9 @@ package system_test
 import (
 	"context"
 	"errors"
+	"net"
+	"net/rpc"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -98,7 +99,7 @@ func TestStop_ReturnsAfterAllObservationsArrived(t *testing.T) {
 		t.Fatal(err)
 	}
 	const n = 10_000
-	if err := errors.Join(c.Submit(ctx, 7), c.SubmitAll(ctx, 100, n), c.SubmitAll(ctx, 0, 0), c.Stop(ctx)); err != nil {
+	if err := errors.Join(c.Submit(ctx, 7), c.SubmitAll(ctx, 100, n), c.Stop(ctx)); err != nil {
 		t.Fatal(err)
 	}
 	ended := time.Now()
@@ -161,12 +162,23 @@ func startSubmitAndStop(ctx context.Context, url string) error {
 }
 
 // The process ends without Stop, which may need a database that is gone.
-func TestProcess_EndsAtOnceWithoutItsParent(t *testing.T) {
+func TestServe_EndsAtOnceWithoutItsParent(t *testing.T) {
 	t.Parallel()
-	err := system.RunWithoutParent(fake{}, stopError)
-	if err == nil || !strings.Contains(err.Error(), "is gone") || strings.Contains(err.Error(), stopError) {
+	here, there := net.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- system.Serve(fake{}, stopError, there) }()
+	client := rpc.NewClient(here)
+	if err := client.Call("Workers.Start", [2]int64{}, new(int)); err != nil {
+		t.Fatal(err)
+	}
+	waits := client.Go("Workers.Observations", 0, &[]int64{}, nil)
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
 		t.Errorf("error is %v", err)
 	}
+	<-waits.Done
 }
 
 func TestStart_RejectsUnknownSystem(t *testing.T) {
@@ -174,16 +186,5 @@ func TestStart_RejectsUnknownSystem(t *testing.T) {
 	_, err := system.StartProcess(t.Context(), unknown{}, noError, system.Options{})
 	if err == nil || !strings.Contains(err.Error(), `unknown system "unknown"`) {
 		t.Errorf("error is %v", err)
-	}
-}
-
-func TestObservation_SurvivesEncoding(t *testing.T) {
-	t.Parallel()
-	want := []system.Observation{
-		{Task: 1<<40 + 3, Stage: system.Publish, Kind: system.Completed, At: time.Unix(1, 2)},
-		{Task: -1, Stage: system.Ingest, Kind: system.Started, At: time.Unix(0, 0)},
-	}
-	if got := system.EncodeAndDecode(want); !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
 	}
 }

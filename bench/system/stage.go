@@ -22,10 +22,7 @@ var stageNames = [len(Stages)]string{"ingest", "transcode", "metadata", "assembl
 func (s Stage) String() string { return stageNames[s] }
 
 // StageByName returns the stage with a name.
-func StageByName(name string) (s Stage, ok bool) {
-	i := slices.Index(stageNames[:], name)
-	return Stage(i), i >= 0
-}
+func StageByName(name string) Stage { return Stage(slices.Index(stageNames[:], name)) }
 
 var needs = [len(Stages)][]Stage{
 	Transcode: {Ingest}, Metadata: {Ingest}, Assemble: {Transcode, Metadata}, Publish: {Assemble},

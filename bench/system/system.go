@@ -13,8 +13,9 @@ package system
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
+
+	"github.com/cuelight/cuelight/internal/ctxsleep"
 )
 
 // System is a product in its best sensible settings.
@@ -83,12 +84,8 @@ func (o Options) DoWork(ctx context.Context, task int64, s Stage, attempt int) e
 	}
 	o.report(task, s, Started)
 	if o.WorkTime > 0 {
-		timer := time.NewTimer(o.WorkTime)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := ctxsleep.For(ctx, o.WorkTime); err != nil {
+			return err
 		}
 	}
 	o.report(task, s, Ended)
@@ -125,9 +122,4 @@ const (
 	Completed
 )
 
-func (k Kind) String() string {
-	if k > Completed {
-		return fmt.Sprintf("reply %d", int(k)) // of another process
-	}
-	return [...]string{"started", "ended", "was completed"}[k]
-}
+func (k Kind) String() string { return [...]string{"started", "ended", "was completed"}[k] }

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/bench/system"
@@ -24,41 +23,33 @@ import (
 // The forms of Cuelight.
 var (
 	// Local workers have the database.
-	Local system.System = cuelight{start: startLocal}
+	Local system.System = form{"cuelight", fmt.Sprintf("this commit, schema version %d; one Runner and one notify.Listener per process, "+
+		"all settings at their defaults, pgxpool's default of connections, a further pool of %d for submissions; "+
+		"bulk submissions by Store.SubmitAll", store.SchemaVersion, submitConnections), startLocal}
 	// Remote is a worker that has no database: its Runner talks over HTTP to a coordinator in the same process. There is
 	// no second Runner, which in practice expires lost workers.
-	Remote system.System = cuelight{isRemote: true, start: startRemote}
+	Remote system.System = form{"cuelight_remote", fmt.Sprintf("this commit; one Runner and one remote.Coordinator in a process, "+
+		"over HTTP on a loopback address without TLS, all settings at their defaults; a further pool of %d for submissions",
+		submitConnections), startRemote}
 )
-
-type cuelight struct {
-	isRemote bool
-	start    func(ctx context.Context, url string, o system.Options) (system.Workers, error)
-}
-
-// Name is that of the figures.
-func (c cuelight) Name() string {
-	if c.isRemote {
-		return "cuelight_remote"
-	}
-	return "cuelight"
-}
 
 // submitConnections is the number of submissions that can run at once.
 const submitConnections = 16
 
-// Settings describes the workers.
-func (c cuelight) Settings() string {
-	if c.isRemote {
-		return fmt.Sprintf("this commit; one Runner and one remote.Coordinator in a process, over HTTP on a loopback address "+
-			"without TLS, all settings at their defaults; a further pool of %d for submissions", submitConnections)
-	}
-	return fmt.Sprintf("this commit, schema version %d; one Runner and one notify.Listener per process, "+
-		"all settings at their defaults, pgxpool's default of connections, a further pool of %d for submissions; "+
-		"bulk submissions by Store.SubmitAll", store.SchemaVersion, submitConnections)
+// form is one of them.
+type form struct {
+	name, settings string
+	start          func(ctx context.Context, url string, o system.Options) (system.Workers, error)
 }
 
+// Name is that of the figures.
+func (f form) Name() string { return f.name }
+
+// Settings describes the workers.
+func (f form) Settings() string { return f.settings }
+
 // SetUp creates the tables.
-func (cuelight) SetUp(ctx context.Context, url string) error {
+func (form) SetUp(ctx context.Context, url string) error {
 	return system.WithPool(ctx, url, 0, func(pool *pgxpool.Pool) error {
 		_, err := store.New(pool, graph()).Migrate(ctx)
 		return err
@@ -66,13 +57,15 @@ func (cuelight) SetUp(ctx context.Context, url string) error {
 }
 
 // Preload submits tasks while no worker runs.
-func (cuelight) Preload(ctx context.Context, url string, first int64, n int) error {
-	return system.WithPool(ctx, url, 0, func(pool *pgxpool.Pool) error { return submitAll(ctx, pool, first, n, 0) })
+func (form) Preload(ctx context.Context, url string, first int64, n int) error {
+	return system.WithPool(ctx, url, 0, func(pool *pgxpool.Pool) error {
+		return submitAll(ctx, store.New(pool, graph()), first, n, 0)
+	})
 }
 
 // Start returns when the Runner is registered in the database and its listener is connected.
-func (c cuelight) Start(ctx context.Context, url string, o system.Options) (system.Workers, error) {
-	return c.start(ctx, url, o)
+func (f form) Start(ctx context.Context, url string, o system.Options) (system.Workers, error) {
+	return f.start(ctx, url, o)
 }
 
 // Channels returns those on which workers are notified.
@@ -93,22 +86,14 @@ func submission(task int64, users int) store.Submission {
 	return s
 }
 
-// submitAll submits tasks in one transaction, many with one statement.
-func submitAll(ctx context.Context, pool *pgxpool.Pool, first int64, n, users int) error {
-	const batch = 10_000
-	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		s := store.New(pool, graph()).WithTx(tx)
-		for ; n > 0; first, n = first+batch, n-batch {
-			subs := make([]store.Submission, min(n, batch))
-			for i := range subs {
-				subs[i] = submission(first+int64(i), users)
-			}
-			if _, err := s.SubmitAll(ctx, subs); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+// submitAll submits tasks with one statement.
+func submitAll(ctx context.Context, s *store.Store, first int64, n, users int) error {
+	subs := make([]store.Submission, n)
+	for i := range subs {
+		subs[i] = submission(first+int64(i), users)
+	}
+	_, err := s.SubmitAll(ctx, subs)
+	return err
 }
 
 // graph is the graph of the pipeline. No stage divides, because no other system does.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"sync"
 	"time"
 
@@ -19,23 +19,17 @@ import (
 // remoteWorkers are one Runner without the database, and its coordinator.
 type remoteWorkers struct {
 	*workers
-	listener net.Listener
-	client   *remote.Client
-	http     *http.Client
-	url      string
+	client *remote.Client
+	url    string
 }
 
 const remoteKey = "bench"
 
 // startRemote returns when the Runner is registered and its request waits at the coordinator.
 func startRemote(ctx context.Context, url string, o system.Options) (_ system.Workers, err error) {
-	r := &remoteWorkers{http: &http.Client{Transport: remote.NewTransport()}}
-	if r.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-		return nil, err
-	}
-	r.url = "http://" + r.listener.Addr().String()
+	r := &remoteWorkers{}
 	if r.workers, err = startWorkers(ctx, url, o, r.run); err != nil {
-		return nil, errors.Join(err, r.close())
+		return nil, err
 	}
 	waits := r.client.Wakes().(interface{ Connected() bool })
 	for !waits.Connected() {
@@ -46,47 +40,41 @@ func startRemote(ctx context.Context, url string, o system.Options) (_ system.Wo
 	return r, nil
 }
 
-// close closes the listener, which the server has closed unless it was not started.
-func (r *remoteWorkers) close() error {
-	if err := r.listener.Close(); !errors.Is(err, net.ErrClosed) {
-		return err
-	}
-	return nil
-}
-
 // run runs the coordinator, its server and the Runner. The Runner ends first.
 func (r *remoteWorkers) run(ctx context.Context, w *workers, p *stages.Pipeline) (err error) {
-	r.client, err = remote.NewClient(remote.ClientOptions{URL: r.url, Key: remoteKey, Graph: p.Graph(), HTTP: r.http})
-	if err != nil {
-		return err
-	}
 	listener := notify.New(w.pool, notify.Options{Channels: p.Channels(), OnChange: w.onListenerChange})
 	coordinator := remote.NewCoordinator(remote.Options{
 		Pool: w.pool, Pipeline: p, Wakes: listener, OnError: w.errs.Add,
 		Authenticate: func(*http.Request) (string, error) { return remoteKey, nil },
 	})
-	server := &http.Server{Handler: coordinator}
 	serveCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	server := httptest.NewServer(coordinator)
 	var serving sync.WaitGroup
 	defer serving.Wait()
-	defer r.http.CloseIdleConnections()
-	defer server.Close()
 	defer stop()
+	defer server.Close()
 	serving.Go(func() { w.errs.Add(coordinator.Run(serveCtx)) })
 	serving.Go(func() {
 		if err := listener.Run(serveCtx); serveCtx.Err() == nil {
 			w.errs.Add(err)
 		}
 	})
-	serving.Go(func() {
-		if err := server.Serve(r.listener); !errors.Is(err, http.ErrServerClosed) {
-			w.errs.Add(err)
-		}
+	r.url = server.URL
+	transport := remote.NewTransport()
+	defer transport.CloseIdleConnections()
+	r.client, err = remote.NewClient(remote.ClientOptions{
+		URL: r.url, Key: remoteKey, Graph: p.Graph(), HTTP: &http.Client{Transport: transport},
 	})
+	if err != nil {
+		return err
+	}
 	return stages.Runner{
 		Pipeline: p, Backend: r.client.Backend(), Wakes: r.client.Wakes(), Observe: w.onEvent,
 	}.Run(ctx)
 }
+
+// roundTrips has a connection of its own.
+var roundTrips = &http.Client{Transport: remote.NewTransport()}
 
 // RoundTrip sends a request that needs no database and returns how long its answer took.
 func (r *remoteWorkers) RoundTrip(ctx context.Context) (time.Duration, error) {
@@ -95,7 +83,7 @@ func (r *remoteWorkers) RoundTrip(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	sent := time.Now()
-	response, err := r.http.Do(request)
+	response, err := roundTrips.Do(request)
 	if err != nil {
 		return 0, err
 	}

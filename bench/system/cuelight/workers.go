@@ -18,16 +18,15 @@ import (
 type workers struct {
 	system.Options
 	numbers sync.Map // of running tasks, by id: a stages.Event has only the id
-	errs    system.ErrorList
+	errs    system.FirstError
 
 	pool, submitPool *pgxpool.Pool
 	store            *store.Store // on submitPool
 
-	registered chan struct{}
-	listening  chan struct{}
-	stop       context.CancelFunc
-	done       chan struct{} // closed when err is set
-	err        error
+	ready chan struct{} // has a value once the Runner is registered, and one once the listener is connected
+	stop  context.CancelFunc
+	done  chan struct{} // closed when err is set
+	err   error
 }
 
 func startLocal(ctx context.Context, url string, o system.Options) (system.Workers, error) {
@@ -46,9 +45,7 @@ func startLocal(ctx context.Context, url string, o system.Options) (system.Worke
 func startWorkers(
 	ctx context.Context, url string, o system.Options, run func(context.Context, *workers, *stages.Pipeline) error,
 ) (*workers, error) {
-	w := &workers{
-		Options: o, registered: make(chan struct{}, 1), listening: make(chan struct{}, 1), done: make(chan struct{}),
-	}
+	w := &workers{Options: o, ready: make(chan struct{}, 2), done: make(chan struct{})}
 	p, err := w.pipeline()
 	if err != nil {
 		return nil, err
@@ -67,9 +64,9 @@ func startWorkers(
 		defer close(w.done)
 		w.err = run(runCtx, w, p)
 	}()
-	for _, ready := range []chan struct{}{w.registered, w.listening} {
+	for range cap(w.ready) {
 		select {
-		case <-ready:
+		case <-w.ready:
 		case <-w.done:
 			return nil, errors.Join(errors.New("the Runner stopped at once"), w.Stop(ctx))
 		case <-ctx.Done():
@@ -84,13 +81,13 @@ func (w *workers) onListenerChange(connected bool, err error) {
 		w.errs.Add(fmt.Errorf("the listener is disconnected: %w", err))
 		return
 	}
-	signal(w.listening)
+	w.signal()
 }
 
-// signal does not block: one value is enough.
-func signal(c chan struct{}) {
+// signal does not block: the listener may connect again.
+func (w *workers) signal() {
 	select {
-	case c <- struct{}{}:
+	case w.ready <- struct{}{}:
 	default:
 	}
 }
@@ -102,7 +99,7 @@ func (w *workers) onEvent(e stages.Event) {
 	case stages.StageCompleted:
 		w.onCompleted(e)
 	case stages.WorkerStarted:
-		signal(w.registered)
+		w.signal()
 	case stages.AttemptFailed:
 		if !errors.Is(e.Err, system.ErrPlanned) {
 			w.errs.Add(fmt.Errorf("%s failed: %w", e.Stage, e.Err))
@@ -114,10 +111,7 @@ func (w *workers) onEvent(e stages.Event) {
 }
 
 func (w *workers) onCompleted(e stages.Event) {
-	s, ok := system.StageByName(e.Stage)
-	if !ok {
-		return
-	}
+	s := system.StageByName(e.Stage)
 	task, ok := w.numbers.Load(e.Task)
 	if !ok {
 		w.errs.Add(fmt.Errorf("%s of task %s was completed before it started", e.Stage, e.Task))
@@ -135,9 +129,9 @@ func (w *workers) Submit(ctx context.Context, task int64) error {
 	return err
 }
 
-// SubmitAll submits tasks in one transaction.
+// SubmitAll submits tasks with one statement.
 func (w *workers) SubmitAll(ctx context.Context, first int64, n int) error {
-	return submitAll(ctx, w.submitPool, first, n, w.Users)
+	return submitAll(ctx, w.store, first, n, w.Users)
 }
 
 // Stop drains the Runner.

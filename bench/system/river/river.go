@@ -1,3 +1,14 @@
+// Package river has River (github.com/riverqueue/river), the Go queue on PostgreSQL, in
+// three forms. docs/performance.md says how they are set up, and why.
+//
+// River's free version has jobs and no graph. Each stage of each task is a job, and its worker inserts the next jobs.
+// Assemble waits for two stages and must be inserted once. Both set their bit in the task's
+// row of a small table: the one that then sees both bits inserts assemble. A unique job cannot do this: it
+// would start with the first of the two. A count in place of the bits would be wrong after a
+// repeated job.
+//
+// Fast and Default report Completed when the work has returned. River's completer follows
+// within 250 ms and nothing waits for it, which favours them.
 package river
 
 import (
@@ -15,15 +26,12 @@ import (
 	"github.com/cuelight/cuelight/bench/system"
 )
 
-// version is that in go.mod.
-const version = "River v0.51.0, riverpgxv5"
-
 // The forms of River.
 var (
-	// Tx inserts the next jobs in the completing transaction.
+	// Tx completes a job and inserts the next ones in one transaction: a crash can neither lose nor repeat a stage.
 	Tx system.System = form{name: "river_tx", tx: true, cooldown: tunedCooldown, pollInterval: tunedPollInterval,
 		settings: "JobCompleteTx and InsertManyTx in one transaction" + tunedSettings}
-	// Fast inserts the next jobs before River completes this one.
+	// Fast inserts the next jobs; River completes the job later, together with others. A crash in between repeats both.
 	Fast system.System = form{name: "river_fast", cooldown: tunedCooldown, pollInterval: tunedPollInterval,
 		settings: "InsertMany, then completion in bulk, a crash can repeat a stage" + tunedSettings}
 	// Default is Fast with River's default settings for fetching.
@@ -32,9 +40,11 @@ var (
 )
 
 const (
+	version           = "River v0.51.0, riverpgxv5" // that in go.mod
 	tunedCooldown     = time.Millisecond
 	tunedPollInterval = 20 * time.Millisecond
 	tunedSettings     = "; FetchCooldown 1 ms, FetchPollInterval 20 ms, a queue per stage, 20 connections"
+	connections       = 20
 )
 
 // form is one of them.
@@ -50,15 +60,13 @@ func (f form) Name() string { return f.name }
 // Settings describes the form.
 func (f form) Settings() string { return version + ": " + f.settings }
 
-const connections = 20
-
 // arrivalsTable joins transcode and metadata: each sets its bit in
 // the task's row, and the second one starts assemble. That update finds room on the page.
 const arrivalsTable = `create table arrivals (task bigint primary key, done int not null) with (fillfactor = 80)`
 
 // SetUp creates River's tables and the one that joins two stages.
 func (form) SetUp(ctx context.Context, url string) error {
-	var errs system.ErrorList
+	var errs system.FirstError
 	err := system.WithPool(ctx, url, connections, func(pool *pgxpool.Pool) error {
 		migrator, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Logger: errs.Logger()})
 		if err == nil {
@@ -77,7 +85,7 @@ func (form) SetUp(ctx context.Context, url string) error {
 
 // Preload inserts tasks while no worker runs.
 func (form) Preload(ctx context.Context, url string, first int64, n int) error {
-	var errs system.ErrorList
+	var errs system.FirstError
 	err := system.WithPool(ctx, url, connections, func(pool *pgxpool.Pool) error {
 		client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{Logger: errs.Logger()})
 		if err != nil {

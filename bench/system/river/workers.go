@@ -21,7 +21,7 @@ type workers struct {
 	form   form
 	pool   *pgxpool.Pool
 	client *river.Client[pgx.Tx]
-	errs   system.ErrorList
+	errs   system.FirstError
 }
 
 // Start starts a client of River with workers for all stages.
