@@ -64,11 +64,11 @@ chaos: needs-test ## inject random faults for DURATION=60s (SEED=…) and check 
 failover: needs-test ## kill the primary under load, promote the standby, check the result
 	@$(build_env) $(GO) build -o bin/chaos ./internal/proof/chaos && exec bin/chaos -failover kill -duration 16s $(ARGS)
 
-# A module of its own: the compared systems are no dependencies of the product.
+# A module of its own: River is no dependency of the product.
 bench = $(build_env) $(GO) build -C bench -o ../bin/bench . && exec bin/bench
 
 .PHONY: bench
-bench: needs-test ## measure latency and throughput next to other queues (65 minutes)
+bench: needs-test ## measure latency and throughput next to River and a poller (an hour)
 	@$(bench) $(ARGS)
 
 .PHONY: bench-quick
