@@ -124,7 +124,9 @@ func plan(m mode) []scenario.Group {
 	}
 	p.group(of(3, 1, 1))
 	p.add(scenario.Drain(of(5_000, 5_000, 200)), river.Tx, river.Fast)
-	p.group(of(3, 3, 1))
+	if m == quick { // River is slow
+		p.group(3)
+	}
 	p.add(scenario.Drain(of(5_000, 5_000, 200)), cuelight.Local)
 	p.add(scenario.NotificationCount(of(20_000, 5_000, 200)), cuelight.Local)
 	if m == full {

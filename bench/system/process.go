@@ -29,7 +29,6 @@ type config struct {
 type process struct {
 	child   *childproc.Process
 	answers *os.File
-	conn    conn
 	client  *rpc.Client
 	observe func(Observation)
 	done    chan struct{} // closed when no more observations arrive
