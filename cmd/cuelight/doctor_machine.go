@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/cuelight/cuelight/internal/console"
-	"github.com/cuelight/cuelight/internal/daemon"
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/diskspace"
 	"github.com/cuelight/cuelight/internal/media"
@@ -20,7 +19,6 @@ import (
 	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/internal/storage"
 	"github.com/cuelight/cuelight/internal/usererr"
-	"github.com/cuelight/cuelight/stages/video"
 )
 
 func checkPostgreSQL(context.Context) (found []finding) {
@@ -199,19 +197,19 @@ func sandboxFix(layer string) string {
 
 func (d *doctor) checkDataDir(ctx context.Context) []finding {
 	if storage.IsAddress(d.c.DataDir) {
-		return d.checkBucket(ctx, video.DataContent, d.c.DataDir)
+		return d.checkBucket(ctx, d.c.DataDir)
 	}
 	dir, err := d.c.DataPath()
 	if err != nil {
 		return errorFinding(err)
 	}
-	return append(checkDirectory("data", dir), checkNotMoved(ctx, video.DataContent, video.Location{Dir: dir})...)
+	return checkDirectory("data", dir)
 }
 
 func (d *doctor) checkPublishDir(ctx context.Context) []finding {
 	switch {
 	case storage.IsAddress(d.c.PublishDir):
-		return d.checkBucket(ctx, video.PublishContent, d.c.PublishDir)
+		return d.checkBucket(ctx, d.c.PublishDir)
 	case d.c.PublishDir == "" && storage.IsAddress(d.c.DataDir):
 		return nil // checkDataDir has checked the bucket
 	}
@@ -219,11 +217,11 @@ func (d *doctor) checkPublishDir(ctx context.Context) []finding {
 	if err != nil {
 		return errorFinding(err)
 	}
-	return append(checkDirectory("publish", dir), checkNotMoved(ctx, video.PublishContent, video.Location{Dir: dir})...)
+	return checkDirectory("publish", dir)
 }
 
 // checkBucket writes to a bucket and deletes what it wrote.
-func (d *doctor) checkBucket(ctx context.Context, kind video.ContentKind, text string) (found []finding) {
+func (d *doctor) checkBucket(ctx context.Context, text string) (found []finding) {
 	address, err := storage.ParseAddress(text, d.c.Env.Get)
 	if err != nil {
 		return failure(err.Error(), "correct it; docs/storage.md describes addresses and their variables")
@@ -239,23 +237,7 @@ func (d *doctor) checkBucket(ctx context.Context, kind video.ContentKind, text s
 	for _, f := range bucket.Check(ctx) {
 		found = append(found, finding{Status: f.Status, Detail: f.Detail, Fix: f.Fix})
 	}
-	if slices.ContainsFunc(found, func(f finding) bool { return f.Status == "failed" }) {
-		return found // and what was moved cannot be read
-	}
-	opened, err := video.OpenBucket(text, d.c.Env.Get)
-	if err != nil {
-		return append(found, errorFinding(err)...)
-	}
-	defer opened.Close()
-	return append(found, checkNotMoved(ctx, kind, video.Location{Bucket: opened})...)
-}
-
-// checkNotMoved reports where the content of a location was moved to.
-func checkNotMoved(ctx context.Context, kind video.ContentKind, l video.Location) []finding {
-	if err := daemon.CheckNotMoved(ctx, kind, l); err != nil {
-		return errorFinding(err)
-	}
-	return nil
+	return found
 }
 
 // lowSpace is the free space below which doctor warns.

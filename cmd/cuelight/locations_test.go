@@ -80,11 +80,11 @@ func TestCommands_CreateNoDatabaseForTheFilesOfAnother(t *testing.T) {
 	p.run(0, "run", "clip.mp4")
 }
 
-func TestMove_DoesNotMoveDataAwayFromThePrivateDatabase(t *testing.T) {
+func TestRelocate_TakesNoDataAwayFromThePrivateDatabase(t *testing.T) {
 	t.Parallel()
 	p := newPrivateWorkDir(t)
 	p.env = append(p.env, "AWS_ACCESS_KEY_ID=k", "AWS_SECRET_ACCESS_KEY=s")
-	got := p.run(2, "move", "--data-dir", "s3://videos/data", "--local-dir", p.path("data"), "--to-data-dir", p.path("new")).stderr()
+	got := p.run(2, "relocate", "--data-dir", "s3://videos/data", "--local-dir", p.path("data"), "--to-data-dir", p.path("new")).stderr()
 	if !strings.Contains(got, "use --to-data-dir "+p.path("data")) {
 		t.Errorf("it printed\n%s", got)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
@@ -70,7 +71,9 @@ func (s *site) answer(req *http.Request) *http.Response {
 
 func TestServe_PlaysFromABucketAsFromADirectory(t *testing.T) {
 	t.Parallel()
-	p, proxy := newWorkDirWithBucket(t)
+	p, s := newWorkDirWithServer(t)
+	proxy := s3test.NewProxy(t, s)
+	p.env = append(p.env, "AWS_ENDPOINT_URL="+proxy.Endpoint)
 	task := decode[reported](p.run(0, "run", "--json", "clip.mp4"))[0].TaskID
 	generations, err := filepath.Glob(filepath.Join(p.path("data"), "published", task.String(), "gen-*"))
 	if err != nil || len(generations) != 1 {
@@ -82,7 +85,12 @@ func TestServe_PlaysFromABucketAsFromADirectory(t *testing.T) {
 	fromDirectory := p.site(daemon).answers(task.String(), generation)
 	daemon.stop()
 
-	p.run(0, "move", "--to-data-dir", "s3://videos/data", "--to-publish-dir", "s3://videos/public", "--remove")
+	s.Upload(t, p.path("data/tasks"), "videos", "data/tasks")
+	s.Upload(t, p.path("data/published"), "videos", "public")
+	p.run(0, "relocate", "--to-data-dir", "s3://videos/data", "--to-publish-dir", "s3://videos/public")
+	if err := os.RemoveAll(p.path("data/published")); err != nil {
+		t.Fatal(err)
+	}
 	daemon = p.start(append(listen, "--data-dir", "s3://videos/data", "--publish-dir", "s3://videos/public", "--local-dir", p.path("data"))...)
 	web := p.site(daemon)
 	if diff := cmp.Diff(fromDirectory, web.answers(task.String(), generation)); diff != "" {

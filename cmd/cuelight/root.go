@@ -94,7 +94,7 @@ func (c *cli) rootCommand() *cobra.Command {
 	add(groupWorkers, c.workersCommand(), c.pauseCommand(), c.resumeCommand(), c.drainCommand(),
 		c.keysCommand(), c.webhooksCommand())
 	add(groupMachine, c.migrateCommand(), c.databaseCommand(), c.doctorCommand(), c.duCommand(), c.configCommand(root),
-		c.moveCommand(), conformance, version)
+		c.relocateCommand(), conformance, version)
 	man := c.manCommand()
 	hideSettings(root, man)
 	root.AddCommand(man)

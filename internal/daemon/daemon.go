@@ -80,11 +80,6 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	if o.Engine.Name != "" {
 		o.Log = o.Log.With(zap.String("worker_name", o.Engine.Name))
 	}
-	for kind, l := range locations(o.Config) {
-		if err := CheckNotMoved(ctx, kind, l); err != nil {
-			return nil, err
-		}
-	}
 	// A watched directory may contain the data directory, with files that are no sources.
 	o.Inbox.Skip = []string{
 		filepath.Join(o.Config.DataDir, "tasks"), filepath.Join(o.Config.DataDir, "copies"),

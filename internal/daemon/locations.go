@@ -16,7 +16,7 @@ import (
 )
 
 // locations are those of a configuration, by their kind. The database has their ids: the first `cuelight serve` records
-// them, and cuelight move changes them.
+// them, and cuelight relocate changes them.
 func locations(c video.Config) map[video.ContentKind]video.Location {
 	return map[video.ContentKind]video.Location{
 		video.DataContent: c.DataLocation(), video.PublishContent: c.PublishLocation(),
@@ -32,9 +32,6 @@ func identifyWorkspace(ctx context.Context, c video.Config) (w Workspace, err er
 	defer cancel()
 	ids := make(map[video.ContentKind]string)
 	for kind, l := range locations(c) {
-		if err := CheckNotMoved(ctx, kind, l); err != nil {
-			return w, err
-		}
 		if ids[kind], err = l.CreateID(ctx); err != nil {
 			return w, explainLocation(l.String(), err)
 		}
@@ -46,29 +43,6 @@ func identifyWorkspace(ctx context.Context, c video.Config) (w Workspace, err er
 		}
 	}
 	return Workspace{Data: ids[video.DataContent], Published: ids[video.PublishContent]}, nil
-}
-
-// CheckNotMoved returns an error if content of a location was moved elsewhere, or is being moved: a worker
-// that went on in the old location would divide the files between two.
-func CheckNotMoved(ctx context.Context, kind video.ContentKind, location video.Location) error {
-	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
-	defer cancel()
-	moved, err := location.Moved(ctx, kind)
-	switch {
-	case err != nil:
-		return explainLocation(location.String(), err)
-	case moved.To == "":
-		return nil
-	case moved.Complete:
-		return &usererr.Error{
-			Kind: usererr.Usage, Text: fmt.Sprintf("%s was moved to %s", usererr.Printable(location.String()), moved.To),
-			Hint: fmt.Sprintf("use --%s-dir %s; cuelight move brings everything back", kind, moved.To),
-		}
-	}
-	return &usererr.Error{
-		Kind: usererr.Usage, Text: fmt.Sprintf("the move of %s to %s is not complete", usererr.Printable(location.String()), moved.To),
-		Hint: "run the same cuelight move again",
-	}
 }
 
 // recordedLocation is what the database knows about a location; without an id it knows none.
@@ -110,7 +84,7 @@ func CheckLocation(ctx context.Context, st *store.Store, kind video.ContentKind,
 		Kind: usererr.Usage,
 		Text: fmt.Sprintf("the %s of this database are in another location than %s: in %s, as %s calls it",
 			content, usererr.Printable(at), usererr.Printable(recorded.address), recorded.host),
-		Hint: fmt.Sprintf("correct --%s-dir or the database's address; cuelight move brings files to another location.\n"+
+		Hint: fmt.Sprintf("correct --%s-dir or the database's address; if the files were copied there, run cuelight relocate.\n"+
 			"If %s has taken its place, write %s into its file %s", kind, usererr.Printable(at), recorded.id, video.IDFile),
 	}
 }
@@ -121,15 +95,15 @@ insert into cuelight_locations as l (pipeline, kind, id, address, host)
 values ($1, $2, $3, $4, $5)
 on conflict (pipeline, kind) do update
    set id = excluded.id, address = excluded.address, host = excluded.host, recorded_at = now()
- where l.id in (excluded.id, $6)`
+ where l.id = any($6)`
 
-// recordLocation records the location unless another one is recorded whose id is not that of the old location.
-func recordLocation(ctx context.Context, st *store.Store, kind video.ContentKind, id, old string, l video.Location) error {
+// recordLocation records the location unless another one is recorded, whose id is neither the same nor the old one.
+func recordLocation(ctx context.Context, db store.DB, kind video.ContentKind, l video.Location, id string, old ...string) error {
 	host, err := os.Hostname()
 	if err != nil {
 		return err
 	}
-	_, err = st.DB().Exec(ctx, recordLocationSQL, store.Video().Name(), kind, id, l.String(), host, old)
+	_, err = db.Exec(ctx, recordLocationSQL, store.Video().Name(), kind, id, l.String(), host, append(old, id))
 	return err
 }
 
@@ -149,7 +123,7 @@ func useLocations(ctx context.Context, st *store.Store, c video.Config) (w Works
 		if kind == video.PublishContent {
 			id = w.Published
 		}
-		if err := recordLocation(ctx, st, kind, id, id, l); err != nil {
+		if err := recordLocation(ctx, st.DB(), kind, l, id); err != nil {
 			return w, err
 		}
 		// Another process may have recorded another one since the first check.
@@ -160,18 +134,40 @@ func useLocations(ctx context.Context, st *store.Store, c video.Config) (w Works
 	return w, nil
 }
 
-// RecordMove records that content of a kind is in another location. If the old one is not that of the database's
-// tasks, it records nothing.
-func RecordMove(ctx context.Context, st *store.Store, kind video.ContentKind, r video.Route) error {
-	from, err := r.From.ID(ctx)
-	if err != nil {
-		return explainLocation(r.From.String(), err)
-	}
-	to, err := r.To.CreateID(ctx)
-	if err != nil {
-		return explainLocation(r.To.String(), err)
-	}
-	return recordLocation(ctx, st, kind, to, from, r.To)
+// recordPublishDirSQL changes where videos were published, in the results of the attempts that did.
+const recordPublishDirSQL = `
+/* record where videos are published */
+update attempts
+   set result = jsonb_set(result, '{publish_dir}', to_jsonb($1::text))
+ where task_id = any($2) and stage = $3 and outcome = 'completed' and result->>'publish_dir' <> $1`
+
+// Relocate records that the content of the old locations is in the new ones, which get new ids: no daemon starts with the
+// old locations any more. No worker is alive. Published are the tasks whose videos were relocated.
+func Relocate(ctx context.Context, st *store.Store, r video.Relocation, published []store.ID) error {
+	ids := make(map[string]string) // of the new locations
+	return pgx.BeginFunc(ctx, st.DB(), func(tx pgx.Tx) error {
+		for kind, route := range r {
+			from, err := route.From.ID(ctx)
+			if err != nil {
+				return explainLocation(route.From.String(), err)
+			}
+			to := route.To.String()
+			if ids[to] == "" { // one location may have both kinds
+				if ids[to], err = route.To.ReplaceID(ctx); err != nil {
+					return explainLocation(to, err)
+				}
+			}
+			if err := recordLocation(ctx, tx, kind, route.To, ids[to], from); err != nil {
+				return fmt.Errorf("record location: %w", err)
+			}
+		}
+		if route, ok := r[video.PublishContent]; ok {
+			if _, err := tx.Exec(ctx, recordPublishDirSQL, route.To.String(), published, publishStage); err != nil {
+				return fmt.Errorf("record where videos are published: %w", err)
+			}
+		}
+		return nil
+	})
 }
 
 // CheckNewDatabase returns an error if a location has the files of tasks, which a new database would not know.

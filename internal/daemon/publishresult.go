@@ -24,31 +24,6 @@ type publishResult struct {
 	Dir string `json:"publish_dir"`
 }
 
-// RecordPublishDir changes the recorded directory of a task's published video, after it was moved.
-func RecordPublishDir(ctx context.Context, st *store.Store, task store.ID, dir string) error {
-	_, err := st.DB().Exec(ctx, `
-		update attempts set result = jsonb_set(result, '{publish_dir}', to_jsonb($2::text))
-		where task_id = $1 and stage = $3 and outcome = 'completed' and result->>'publish_dir' <> $2`, task, dir, publishStage)
-	if err != nil {
-		return fmt.Errorf("record where the video is published: %w", err)
-	}
-	return nil
-}
-
-// RecordedPublishDir returns the directory or bucket in which a task's video was published; empty if none is
-// recorded.
-func RecordedPublishDir(ctx context.Context, st *store.Store, task store.ID) (string, error) {
-	raw, err := st.Result(ctx, task, publishStage)
-	if errors.Is(err, store.ErrNotFound) {
-		return "", nil
-	}
-	var result publishResult
-	if err == nil && raw != nil {
-		err = json.Unmarshal(raw, &result)
-	}
-	return result.Dir, err
-}
-
 // recordPublishDir makes the publish stage add its directory to its result.
 func recordPublishDir(s stages.Stage, dir string) stages.Stage {
 	work := s.Work

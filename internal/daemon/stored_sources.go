@@ -60,8 +60,7 @@ func StoreSource(ctx context.Context, st *store.Store, bucket *video.Bucket, sub
 func storeFile(ctx context.Context, bucket *video.Bucket, id, file, name string, sub *store.Submission) error {
 	address, err := bucket.StoreSource(ctx, id, file, name)
 	_, isService := errors.AsType[*storage.ServiceError](err)
-	_, isMoved := errors.AsType[*video.MovedError](err)
-	if err != nil && !isService && !isMoved && ctx.Err() == nil {
+	if err != nil && !isService && ctx.Err() == nil {
 		return &fileError{err}
 	}
 	if err == nil {

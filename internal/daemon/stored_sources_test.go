@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"net/http"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/cuelight/cuelight"
 	"github.com/cuelight/cuelight/internal/inbox"
@@ -131,7 +129,7 @@ func TestWatchedFiles_OneThatCannotBeReadKeepsNoOtherBack(t *testing.T) {
 	}
 }
 
-func TestWatchedFiles_OfBeforeAMoveAreKnown(t *testing.T) {
+func TestWatchedFiles_OfBeforeARelocationAreKnown(t *testing.T) {
 	t.Parallel()
 	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers, operators.SQL)), store.Video())
 	bucket, _ := newBucket(t)
@@ -153,31 +151,6 @@ func TestWatchedFiles_OfBeforeAMoveAreKnown(t *testing.T) {
 	}
 	if tasks, err := st.List(t.Context(), store.ListQuery{}); err != nil || len(tasks) != 2 {
 		t.Errorf("there are %d tasks, %v", len(tasks), err)
-	}
-}
-
-func TestWatchedFiles_OfAMovedBucketAreReportedOnceAndNotWatched(t *testing.T) {
-	t.Parallel()
-	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers, operators.SQL)), store.Video())
-	bucket, _ := newBucket(t)
-	dir := t.TempDir()
-	for _, name := range []string{"a.mp4", "b.mp4"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	move := video.Move{Data: video.Route{From: video.Location{Bucket: bucket}, To: video.Location{Dir: t.TempDir()}}}
-	if err := move.Begin(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	core, logs := observer.New(zap.WarnLevel)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	err := watchedFiles{store: st, bucket: bucket, log: zap.New(core)}.run(ctx, inbox.Options{
-		Dirs: []string{dir}, UnchangedFor: 10 * time.Millisecond, PollInterval: 10 * time.Millisecond,
-	})
-	if err != nil || ctx.Err() != nil || logs.Len() != 1 || !strings.Contains(logs.All()[0].ContextMap()["error"].(string), "was moved to") {
-		t.Errorf("watching ended with %v, %v; it logged %v", err, ctx.Err(), logs.All())
 	}
 }
 

@@ -22,19 +22,9 @@ type watchedFiles struct {
 	log    *zap.Logger
 }
 
-// run watches until ctx ends, or until the bucket was moved: then no file can be submitted by this process.
+// run watches until ctx ends.
 func (w watchedFiles) run(ctx context.Context, o inbox.Options) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	o.OnError = w.logFailure
-	o.Submit = func(ctx context.Context, files []inbox.File) error {
-		err := w.submit(ctx, files)
-		if _, isMoved := errors.AsType[*video.MovedError](err); isMoved {
-			w.log.Error("directories are not watched any more", zap.Strings("paths", o.Dirs), zap.Error(err))
-			stop()
-		}
-		return err
-	}
+	o.OnError, o.Submit = w.logFailure, w.submit
 	for _, dir := range o.Dirs {
 		w.log.Info("watching", zap.String("path", dir))
 	}

@@ -41,7 +41,7 @@ func CheckNoWorkers(ctx context.Context, st *store.Store) error {
 		return &usererr.Error{
 			Kind: usererr.Usage,
 			Text: fmt.Sprintf("%s this database; its last heartbeat was %s ago", worksOn(w), w.HeartbeatAge.Round(time.Second)),
-			Hint: "stop all workers, and cuelight run; --copy-only copies while they work",
+			Hint: "stop all workers, and cuelight run",
 		}
 	}
 	return nil

@@ -27,7 +27,6 @@ func (g *get) file(ctx context.Context, f File) error {
 			return err
 		}
 	}
-	g.linkSimilar(f, local)
 	file, err := g.root.OpenFile(local, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return err

@@ -18,25 +18,16 @@ import (
 // unfinished ends the names of directories of downloads.
 const unfinished = ".tmp"
 
-// LocalArtifact is an artifact that was downloaded to a directory.
-type LocalArtifact struct {
-	ArtifactRef
-	Dir string
-}
-
 // GetArtifact downloads an artifact into the new directory dir, or only some of it: files by
 // their names, and directories in it with all of their files. It fills dir.tmp, continues
 // what it finds there, verifies sizes and hashes, syncs all to disk and renames the directory.
-// A lock on dir.tmp keeps two calls apart, also in two processes. A file that one of the similar
-// artifacts has, too, is linked if the file system can, and verified.
+// A lock on dir.tmp keeps two calls apart, also in two processes.
 //
 // It returns fs.ErrExist if dir exists, fs.ErrNotExist if the artifact or a part of it does
 // not exist, and ErrCorrupt if a file is not as the manifest says. A caller that does not
 // repeat a failed call removes dir.tmp.
-func (b *Bucket) GetArtifact(
-	ctx context.Context, name, dir string, only []string, progress Progress, similar ...LocalArtifact,
-) (Manifest, error) {
-	m, err := b.getArtifact(ctx, name, dir, only, progress, similar)
+func (b *Bucket) GetArtifact(ctx context.Context, name, dir string, only []string, progress Progress) (Manifest, error) {
+	m, err := b.getArtifact(ctx, name, dir, only, progress)
 	if errors.Is(err, ErrCorrupt) {
 		// The artifact may have been deleted meanwhile.
 		if _, missing := b.readManifest(ctx, name); isMissing(missing) {
@@ -52,7 +43,7 @@ func isMissing(err error) bool {
 }
 
 func (b *Bucket) getArtifact(
-	ctx context.Context, name, dir string, only []string, progress Progress, similar []LocalArtifact,
+	ctx context.Context, name, dir string, only []string, progress Progress,
 ) (m Manifest, err error) {
 	if err := checkName(name); err != nil {
 		return m, err
@@ -69,9 +60,6 @@ func (b *Bucket) getArtifact(
 	}
 	defer g.close()
 	g.counter = counter{report: progress, total: m.Bytes()}
-	if err := g.findSimilar(ctx, similar); err != nil {
-		return m, err
-	}
 	if err := g.files(ctx, m.Files); err != nil {
 		return m, err
 	}
@@ -86,36 +74,6 @@ type get struct {
 	lock    *os.File
 	root    *os.Root // of path: no name leads out of it
 	counter counter
-	similar map[content]string // paths of the same files
-}
-
-// findSimilar finds the files that can be linked.
-func (g *get) findSimilar(ctx context.Context, similar []LocalArtifact) error {
-	g.similar = make(map[content]string)
-	for _, s := range similar {
-		m, err := s.Bucket.readManifest(ctx, s.Name)
-		if isMissing(err) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		for _, f := range m.Files {
-			g.similar[content{f.Size, f.SHA256}] = filepath.Join(s.Dir, filepath.FromSlash(f.Name))
-		}
-	}
-	return nil
-}
-
-// linkSimilar links a file that need not be downloaded. If it cannot, the file is downloaded.
-func (g *get) linkSimilar(f File, local string) {
-	same, ok := g.similar[content{f.Size, f.SHA256}]
-	if !ok {
-		return
-	}
-	if info, err := os.Lstat(same); err == nil && info.Mode().IsRegular() && info.Size() == f.Size {
-		_ = os.Link(same, filepath.Join(g.path, local))
-	}
 }
 
 func newGet(ctx context.Context, b *Bucket, name, dir string) (*get, error) {

@@ -80,7 +80,7 @@ func (c Config) assemble(ctx context.Context, job *stages.Job, in Ingest, tr Tra
 	removeOlder(ctx, job, taskDir, tr.Dir)
 	removeOlder(ctx, job, taskDir, tr.afterChunks().String())
 	removeOlder(ctx, job, taskDir, md.Dir)
-	c.deleteMoved(job.Source)
+	c.deleteRelocated(job.Source)
 	return result, nil
 }
 

@@ -29,12 +29,8 @@ const sourceFile = "source"
 // StoreSource copies a local file into the bucket and returns the address of the copy, which is a
 // source that any host with the bucket can ingest. The id is that of the copy, and valid as the
 // name of a file; with the same id and file, a repeated call continues. Ingest takes a copy of its
-// own; a later stage of the task deletes this one. If the content of the bucket was moved, it returns a
-// [MovedError].
+// own; a later stage of the task deletes this one.
 func (b *Bucket) StoreSource(ctx context.Context, id, file, name string) (address string, err error) {
-	if err := b.checkNotMoved(ctx); err != nil {
-		return "", fmt.Errorf("store source: %w", err)
-	}
 	artifact := path.Join(sourcesDir, id)
 	_, err = b.storage.PutFile(ctx, artifact, file, sourceFile+safeExtension(name), nil)
 	if errors.Is(err, storage.ErrChanged) {
@@ -47,20 +43,7 @@ func (b *Bucket) StoreSource(ctx context.Context, id, file, name string) (addres
 	if err != nil {
 		return "", fmt.Errorf("store source: %w", err)
 	}
-	// A move copies what is complete when it begins.
-	if err := b.checkNotMoved(ctx); err != nil {
-		return "", fmt.Errorf("store source: %w", err)
-	}
 	return b.SourceAddress(id, name), nil
-}
-
-// checkNotMoved returns a MovedError if the sources and results in the bucket were moved.
-func (b *Bucket) checkNotMoved(ctx context.Context) error {
-	moved, err := Location{Bucket: b}.Moved(ctx, DataContent)
-	if err == nil && moved.To != "" {
-		err = &MovedError{b.String(), moved.To}
-	}
-	return err
 }
 
 // SourceAddress returns the address of the copy that StoreSource makes.
@@ -77,7 +60,7 @@ func (b *Bucket) storedSource(address string) (artifact, name string, ok bool) {
 }
 
 // parseStoredSource returns the name of the artifact and the display name of an address that StoreSource
-// returned, also if its bucket was moved since. The random id in it finds the copy.
+// returned, also if it is in another location since. The random id in it finds the copy.
 func parseStoredSource(address string) (artifact, name string, ok bool) {
 	parts := strings.Split(address, "/")
 	if !IsBucketAddress(address) || len(parts) < 6 { // s3://BUCKET/sources/ID/NAME
@@ -92,8 +75,8 @@ func parseStoredSource(address string) (artifact, name string, ok bool) {
 	return artifact, strings.ToValidUTF8(name, "\uFFFD"), err == nil
 }
 
-// StoredSourceID returns the id of the copy at an address that StoreSource returned, also if its bucket was
-// moved since; empty for other sources.
+// StoredSourceID returns the id of the copy at an address that StoreSource returned, also if it is in another
+// location since; empty for other sources.
 func StoredSourceID(address string) string {
 	artifact, _, ok := parseStoredSource(address)
 	if !ok {
@@ -135,7 +118,7 @@ func (c Config) fetchSource(ctx context.Context, job *stages.Job, file string) (
 		f, path, err = c.fetchStored(ctx, job, artifact, file)
 		f.Name = name
 	case isStored:
-		f, path, err = c.linkMoved(ctx, job, artifact, name, file)
+		f, path, err = c.linkRelocated(ctx, job, artifact, name, file)
 	default:
 		if f, err = fetch.Fetch(ctx, job.Source, file, c.fetchOptions(filepath.Dir(filepath.Dir(file)), job)); err == nil {
 			path, err = addExtension(file, f.Name)

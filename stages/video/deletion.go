@@ -107,10 +107,9 @@ func resultsOf(task store.ID) removal {
 // removeTaskFiles removes all of a task's files in the location that stages have made. Files with other names stay. It
 // returns the number of removed names, and the freed bytes on a disk.
 func (p Location) removeTaskFiles(ctx context.Context, what removal) (removed int, freed int64, err error) {
-	what.isThere = func(dirName) bool { return true }
-	remove, _, err := p.divide(ctx, what)
+	names, err := what.names(ctx, p)
 	if err != nil {
 		return 0, 0, err
 	}
-	return p.removeNames(ctx, what, remove)
+	return p.removeNames(ctx, what, names)
 }

@@ -61,8 +61,8 @@
 // With Config.Bucket, DataDir/copies is scratch space: an attempt fetches the results that
 // it needs, and stores its own as an artifact under the same name. With
 // Config.PublishBucket, a generation is an artifact, and the stable URLs are replaced by
-// conditional writes. A Cleaner removes the same as in directories. [Move] brings results
-// and published videos from a directory to a bucket, and back. [RemoteStages] are the
+// conditional writes. A Cleaner removes the same as in directories. [Relocation] compares
+// copies of results and published videos in other locations. [RemoteStages] are the
 // stages of a worker that has neither; [RemoteFiles] gives it its source, and checks what
 // it delivers.
 //

@@ -50,8 +50,6 @@ func classify(ctx context.Context, err error, attempt int) error {
 		return stages.PostponeTask(hostRetryDelay, err)
 	case isService:
 		return stages.Postpone(hostRetryDelay, service)
-	case isMoved(err):
-		return stages.Postpone(hostRetryDelay, err)
 	case isMissing(err):
 		return postpone(hostRetryDelay, err)
 	case isPermanent(err, attempt):
@@ -80,11 +78,6 @@ func classify(ctx context.Context, err error, attempt int) error {
 
 func isMissing(err error) bool {
 	_, ok := errors.AsType[*missingError](err)
-	return ok
-}
-
-func isMoved(err error) bool {
-	_, ok := errors.AsType[*MovedError](err)
 	return ok
 }
 

@@ -24,6 +24,9 @@ type Location struct {
 	Bucket *Bucket // instead of Dir
 }
 
+// tasksName is the directory of results in their location.
+const tasksName = "tasks"
+
 // DataLocation is where the results of the stages are.
 func (c Config) DataLocation() Location {
 	if c.Bucket != nil {

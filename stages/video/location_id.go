@@ -44,6 +44,26 @@ func (p Location) CreateID(ctx context.Context) (string, error) {
 	}
 }
 
+// ReplaceID gives a location a new id, also if it has that of the location that it was copied from.
+func (p Location) ReplaceID(ctx context.Context) (string, error) {
+	id := rand.Text()
+	if p.Bucket == nil {
+		temporary := filepath.Join(p.Dir, IDFile+".tmp")
+		if err := os.WriteFile(temporary, []byte(id+"\n"), 0o644); err != nil {
+			return "", err
+		}
+		if err := errors.Join(syncFile(temporary), os.Rename(temporary, filepath.Join(p.Dir, IDFile))); err != nil {
+			return "", err
+		}
+		return id, syncFile(p.Dir)
+	}
+	_, version, err := p.readFile(ctx, IDFile)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		_, err = p.Bucket.storage.WriteDocument(ctx, IDFile, []byte(id+"\n"), version)
+	}
+	return id, err
+}
+
 func (p Location) writeID(ctx context.Context, id string) error {
 	if p.Bucket != nil {
 		_, err := p.Bucket.storage.WriteDocument(ctx, IDFile, []byte(id), "")

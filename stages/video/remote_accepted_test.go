@@ -41,24 +41,6 @@ func (a *attacker) deliverPoster() engine.Claim {
 	return claim
 }
 
-func TestAccept_RefusesALocationThatWasMoved(t *testing.T) {
-	t.Parallel()
-	a := newAttacker(t)
-	claim := a.deliverPoster()
-	mark := filepath.Join(a.DataDir, movedFile(DataContent))
-	if err := os.WriteFile(mark, []byte(`{"to": "s3://videos/data"}`), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	files := NewRemoteFiles(a.Config, a.Result)
-	if _, err := files.Accept(t.Context(), claim, json.RawMessage(`{}`)); !isMoved(err) {
-		t.Errorf("a result in the old location: %v", err)
-	}
-	if err := os.Remove(mark); err != nil {
-		t.Fatal(err)
-	}
-	a.wantOneResult(a.acceptAll(claim, 1))
-}
-
 func TestAccept_MakesANewPictureOfThePoster(t *testing.T) {
 	t.Parallel()
 	a := newAttacker(t)

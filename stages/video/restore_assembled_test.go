@@ -219,12 +219,7 @@ func TestUnpublish_KeepsTheOnlyCopyOfAVideoWithBuckets(t *testing.T) {
 			if layout.other {
 				other := s3test.Start(t, s3test.Options{})
 				other.MakeBucket(t, "videos")
-				there, err := openTestLocation("s3://videos/public", other.Endpoint)
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(there.Bucket.Close)
-				c.PublishBucket = there.Bucket
+				c.PublishBucket = copier{t, other}.open("s3://videos/public").Bucket
 			}
 			for _, stage := range []string{ingestStage, transcodeStage, metadataStage, assembleStage, publishStage} {
 				if err := h.run(Stages(c), stage); err != nil {

@@ -195,11 +195,7 @@ func work[T any](c Config, do func(ctx context.Context, job *stages.Job) (T, err
 	dirs = append([]rootDir{{"data", c.DataDir}}, dirs...)
 	return func(ctx context.Context, job *stages.Job) (any, error) {
 		job, lastNote := withLastNote(job)
-		var result T
-		err := c.checkNotMoved(ctx)
-		if err == nil {
-			result, err = do(ctx, job)
-		}
+		result, err := do(ctx, job)
 		switch {
 		case err == nil:
 			return result, nil

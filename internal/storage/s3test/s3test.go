@@ -16,11 +16,13 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
+	"io/fs"
 	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -208,4 +210,36 @@ func MakeCertificate(t testing.TB, addresses ...net.IP) (certFile, keyFile strin
 		return path
 	}
 	return write("cert.pem", "CERTIFICATE", cert), write("key.pem", "PRIVATE KEY", private)
+}
+
+// Upload copies the files below a directory to a prefix of a bucket, as programs do that know nothing of Cuelight.
+func (s *Server) Upload(t testing.TB, dir, bucket, prefix string) {
+	t.Helper()
+	client := s.Client(t)
+	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		_, err = client.FPutObject(t.Context(), bucket, path.Join(prefix, name), filepath.Join(dir, name), minio.PutObjectOptions{})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Download copies the objects below a prefix of a bucket into a directory.
+func (s *Server) Download(t testing.TB, bucket, prefix, dir string) {
+	t.Helper()
+	client := s.Client(t)
+	for o := range client.ListObjectsIter(t.Context(), bucket, minio.ListObjectsOptions{Prefix: prefix + "/", Recursive: true}) {
+		err := o.Err
+		if err == nil {
+			file := filepath.Join(dir, filepath.FromSlash(strings.TrimPrefix(o.Key, prefix+"/")))
+			err = client.FGetObject(t.Context(), bucket, o.Key, file, minio.GetObjectOptions{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }

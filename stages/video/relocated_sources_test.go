@@ -1,33 +1,21 @@
 package video
 
 import (
-	"context"
 	"errors"
 	"io/fs"
-	"net/http"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/cuelight/cuelight/stages"
 )
 
-// moveSources moves results and stored sources from one location to another, and removes them from there.
-func (h *bucketHosts) moveSources(from, to Location) {
+// relocateSources copies results and stored sources from one location to another, and records that.
+func (h *bucketHosts) relocateSources(from, to Location) {
 	h.t.Helper()
-	m := &Move{Data: Route{from, to}}
-	if err := moveAll(h.t.Context(), m); err != nil {
-		h.t.Fatal(err)
-	}
-	if err := errors.Join(m.Remove(h.t.Context(), h.job.Task), m.RemoveSources(h.t.Context())); err != nil {
-		h.t.Fatal(err)
-	}
-	if names, err := m.sources(h.t.Context()); from.Bucket != nil && (err != nil || len(names) > 0) {
-		h.t.Errorf("left in %s: %q, %v", from, names, err)
-	}
+	copier{h.t, h.server}.relocate(Relocation{DataContent: {from, to}})
 }
 
 // stagesAt returns the stages with their results in a location.
@@ -45,14 +33,14 @@ func (h *bucketHosts) stagesAt(data Location) []stages.Stage {
 // storedIn lists the stored sources in a location.
 func storedIn(t *testing.T, l Location) []string {
 	t.Helper()
-	names, err := (&Move{Data: Route{From: l}}).sources(t.Context())
+	names, err := l.storedSources(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return names
 }
 
-func TestMove_TasksWithStoredSourcesAreIngestedAfterwards(t *testing.T) {
+func TestRelocation_TasksWithStoredSourcesAreIngestedAfterwards(t *testing.T) {
 	t.Parallel()
 	for _, before := range []string{"pending", "retried"} {
 		for _, kind := range []string{"bucket", "directory", "directory and another bucket"} {
@@ -75,7 +63,7 @@ func TestMove_TasksWithStoredSourcesAreIngestedAfterwards(t *testing.T) {
 					if to == "directory" {
 						next = Location{Dir: t.TempDir()}
 					}
-					h.moveSources(at, next)
+					h.relocateSources(at, next)
 					at = next
 				}
 				all := h.stagesAt(at)
@@ -101,7 +89,7 @@ func TestMove_TasksWithStoredSourcesAreIngestedAfterwards(t *testing.T) {
 	}
 }
 
-func TestMove_WithoutItsStoredSourceATaskFailsForGood(t *testing.T) {
+func TestRelocation_WithoutItsStoredSourceATaskFailsForGood(t *testing.T) {
 	t.Parallel()
 	h := newBucketHosts(t)
 	h.job.Source = h.bucket("data").SourceAddress("upload-2", "film.mp4")
@@ -112,9 +100,9 @@ func TestMove_WithoutItsStoredSourceATaskFailsForGood(t *testing.T) {
 	}
 }
 
-func TestMove_LeavesForeignFilesNextToStoredSources(t *testing.T) {
+func TestRelocation_LeavesForeignFilesNextToStoredSources(t *testing.T) {
 	t.Parallel()
-	h := newMoveTest(t)
+	h := newRelocationTest(t)
 	foreign := []string{"film.mp4", "films/holiday.mp4", "upload-2/source.mp4", "upload-2/other.mp4"}
 	for _, name := range foreign {
 		file := filepath.Join(h.DataDir, sourcesDir, name)
@@ -123,50 +111,8 @@ func TestMove_LeavesForeignFilesNextToStoredSources(t *testing.T) {
 		}
 		write(t, file, "x")
 	}
-	m := h.toBucket()
-	if err := moveAll(t.Context(), m); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.RemoveSources(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if moved := storedIn(t, m.Data.To); len(moved) != 1 || moved[0] != movedSource {
-		t.Errorf("it moved %q", moved)
-	}
-	for _, name := range append(foreign, "upload-1/source.mp4") {
-		if !exists(filepath.Join(h.DataDir, sourcesDir, name)) {
-			t.Errorf("%s was removed", name)
-		}
-	}
-}
-
-func TestMove_RefusesSourcesThatItWouldNotCopy(t *testing.T) {
-	t.Parallel()
-	h := newBucketHosts(t)
-	old := Location{Bucket: h.bucket("data")}
-	mark := func() {
-		if err := old.writeMoved(context.Background(), DataContent, Moved{To: "s3://elsewhere"}); err != nil {
-			t.Error(err)
-		}
-	}
-	refused := func(id string) {
-		t.Helper()
-		_, err := h.bucket("data").StoreSource(t.Context(), id, clips.picture, "film.mp4")
-		if err == nil || !strings.Contains(err.Error(), "was moved to s3://elsewhere") {
-			t.Errorf("%s: %v", id, err)
-		}
-	}
-	var once sync.Once
-	h.proxy.Observe(func(_ int, r *http.Request) {
-		if r.Method == http.MethodPut && strings.Contains(r.URL.Path, sourcesDir) {
-			once.Do(mark) // a move begins while the source is being stored
-		}
-	}, nil)
-	refused("upload-1")
-	h.proxy.Observe(nil, nil)
-	refused("upload-2")
-	if left := storedIn(t, old); len(left) > 1 {
-		t.Errorf("what is refused from the beginning was stored: %q", left)
+	if found := storedIn(t, h.DataLocation()); len(found) != 1 || found[0] != storedSourceName {
+		t.Errorf("it takes %q for stored sources", found)
 	}
 }
 
