@@ -1,7 +1,6 @@
 package web
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"time"
@@ -25,9 +24,6 @@ type responseWriter struct {
 	status          int
 	bytes           int64
 	beforeFirstByte func() // may be nil
-	// rest, unless it is nil, writes the rest of the response until ctx is done. observeRequests calls it when the
-	// handlers have returned, which keep memory as long as they run.
-	rest func(ctx context.Context)
 }
 
 func newResponseWriter(w http.ResponseWriter) *responseWriter {

@@ -56,9 +56,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	select {
 	case err := <-served:
 		s.Drain()
-		err = errors.Join(fmt.Errorf("web: %w", err), srv.Close())
-		s.closeHijacked()
-		return err
+		return errors.Join(fmt.Errorf("web: %w", err), srv.Close())
 	case <-ctx.Done():
 	case <-s.opts.Abort:
 	}
@@ -95,10 +93,8 @@ func (s *Server) shutdown(srv *http.Server) {
 		}
 	}()
 	_ = srv.Shutdown(grace)
-	s.waitForHandlers(grace) // of hijacked connections
 	if grace.Err() != nil {
 		_ = srv.Close()
-		s.closeHijacked()
 	}
 	cancel()
 	<-watched

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,7 +31,6 @@ type Server struct {
 	requestLimit   *requestLimit
 	eventCache     sse.Cache
 	activeRequests atomic.Int64
-	hijacked       sync.Map // of *hijackedConn
 
 	// streamContext is done when the server drains.
 	streamContext context.Context
@@ -124,11 +122,7 @@ func (s *Server) observeRequests(next http.Handler) http.Handler {
 		if r.ContentLength != 0 {
 			_ = rec.control.SetReadDeadline(rec.start.Add(bodyTimeout))
 		}
-		var hijacked *hijackedConn
 		defer func() {
-			if hijacked != nil {
-				return // serveHijacked reports the request
-			}
 			defer s.activeRequests.Add(-1)
 			rec.describe(r)
 			panicked := recover()
@@ -141,15 +135,6 @@ func (s *Server) observeRequests(next http.Handler) http.Handler {
 			}
 		}()
 		next.ServeHTTP(rec, r)
-		if rec.rest == nil {
-			return
-		}
-		rec.describe(r)
-		if hijacked = s.hijack(rec, r); hijacked != nil {
-			go s.serveHijacked(context.WithoutCancel(r.Context()), hijacked, rec)
-			return
-		}
-		rec.rest(r.Context())
 	})
 }
 
@@ -157,7 +142,7 @@ func (s *Server) observeRequests(next http.Handler) http.Handler {
 func (s *Server) observe(rec *responseWriter) {
 	rec.request.Status, rec.request.Duration = cmp.Or(rec.status, http.StatusOK), time.Since(rec.start)
 	rec.request.Bytes = rec.bytes
-	rec.request.Stream = rec.rest != nil || strings.HasPrefix(rec.Header().Get("Content-Type"), sse.ContentType)
+	rec.request.Stream = strings.HasPrefix(rec.Header().Get("Content-Type"), sse.ContentType)
 	s.opts.Observe(rec.request)
 }
 

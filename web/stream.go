@@ -37,7 +37,6 @@ func (s *Server) serveStream(w http.ResponseWriter, r *http.Request, start func(
 	err := s.startStream(rec, r, start)
 	if err != nil && r.Context().Err() == nil && rec.status == 0 {
 		w.Header().Del("X-Accel-Buffering")
-		w.Header().Del("Connection")
 		s.writeError(w, r, err)
 	}
 }
@@ -50,21 +49,14 @@ func (s *Server) startStream(rec *responseWriter, r *http.Request, start func(st
 	if err := s.streamLimit.acquire(st.principal); err != nil {
 		return err
 	}
-	defer func() {
-		if rec.rest == nil {
-			st.close()
-		}
-	}()
+	defer st.close()
 	st.Stream = sse.NewStream(rec)
-	if isHijackable(r) {
-		rec.Header().Set("Connection", "close")
-	}
 	if r.Method == http.MethodHead {
 		return nil
 	}
 	err := start(st)
 	if err == nil && st.handle != nil {
-		rec.rest = st.run
+		st.run()
 	}
 	return err
 }
@@ -88,9 +80,8 @@ func (st *stream) follow(handle func([]store.Event) (last bool, err error)) { st
 
 // run sends events until the stream is complete or ends early: the client then reconnects and continues after its
 // last event.
-func (st *stream) run(ctx context.Context) {
-	defer st.close()
-	ctx, cancel := context.WithCancel(ctx)
+func (st *stream) run() {
+	ctx, cancel := context.WithCancel(st.ctx)
 	defer cancel()
 	defer context.AfterFunc(st.server.streamContext, cancel)()
 	st.ctx = ctx
