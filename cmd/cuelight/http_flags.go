@@ -12,7 +12,6 @@ import (
 
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/daemon"
-	"github.com/cuelight/cuelight/internal/debug"
 	"github.com/cuelight/cuelight/internal/usererr"
 )
 
@@ -44,7 +43,7 @@ func addHTTPFlags(f *pflag.FlagSet) *httpFlags {
 		"maximum videos that are submitted for one user per minute through --listen; 0 for no limit")
 	f.BoolVar(&o.SourcesFromBucket, "sources-from-bucket", true,
 		"let remote workers fetch sources from the bucket that --data-dir is; false to send them from here")
-	f.StringVar(&o.DebugListen, "debug-listen", "", "serve profiles (pprof) at this loopback address or unix socket")
+	f.StringVar(&o.DebugListen, "debug-listen", "", "serve profiles (pprof) at this loopback address")
 	f.BoolVar(&o.WebhookHTTP, "webhook-http", false, "allow http addresses for webhooks that are added through the API")
 	webhookAllowFlag(f, &o.WebhookAllow)
 	return o
@@ -73,7 +72,7 @@ func (o *httpFlags) check(further []string) error {
 		}
 	}
 	if o.DebugListen != "" {
-		if err := debug.Check(o.DebugListen); err != nil {
+		if err := daemon.CheckDebugListen(o.DebugListen); err != nil {
 			errs = append(errs, usererr.Usagef("--debug-listen %s: %v", usererr.Printable(o.DebugListen), err))
 		}
 	}

@@ -282,11 +282,11 @@ func (g *Guard) isLocalHost(host string) bool {
 		name = h
 	}
 	name = strings.ToLower(strings.Trim(name, "[]"))
-	return isLoopbackName(name) || slices.Contains(g.o.Hosts, name)
+	return IsLoopbackName(name) || slices.Contains(g.o.Hosts, name)
 }
 
-// isLoopbackName reports whether a name always means a loopback address.
-func isLoopbackName(name string) bool {
+// IsLoopbackName reports whether a name always means a loopback address.
+func IsLoopbackName(name string) bool {
 	if name == "localhost" {
 		return true
 	}

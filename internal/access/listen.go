@@ -21,7 +21,7 @@ func CheckListen(addr string, tls, insecure, noAuth bool) error {
 		return fmt.Errorf("listen on %q: %w", addr, err)
 	}
 	switch {
-	case isLoopbackName(host):
+	case IsLoopbackName(host):
 		return nil
 	case noAuth:
 		return fmt.Errorf("listen on %q: %w", addr, ErrNeedsAuthentication)

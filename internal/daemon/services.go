@@ -14,7 +14,6 @@ import (
 
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/ctxsleep"
-	"github.com/cuelight/cuelight/internal/debug"
 	"github.com/cuelight/cuelight/internal/eventfeed"
 	"github.com/cuelight/cuelight/internal/metrics"
 	"github.com/cuelight/cuelight/internal/metrics/health"
@@ -218,7 +217,11 @@ func (s *services) run(ctx context.Context) {
 	})
 	all.Go(func() { s.alerts.run(ctx) })
 	if s.d.HTTP.DebugListen != "" {
-		all.Go(func() { s.serveProfiles(ctx) })
+		all.Go(func() {
+			if err := serveProfiles(ctx, s.d.HTTP.DebugListen, s.d.Log); err != nil {
+				s.d.Log.Error("profiles cannot be served", zap.Error(err))
+			}
+		})
 	}
 	if s.server == nil {
 		return
@@ -242,17 +245,6 @@ func (s *services) run(ctx context.Context) {
 		s.failed <- &usererr.Error{Text: "the web server ended: " + usererr.FirstLine(err.Error())}
 	}
 	<-ctx.Done()
-}
-
-func (s *services) serveProfiles(ctx context.Context) {
-	log := s.d.Log
-	err := debug.Run(ctx, debug.Options{
-		Addr:  s.d.HTTP.DebugListen,
-		Ready: func(a net.Addr) { log.Info("serving profiles", zap.Stringer("address", a)) },
-	})
-	if err != nil {
-		log.Error("profiles cannot be served", zap.Error(err))
-	}
 }
 
 // uploadCleanupInterval is how often uploads that are not needed any more are deleted.
