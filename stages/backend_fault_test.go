@@ -19,7 +19,7 @@ import (
 
 // faultyBackend is a real backend that can be made to fail.
 type faultyBackend struct {
-	stages.Backend
+	stages.Database
 	down atomic.Bool
 
 	mu        sync.Mutex
@@ -38,7 +38,7 @@ func (f *faultyBackend) Exchange(ctx context.Context, in engine.ExchangeRequest)
 	f.exchanges++
 	n := f.exchanges
 	f.mu.Unlock()
-	real := func() (engine.ExchangeResult, error) { return f.Backend.Exchange(ctx, in) }
+	real := func() (engine.ExchangeResult, error) { return f.Database.Exchange(ctx, in) }
 	if f.exchange != nil {
 		return f.exchange(n, real)
 	}
@@ -49,7 +49,7 @@ func (f *faultyBackend) Heartbeat(ctx context.Context, in engine.HeartbeatReques
 	if f.down.Load() {
 		return engine.HeartbeatResult{}, errDown
 	}
-	return f.Backend.Heartbeat(ctx, in)
+	return f.Database.Heartbeat(ctx, in)
 }
 
 func (f *faultyBackend) Sweep(ctx context.Context, in engine.SweepRequest) (engine.SweepResult, error) {
@@ -59,20 +59,20 @@ func (f *faultyBackend) Sweep(ctx context.Context, in engine.SweepRequest) (engi
 	f.mu.Lock()
 	f.sweeps++
 	f.mu.Unlock()
-	return f.Backend.Sweep(ctx, in)
+	return f.Database.Sweep(ctx, in)
 }
 
 func (f *faultyBackend) FindHeldClaims(ctx context.Context, w ...store.ID) ([]engine.HeldClaim, error) {
 	if f.down.Load() {
 		return nil, errDown
 	}
-	return f.Backend.FindHeldClaims(ctx, w...)
+	return f.Database.FindHeldClaims(ctx, w...)
 }
 
 func TestReconcile_CompletesTasksAfterRepeatedLostResponses(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stages.Stage{Name: "one", Slots: 2, Work: noop})
-	f := &faultyBackend{Backend: b.backend}
+	f := &faultyBackend{Database: b.backend}
 	f.exchange = func(n int, real func() (engine.ExchangeResult, error)) (engine.ExchangeResult, error) {
 		switch n {
 		case 1: // committed, but the response is lost
@@ -104,7 +104,7 @@ func TestDispatcher_SweepsAndStopsUnderFullLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &faultyBackend{Backend: b.backend}
+	f := &faultyBackend{Database: b.backend}
 	r := b.start(func(r *stages.Runner) { r.Backend, r.SweepInterval, r.Grace = f, 10*time.Millisecond, -1 })
 	for range 500 {
 		r.wait(t, stages.StageCompleted)
@@ -160,7 +160,7 @@ func TestOutage_LongerThanTheLeaseCountsNoAttempt(t *testing.T) {
 	var runners []*runner
 	for range 3 {
 		b.submit()
-		f := &faultyBackend{Backend: b.backend}
+		f := &faultyBackend{Database: b.backend}
 		all = append(all, f)
 		runners = append(runners, b.start(func(r *stages.Runner) {
 			r.Backend, r.Lease, r.SweepInterval, r.Grace = f, 900*time.Millisecond, 50*time.Millisecond, -1

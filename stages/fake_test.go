@@ -43,11 +43,16 @@ func (f *fakeBackend) Graph() store.Graph { return f.graph }
 
 func (f *fakeBackend) Check(context.Context) error { return nil }
 
-func (f *fakeBackend) RegisterWorker(_ context.Context, w store.Worker) (store.ID, error) {
+func (f *fakeBackend) RegisterWorker(_ context.Context, w store.Worker) (id store.ID, paused []bool, err error) {
+	if f.paused != nil {
+		if err := f.paused(); err != nil {
+			return id, nil, err
+		}
+	}
 	if f.register != nil {
 		f.register(w)
 	}
-	return store.ID{1}, nil
+	return store.ID{1}, nil, nil
 }
 
 func (f *fakeBackend) PartResults(context.Context, store.ID, string) ([]json.RawMessage, error) {
@@ -68,13 +73,6 @@ func (f *fakeBackend) PruneEvents(_ context.Context, keep time.Duration) (int, b
 		return f.pruneEvents(keep)
 	}
 	return 0, false, nil
-}
-
-func (f *fakeBackend) PausedStages(context.Context, string) ([]bool, error) {
-	if f.paused != nil {
-		return nil, f.paused()
-	}
-	return nil, nil
 }
 
 func (f *fakeBackend) DeregisterWorker(context.Context, store.ID) error {
@@ -112,6 +110,19 @@ func (f *fakeBackend) Exchange(_ context.Context, in engine.ExchangeRequest) (en
 func (f *fakeBackend) FindRecordedOutcomes(context.Context, []engine.Report) (map[store.ID]bool, error) {
 	return nil, nil
 }
+
+func (f *fakeBackend) Reconcile(context.Context, store.ID, time.Duration) error { return nil }
+
+func (f *fakeBackend) Prune(context.Context, store.PruneOptions) (store.PruneResult, error) {
+	return store.PruneResult{}, nil
+}
+func (f *fakeBackend) ClaimToUnpublish(context.Context) ([]store.DeletedTask, error) { return nil, nil }
+func (f *fakeBackend) RecordUnpublished(context.Context, store.DeletedTask) error    { return nil }
+func (f *fakeBackend) PostponeUnpublish(context.Context, store.DeletedTask) error    { return nil }
+func (f *fakeBackend) ClaimToPurge(context.Context, time.Duration) ([]store.DeletedTask, error) {
+	return nil, nil
+}
+func (f *fakeBackend) Purge(context.Context, store.ID, string) error { return nil }
 
 func (f *fakeBackend) FindHeldClaims(context.Context, ...store.ID) ([]engine.HeldClaim, error) {
 	if f.held != nil {
@@ -222,6 +233,13 @@ func newFakeListener() *fakeListener {
 	l.Add("cuelight_test_one")
 	return l
 }
+
+func (l *fakeListener) Run(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+func (l *fakeListener) Check() {}
 
 func (l *fakeListener) Connected() bool { return !l.disconnected.Load() }
 

@@ -226,10 +226,10 @@ func (p *process) describe() (claims []engine.Claim, running, progressed []store
 // session is the key of the lock that Wakes holds for this process, 0 for none, and
 // whether it holds it now.
 func (p *process) session() (key int64, held bool) {
-	if s, ok := p.Wakes.(interface{ Session() (int64, bool) }); ok {
-		return s.Session()
+	if p.listener == nil {
+		return 0, false
 	}
-	return 0, false
+	return p.listener.Session()
 }
 
 // isListening reports whether notifications arrive.
@@ -237,15 +237,13 @@ func (p *process) isListening() bool {
 	if p.Wakes == nil || p.queueFull.Load() {
 		return false
 	}
-	c, ok := p.Wakes.(interface{ Connected() bool })
-	return !ok || c.Connected()
+	return p.listener == nil || p.listener.Connected()
 }
 
 // isDirect reports whether connections are known to lead to the server itself, and not to
 // a proxy that may be down while the server is not.
 func (p *process) isDirect() bool {
-	w, ok := p.Wakes.(interface{ Direct() bool })
-	return ok && w.Direct()
+	return p.listener != nil && p.listener.Direct()
 }
 
 // isServerDown reports whether err says, of every address tried, that the server is

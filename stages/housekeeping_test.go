@@ -61,10 +61,6 @@ func (b slowHousekeeping) ClaimToPurge(ctx context.Context, _ time.Duration) ([]
 	return nil, b.wait(ctx)
 }
 
-func (b slowHousekeeping) RecordUnpublished(context.Context, store.DeletedTask) error { return nil }
-func (b slowHousekeeping) PostponeUnpublish(context.Context, store.DeletedTask) error { return nil }
-func (b slowHousekeeping) Purge(context.Context, store.ID, string) error              { return nil }
-
 // Work of a second each in two slots is claimed and reported at once, whatever else the process waits for.
 func TestHousekeeping_DelaysNoExchange(t *testing.T) {
 	for name, delay := range map[string]time.Duration{

@@ -12,13 +12,10 @@ import (
 
 // silentListener is a Listener without notifications.
 type silentListener struct {
+	*fakeListener
 	err   error
 	ended chan struct{}
 }
-
-func (silentListener) C() <-chan struct{} { return nil }
-
-func (silentListener) Take() []notify.Wake { return nil }
 
 func (l silentListener) Run(ctx context.Context) error {
 	defer close(l.ended)
@@ -38,7 +35,7 @@ func TestListener_RunsUntilTheWorkHasDrained(t *testing.T) {
 		return nil, nil
 	}})
 	b.submit()
-	l := silentListener{ended: make(chan struct{})}
+	l := silentListener{fakeListener: &fakeListener{Wakes: notify.NewWakes()}, ended: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	result := make(chan error, 1)
@@ -64,7 +61,8 @@ func TestListener_FailureStopsTheRunner(t *testing.T) {
 	b := setup(t, stages.Stage{Name: "one", Work: noop})
 	failure := errors.New("cannot listen")
 	err := stages.Runner{
-		Backend: b.backend, Pipeline: b.pipeline, Wakes: silentListener{err: failure, ended: make(chan struct{})},
+		Backend: b.backend, Pipeline: b.pipeline,
+		Wakes: silentListener{&fakeListener{Wakes: notify.NewWakes()}, failure, make(chan struct{})},
 	}.Run(context.Background())
 	if !errors.Is(err, failure) {
 		t.Errorf("the Runner returned %v", err)

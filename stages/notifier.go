@@ -12,6 +12,9 @@ import (
 // sent for all that were written in 200 ms. The triggers notify of what others write.
 func (p *process) notifyEvents(ctx context.Context) {
 	const interval = 200 * time.Millisecond
+	if p.housekeeper == nil {
+		return
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -19,7 +22,7 @@ func (p *process) notifyEvents(ctx context.Context) {
 		case <-p.wrote:
 		}
 		sending, cancel := context.WithTimeout(ctx, shutdownTimeout)
-		_ = p.Backend.NotifyEvents(sending) // the dispatcher reports an outage; readers also poll
+		_ = p.housekeeper.NotifyEvents(sending) // the dispatcher reports an outage; readers also poll
 		cancel()
 		if ctxsleep.For(ctx, interval) != nil {
 			return

@@ -205,7 +205,7 @@ func TestOrder_ExpiredTaskStartsBeforeNewerTasks(t *testing.T) {
 	t.Parallel()
 	b := setupBottleneck(t, workTaking(2*time.Millisecond))
 	rescued := b.submit()
-	dead, err := b.backend.RegisterWorker(t.Context(), store.Worker{Host: "gone", Lease: time.Hour})
+	dead, _, err := b.backend.RegisterWorker(t.Context(), store.Worker{Host: "gone", Lease: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

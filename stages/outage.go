@@ -82,8 +82,8 @@ func (d *dispatcher) databaseAnswered() {
 		for i := range d.queues {
 			d.queues[i].wake(false, []string{""})
 		}
-		if c, ok := d.p.Wakes.(interface{ Check() }); ok {
-			c.Check()
+		if d.p.listener != nil {
+			d.p.listener.Check()
 		}
 	}
 	d.outage = outage{}
@@ -118,6 +118,9 @@ func (d *dispatcher) registerWhenReachable(ctx context.Context) error {
 // reconcile finds out what an exchange that failed may have changed: which reports the
 // history contains, and which claims this process holds without knowing. It releases those.
 func (d *dispatcher) reconcile(base context.Context) bool {
+	if d.p.housekeeper == nil {
+		d.outage.uncertain = false // the coordinator recognises reports, and returns claims with its next answer
+	}
 	if !d.outage.uncertain {
 		return true
 	}
@@ -143,11 +146,11 @@ func (d *dispatcher) recordedOutcomes(ctx context.Context) (map[store.ID]bool, e
 	for _, f := range d.reports.pending {
 		reports = append(reports, f.report)
 	}
-	return d.p.Backend.FindRecordedOutcomes(ctx, reports)
+	return d.p.housekeeper.FindRecordedOutcomes(ctx, reports)
 }
 
 func (d *dispatcher) releaseUnknownClaims(ctx context.Context, recorded map[store.ID]bool) error {
-	held, err := d.p.Backend.FindHeldClaims(ctx, d.p.worker.get())
+	held, err := d.p.housekeeper.FindHeldClaims(ctx, d.p.worker.get())
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,9 @@ import (
 // change; every other field has a lock of its own or is a channel.
 type process struct {
 	Runner
+	housekeeper housekeeper // the Backend, if it is one; nil without the database
+	listener    Listener    // Wakes, if it is one
+
 	worker   workerID
 	attempts attempts
 	contact  databaseContact
@@ -92,7 +95,7 @@ func newProcess(r Runner) *process {
 	for _, s := range r.Pipeline.stages {
 		slots += s.Slots + s.joinSlots()
 	}
-	return &process{
+	p := &process{
 		Runner:   r,
 		attempts: attempts{byToken: make(map[store.ID]*attempt)},
 		queries:  make(chan struct{}, maxConcurrentQueries(r.Pool)),
@@ -104,6 +107,9 @@ func newProcess(r Runner) *process {
 			deleted: make(chan struct{}, 1), toPurge: make(chan struct{}, 1),
 		},
 	}
+	p.housekeeper, _ = r.Backend.(housekeeper)
+	p.listener, _ = r.Wakes.(Listener)
+	return p
 }
 
 // refuse makes the dispatcher end, because this worker is refused for good.
@@ -165,17 +171,13 @@ func (p *process) observeEnd(f finished, kind Kind) {
 // register registers this process as a new worker.
 func (p *process) register(ctx context.Context) error {
 	self := p.self()
-	// Pauses are read first: an error after the registration would leave a worker
-	// that the others soon find lost.
-	paused, err := p.Backend.PausedStages(ctx, self.Host)
+	id, paused, err := p.Backend.RegisterWorker(ctx, self)
 	if err != nil {
 		return err
 	}
-	id, err := p.Backend.RegisterWorker(ctx, self)
-	if err != nil {
-		return err
+	if paused != nil {
+		p.setControls(controls{paused: paused})
 	}
-	p.setControls(controls{paused: paused})
 	p.worker.set(id)
 	signal(p.wrote, true)
 	p.observe(Event{Kind: WorkerStarted})
@@ -188,9 +190,9 @@ func (p *process) deregister(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, deregisterTimeout)
 	defer cancel()
 	err := p.Backend.DeregisterWorker(ctx, p.worker.get())
-	if err == nil {
+	if err == nil && p.housekeeper != nil {
 		notifying, cancel := context.WithTimeout(ctx, shutdownTimeout)
-		_ = p.Backend.NotifyEvents(notifying) // readers also poll
+		_ = p.housekeeper.NotifyEvents(notifying) // readers also poll
 		cancel()
 	}
 	p.observe(Event{Kind: WorkerStopped, Err: err})
@@ -261,8 +263,11 @@ func (p *process) result(ctx context.Context, task store.ID, stage string) (raw 
 
 // partResults reads the results of a stage's parts.
 func (p *process) partResults(ctx context.Context, task store.ID, stage string) (all []json.RawMessage, err error) {
+	if p.housekeeper == nil {
+		return nil, fmt.Errorf("%w: only workers with the database join parts", store.ErrNotFound)
+	}
 	err = p.read(ctx, func(ctx context.Context) (err error) {
-		all, err = p.Backend.PartResults(ctx, task, stage)
+		all, err = p.housekeeper.PartResults(ctx, task, stage)
 		return err
 	})
 	return all, err

@@ -21,11 +21,11 @@ const (
 
 // pruneEvents deletes events older than KeepEvents.
 func (p *process) pruneEvents(ctx context.Context) {
-	if p.KeepEvents < 0 {
+	if p.KeepEvents < 0 || p.housekeeper == nil {
 		return
 	}
 	p.pruneAtIntervals(ctx, exchangeTimeout, func(ctx context.Context) (time.Duration, error) {
-		n, more, err := p.Backend.PruneEvents(ctx, p.KeepEvents)
+		n, more, err := p.housekeeper.PruneEvents(ctx, p.KeepEvents)
 		if n > 0 {
 			p.observe(Event{Kind: EventsPruned, Count: n})
 		}
@@ -39,7 +39,7 @@ func (p *process) pruneRows(ctx context.Context) {
 		return
 	}
 	p.pruneAtIntervals(ctx, pruneTimeout, func(ctx context.Context) (time.Duration, error) {
-		pruned, err := p.Backend.(remover).Prune(ctx, p.Retention.prune)
+		pruned, err := p.housekeeper.Prune(ctx, p.Retention.prune)
 		others := 0
 		if err == nil && p.Retention.PruneOthers != nil {
 			others, err = p.Retention.PruneOthers(ctx)

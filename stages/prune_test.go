@@ -102,16 +102,6 @@ func (p pruningBackend) Prune(ctx context.Context, o store.PruneOptions) (store.
 	return p.prune(ctx, o)
 }
 
-func (p pruningBackend) ClaimToUnpublish(context.Context) ([]store.DeletedTask, error) {
-	return nil, nil
-}
-func (p pruningBackend) RecordUnpublished(context.Context, store.DeletedTask) error { return nil }
-func (p pruningBackend) PostponeUnpublish(context.Context, store.DeletedTask) error { return nil }
-func (p pruningBackend) Purge(context.Context, store.ID, string) error              { return nil }
-func (p pruningBackend) ClaimToPurge(context.Context, time.Duration) ([]store.DeletedTask, error) {
-	return nil, nil
-}
-
 func TestPrune_RunsPeriodicallyAndIsReported(t *testing.T) {
 	const day = 24 * time.Hour
 	defaults := store.PruneOptions{Workers: 90 * day}

@@ -54,8 +54,7 @@ const (
 	defaultKeepWorkers = 90 * 24 * time.Hour
 )
 
-// remover is the part of a Backend that deletes old rows, and removes deleted tasks. Only that of a Runner with a Pool
-// has it.
+// remover is the part of a housekeeper that deletes old rows, and removes deleted tasks.
 type remover interface {
 	Prune(ctx context.Context, o store.PruneOptions) (store.PruneResult, error)
 	ClaimToUnpublish(ctx context.Context) ([]store.DeletedTask, error)
@@ -64,8 +63,6 @@ type remover interface {
 	ClaimToPurge(ctx context.Context, keep time.Duration) ([]store.DeletedTask, error)
 	Purge(ctx context.Context, task store.ID, remember string) error
 }
-
-var _ remover = database{}
 
 // retention removes deleted tasks.
 type retention struct {
@@ -78,7 +75,7 @@ func (r *Runner) prepareRetention() error {
 	if r.Retention == nil {
 		return nil
 	}
-	if _, ok := r.Backend.(remover); !ok {
+	if _, ok := r.Backend.(housekeeper); !ok {
 		return errors.New("a Retention needs a Pool")
 	}
 	o := *r.Retention
@@ -109,7 +106,7 @@ func recovering(remove func(context.Context, store.DeletedTask) error) func(cont
 }
 
 func (p *process) retention() *retention {
-	return &retention{process: p, Retention: *p.Retention, remover: p.Backend.(remover)}
+	return &retention{process: p, Retention: *p.Retention, remover: p.housekeeper}
 }
 
 // unpublishDeleted removes the published files of deleted tasks. It does not wait for purgeDeleted, which may have

@@ -25,7 +25,7 @@ func (r Runner) Run(ctx context.Context) error {
 	if err := r.prepare(); err != nil {
 		return fmt.Errorf("run pipeline: %w", err)
 	}
-	if l, ok := r.Wakes.(listener); ok {
+	if l, ok := r.Wakes.(Listener); ok {
 		return r.runWith(ctx, l)
 	}
 	return r.run(ctx)
@@ -123,16 +123,10 @@ func isOutdated(err error) bool {
 	return errors.Is(err, store.ErrSchemaNewer) || errors.Is(err, store.ErrSchemaShape)
 }
 
-// listener is a [WakeSource] that has to be run.
-type listener interface {
-	WakeSource
-	Run(ctx context.Context) error
-}
-
 // runWith runs the listener until the work has drained: notifications tell of claims that
 // are cancelled meanwhile, and the listener's session shows other workers that this
 // process is alive. A listener that cannot run ends the Runner, after a drain.
-func (r Runner) runWith(ctx context.Context, l listener) error {
+func (r Runner) runWith(ctx context.Context, l Listener) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	listening, quit := context.WithCancel(context.WithoutCancel(ctx))

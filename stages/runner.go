@@ -1,120 +1,13 @@
 package stages
 
 import (
-	"context"
 	"encoding/json"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/store"
-	"github.com/cuelight/cuelight/store/engine"
 )
-
-// Backend is the database as a Runner uses it. A Runner with a Pool makes its own, from
-// an [engine.Engine] and a [store.Store]; see [Runner.Backend].
-type Backend interface {
-	Check(ctx context.Context) error
-	RegisterWorker(ctx context.Context, w store.Worker) (store.ID, error)
-	DeregisterWorker(ctx context.Context, worker store.ID) error
-	ExpireWorkers(ctx context.Context, workers []store.ID) ([]store.ID, error)
-	Workers(ctx context.Context, all bool) ([]store.Worker, error)
-	DrainWorker(ctx context.Context, worker store.ID) error
-	PausedStages(ctx context.Context, host string) ([]bool, error)
-	Exchange(ctx context.Context, in engine.ExchangeRequest) (engine.ExchangeResult, error)
-	Heartbeat(ctx context.Context, in engine.HeartbeatRequest) (engine.HeartbeatResult, error)
-	Sweep(ctx context.Context, in engine.SweepRequest) (engine.SweepResult, error)
-	FindRecordedOutcomes(ctx context.Context, reports []engine.Report) (map[store.ID]bool, error)
-	FindHeldClaims(ctx context.Context, workers ...store.ID) ([]engine.HeldClaim, error)
-	FindLostClaims(ctx context.Context, claims []engine.Claim) ([]engine.LostClaim, error)
-	Result(ctx context.Context, task store.ID, stage string) (json.RawMessage, error)
-	PartResults(ctx context.Context, task store.ID, stage string) ([]json.RawMessage, error)
-	NotifyEvents(ctx context.Context) error
-	PruneEvents(ctx context.Context, keep time.Duration) (deleted int, more bool, err error)
-}
-
-// database is the Backend of a Runner with a Pool.
-type database struct {
-	*engine.Engine
-	*storeBackend
-}
-
-// storeBackend hides the methods that a Store and an Engine both have.
-type storeBackend struct{ store *store.Store }
-
-func newDatabase(pool *pgxpool.Pool, g store.Graph) Backend {
-	return database{engine.New(pool, g), &storeBackend{store.New(pool, g)}}
-}
-
-func (b *storeBackend) Check(ctx context.Context) error { return b.store.Check(ctx) }
-
-func (b *storeBackend) Workers(ctx context.Context, all bool) ([]store.Worker, error) {
-	return b.store.Workers(ctx, all)
-}
-
-func (b *storeBackend) DrainWorker(ctx context.Context, worker store.ID) error {
-	return b.store.DrainWorker(ctx, worker)
-}
-
-func (b *storeBackend) Result(ctx context.Context, task store.ID, stage string) (json.RawMessage, error) {
-	return b.store.Result(ctx, task, stage)
-}
-
-func (b *storeBackend) PartResults(ctx context.Context, task store.ID, stage string) ([]json.RawMessage, error) {
-	return b.store.PartResults(ctx, task, stage)
-}
-
-func (b *storeBackend) NotifyEvents(ctx context.Context) error { return b.store.NotifyEvents(ctx) }
-
-func (b *storeBackend) PruneEvents(ctx context.Context, keep time.Duration) (deleted int, more bool, err error) {
-	return b.store.PruneEvents(ctx, keep)
-}
-
-func (b *storeBackend) ClaimToUnpublish(ctx context.Context) ([]store.DeletedTask, error) {
-	return b.store.ClaimToUnpublish(ctx)
-}
-
-func (b *storeBackend) RecordUnpublished(ctx context.Context, task store.DeletedTask) error {
-	return b.store.RecordUnpublished(ctx, task)
-}
-
-func (b *storeBackend) PostponeUnpublish(ctx context.Context, task store.DeletedTask) error {
-	return b.store.PostponeUnpublish(ctx, task)
-}
-
-func (b *storeBackend) ClaimToPurge(ctx context.Context, keep time.Duration) ([]store.DeletedTask, error) {
-	return b.store.ClaimToPurge(ctx, keep)
-}
-
-func (b *storeBackend) Purge(ctx context.Context, task store.ID, remember string) error {
-	return b.store.Purge(ctx, task, remember)
-}
-
-func (b *storeBackend) Prune(ctx context.Context, o store.PruneOptions) (store.PruneResult, error) {
-	return b.store.Prune(ctx, o)
-}
-
-// WakeSource reports which stages may have ready tasks. A *notify.Listener is one.
-// Notifications may come late, twice, or never: without them everything works, only
-// later.
-//
-// Five more methods are used if the value has them, as the Listener does:
-//
-//   - Run(ctx) error: the Runner runs it until the work has drained.
-//   - Connected() bool: whether notifications arrive. While they do not, the Runner
-//     asks the database every two seconds.
-//   - Check(): the database was unreachable, so make sure of the connection.
-//   - Session() (key int64, held bool): the key of an advisory lock that is held, shared,
-//     in a session of this process; its end shows other workers that the process died.
-//   - Direct() bool: no proxy is between this process and the server, so that a
-//     refused connection means that the server is down for everybody.
-type WakeSource interface {
-	// C yields a value when there are notifications.
-	C() <-chan struct{}
-	// Take returns the channels notified since the last call, with the payloads.
-	Take() []notify.Wake
-}
 
 // Runner works on a pipeline: it claims ready tasks while it has free slots, runs the
 // stages' Work, and reports the outcomes. Pipeline and Pool must be set; every other

@@ -17,7 +17,7 @@ import (
 // bundle is a test's database with its pipeline.
 type bundle struct {
 	*store.Store
-	backend  stages.Backend
+	backend  stages.Database
 	t        testing.TB
 	pool     *pgxpool.Pool
 	pipeline *stages.Pipeline

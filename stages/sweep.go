@@ -70,15 +70,8 @@ func (d *dispatcher) sweepInterval() time.Duration {
 	return d.sweeps.interval(d.p.SweepInterval, d.p.isListening() && d.p.AgeAfter <= 0)
 }
 
-// reconciler is the part of a Backend that makes the steps of tasks agree with their statuses, because triggers may have been
-// disabled. Only that of a Runner with a Pool has it.
-type reconciler interface {
-	Reconcile(ctx context.Context, worker store.ID, within time.Duration) error
-}
-
-var _ reconciler = database{}
-
-// reconcileTime is for how long a sweep reads tasks for that. The next one goes on where it ended.
+// reconcileTime is for how long a sweep makes the steps of tasks agree with their statuses, because triggers may have been disabled.
+// The next one goes on where it ended.
 const reconcileTime = 250 * time.Millisecond
 
 // swept is what a sweep found.
@@ -122,18 +115,28 @@ func (d *dispatcher) startSweep(ctx context.Context) {
 		if first {
 			s.err = d.p.expirePredecessors(within)
 		}
-		if s.err == nil && !in.IsQuick {
-			s.held, s.err = d.p.Backend.FindHeldClaims(within, in.Worker)
-		}
-		if r, ok := d.p.Backend.(reconciler); ok && s.err == nil && d.p.OnlyTasks == nil && !in.IsQuick {
-			s.err = r.Reconcile(within, in.Worker, reconcileTime)
-		}
-		if s.err == nil {
-			s.result, s.err = d.p.Backend.Sweep(within, in)
+		if s.err == nil && d.p.housekeeper != nil {
+			s.err = d.p.sweepDatabase(within, in, &s)
 		}
 		s.took = time.Since(began)
 		d.p.swept <- s // has room
 	})
+}
+
+// sweepDatabase is the part of a sweep for which a process needs the database.
+func (p *process) sweepDatabase(ctx context.Context, in engine.SweepRequest, s *swept) (err error) {
+	if !in.IsQuick {
+		if s.held, err = p.housekeeper.FindHeldClaims(ctx, in.Worker); err != nil {
+			return err
+		}
+		if p.OnlyTasks == nil {
+			if err := p.housekeeper.Reconcile(ctx, in.Worker, reconcileTime); err != nil {
+				return err
+			}
+		}
+	}
+	s.result, err = p.housekeeper.Sweep(ctx, in)
+	return err
 }
 
 // endSweep handles what a sweep found.
@@ -156,6 +159,11 @@ func (d *dispatcher) endSweep(base context.Context, s swept) {
 		return
 	}
 	d.sweeps.reportedFailure = false
+	if d.p.housekeeper == nil {
+		d.sweeps.done = true
+		d.exchangeAll()
+		return
+	}
 	d.databaseAnswered()
 	signal(d.p.wrote, out.ExpiredClaims > 0)
 	if out.ExpiredClaims > 0 {
@@ -172,6 +180,13 @@ func (d *dispatcher) endSweep(base context.Context, s swept) {
 	}
 	d.sweeps.done = true
 	d.p.observe(Event{Kind: SweepEnded, RetryIn: time.Until(d.sweeps.next)})
+}
+
+// exchangeAll makes an exchange due, in case the coordinator has other free slots in mind than this worker has.
+func (d *dispatcher) exchangeAll() {
+	for i := range d.queues {
+		d.queues[i].wake(d.freeSlots(i) > 0, []string{""})
+	}
 }
 
 // queryCanceled is the code of PostgreSQL for a statement that its statement_timeout has ended.

@@ -132,7 +132,7 @@ func TestSweep_ReportsNoMissedWakeBeforeTheListenerConnects(t *testing.T) {
 func TestSweep_LockedRowOfALostWorkerDelaysNoTask(t *testing.T) {
 	t.Parallel()
 	b := setup(t, stages.Stage{Name: "one", Slots: 1, Work: noop})
-	dead, err := b.backend.RegisterWorker(t.Context(), store.Worker{Host: "x", PID: 1})
+	dead, _, err := b.backend.RegisterWorker(t.Context(), store.Worker{Host: "x", PID: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,13 +73,14 @@ func refusedForGood(err error) error {
 	return err
 }
 
-func (b clientBackend) RegisterWorker(ctx context.Context, w store.Worker) (store.ID, error) {
+// RegisterWorker returns no pauses: the coordinator claims nothing from paused stages, and its first answer says which are.
+func (b clientBackend) RegisterWorker(ctx context.Context, w store.Worker) (id store.ID, paused []bool, err error) {
 	var out registerResponse
 	var own string // this end of the connection
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
 		own = i.Conn.LocalAddr().String()
 	}})
-	err := b.call(ctx, http.MethodPost, "/register", registerRequest{
+	err = b.call(ctx, http.MethodPost, "/register", registerRequest{
 		Protocol: ProtocolVersion, Pipeline: b.o.Graph.Name(), Name: w.Name, Host: w.Host, PID: w.PID,
 		ProcessIdentity: w.ProcessIdentity, Version: w.Version, Lease: w.Lease.Seconds(),
 		Capabilities: w.Capabilities, Metadata: b.o.Metadata,
@@ -88,7 +89,7 @@ func (b clientBackend) RegisterWorker(ctx context.Context, w store.Worker) (stor
 		err = fmt.Errorf("%w: %w", ErrVersion, err) // it does not know a member of the request
 	}
 	if err != nil {
-		return store.ID{}, refusedForGood(err)
+		return store.ID{}, nil, refusedForGood(err)
 	}
 	b.mu.Lock()
 	b.worker, b.proxied, b.direct = out.Worker, !out.Direct, out.Direct && out.Peer == own
@@ -100,7 +101,7 @@ func (b clientBackend) RegisterWorker(ctx context.Context, w store.Worker) (stor
 	for _, name := range b.stages { // the first exchange tells the coordinator the free slots
 		b.notify(b.o.Graph.Channel(name))
 	}
-	return out.Worker, nil
+	return out.Worker, nil, nil
 }
 
 func (b clientBackend) DeregisterWorker(ctx context.Context, worker store.ID) error {
@@ -125,12 +126,6 @@ func (b clientBackend) Workers(ctx context.Context, _ bool) (workers []store.Wor
 
 func (b clientBackend) DrainWorker(ctx context.Context, worker store.ID) error {
 	return b.call(ctx, http.MethodPost, "/drain", workerRequest{worker}, nil)
-}
-
-// PausedStages returns none: the coordinator claims nothing from paused stages, and its first
-// answer says which are.
-func (b clientBackend) PausedStages(context.Context, string) ([]bool, error) {
-	return make([]bool, len(b.stages)), nil
 }
 
 // Heartbeat sends the worker's claims and their progress. The waiting request is the sign of life
@@ -198,27 +193,6 @@ func (b clientBackend) loseClaims(bodies []lostBody) []engine.LostClaim {
 	return lost
 }
 
-// Sweep finds nothing: workers with the database sweep. It makes the Runner exchange, in case the
-// coordinator has other free slots in mind than this worker has.
-func (b clientBackend) Sweep(context.Context, engine.SweepRequest) (engine.SweepResult, error) {
-	exchange := b.newResult()
-	for _, name := range b.stages {
-		b.notify(b.o.Graph.Channel(name))
-	}
-	return engine.SweepResult{First: make([]*engine.Position, len(exchange.Wait)), Wait: exchange.Wait, NextDue: -1}, nil
-}
-
-// FindRecordedOutcomes finds none: the coordinator recognises reports that are sent again.
-func (b clientBackend) FindRecordedOutcomes(context.Context, []engine.Report) (map[store.ID]bool, error) {
-	return nil, nil
-}
-
-// FindHeldClaims finds none: the answer to the next exchange has the claims that this worker does not
-// know.
-func (b clientBackend) FindHeldClaims(context.Context, ...store.ID) ([]engine.HeldClaim, error) {
-	return nil, nil
-}
-
 func (b clientBackend) FindLostClaims(ctx context.Context, claims []engine.Claim) ([]engine.LostClaim, error) {
 	b.mu.Lock()
 	in := claimsRequest{Worker: b.worker}
@@ -241,11 +215,6 @@ func (b clientBackend) Result(ctx context.Context, task store.ID, stage string) 
 	return raw, err
 }
 
-// PartResults is for Work that joins parts, which remote workers do not do.
-func (b clientBackend) PartResults(context.Context, store.ID, string) ([]json.RawMessage, error) {
-	return nil, fmt.Errorf("%w: only workers with the database join parts", store.ErrNotFound)
-}
-
 // tokenOf returns the token of a claim of a task.
 func (b clientBackend) tokenOf(task store.ID) (store.ID, error) {
 	b.mu.Lock()
@@ -256,12 +225,4 @@ func (b clientBackend) tokenOf(task store.ID) (store.ID, error) {
 		}
 	}
 	return store.ID{}, fmt.Errorf("%w: this worker has no claim of task %s", store.ErrNotFound, task)
-}
-
-// NotifyEvents does nothing: the coordinator notifies the readers.
-func (b clientBackend) NotifyEvents(context.Context) error { return nil }
-
-// PruneEvents does nothing: workers with the database delete old events.
-func (b clientBackend) PruneEvents(context.Context, time.Duration) (deleted int, more bool, err error) {
-	return 0, false, nil
 }

@@ -46,6 +46,8 @@ type Client struct {
 	wakes  chan struct{} // has room for one: notified is not empty
 	// registered receives a value after a registration.
 	registered chan struct{}
+	// reachable receives a value when the coordinator has answered again.
+	reachable  chan struct{}
 	exchanging sync.Mutex // is locked during an exchange of the Runner
 
 	contact     sync.Mutex // orders the calls of OnContact
@@ -110,7 +112,8 @@ func NewClient(o ClientOptions) (*Client, error) {
 	client.CheckRedirect = sameOrigin
 	o.HTTP = &client
 	return &Client{
-		o: o, stages: o.Graph.Stages(), wakes: make(chan struct{}, 1), registered: make(chan struct{}, 1), notified: make(map[string]bool),
+		o: o, stages: o.Graph.Stages(), notified: make(map[string]bool),
+		wakes: make(chan struct{}, 1), registered: make(chan struct{}, 1), reachable: make(chan struct{}, 1),
 		claims: make(map[store.ID]engine.Claim), free: make(map[string]int),
 	}, nil
 }
@@ -153,7 +156,7 @@ func NewTransport() *http.Transport {
 func (c *Client) Backend() stages.Backend { return clientBackend{c} }
 
 // Wakes returns the Wakes of the Runner.
-func (c *Client) Wakes() stages.WakeSource { return clientWakes{c} }
+func (c *Client) Wakes() stages.Listener { return clientWakes{c} }
 
 // responseError is a problem that the coordinator answered with.
 type responseError struct {

@@ -175,7 +175,7 @@ func TestClient_DoesNotReturnAClaimThatHasEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	backend, wakes := client.Backend(), client.Wakes()
-	worker, err := backend.RegisterWorker(t.Context(), store.Worker{Name: "a", Host: "a", Lease: 36 * time.Second})
+	worker, _, err := backend.RegisterWorker(t.Context(), store.Worker{Name: "a", Host: "a", Lease: 36 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +302,7 @@ func TestClient_CountsClaimsThatTheWaitingRequestBringsDuringAnExchange(t *testi
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Backend().RegisterWorker(t.Context(), store.Worker{}); err != nil {
+	if _, _, err := client.Backend().RegisterWorker(t.Context(), store.Worker{}); err != nil {
 		t.Fatal(err)
 	}
 	<-client.Wakes().C() // of the registration

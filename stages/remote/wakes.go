@@ -10,13 +10,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-// clientWakes is the waiting request as the WakeSource of a Runner.
+// clientWakes is the waiting request as the Listener of a Runner.
 type clientWakes struct{ *Client }
 
 func (w clientWakes) C() <-chan struct{} { return w.wakes }
@@ -84,10 +83,23 @@ func (w clientWakes) Run(ctx context.Context) error {
 			return refusedForGood(err)
 		}
 		wait = 0 // the answer comes at once, and shows the contact
-		_ = ctxsleep.For(ctx, time.Duration(float64(delay)*(0.8+0.4*rand.Float64())))
+		w.sleep(ctx, time.Duration(float64(delay)*(0.8+0.4*rand.Float64())))
 		delay = min(2*delay, retryDelay)
 	}
 	return nil
+}
+
+// Check makes Run try again at once: the coordinator has answered another request.
+func (w clientWakes) Check() { signal(w.reachable) }
+
+func (w clientWakes) sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-w.reachable:
+	case <-ctx.Done():
+	}
 }
 
 // waitOnce sends one request that waits, and handles its answer.
