@@ -67,6 +67,7 @@ def heartbeats(worker, claim, lost, done, controls):
     heard = time.monotonic()
     while not done.wait(worker["heartbeat_s"]):
         try:
+            # A stage with a limit of time without progress needs a percent or a note that changes.
             running = [{"token": claim["token"], "started": True, "percent": -1}]
             answer = ask("/heartbeat", {"worker_id": worker["worker_id"], "running": running}, repeat=False)
             heard = time.monotonic()

@@ -59,6 +59,9 @@ func (p *Pipeline) RetryDelay(stage, attempt int) (delay time.Duration, again bo
 // MaxAttempts returns after how many attempts a stage, by its number, is dead.
 func (p *Pipeline) MaxAttempts(stage int) int { return p.stages[stage].MaxAttempts }
 
+// Stall returns how long an attempt of a stage, by its number, may make no progress; 0 for no limit.
+func (p *Pipeline) Stall(stage int) time.Duration { return p.stages[stage].Stall }
+
 // Requires lists what a worker must offer to do a stage, by its number. The caller must not change it.
 func (p *Pipeline) Requires(stage int) []string { return p.stages[stage].Requires }
 

@@ -5,6 +5,8 @@ import (
 	"math"
 	"net/http"
 	"time"
+
+	"github.com/cuelight/cuelight/store"
 )
 
 // Waiting is how many requests of workers wait.
@@ -25,4 +27,16 @@ func (c *Coordinator) Unencodable() http.Handler {
 // EndUnused ends the workers that sent nothing for some time after their registration.
 func (c *Coordinator) EndUnused(ctx context.Context, after time.Duration) error {
 	return c.endUnused(ctx, after)
+}
+
+// EndStalled ends the claims without progress, after it has set the time of the latest progress of one.
+func (c *Coordinator) EndStalled(ctx context.Context, token store.ID, at time.Time) error {
+	c.mu.Lock()
+	for _, w := range c.workers {
+		if _, held := w.claims[token]; held {
+			w.progressAt[token] = at
+		}
+	}
+	c.mu.Unlock()
+	return c.endStalled(ctx)
 }

@@ -98,7 +98,10 @@ func (c *Coordinator) fileClaim(r *http.Request) (engine.Claim, error) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 	defer cancel()
-	_, claim, err := c.requestClaim(ctx, request{r, principal})
+	holder, claim, err := c.requestClaim(ctx, request{r, principal})
+	if err == nil {
+		c.showProgress(holder, claim.Token)
+	}
 	return claim, err
 }
 

@@ -100,6 +100,9 @@ func (c *Coordinator) heartbeat(ctx context.Context, r request, in heartbeatRequ
 	if err != nil {
 		return out, err
 	}
+	c.mu.Lock()
+	before := w.running
+	c.mu.Unlock()
 	var running, progressed []store.Running
 	for _, a := range all {
 		claim, held := claims[a.Token]
@@ -114,6 +117,9 @@ func (c *Coordinator) heartbeat(ctx context.Context, r request, in heartbeatRequ
 		isChecked, isFirst := c.checks.show(a.Token)
 		if isChecked {
 			description.Note = checkingNote
+		}
+		if movesOn(before, description) {
+			c.showProgress(w, a.Token)
 		}
 		running = append(running, description)
 		if a.Progressed || isFirst {
@@ -134,6 +140,13 @@ func (c *Coordinator) heartbeat(ctx context.Context, r request, in heartbeatRequ
 	w.controls = c.controlsOf(w)
 	out.Control = w.controls
 	return out, nil
+}
+
+// movesOn reports whether an attempt has another percent or note than in the heartbeat before.
+func movesOn(before []store.Running, now store.Running) bool {
+	return !slices.ContainsFunc(before, func(r store.Running) bool {
+		return r.Token == now.Token && r.Percent == now.Percent && r.Note == now.Note
+	})
 }
 
 func (c *Coordinator) isCancelled(w *worker, token store.ID) bool {

@@ -43,17 +43,17 @@ func (c *Coordinator) runRenewal(ctx context.Context) {
 		case <-c.checkNow:
 			now = true
 		}
-		unusedErr := c.endUnused(ctx, unusedAfter)
+		endErr := errors.Join(c.endUnused(ctx, unusedAfter), c.endStalled(ctx))
 		c.countClaims()
 		in, urgent := c.heartbeats()
 		if len(in.Workers) == 0 {
 			c.skipRenewal()
 		}
-		if !now && unusedErr == nil && (len(in.Workers) == 0 || !urgent && n%idleRenewals != 0) {
+		if !now && endErr == nil && (len(in.Workers) == 0 || !urgent && n%idleRenewals != 0) {
 			continue
 		}
 		within, cancel := context.WithTimeout(ctx, renewTimeout)
-		err := errors.Join(unusedErr, c.renew(within, in))
+		err := errors.Join(endErr, c.renew(within, in))
 		cancel()
 		if err != nil {
 			c.keepProgress(in)

@@ -155,7 +155,7 @@ func (c *Coordinator) report(ctx context.Context, w *worker, claim engine.Claim,
 	case engine.Released:
 		report.Error, report.Class = redact.Text(body.Error, claim.Source), cleanText(body.Class, maxClass)
 		if body.RetryIn != nil {
-			report.RetryIn = seconds(*body.RetryIn)
+			report.RetryIn = min(seconds(*body.RetryIn), maxRetryIn)
 		}
 		return report, nil
 	}
@@ -176,7 +176,7 @@ func (c *Coordinator) failed(report engine.Report, claim engine.Claim, body repo
 	}
 	report.RetryIn = delay
 	if body.RetryIn != nil {
-		report.RetryIn = seconds(*body.RetryIn)
+		report.RetryIn = min(seconds(*body.RetryIn), max(maxRetryIn, delay))
 	}
 	return report
 }

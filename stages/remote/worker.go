@@ -40,8 +40,9 @@ type worker struct {
 	isUsed       bool      // a request came after its registration
 	disconnected bool      // its connection has ended since
 	running      []store.Running
-	progressed   []store.Running // since the last renewal
-	started      bool            // running has changed since the last renewal
+	progressed   []store.Running        // since the last renewal
+	started      bool                   // running has changed since the last renewal
+	progressAt   map[store.ID]time.Time // of claims, by token: when they showed progress, or were seen first
 }
 
 // waitResult ends a waiting request: with claims, with an error, or because the controls changed.
@@ -192,7 +193,7 @@ func (c *Coordinator) newWorker(row store.Worker) *worker {
 	return &worker{
 		offers: strings.Join(offers, "\n"), class: class,
 		id: row.ID, principal: row.Principal, host: row.Host, exchanging: make(chan struct{}, 1),
-		claims: make(map[store.ID]engine.Claim), lost: make(map[store.ID]bool),
+		claims: make(map[store.ID]engine.Claim), lost: make(map[store.ID]bool), progressAt: make(map[store.ID]time.Time),
 		free: make([]int, c.graph.Queues()), since: time.Now(), lease: row.Lease, lastRequest: time.Now(), draining: row.DrainAt != nil,
 	}
 }
