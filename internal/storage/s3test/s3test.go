@@ -220,7 +220,12 @@ func (s *Server) Upload(t testing.TB, dir, bucket, prefix string) {
 		if err != nil || e.IsDir() {
 			return err
 		}
-		_, err = client.FPutObject(t.Context(), bucket, path.Join(prefix, name), filepath.Join(dir, name), minio.PutObjectOptions{})
+		for range 3 { // on a busy machine the server gives up on requests whose bytes arrive slowly
+			_, err = client.FPutObject(t.Context(), bucket, path.Join(prefix, name), filepath.Join(dir, name), minio.PutObjectOptions{})
+			if err == nil {
+				break
+			}
+		}
 		return err
 	})
 	if err != nil {
