@@ -15,10 +15,11 @@ import (
 
 const conformanceHelp = `Conformance checks a worker, in whatever language, against the protocol that
 docs/workers.md describes. It starts a coordinator for this purpose on a loopback
-address, with a temporary database, and CMD with sh. CMD works for the coordinator:
+address, with a temporary database, and CMD with sh, for each check. CMD works for the
+coordinator:
 
-  CUELIGHT_SERVER                  its address, to which the worker adds /api/v1/worker
-  CUELIGHT_KEY, CUELIGHT_KEY_FILE  the key, and a file with it
+  CUELIGHT_SERVER  its address, to which the worker adds /api/v1/worker
+  CUELIGHT_KEY     the key
 
 The pipeline is named conformance and has one stage, work. For a claim of it, the
 worker reads the file input, takes the seconds in params.seconds, delivers a file
@@ -40,12 +41,10 @@ type conformanceResult struct {
 }
 
 func (c *cli) conformanceCommand() *cobra.Command {
-	names := conformance.Names()
-	half := len(names) / 2 // in a line
 	cmd := &cobra.Command{
 		Use:   "conformance --worker CMD [CHECK...]",
 		Short: "Check a worker of your own against the protocol",
-		Long:  conformanceHelp + strings.Join(names[:half], ", ") + ",\n  " + strings.Join(names[half:], ", "),
+		Long:  conformanceHelp + strings.Join(conformance.Names(), ", "),
 		Args:  cobra.ArbitraryArgs,
 	}
 	worker := cmd.Flags().String("worker", "", "command that starts the worker")

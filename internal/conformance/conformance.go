@@ -2,19 +2,31 @@ package conformance
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/cuelight/cuelight/internal/childproc"
 	"github.com/cuelight/cuelight/internal/ctxsleep"
+	"github.com/cuelight/cuelight/internal/postgres"
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/stages/remote"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/store/engine"
 )
 
 // Options say which worker is checked.
@@ -44,197 +56,202 @@ func Names() (names []string) {
 	return names
 }
 
-// kit is a run of the checks.
-type kit struct {
-	*site
-	worker  string
-	output  io.Writer
-	env     []string
-	process *childproc.Process // nil before the first start
-	tasks   []store.ID         // of the current check
-}
-
 // Run runs the checks and returns how many failed. An error is one of this process, such as
 // postgres.ErrNotInstalled, and not the worker's.
 func Run(ctx context.Context, o Options) (failed int, err error) {
-	dir, err := os.MkdirTemp("", "cuelight-conformance-")
-	if err != nil {
-		return 0, err
-	}
-	defer os.RemoveAll(dir)
-	keyFile := filepath.Join(dir, "key")
-	if err := os.WriteFile(keyFile, []byte(key+"\n"), 0o600); err != nil {
-		return 0, err
-	}
-	s, err := startSite(ctx)
-	defer func() { err = errors.Join(err, s.close()) }()
-	if err != nil {
-		return 0, err
-	}
-	k := &kit{site: s, worker: o.Worker, output: o.Output, env: append(os.Environ(),
-		"CUELIGHT_SERVER=http://"+s.address, "CUELIGHT_KEY="+key, "CUELIGHT_KEY_FILE="+keyFile)}
-	defer k.kill()
 	for _, c := range checks {
 		if len(o.Checks) > 0 && !slices.Contains(o.Checks, c.name) {
 			continue
 		}
 		started := time.Now()
-		if err := k.reset(ctx); err != nil {
-			return failed, err
-		}
-		err := c.run(ctx, k)
+		found, err := o.run(ctx, c.run)
 		if ctx.Err() != nil {
-			return failed, context.Cause(ctx)
+			err = context.Cause(ctx)
 		}
 		if err != nil {
+			return failed, err
+		}
+		if found != nil {
 			failed++
 		}
-		o.Report(Result{c.name, err, time.Since(started)})
+		o.Report(Result{c.name, found, time.Since(started)})
 	}
 	return failed, nil
 }
 
-// reset ends the faults and the tasks of the check before.
-func (k *kit) reset(ctx context.Context) error {
-	k.front.inject(nil)
-	k.front.setRevoked(false)
-	k.front.forget()
-	err := k.clear(ctx, k.tasks, k.isRunning())
-	k.tasks = nil
-	return err
+// The worker's key, and the principal that it stands for.
+const key, principal = "cue_conformance", "key conformance"
+
+// kit is what a check uses: a coordinator with its database, and a worker.
+type kit struct {
+	store   *store.Store
+	engine  *engine.Engine
+	process *childproc.Process
+	worker  store.Worker // as it registered first
+	cutNext atomic.Bool  // the next piece of an output that is not the first arrives by half
 }
 
-func (k *kit) isRunning() bool {
-	if k.process == nil {
-		return false
-	}
-	select {
-	case <-k.process.Done():
-		return false
-	default:
-		return true
-	}
+// pipeline returns the pipeline of the checks. An expired attempt is repeated at once. This process
+// leaves the stage to others.
+func pipeline() (*stages.Pipeline, error) {
+	return stages.New("conformance", stages.Stage{
+		Name: "work", Slots: -1, MaxAttempts: 5, Backoff: stages.Backoff{Base: 100 * time.Millisecond, Max: 100 * time.Millisecond},
+		Work: func(context.Context, *stages.Job) (any, error) { return nil, errors.New("this process does not work") },
+	})
 }
 
-// start starts the worker, unless it runs.
-func (k *kit) start() error {
-	if k.isRunning() {
-		return nil
+// run starts a coordinator and a worker, and runs one check. It returns what the check found.
+func (o Options) run(ctx context.Context, check func(context.Context, *kit) error) (found, err error) {
+	p, err := pipeline()
+	if err != nil {
+		return nil, err
 	}
-	cmd := exec.Command("sh", "-c", k.worker)
-	cmd.Env, cmd.Stdout, cmd.Stderr = k.env, k.output, k.output
-	if k.output == nil {
-		cmd.Stdout, cmd.Stderr = io.Discard, io.Discard
+	database, err := postgres.StartEphemeral(ctx, postgres.EphemeralOptions{})
+	if err != nil {
+		return nil, err
 	}
+	defer func() { err = errors.Join(err, database.Close()) }()
+	pool, err := pgxpool.New(ctx, database.URL("postgres"))
+	if err != nil {
+		return nil, err
+	}
+	defer pool.Close()
+	k := &kit{store: store.New(pool, p.Graph()), engine: engine.New(pool, p.Graph())}
+	if _, err := k.store.Migrate(ctx); err != nil {
+		return nil, err
+	}
+	coordinator := remote.NewCoordinator(remote.Options{
+		Pool: pool, Pipeline: p, Authenticate: authenticate,
+		Files: &files{outputs: make(map[store.ID][]byte), cancel: k.store.Cancel},
+	})
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	server := &http.Server{
+		Handler: k.cutPieces(http.StripPrefix("/api/v1/worker", coordinator)), ReadHeaderTimeout: limit,
+		ErrorLog: log.New(io.Discard, "", 0),
+	}
+	// A coordinator does not expire the claims of lost workers; a worker with the database does.
+	sweeper := stages.Runner{Pool: pool, Pipeline: p, SweepInterval: time.Second}
+	runCtx, stop := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
+	defer server.Close()
+	running.Go(func() { _ = server.Serve(l) })         // until it is closed
+	running.Go(func() { _ = coordinator.Run(runCtx) }) // returns nil
+	running.Go(func() { _ = sweeper.Run(runCtx) })     // without it a check fails
+	if k.process, err = o.startWorker(l.Addr().String()); err != nil {
+		return nil, err
+	}
+	defer func() {
+		_ = k.process.SignalGroup(syscall.SIGKILL) // it may have ended
+		<-k.process.Done()
+	}()
+	if err := k.awaitRegistered(ctx, &k.worker); err != nil {
+		return err, nil
+	}
+	return check(ctx, k), nil
+}
+
+func authenticate(r *http.Request) (string, error) {
+	if r.Header.Get("Authorization") != "Bearer "+key {
+		return "", errors.New("the key is not that of $CUELIGHT_KEY")
+	}
+	return principal, nil
+}
+
+func (o Options) startWorker(address string) (*childproc.Process, error) {
+	cmd := exec.Command("sh", "-c", o.Worker)
+	cmd.Env = append(os.Environ(), "CUELIGHT_SERVER=http://"+address, "CUELIGHT_KEY="+key)
+	cmd.Stdout, cmd.Stderr = o.Output, o.Output
 	p, err := childproc.Start(cmd, childproc.Options{})
 	if err != nil {
-		return fmt.Errorf("start the worker: %w", err)
+		return nil, fmt.Errorf("start the worker: %w", err)
 	}
-	k.process = p
-	return nil
+	return p, nil
 }
 
-// kill ends the worker's process, if it runs.
-func (k *kit) kill() {
-	if k.isRunning() {
-		_ = k.process.SignalGroup(syscall.SIGKILL) // it may have ended just now
-		<-k.process.Done()
-	}
+// cutPieces passes requests on. If a piece is to be cut, half of it arrives, and the connection is closed
+// without an answer.
+func (k *kit) cutPieces(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		isLaterPiece := r.Method == http.MethodPut && !strings.HasPrefix(r.Header.Get("Content-Range"), "bytes 0-")
+		if !isLaterPiece || !k.cutNext.CompareAndSwap(true, false) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		r.Body = io.NopCloser(io.LimitReader(r.Body, r.ContentLength/2))
+		next.ServeHTTP(w, r)
+		panic(http.ErrAbortHandler) // the server drops the answer, which it has not sent yet
+	})
 }
 
-// restart starts a worker that has registered with nobody, to see what it does first.
-func (k *kit) restart(ctx context.Context, f fault) error {
-	k.kill()
-	if err := k.reset(ctx); err != nil {
-		return err
-	}
-	k.front.inject(f)
-	return k.start()
-}
-
-// interval is the time between two looks at a condition that nothing announces.
-const interval = 20 * time.Millisecond
+// limit is how long a worker may take for anything: to start, to do a short task after a fault, to end.
+const limit = 40 * time.Second
 
 // await waits until the condition is true. condition also says what there is instead.
-func (k *kit) await(ctx context.Context, within time.Duration, expected string, condition func() (bool, string, error)) error {
-	end := time.Now().Add(within)
-	for {
+func (k *kit) await(ctx context.Context, expected string, condition func() (bool, string, error)) error {
+	for end := time.Now().Add(limit); ; {
 		ok, saw, err := condition()
-		switch {
-		case ok || err != nil:
-			return err
-		case !k.isRunning():
-			return fmt.Errorf("expected: %s; but the worker ended with exit code %d", expected, k.process.State().ExitCode())
-		case time.Now().After(end):
-			return fmt.Errorf("expected within %s: %s; but %s", within, expected, saw)
-		}
-		if err := ctxsleep.For(ctx, interval); err != nil {
+		if ok || err != nil {
 			return err
 		}
+		if state := k.process.State(); state != nil {
+			return fmt.Errorf("expected: %s; but the worker ended with exit code %d", expected, state.ExitCode())
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("expected within %s: %s; but %s", limit, expected, saw)
+		}
+		if err := ctxsleep.For(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
 	}
 }
 
-// awaitExit waits for the worker's end, with exit code 0 or with another.
-func (k *kit) awaitExit(ctx context.Context, within time.Duration, why string, wantZero bool) error {
-	want := "0"
-	if !wantZero {
-		want = "other than 0"
-	}
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	select {
-	case <-k.process.Done():
-	case <-ctx.Done():
-		return fmt.Errorf("expected within %s: the worker ends with an exit code %s %s; but it runs on", within, want, why)
-	}
-	if code := k.process.State().ExitCode(); (code == 0) != wantZero {
-		return fmt.Errorf("expected: the worker ends with an exit code %s %s; but it is %d", want, why, code)
-	}
-	return nil
+// awaitRegistered waits until a worker is registered that is another one than w, and stores it there.
+func (k *kit) awaitRegistered(ctx context.Context, w *store.Worker) error {
+	return k.await(ctx, "the worker registers", func() (bool, string, error) {
+		live, err := k.store.WorkersOf(ctx, principal)
+		if len(live) == 0 || live[len(live)-1].ID == w.ID {
+			return false, "it has not", err
+		}
+		*w = live[len(live)-1]
+		return true, "", nil
+	})
 }
 
-// submitTask submits a task of the current check.
-func (k *kit) submitTask(ctx context.Context, p params) (store.ID, error) {
-	task, err := k.submit(ctx, p)
-	k.tasks = append(k.tasks, task)
-	return task, err
-}
-
-// state returns the task's stage.
-func (k *kit) state(ctx context.Context, task store.ID) (store.StageState, error) {
-	t, err := k.store.Get(ctx, task)
+// submit submits a task, and waits until its first attempt has that status.
+func (k *kit) submit(ctx context.Context, p params, want store.Status) (store.ID, error) {
+	text, err := json.Marshal(p)
 	if err != nil {
-		return store.StageState{}, err
+		return store.ID{}, err
 	}
-	return t.Stages[0], nil
+	receipt, err := k.store.Submit(ctx, store.Submission{Source: "conformance", Params: text})
+	if err != nil {
+		return store.ID{}, err
+	}
+	return receipt.ID, k.awaitStatus(ctx, receipt.ID, want, 1)
 }
 
-// awaitCompleted waits until a task is completed, which means that the coordinator has accepted its
-// file and its result.
-func (k *kit) awaitCompleted(ctx context.Context, task store.ID, within time.Duration) error {
-	return k.await(ctx, within, "the task is completed", func() (bool, string, error) {
-		s, err := k.state(ctx, task)
-		if err != nil || s.Status == store.StatusCompleted {
-			return err == nil, "", err
+// awaitStatus waits until an attempt has a status. It is completed when the coordinator has accepted its file
+// and its result.
+func (k *kit) awaitStatus(ctx context.Context, task store.ID, want store.Status, attempt int) error {
+	return k.await(ctx, "the task is "+string(want), func() (bool, string, error) {
+		t, err := k.store.Get(ctx, task)
+		if err != nil {
+			return false, "", err
 		}
-		saw := "it is " + string(s.Status)
+		s := t.Stages[0]
+		if s.Status == want && (s.Attempts == attempt || want == store.StatusPending) { // which has had none
+			return true, "", nil
+		}
+		saw := fmt.Sprintf("it is %s, attempt %d", s.Status, s.Attempts)
 		history, err := k.store.History(ctx, task)
 		for _, a := range history {
 			saw += fmt.Sprintf("; attempt %d was %s: %s", a.Attempt, a.Outcome, a.Error)
 		}
 		return false, saw, err
 	})
-}
-
-// awaitWork waits until a heartbeat says that the task is worked on, and returns the claim's token.
-func (k *kit) awaitWork(ctx context.Context, task store.ID) (token store.ID, err error) {
-	err = k.await(ctx, startTime, "a heartbeat names the claim of the submitted task as started", func() (bool, string, error) {
-		s, err := k.state(ctx, task)
-		if err != nil || s.Status != store.StatusInProgress {
-			return false, "the task is " + string(s.Status), err
-		}
-		token = s.Token
-		return k.front.count(func(r seenRequest) bool { return r.runs(token) }) > 0, "there is none", nil
-	})
-	return token, err
 }

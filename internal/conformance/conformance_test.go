@@ -143,6 +143,40 @@ func TestGoWorker_Conforms(t *testing.T) {
 }
 
 func TestPythonWorker_Conforms(t *testing.T) {
+	needPython(t)
+	wantAll(t, "exec python3 ../../docs/worker.py")
+}
+
+func TestChecks_FailForAWorkerThatBreaksTheProtocol(t *testing.T) {
+	needPython(t)
+	for name, c := range map[string]struct{ check, old, new string }{
+		"sends no heartbeats":              {"good-path", "beat.start()", "beat.start(); done.set()"},
+		"takes a lost claim for its own":   {"late", "not answer.get(\"retry\")", "not answer.get(\"stale\")"},
+		"does not register again":          {"lost-lease", "worker = register()\n            elif", "pass\n            elif"},
+		"works on after a cancel":          {"cancel", "lost.wait(", "time.sleep("},
+		"goes on where it was after a cut": {"cut-upload", "int(e.headers[\"Upload-Offset\"])", "at + len(piece)"},
+		"is not drained":                   {"drain", "while not controls[\"drain\"]:", "while True:"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile("../../docs/worker.py")
+			if err != nil || !strings.Contains(string(text), c.old) {
+				t.Fatalf("docs/worker.py has no %q: %v", c.old, err)
+			}
+			file := filepath.Join(t.TempDir(), "worker.py")
+			if err := os.WriteFile(file, []byte(strings.Replace(string(text), c.old, c.new, 1)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			o := conformance.Options{Worker: "exec python3 " + file, Checks: []string{c.check}}
+			if results(t, o)[c.check] == nil {
+				t.Error("it passed")
+			}
+		})
+	}
+}
+
+func needPython(t *testing.T) {
+	t.Helper()
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes a minute")
@@ -153,5 +187,4 @@ func TestPythonWorker_Conforms(t *testing.T) {
 		}
 		t.Skip("python3 is not installed")
 	}
-	wantAll(t, "exec python3 ../../docs/worker.py")
 }

@@ -5,17 +5,14 @@
 //		Worker: "python3 docs/worker.py", Report: func(r conformance.Result) { fmt.Println(r.Check, r.Err) },
 //	})
 //
-// Run starts a real coordinator on a loopback address, with a database of its own that it removes at
-// the end. A second implementation of the protocol in memory would start half a second sooner, and a
-// worker could pass it and fail at the first coordinator that differs.
+// For each check Run starts a real coordinator on a loopback address, with a database of its own that it
+// removes at the end, and the worker. A worker could pass a second implementation of the protocol, in
+// memory, and fail at the first coordinator that differs.
 //
 // The pipeline is named conformance. Its one stage, work, takes params.seconds seconds at least, reads
 // the file input, and delivers a file output with the same bytes. The result is an object with the
 // number of bytes, as in {"bytes": 7}. The worker has one slot.
 //
 // The worker finds the coordinator's address, without the path of the worker API, in the variable
-// CUELIGHT_SERVER, and its key in CUELIGHT_KEY and in the file that CUELIGHT_KEY_FILE names.
-//
-// Between the worker and the coordinator stands a handler that observes the requests and injects
-// faults. It speaks no protocol of its own, except for the check of another version.
+// CUELIGHT_SERVER, and its key in CUELIGHT_KEY.
 package conformance
