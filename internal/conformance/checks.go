@@ -8,8 +8,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// largeFile is sent in three pieces.
-const largeFile = 20 << 20
+const largeFile = 20 << 20 // is sent in three pieces
 
 // checks are all checks, in their order. Each begins with a worker that has just registered.
 var checks = []struct {
@@ -24,9 +23,12 @@ var checks = []struct {
 	{"drain", checkDrain},
 }
 
-// A task that lasts longer than a worker may be silent, so it sends heartbeats, with a file of three pieces.
+// A task of some seconds with a file of three pieces, and heartbeats all the while.
 func checkGoodPath(ctx context.Context, k *kit) error {
 	_, err := k.submit(ctx, params{Seconds: 10, Bytes: largeFile}, store.StatusCompleted)
+	if n := k.beats.Load(); err == nil && n < 3 {
+		err = fmt.Errorf("expected: a heartbeat every 2 s during a task of 10 s; but there were %d", n)
+	}
 	return err
 }
 

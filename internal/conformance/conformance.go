@@ -88,6 +88,7 @@ type kit struct {
 	engine  *engine.Engine
 	process *childproc.Process
 	worker  store.Worker // as it registered first
+	beats   atomic.Int32 // heartbeats
 	cutNext atomic.Bool  // the next piece of an output that is not the first arrives by half
 }
 
@@ -129,7 +130,7 @@ func (o Options) run(ctx context.Context, check func(context.Context, *kit) erro
 		return nil, err
 	}
 	server := &http.Server{
-		Handler: k.cutPieces(http.StripPrefix("/api/v1/worker", coordinator)), ReadHeaderTimeout: limit,
+		Handler: k.observe(http.StripPrefix("/api/v1/worker", coordinator)), ReadHeaderTimeout: limit,
 		ErrorLog: log.New(io.Discard, "", 0),
 	}
 	// A coordinator does not expire the claims of lost workers; a worker with the database does.
@@ -166,17 +167,16 @@ func (o Options) startWorker(address string) (*childproc.Process, error) {
 	cmd := exec.Command("sh", "-c", o.Worker)
 	cmd.Env = append(os.Environ(), "CUELIGHT_SERVER=http://"+address, "CUELIGHT_KEY="+key)
 	cmd.Stdout, cmd.Stderr = o.Output, o.Output
-	p, err := childproc.Start(cmd, childproc.Options{})
-	if err != nil {
-		return nil, fmt.Errorf("start the worker: %w", err)
-	}
-	return p, nil
+	return childproc.Start(cmd, childproc.Options{})
 }
 
-// cutPieces passes requests on. If a piece is to be cut, half of it arrives, and the connection is closed
+// observe passes requests on, and counts heartbeats. If a piece is to be cut, half of it arrives, and the connection is closed
 // without an answer.
-func (k *kit) cutPieces(next http.Handler) http.Handler {
+func (k *kit) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/heartbeat") {
+			k.beats.Add(1)
+		}
 		isLaterPiece := r.Method == http.MethodPut && !strings.HasPrefix(r.Header.Get("Content-Range"), "bytes 0-")
 		if !isLaterPiece || !k.cutNext.CompareAndSwap(true, false) {
 			next.ServeHTTP(w, r)

@@ -5,9 +5,8 @@
 //		Worker: "python3 docs/worker.py", Report: func(r conformance.Result) { fmt.Println(r.Check, r.Err) },
 //	})
 //
-// For each check Run starts a real coordinator on a loopback address, with a database of its own that it
-// removes at the end, and the worker. A worker could pass a second implementation of the protocol, in
-// memory, and fail at the first coordinator that differs.
+// For each check Run starts the worker, and a real coordinator on a loopback address with a temporary database.
+// A worker could pass a second implementation of the protocol and fail at the first coordinator that differs.
 //
 // The pipeline is named conformance. Its one stage, work, takes params.seconds seconds at least, reads
 // the file input, and delivers a file output with the same bytes. The result is an object with the
