@@ -31,7 +31,7 @@ another directory or bucket, to which you have copied them with cp, rclone or th
 compares every file with its copy by name and size, and records nothing if one is missing
 or different, or if a worker may be alive. In a bucket it adds the lists of files, for
 which it reads the old directory. It changes nothing in the old locations, but daemons
-refuse to start with them from then on. It can be repeated.
+refuse to start with them from then on. After an error it can be repeated.
 
 docs/storage.md has the commands of a copy for each kind of location.
 

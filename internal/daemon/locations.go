@@ -141,23 +141,22 @@ update attempts
    set result = jsonb_set(result, '{publish_dir}', to_jsonb($1::text))
  where task_id = any($2) and stage = $3 and outcome = 'completed' and result->>'publish_dir' <> $1`
 
-// Relocate records that the content of the old locations is in the new ones, which get new ids: no daemon starts with the
+// Relocate records that the content of the old locations is in the new ones, whose ids are others: no daemon starts with the
 // old locations any more. No worker is alive. Published are the tasks whose videos were relocated.
 func Relocate(ctx context.Context, st *store.Store, r video.Relocation, published []store.ID) error {
-	ids := make(map[string]string) // of the new locations
+	old, ids := make(map[video.ContentKind]string), make(map[video.ContentKind]string)
+	for kind, route := range r {
+		var err error
+		if old[kind], err = route.From.ID(ctx); err != nil {
+			return explainLocation(route.From.String(), err)
+		}
+		if ids[kind], err = relocatedID(ctx, route.To, old[kind]); err != nil {
+			return explainLocation(route.To.String(), err)
+		}
+	}
 	return pgx.BeginFunc(ctx, st.DB(), func(tx pgx.Tx) error {
 		for kind, route := range r {
-			from, err := route.From.ID(ctx)
-			if err != nil {
-				return explainLocation(route.From.String(), err)
-			}
-			to := route.To.String()
-			if ids[to] == "" { // one location may have both kinds
-				if ids[to], err = route.To.ReplaceID(ctx); err != nil {
-					return explainLocation(to, err)
-				}
-			}
-			if err := recordLocation(ctx, tx, kind, route.To, ids[to], from); err != nil {
+			if err := recordLocation(ctx, tx, kind, route.To, ids[kind], old[kind]); err != nil {
 				return fmt.Errorf("record location: %w", err)
 			}
 		}
@@ -168,6 +167,16 @@ func Relocate(ctx context.Context, st *store.Store, r video.Relocation, publishe
 		}
 		return nil
 	})
+}
+
+// relocatedID returns the id of a new location. It gets one if it has none, or that of the old location with the copy. Another one
+// stays: the location may have content of the other kind, whose id is recorded.
+func relocatedID(ctx context.Context, to video.Location, old string) (string, error) {
+	id, err := to.ID(ctx)
+	if err == nil && (id == "" || id == old) {
+		return to.ReplaceID(ctx)
+	}
+	return id, err
 }
 
 // CheckNewDatabase returns an error if a location has the files of tasks, which a new database would not know.

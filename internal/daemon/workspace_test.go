@@ -9,6 +9,7 @@ import (
 	"github.com/cuelight/cuelight"
 	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
 )
@@ -63,5 +64,27 @@ func TestWorkspaceOf_IgnoresWhatRemoteWorkersPublish(t *testing.T) {
 	w.Principal = "key"
 	if got := WorkspaceOf(w); got != (Workspace{}) {
 		t.Errorf("a remote worker has %+v", got)
+	}
+}
+
+func TestRelocate_KeepsTheIDOfALocationThatHasTheOtherKind(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers, operators.SQL)), store.Video())
+	data, published := video.Location{Dir: t.TempDir()}, video.Location{Dir: t.TempDir()}
+	if _, err := useLocations(ctx, st, video.Config{DataDir: data.Dir, PublishDir: published.Dir}); err != nil {
+		t.Fatal(err)
+	}
+	r := video.Relocation{video.DataContent: {From: data, To: published}}
+	if err := Relocate(ctx, st, r, nil); err != nil {
+		t.Fatal(err)
+	}
+	for kind, at := range map[video.ContentKind]video.Location{video.DataContent: published, video.PublishContent: published} {
+		if err := CheckLocation(ctx, st, kind, at); err != nil {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+	if err := CheckLocation(ctx, st, video.DataContent, data); err == nil {
+		t.Error("the old location is accepted")
 	}
 }

@@ -69,6 +69,13 @@ func (c *checks) isKnown(token store.ID, one *check) bool {
 	return c.byToken[token] == one
 }
 
+// has reports whether the files of a claim are being checked.
+func (c *checks) has(token store.ID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.byToken[token] != nil
+}
+
 // show reports whether the files of a claim are being checked, and whether this call is the first to
 // say so.
 func (c *checks) show(token store.ID) (isChecked, isFirst bool) {

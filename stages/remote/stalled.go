@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/cuelight/cuelight/stages"
@@ -19,65 +20,66 @@ const stallGrace = 30 * time.Second
 // maxRetryIn is the longest wait for another attempt that a worker can ask for, unless the stage's own is longer.
 const maxRetryIn = time.Hour
 
-// stalledClaim is a claim without progress, and its worker.
-type stalledClaim struct {
-	worker *worker
-	claim  engine.Claim
-}
-
 // endStalled ends the claims of stages with a Stall whose workers live and show no progress, by this host's clock: heartbeats alone must
-// not hold a task. Progress is a change of its percent or note, and any request for a file of the claim.
+// not hold a task. Progress is a change of its percent or note, and any request for a file of the claim. It must not delay the renewal of
+// leases for long: what it does not end in time, the next call does.
 func (c *Coordinator) endStalled(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, renewTimeout)
+	defer cancel()
 	var errs []error
-	for _, s := range c.stalledClaims(time.Now()) {
+	for w, claims := range c.stalledClaims(time.Now()) {
 		select {
-		case s.worker.exchanging <- struct{}{}:
+		case w.exchanging <- struct{}{}:
 		default:
-			continue // its own exchange may end the claim
+			continue // its own exchange may end the claims
 		}
-		errs = append(errs, c.endClaim(ctx, s.worker, s.claim))
-		<-s.worker.exchanging
+		errs = append(errs, c.endClaims(ctx, w, claims))
+		<-w.exchanging
 	}
 	return errors.Join(errs...)
 }
 
-// stalledClaims lists the claims without progress for too long.
-func (c *Coordinator) stalledClaims(now time.Time) (stalled []stalledClaim) {
+// stalledClaims lists the claims without progress for too long, by their workers.
+func (c *Coordinator) stalledClaims(now time.Time) map[*worker][]engine.Claim {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	stalled := make(map[*worker][]engine.Claim)
 	for _, w := range c.workers {
 		maps.DeleteFunc(w.progressAt, func(token store.ID, _ time.Time) bool { _, held := w.claims[token]; return !held })
 		for token, claim := range w.claims {
 			limit, last := c.o.Pipeline.Stall(claim.Stage), w.progressAt[token]
-			isChecked, _ := c.checks.show(token)
 			switch {
-			case last.IsZero() || isChecked:
+			case last.IsZero() || c.checks.has(token):
 				w.progressAt[token] = now
 			case limit > 0 && now.Sub(last) > limit+stallGrace:
-				stalled = append(stalled, stalledClaim{w, claim})
+				stalled[w] = append(stalled[w], claim)
 			}
 		}
 	}
 	return stalled
 }
 
-// endClaim records that an attempt of a worker made no progress. The caller has the worker's turn of exchanging.
-func (c *Coordinator) endClaim(ctx context.Context, w *worker, claim engine.Claim) error {
-	report := engine.Report{Task: claim.Task, Stage: claim.Stage, Part: claim.Part, Token: claim.Token}
-	report = c.failed(report, claim, reportBody{
-		Error: fmt.Sprintf("%v for %s, says the coordinator", stages.ErrStalled, c.o.Pipeline.Stall(claim.Stage)), Class: "stalled",
-	})
+// endClaims records that attempts of a worker made no progress. The caller has the worker's turn of exchanging.
+func (c *Coordinator) endClaims(ctx context.Context, w *worker, claims []engine.Claim) error {
+	var reports []engine.Report
+	for _, claim := range claims {
+		report := engine.Report{Task: claim.Task, Stage: claim.Stage, Part: claim.Part, Token: claim.Token}
+		reports = append(reports, c.failed(report, claim, reportBody{
+			Error: fmt.Sprintf("%v for %s, says the coordinator", stages.ErrStalled, c.o.Pipeline.Stall(claim.Stage)), Class: "stalled",
+		}))
+	}
 	c.mu.Lock()
-	free := make([]int, len(w.free))
-	copy(free, w.free)
+	free := slices.Clone(w.free)
 	c.mu.Unlock()
-	_, err := c.claimFor(ctx, w, []engine.Report{report}, free, make([]bool, len(free)))
+	_, err := c.claimFor(ctx, w, reports, free, make([]bool, len(free)))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, held := w.claims[claim.Token]; err == nil && !held {
-		w.rememberLost(claim.Token, false)
-		w.hasLost = true
-		c.answer(w, waitResult{}) // it asks which claims are lost
+	for _, claim := range claims {
+		if _, held := w.claims[claim.Token]; err == nil && !held {
+			w.rememberLost(claim.Token, false)
+			w.hasLost = true
+			c.answer(w, waitResult{}) // it asks which claims are lost
+		}
 	}
 	return err
 }
