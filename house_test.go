@@ -245,6 +245,10 @@ func TestWords_FollowTheGlossary(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		lower := strings.ToLower(string(text))
+		if !slices.ContainsFunc(words, func(word string) bool { return strings.Contains(lower, word) }) {
+			continue // the expression takes a hundred times as long
+		}
 		for n, line := range strings.Split(string(text), "\n") {
 			for _, word := range forbidden.FindAllString(line, -1) {
 				t.Errorf("%s:%d: %q; use: %s (see docs/glossary.md)", path, n+1, word, forbiddenWords[strings.ToLower(word)])

@@ -15,9 +15,9 @@ import (
 func TestExampleModule_CompletesItsPipeline(t *testing.T) {
 	t.Parallel()
 	pool := pgtest.New(t, pgtest.Schema{})
-	cmd := exec.Command("go", "run", ".")
+	cmd := exec.Command("go", "run", "-trimpath", ".")
 	cmd.Dir = "../docs/example"
-	cmd.Env = append(os.Environ(), "DATABASE_URL="+pool.Config().ConnString())
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "DATABASE_URL="+pool.Config().ConnString())
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -64,9 +64,9 @@ func TestEmbeddingGuide_LeadsToARunningPipeline(t *testing.T) {
 		}
 	}
 	pool := pgtest.New(t, pgtest.Schema{})
-	cmd := exec.Command("go", "run", "-mod=mod", ".")
+	cmd := exec.Command("go", "run", "-trimpath", "-mod=mod", ".")
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "DATABASE_URL="+pool.Config().ConnString(), "GOFLAGS=", "GOPROXY=off")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "DATABASE_URL="+pool.Config().ConnString(), "GOFLAGS=", "GOPROXY=off")
 	out, err := cmd.CombinedOutput()
 	if err != nil || string(out) != output {
 		t.Errorf("%v\n%s\nwant %s", err, out, output)

@@ -461,7 +461,7 @@ func TestTriggers_ChangeManyTasksFastAfterOne(t *testing.T) {
 	conn, err := b.pool.Acquire(t.Context())
 	must(t, err)
 	defer conn.Release()
-	const tasks = 10_000
+	const tasks = 3000
 	for _, c := range []struct{ name, sql string }{
 		{"submit", "insert into tasks (source, user_id) select 'a', 'u' || n % 1000 from generate_series(1, $1) as n"},
 		{"priority", "update tasks set priority = 1 where id in (select id from tasks where priority = 0 limit $1)"},

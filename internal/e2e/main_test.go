@@ -31,10 +31,12 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// build returns the command that builds the program, with the libraries of the product's go.mod.
+// build returns the command that builds the program, with the libraries of the product's go.mod and the flags of `make build`.
 func build(file string, flags ...string) *exec.Cmd {
-	flags = append([]string{"build", "-C", "../..", "-buildvcs=false", "-o", file}, flags...)
-	return exec.Command("go", append(flags, "./cmd/cuelight")...)
+	flags = append([]string{"build", "-C", "../..", "-trimpath", "-buildvcs=false", "-o", file}, flags...)
+	cmd := exec.Command("go", append(flags, "./cmd/cuelight")...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	return cmd
 }
 
 // outcome is what `cuelight run --json` prints per file.

@@ -28,6 +28,7 @@ const (
 	Short  Mode = "short"  // the video ends after three seconds, without an error
 	Crash  Mode = "crash"  // the driver crashes at the end
 	Stall  Mode = "stall"  // nothing happens
+	Green  Mode = "green"  // all pictures are green, without an error
 )
 
 // FFmpeg is a program that stands in for ffmpeg. It must run without a sandbox.

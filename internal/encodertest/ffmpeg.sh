@@ -75,6 +75,7 @@ while [ "$left" -gt 0 ]; do
 	*' -filter_complex '*)
 		[ "$encoder" = h264_vaapi ] && value=$(printf %s "$value" | sed 's/,format=nv12,hwupload\[v/[v/g')
 		case $value in *hwupload*) unexpected "$option" "$value" ;; esac
+		[ "$mode" = green ] && value=$(printf %s "$value" | sed 's/,setsar=1/,drawbox=c=lime:t=fill,setsar=1/')
 		set -- "$@" -filter_complex "$value"
 		;;
 	'h264_nvenc -pix_fmt yuv420p' | 'h264_qsv -pix_fmt nv12') set -- "$@" -pix_fmt yuv420p ;;
@@ -87,7 +88,7 @@ while [ "$left" -gt 0 ]; do
 done
 
 case $mode in
-'' | ok | short) exec "$REAL" "$@" ;;
+'' | ok | short | green) exec "$REAL" "$@" ;;
 esac
 "$REAL" "$@"
 case $mode in

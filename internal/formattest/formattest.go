@@ -65,7 +65,7 @@ var start = sync.OnceValues(func() (*validator, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command("go", "run", "./validator")
+	cmd := exec.Command("go", "run", "-trimpath", "./validator")
 	cmd.Dir = filepath.Join(filepath.Dir(strings.TrimSpace(string(module))), "internal", "e2e")
 	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
 	cmd.Stderr = os.Stderr

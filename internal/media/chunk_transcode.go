@@ -116,7 +116,29 @@ func (r transcodeRun) encodeChunk(ctx context.Context) (*ChunkOutput, error) {
 			return nil, report.preferDiskError(fmt.Errorf("%s: %w", j.dir, err))
 		}
 	}
+	if out.DecodeErrors > 0 {
+		return out, nil
+	}
+	err = r.checkPictures(ctx, func(j renditionJob) (*renditionFiles, error) {
+		return r.tools.readChunk(ctx, filepath.Join(r.dir, j.dir))
+	})
+	if err != nil {
+		return nil, err
+	}
 	return out, nil
+}
+
+// readChunk reads the segments of a chunk, which have no playlist.
+func (t Tools) readChunk(ctx context.Context, dir string) (*renditionFiles, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "seg-*")) // sorted
+	if err != nil {
+		return nil, err
+	}
+	p := &playlist{init: initName}
+	for _, file := range files {
+		p.segments = append(p.segments, playlistEntry{name: filepath.Base(file)})
+	}
+	return t.readListed(ctx, dir, p)
 }
 
 // chunkSettings names the encoder and its settings.
@@ -253,7 +275,7 @@ func (t Tools) transcodeAudio(
 	ctx, cancel := t.withTimeLimit(ctx, info.Duration)
 	defer cancel()
 	plan := planTiming(info)
-	r := transcodeRun{tools: t, source: source, info: info, audio: audio, found: c}
+	r := transcodeRun{tools: t, source: source, dir: dir, info: info, audio: audio, found: c}
 	report, err := r.run(ctx, command{
 		tool: "ffmpeg", purpose: "transcode audio", dir: dir, source: source,
 		args:   t.transcodeArgs(source, info, nil, audio, plan, c, libx264, nil),
@@ -266,7 +288,7 @@ func (t Tools) transcodeAudio(
 	if err := t.collectAudio(ctx, o, dir, audio, info, plan, report); err != nil {
 		return nil, report.preferDiskError(err)
 	}
-	if err := r.checkSound(ctx, dir, o); err != nil {
+	if err := r.soundCheck().run(ctx, dir, o); err != nil {
 		return nil, err
 	}
 	return &ChunkOutput{Chunk: audioChunk, DecodeErrors: report.errors, Audio: o.Audio, Warnings: o.Warnings}, nil

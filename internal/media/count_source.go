@@ -14,7 +14,7 @@ const damagedSlack = 0.05
 
 // measureSource decodes the source as Transcode does, without encoding it, and
 // compares the number of frames and the length of the sound.
-func (u *untrustedCheck) measureSource(ctx context.Context) error {
+func (u *deliveryCheck) measureSource(ctx context.Context) error {
 	work, err := os.MkdirTemp(u.dir, ".count-")
 	if err != nil {
 		return spaceError(err)
@@ -50,12 +50,12 @@ func (u *untrustedCheck) measureSource(ctx context.Context) error {
 	return u.compareSoundLengths(work)
 }
 
-func (u *untrustedCheck) countArgs() []string {
+func (u *deliveryCheck) countArgs() []string {
 	args := u.tools.ffmpegArgs("-max_error_rate", "1", "-progress", "pipe:1")
 	if !u.found.fpsMode {
 		args = append(args, "-vsync", "vfr")
 	}
-	args = append(args, input(u.source, u.sourceOptions()...)...)
+	args = append(args, input(u.source, sourceOptions(u.info, u.found)...)...)
 	if len(u.video) > 0 {
 		args = append(args, "-filter_complex", countGraph(u.info.Video, u.plan, u.found))
 		args = append(args, frameListArgs("[decoded]", "passthrough", outputTimeBase, decodedFrames, u.plan, u.found)...)
@@ -72,7 +72,7 @@ func soundList(i int) string { return fmt.Sprintf("sound-%d.tap", i) }
 
 // compareSoundLengths refuses sound that ends before what this host decoded. Check
 // allows for more, because damaged sound ends early.
-func (u *untrustedCheck) compareSoundLengths(work string) error {
+func (u *deliveryCheck) compareSoundLengths(work string) error {
 	for i, r := range u.audio {
 		list, err := readFrameList(filepath.Join(work, soundList(i)), 0)
 		if err != nil {

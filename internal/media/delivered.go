@@ -215,7 +215,7 @@ func checkDelivered(entry fs.DirEntry, name string, limit int64) error {
 }
 
 // RefusedError says that the files which a worker delivered are not a sound
-// transcode of the source. All other errors of [Tools.CheckUntrusted] are about this
+// transcode of the source. All other errors of [Tools.CheckDelivered] are about this
 // host, and say nothing about the worker. Match it with [errors.As].
 type RefusedError struct {
 	// Rendition is the name of the wrong rendition; empty if all are wrong.
@@ -234,6 +234,14 @@ func (e *RefusedError) Error() string {
 
 func refuse(rendition, format string, args ...any) *RefusedError {
 	return &RefusedError{Rendition: rendition, Reason: fmt.Sprintf(format, args...)}
+}
+
+// refuseMismatch refuses files that do not match the source, and returns other errors as they are.
+func refuseMismatch(err error) error {
+	if errors.Is(err, ErrMismatch) {
+		return refuseContent("", err)
+	}
+	return err
 }
 
 // refuseContent refuses a rendition for an error that its content caused, and

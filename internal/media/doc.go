@@ -8,13 +8,11 @@
 //	info, err := tools.Probe(ctx, src)
 //	rungs := media.Ladder(info) // or media.LadderWith
 //	out, err := tools.Transcode(ctx, src, info, rungs, dir, progress)
-//	err = tools.Check(ctx, info, dir, out)
 //	err = media.WriteMaster(dir, out, "")
 //	err = tools.WriteMPD(ctx, dir, out)
 //
-// If another host transcodes, and is not trusted, call [ExpectedFile] and
-// [MaxTotalBytes] before its files are written, and [Tools.CheckUntrusted] with the
-// source and the files. It replaces Transcode and the first Check.
+// If another host transcodes, call [ExpectedFile] and [MaxTotalBytes] before its files are
+// written, and [Tools.CheckDelivered] with the source and the files, in place of Transcode.
 //
 // A long transcode may be divided among hosts, or into parts that survive a kill. Then these replace Probe and Transcode:
 //
@@ -24,9 +22,8 @@
 //	sound, err := tools.TranscodeAudio(ctx, src, info, rungs, plan, soundDir, progress)    // if there is audio
 //	out, err := tools.JoinChunks(ctx, info, rungs, plan, pieces, dir)
 //
-// If another host that is not trusted makes a chunk or the audio, call [MaxChunkFileBytes] and [MaxChunkTotalBytes]
-// before its files are written, and [Tools.CheckUntrustedChunk] with the files, before JoinChunks. The plan must be
-// made here.
+// If another host makes a chunk or the audio, call [MaxChunkFileBytes] and [MaxChunkTotalBytes] before its files are
+// written, and [Tools.CheckDeliveredChunk] with the files, before JoinChunks. The plan must be made here.
 //
 // [Tools.Poster] needs only the Info. [Info], [Rung] and [Output] survive JSON,
 // so each step can run in another process. The caller may move dir between steps.
@@ -53,13 +50,12 @@
 //     times. It does not decode them.
 //   - A source that can never work gives a [*RejectedError] with a sentence for
 //     its sender. All other errors may go away in another attempt.
-//   - [Tools.CheckUntrusted] believes nothing that a worker says. It writes the
-//     playlists itself, and compares pictures and sound with the source at times
-//     that the worker cannot know. It cannot tell a low resolution from a high one
-//     in a soft source, nor find a fault that lies between the compared moments
-//     and changes neither the number nor the times of frames.
-//   - Transcode and TranscodeAudio compare the levels of the sound with those of the
-//     source, over time, and return ErrMismatch if they differ.
+//   - Transcode, TranscodeChunk and TranscodeAudio compare their results with the source: the level of the sound over
+//     time, and the picture in the middle of every equal part (one a minute, at most six) and at the start of a chunk, at
+//     the size of a stamp. They return ErrMismatch if these differ. Faults between the compared moments that change neither
+//     the number nor the times of frames are not found.
+//   - [Tools.CheckDelivered] makes the same checks of the files of a worker, and believes nothing that it says. It writes
+//     the playlists and headers itself, and allows only expected names, plain files and limited sizes.
 //   - A transcode in chunks has the frames of an undivided one, at the same times, with the same keyframes and
 //     segments. PlanChunks computes the times from the packets, before anything is decoded; every chunk compares
 //     the decoded frames with them, and JoinChunks the frames in the segments. Every chunk also proves that it needs

@@ -16,14 +16,10 @@ import (
 // costs little, and so short that one which was busy is used again.
 const encoderPause = 10 * time.Minute
 
-// encodeWithFallback encodes with a hardware encoder, and with libx264 if that fails. The Output of the
-// hardware encoder is checked here, because libx264 can repair it. A failure that libx264 shows, too, is
-// not the device's.
+// encodeWithFallback encodes with a hardware encoder, and with libx264 if that fails or its result is wrong. A failure that
+// libx264 shows, too, is not the device's.
 func (r transcodeRun) encodeWithFallback(ctx context.Context, e videoEncoder, d *device) (*Output, error) {
-	out, err := r.encode(ctx, e, d)
-	if err == nil {
-		err = r.tools.check(ctx, r.info, r.dir, out)
-	}
+	out, err := r.encodeChecked(ctx, e, d)
 	if err == nil || ctx.Err() != nil || !isEncoderFailure(err) {
 		return out, err
 	}
@@ -31,12 +27,9 @@ func (r transcodeRun) encodeWithFallback(ctx context.Context, e videoEncoder, d 
 		return nil, fmt.Errorf("remove the output of %s: %w", e.name, err)
 	}
 	r.failed = e.name
-	out, softwareErr := r.encode(ctx, libx264, nil)
+	out, softwareErr := r.encodeChecked(ctx, libx264, nil)
 	if softwareErr != nil {
 		return nil, softwareErr
-	}
-	if errors.Is(err, ErrMismatch) && r.tools.check(ctx, r.info, r.dir, out) != nil {
-		return out, nil // the caller's Check says why
 	}
 	r.tools.Cache.pauseEncoder(e.name)
 	out.FailedEncoder = e.name

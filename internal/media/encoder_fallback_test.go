@@ -130,6 +130,7 @@ func TestTranscode_BeginsAgainWithLibx264WhenTheDeviceFails(t *testing.T) {
 		encodertest.Middle: "EncodePicture failed!: device does not exist (5): (no details)",
 		encodertest.Crash:  "ffmpeg was ended by a signal (segmentation fault)",
 		encodertest.Short:  "output does not match the source: it ends 6.0 s before the source",
+		encodertest.Green:  "output does not match the source: the picture is not that of the source",
 	} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
@@ -274,13 +275,10 @@ func TestTranscode_DoesNotBlameTheDeviceForAMismatchOfAllEncoders(t *testing.T) 
 	}
 	info.Video.Duration, info.Duration = 3, 3
 	f := encodertest.New(t)
-	tools, dir := hardwareTools(f, "h264_nvenc"), t.TempDir()
-	out, err := tools.Transcode(t.Context(), clip, info, Ladder(info), dir, nil)
-	if err != nil || out.FailedEncoder != "" || len(out.Warnings) > 0 || tools.Cache.isEncoderPaused("h264_nvenc") {
-		t.Fatalf("the output is %+v, %v", out, err)
-	}
-	if err := tools.Check(t.Context(), info, dir, out); !errors.Is(err, ErrMismatch) {
-		t.Errorf("the check says %v", err)
+	tools := hardwareTools(f, "h264_nvenc")
+	_, err = tools.Transcode(t.Context(), clip, info, Ladder(info), t.TempDir(), nil)
+	if !errors.Is(err, ErrMismatch) || tools.Cache.isEncoderPaused("h264_nvenc") {
+		t.Fatalf("the error is %v", err)
 	}
 	wantCalls(t, f, "h264_nvenc", "libx264")
 }

@@ -2,6 +2,7 @@ package media
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -263,3 +264,7 @@ func background(t *testing.T) (context.Context, context.CancelCauseFunc) {
 	t.Cleanup(func() { cancel(nil) })
 	return ctx, cancel
 }
+
+// mediaDir is a directory of real files, good and broken: $CUELIGHT_TEST_MEDIA, or one
+// next to the checkout.
+func mediaDir() string { return cmp.Or(os.Getenv("CUELIGHT_TEST_MEDIA"), "../../../shared/media") }

@@ -54,7 +54,7 @@ func TestGain_ReachesTheTargetUnlessPeaksWouldClip(t *testing.T) {
 }
 
 // The check of a worker's files knows the settings, and refuses files that were made with others.
-func TestCheckUntrusted_FollowsTheSettings(t *testing.T) {
+func TestCheckDelivered_FollowsTheSettings(t *testing.T) {
 	t.Parallel()
 	src := makeClip(t, "a.mp4", "-f lavfi -i testsrc2=s=426x240:r=25:d=6,noise=alls=30:allf=t -f lavfi -i "+chirp+":d=6"+h264+"-c:a aac")
 	for _, o := range []LadderOptions{
@@ -69,10 +69,10 @@ func TestCheckUntrusted_FollowsTheSettings(t *testing.T) {
 	usual := transcodeHonestly(t, src)
 	h := honest{src: src, info: quiet.info, rungs: quiet.rungs}
 	_, err := h.check(t.Context(), deliver(t, usual.dir, usual.info, usual.rungs), usual.out)
-	wantRefused(t, err, "louder")
+	wantRefused(t, err, "power")
 	h = honest{src: src, info: usual.info, rungs: usual.rungs}
 	_, err = h.check(t.Context(), deliver(t, quiet.dir, quiet.info, quiet.rungs), quiet.out)
-	wantRefused(t, err, "silent")
+	wantRefused(t, err, "power")
 }
 
 func TestPosterAt_ShowsTheTime(t *testing.T) {

@@ -26,54 +26,68 @@ const (
 	// lagGain more than without a lag. Where levels differ by less than a factor of ten to the minSpread, nothing shows.
 	lagWindow, maxLag, lateBlocks   = 600, 40, 3
 	minLagMatch, lagGain, minSpread = 0.8, 0.3, 0.4
+	// loudest and quietest are how far the power of all sound may be from what its gain makes of the source's: a downmix
+	// of many channels is quieter.
+	loudest, quietest = 4.0, 0.01
 )
 
-// checkSound compares the levels of the sound in a directory with those of the source, by time. It decodes both again
+// soundCheck compares the sound of renditions with that of their source.
+type soundCheck struct {
+	tools  Tools
+	source string
+	info   *Info
+	found  capabilities
+	audio  []renditionJob
+}
+
+// run compares the levels of the sound in a directory with those of the source, by time. It decodes both again
 // and mixes nothing, so that a fault of the filters that made the sound is seen. What is wrong is an error, or a
 // warning if the source is damaged.
-func (r transcodeRun) checkSound(ctx context.Context, dir string, out *Output) error {
-	for _, a := range soundsOf(r.audio) {
-		var want []float64
-		for _, rendition := range out.Audio {
-			if rendition.Source != a.Index {
-				continue
-			}
+func (s soundCheck) run(ctx context.Context, dir string, out *Output) error {
+	levels := map[int][]float64{} // of the sounds of the source
+	for _, rendition := range out.Audio {
+		i := slices.IndexFunc(s.audio, func(j renditionJob) bool { return j.dir == rendition.Name })
+		if i < 0 {
+			continue // Check refuses it
+		}
+		job := s.audio[i]
+		want, ok := levels[rendition.Source]
+		if !ok {
 			var err error
-			if want == nil {
-				if want, err = r.sourceLevels(ctx, a); err != nil {
-					return fmt.Errorf("check %s: %w", rendition.Name, err)
-				}
-			}
-			got, err := r.renditionLevels(ctx, dir, rendition)
-			if err != nil {
+			if want, err = s.sourceLevels(ctx, job.audio); err != nil {
 				return fmt.Errorf("check %s: %w", rendition.Name, err)
 			}
-			wrong := compareLevels(want, got)
-			switch {
-			case wrong != nil && out.DecodeErrors > 0:
-				out.warn("the source is damaged: the sound %s: %v", rendition.Name, wrong)
-			case wrong != nil:
-				return fmt.Errorf("check %s: %w: %w", rendition.Name, ErrMismatch, wrong)
-			}
+			levels[rendition.Source] = want
+		}
+		got, err := s.renditionLevels(ctx, dir, rendition)
+		if err != nil {
+			return fmt.Errorf("check %s: %w", rendition.Name, err)
+		}
+		wrong := compareLevels(want, got, job.gainFactor()*job.gainFactor())
+		switch {
+		case wrong != nil && out.DecodeErrors > 0:
+			out.warn("the source is damaged: the sound %s: %v", rendition.Name, wrong)
+		case wrong != nil:
+			return fmt.Errorf("check %s: %w: %w", rendition.Name, ErrMismatch, wrong)
 		}
 	}
 	return nil
 }
 
 // sourceLevels are the levels of a sound of the source, by the time of the output.
-func (r transcodeRun) sourceLevels(ctx context.Context, a *Audio) ([]float64, error) {
+func (s soundCheck) sourceLevels(ctx context.Context, a *Audio) ([]float64, error) {
 	tracks := a.Tracks
 	if len(tracks) == 0 {
 		tracks = []int{a.Index}
 	}
 	var sum []float64
 	for _, track := range tracks {
-		args := input(r.source, probedInputOptions(r.info, r.found.decoders)...)
+		args := input(s.source, probedInputOptions(s.info, s.found.decoders)...)
 		args = append(args, "-map", "0:"+strconv.Itoa(track))
 		channels := a.Channels / len(tracks)
-		reader := newLevelReader(planTiming(r.info).maxSeconds, channels)
-		if err := r.measureLevels(ctx, command{source: r.source, stdout: reader}, args, planTiming(r.info).offset,
-			readAllStreams(r.info)); err != nil {
+		reader := newLevelReader(planTiming(s.info).maxSeconds, channels)
+		if err := s.measureLevels(ctx, command{source: s.source, stdout: reader}, args, planTiming(s.info).offset,
+			readAllStreams(s.info)); err != nil {
 			return nil, err
 		}
 		sum = addLevels(sum, reader.levels)
@@ -92,27 +106,27 @@ func addLevels(a, b []float64) []float64 {
 }
 
 // renditionLevels are the levels of a rendition.
-func (r transcodeRun) renditionLevels(ctx context.Context, dir string, rendition Rendition) ([]float64, error) {
+func (s soundCheck) renditionLevels(ctx context.Context, dir string, rendition Rendition) ([]float64, error) {
 	reader, err := openRendition(dir, rendition)
 	if err != nil {
 		return nil, err
 	}
 	defer reader.Close()
 	args := []string{"-protocol_whitelist", "pipe", "-codec_whitelist", "aac", "-f", "mov", "-i", "pipe:0", "-map", "0:a"}
-	levels := newLevelReader(planTiming(r.info).maxSeconds, rendition.Channels)
-	err = r.measureLevels(ctx, command{stdin: reader, stdout: levels}, args, 0, nil)
+	levels := newLevelReader(planTiming(s.info).maxSeconds, rendition.Channels)
+	err = s.measureLevels(ctx, command{stdin: reader, stdout: levels}, args, 0, nil)
 	return levels.levels, err
 }
 
 // measureLevels decodes what the arguments select, for a [levelReader].
-func (r transcodeRun) measureLevels(ctx context.Context, cmd command, args []string, zero float64, more []string) error {
+func (s soundCheck) measureLevels(ctx context.Context, cmd command, args []string, zero float64, more []string) error {
 	filter := fmt.Sprintf("asetpts=PTS-%.6f/TB,aresample=%d,asetnsamples=n=%d:p=0,"+
 		"astats=metadata=1:reset=1:measure_overall=none:measure_perchannel=RMS_level,ametadata=mode=print:file=-",
 		zero, levelRate, int(levelRate*levelSeconds))
-	r.tools.Threads = 1
+	s.tools.Threads = 1
 	cmd.tool, cmd.purpose = "ffmpeg", "sound levels"
-	cmd.args = slices.Concat(r.tools.ffmpegArgs("-max_error_rate", "1"), args, []string{"-af", filter, "-f", "null", "-"}, more)
-	_, err := r.tools.run(ctx, cmd)
+	cmd.args = slices.Concat(s.tools.ffmpegArgs("-max_error_rate", "1"), args, []string{"-af", filter, "-f", "null", "-"}, more)
+	_, err := s.tools.run(ctx, cmd)
 	_, err = exitBySource(err)
 	return err
 }
@@ -156,8 +170,8 @@ func (r *levelReader) line(line []byte) {
 	}
 }
 
-// compareLevels says how the levels of a result differ from those of its source; nil if they do not.
-func compareLevels(want, got []float64) error {
+// compareLevels says how the levels of a result differ from those of its source, which were multiplied; nil if they do not.
+func compareLevels(want, got []float64, factor float64) error {
 	want, got = sameLength(want, got)
 	if len(want) == 0 || slices.Max(want) < quietLevel {
 		return nil
@@ -165,6 +179,9 @@ func compareLevels(want, got []float64) error {
 	gain := sumOf(got) / sumOf(want)
 	if gain < inaudible {
 		return fmt.Errorf("it is silent, but the source is not")
+	}
+	if gain > loudest*factor || gain < quietest*factor {
+		return fmt.Errorf("it has %.4f of the source's power instead of %.4f", gain, factor)
 	}
 	if at, ok := lostSound(want, got, gain); ok {
 		return fmt.Errorf("it is silent from %v on, where the source is not", atBlock(at))

@@ -326,13 +326,15 @@ func TestCompareLevels_FindsWrongSound(t *testing.T) {
 		want string
 	}{
 		"the same":        {source, ""},
-		"much quieter":    {change(func(i int) float64 { return source[i] * 0.01 }), ""},
+		"much quieter":    {change(func(i int) float64 { return source[i] * 0.02 }), ""},
+		"too quiet":       {change(func(i int) float64 { return source[i] * 0.005 }), "instead of 1.0000"},
+		"too loud":        {change(func(i int) float64 { return source[i] * 5 }), "instead of 1.0000"},
 		"one block late":  {late(1), ""},
 		"late":            {late(8), "at other times than in the source, by 0.40 s"},
 		"silent":          {change(func(int) float64 { return 0 }), "it is silent, but"},
 		"no sound at all": {nil, "it is silent, but"},
 	} {
-		err := compareLevels(source, tt.got)
+		err := compareLevels(source, tt.got, 1)
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v; want %q", name, err, tt.want)
 		}
@@ -342,10 +344,10 @@ func TestCompareLevels_FindsWrongSound(t *testing.T) {
 	for i := 100; i < 160; i++ {
 		gap[i] = 0
 	}
-	if err := compareLevels(loud, gap); err == nil || !strings.Contains(err.Error(), "silent from 5s on") {
+	if err := compareLevels(loud, gap, 1); err == nil || !strings.Contains(err.Error(), "silent from 5s on") {
 		t.Errorf("a lost stretch: %v", err)
 	}
-	if err := compareLevels(gap, loud); err == nil || !strings.Contains(err.Error(), "where the source is silent") {
+	if err := compareLevels(gap, loud, 1); err == nil || !strings.Contains(err.Error(), "where the source is silent") {
 		t.Errorf("additional sound: %v", err)
 	}
 }

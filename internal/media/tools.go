@@ -74,12 +74,11 @@ type Tools struct {
 	// overlap, and none follows the method's return.
 	Step func(n int64)
 
-	steps         *int64           // steps of the current call
-	probeDecoders decoderSet       // set while a source is probed
-	minTimeLimit  time.Duration    // replaces the constant in tests
-	maxFiles      int              // replaces the constant in tests
-	root          string           // replaces / in tests, for the files of devices
-	compared      func(comparison) // for tests that measure comparisons
+	steps         *int64        // steps of the current call
+	probeDecoders decoderSet    // set while a source is probed
+	minTimeLimit  time.Duration // replaces the constant in tests
+	maxFiles      int           // replaces the constant in tests
+	root          string        // replaces / in tests, for the files of devices
 }
 
 // DefaultMaxDuration is longer than most events and recordings, and as much as

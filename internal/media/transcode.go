@@ -24,8 +24,9 @@ import (
 //
 // If ctx ends, ffmpeg is killed before Transcode returns, and the content of dir
 // is useless. A [*RejectedError] means that too little of the source could be
-// decoded. Success means only that there are renditions: [Tools.Check] verifies
-// that they are complete.
+// decoded, and an error that wraps [ErrMismatch] that the result is wrong: the
+// renditions passed [Tools.Check], and their sound and some of their pictures were
+// compared with the source.
 func (t Tools) Transcode(
 	ctx context.Context, src string, info *Info, rungs []Rung, dir string, progress func(Progress),
 ) (*Output, error) {
@@ -63,15 +64,18 @@ func (t Tools) transcode(
 		tools: t, source: source, dir: dir, info: info, video: video, audio: audio, plan: planTiming(info), found: c,
 		progress: progress,
 	}
-	encode := r.encode
+	encode := r.encodeChecked
 	if e.isHardware() {
 		encode = r.encodeWithFallback
 	}
 	out, err := encode(ctx, e, d)
+	if err == nil {
+		err = r.soundCheck().run(ctx, dir, out)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return out, r.checkSound(ctx, dir, out)
+	return out, nil
 }
 
 // transcodeRun is one run of ffmpeg that makes all renditions.
@@ -84,6 +88,44 @@ type transcodeRun struct {
 	found        capabilities
 	progress     func(Progress) // may be nil
 	failed       string         // the encoder of the run before, if it failed
+}
+
+// encodeChecked encodes, and checks everything but the content of the sound.
+func (r transcodeRun) encodeChecked(ctx context.Context, e videoEncoder, d *device) (*Output, error) {
+	out, err := r.encode(ctx, e, d)
+	check := r.tools.check
+	if len(r.video) == 0 {
+		check = r.tools.checkRenditions // the ladder may leave out the picture of the source
+	}
+	if err == nil {
+		err = check(ctx, r.info, r.dir, out)
+	}
+	if err == nil && out.DecodeErrors == 0 { // decoders show different pictures of a damaged source
+		err = r.checkPictures(ctx, func(j renditionJob) (*renditionFiles, error) {
+			return r.tools.inspect(ctx, r.dir, path.Join(j.dir, playlistName))
+		})
+	}
+	return out, err
+}
+
+func (r transcodeRun) soundCheck() soundCheck {
+	return soundCheck{r.tools, r.source, r.info, r.found, r.audio}
+}
+
+// checkPictures compares some pictures with the source.
+func (r transcodeRun) checkPictures(ctx context.Context, read func(renditionJob) (*renditionFiles, error)) error {
+	p := pictureCheck{
+		tools: r.tools, source: r.source, dir: r.dir, info: r.info, plan: r.plan, cut: r.plan.cut, found: r.found,
+	}
+	p.plan.cut = nil // the times are those of the whole
+	for _, j := range r.video {
+		files, err := read(j)
+		if err != nil {
+			return err
+		}
+		p.renditions = append(p.renditions, writtenRendition{j, files})
+	}
+	return p.run(ctx)
 }
 
 func (r transcodeRun) encode(ctx context.Context, e videoEncoder, d *device) (*Output, error) {

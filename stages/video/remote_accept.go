@@ -207,7 +207,7 @@ func (f *RemoteFiles) acceptChunk(
 		}
 		tr := &Transcode{Rungs: d.rungs, Undivided: d.spec.Reason}
 		tr.setFailed(d.skippedRenditions(claimed.Whole.Failed))
-		if tr.Output, err = tools.CheckUntrusted(ctx, source, d.in.Info, tr.Rungs, w.path, claimed.Whole.Output); err != nil {
+		if tr.Output, err = tools.CheckDelivered(ctx, source, d.in.Info, tr.Rungs, w.path, claimed.Whole.Output); err != nil {
 			return made, refusal(err)
 		}
 		tr.Warnings, made.Whole = tr.warnings(), tr
@@ -215,7 +215,7 @@ func (f *RemoteFiles) acceptChunk(
 		return made, err
 	}
 	made.Failed = d.skippedRenditions(claimed.Failed)
-	made.Output, err = tools.CheckUntrustedChunk(
+	made.Output, err = tools.CheckDeliveredChunk(
 		ctx, source, d.in.Info, withoutFailed(d.rungs, made.Failed), d.in.Chunks, d.spec.piece(), w.path, claimed.Output)
 	if err != nil {
 		return made, refusal(err)

@@ -74,8 +74,8 @@ func (c Config) transcode(ctx context.Context, job *stages.Job, in Ingest, spec 
 		for _, more := range made[1:] {
 			tr.Output.AddRenditions(more)
 		}
-		// Check here, because another attempt can fix a mismatch. Assemble checks again, and so does the join
-		// if it adds other renditions.
+		// Check all renditions together, because another attempt can fix a mismatch. Assemble checks again, and so does
+		// the join if it adds other renditions.
 		return c.tools(job, 99, "checking").Check(ctx, in.Info, dir, tr.Output)
 	})
 	if err != nil {

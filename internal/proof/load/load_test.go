@@ -111,8 +111,8 @@ func TestRun_ClientsOfARealDaemonReceiveEveryEvent(t *testing.T) {
 		t.Skip("ffmpeg is not installed")
 	}
 	program := filepath.Join(t.TempDir(), "cuelight")
-	if out, err := exec.Command("go", "build", "-o", program, "../../../cmd/cuelight").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if err := proofkit.BuildDaemon(t.Context(), program); err != nil {
+		t.Fatal(err)
 	}
 	var out strings.Builder
 	sum, err := run(t.Context(), options{

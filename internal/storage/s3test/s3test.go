@@ -2,7 +2,8 @@
 // [Start], and [NewProxy] for faults. It is for tests.
 //
 // The server is versitygw on a directory of the test. Its libraries are no dependencies of the
-// product: the program in s3test/server has a module of its own and is started with `go run`.
+// product: the program in s3test/server has a module of its own and is started with `go run`, with
+// the flags of `make build` and so with its cache.
 // It ends with the test.
 package s3test
 
@@ -60,7 +61,7 @@ type Server struct {
 func Start(t testing.TB, options Options) *Server {
 	t.Helper()
 	s := &Server{Dir: t.TempDir(), options: options}
-	args := []string{"run", ".", "-dir", s.Dir, "-access", AccessKey, "-secret", SecretKey}
+	args := []string{"run", "-trimpath", ".", "-dir", s.Dir, "-access", AccessKey, "-secret", SecretKey}
 	scheme := "http"
 	if options.TLS {
 		scheme = "https"

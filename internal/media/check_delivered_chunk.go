@@ -2,28 +2,24 @@ package media
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
 	"slices"
 )
 
-// CheckUntrustedChunk is [Tools.CheckUntrusted] for one piece of a divided transcode: chunk n of the plan, or all audio
+// CheckDeliveredChunk is [Tools.CheckDelivered] for one piece of a divided transcode: chunk n of the plan, or all audio
 // renditions if n is -1. dir must have only files that [MaxChunkFileBytes] allows.
 //
 // A chunk must have exactly the frames of the plan, at their times, in its segments; its pictures are compared with
-// the source at one or more random times, and at its start. The plan must be this host's own. The returned ChunkOutput
+// the source in its middle, and at its start. The plan must be this host's own. The returned ChunkOutput
 // says what was planned and measured. Its Settings are those of the plan: whether the worker used them shows only in
 // the header, which must be that of the plan.
-//
-// Each moment costs more of a short chunk than of a long video: of 30 s of 1080p some 6 % of the encoder's processor
-// time, half of it to decode the source from the keyframe before; more if its keyframes are far apart.
 //
 // claimed is the worker's own ChunkOutput, or nil. Of it, only two hints are used: that the source is damaged, which
 // is then measured by decoding the piece of the source once more, and that the colours are
 // approximate.
-func (t Tools) CheckUntrustedChunk(
+func (t Tools) CheckDeliveredChunk(
 	ctx context.Context, src string, info *Info, rungs []Rung, plan *ChunkPlan, n int, dir string, claimed *ChunkOutput,
 ) (*ChunkOutput, error) {
 	if len(pieceJobs(info, rungs, plan, n)) == 0 {
@@ -33,7 +29,7 @@ func (t Tools) CheckUntrustedChunk(
 		claimed = &ChunkOutput{}
 	}
 	t.Preset, t.CRF = plan.Preset, plan.CRF
-	u := &untrustedCheck{
+	u := &deliveryCheck{
 		tools: t, info: info, rungs: rungs, dir: dir,
 		claimed: &Output{DecodeErrors: claimed.DecodeErrors, Warnings: claimed.Warnings},
 	}
@@ -49,7 +45,7 @@ func (t Tools) CheckUntrustedChunk(
 	return out, nil
 }
 
-func (u *untrustedCheck) checkChunk(ctx context.Context, out *ChunkOutput) error {
+func (u *deliveryCheck) checkChunk(ctx context.Context, out *ChunkOutput) error {
 	delivered, err := readDelivery(u.dir, expectPiece(u.info, u.rungs, u.cut.plan, u.cut.n))
 	if err != nil {
 		return err
@@ -71,11 +67,11 @@ func (u *untrustedCheck) checkChunk(ctx context.Context, out *ChunkOutput) error
 			return err
 		}
 	}
-	return u.compareWithSource(ctx)
+	return u.compare(ctx)
 }
 
 // chunkEnd is when the last decoded frame of the chunk ends, in seconds.
-func (u *untrustedCheck) chunkEnd() float64 {
+func (u *deliveryCheck) chunkEnd() float64 {
 	next := u.cut.next()
 	if next == nil {
 		return u.info.pictureEnd()
@@ -85,7 +81,7 @@ func (u *untrustedCheck) chunkEnd() float64 {
 }
 
 // addChunkRendition reads a rendition of the chunk, compares its frames with the plan, and writes its header.
-func (u *untrustedCheck) addChunkRendition(ctx context.Context, j renditionJob, segments int) error {
+func (u *deliveryCheck) addChunkRendition(ctx context.Context, j renditionJob, segments int) error {
 	if segments == 0 {
 		return refuse(j.dir, "it is missing")
 	}
@@ -120,12 +116,12 @@ func (u *untrustedCheck) addChunkRendition(ctx context.Context, j renditionJob, 
 	if u.cut.next() == nil && math.Abs(end-u.out.DecodedEnd) > durationTolerance(u.info, u.out) {
 		return refuse(j.dir, "it ends at %.3f s, but the source at %.3f s", end, u.out.DecodedEnd)
 	}
-	u.video = append(u.video, deliveredRendition{j, s})
+	u.video = append(u.video, writtenRendition{j, s})
 	return nil
 }
 
 // measureChunk counts the errors of the source's decoder.
-func (u *untrustedCheck) measureChunk(ctx context.Context, out *ChunkOutput) (err error) {
+func (u *deliveryCheck) measureChunk(ctx context.Context, out *ChunkOutput) (err error) {
 	end := int64(math.MaxInt64 / 2)
 	if next := u.cut.next(); next != nil {
 		end = next.Source
@@ -139,7 +135,7 @@ func (u *untrustedCheck) measureChunk(ctx context.Context, out *ChunkOutput) (er
 }
 
 // checkAudioPiece checks the audio renditions.
-func (u *untrustedCheck) checkAudioPiece(ctx context.Context, plan *ChunkPlan, out *ChunkOutput) error {
+func (u *deliveryCheck) checkAudioPiece(ctx context.Context, plan *ChunkPlan, out *ChunkOutput) error {
 	delivered, err := readDelivery(u.dir, expectPiece(u.info, u.rungs, plan, audioChunk))
 	if err != nil {
 		return err
@@ -159,16 +155,8 @@ func (u *untrustedCheck) checkAudioPiece(ctx context.Context, plan *ChunkPlan, o
 	if len(u.audio) == 0 {
 		return nil // this host cannot decode it either
 	}
-	for _, c := range plan.Chunks {
-		u.out.Expected += c.Frames // of the picture, whose length decides how much is compared
+	if err := u.tools.checkRenditions(ctx, u.info, u.dir, u.out); err != nil {
+		return refuseMismatch(err)
 	}
-	for _, r := range u.out.Audio {
-		u.out.Duration = max(u.out.Duration, r.Duration)
-	}
-	if err := u.tools.checkRenditions(ctx, u.info, u.dir, u.out); errors.Is(err, ErrMismatch) {
-		return refuseContent("", err)
-	} else if err != nil {
-		return err
-	}
-	return u.compareWithSource(ctx)
+	return u.compare(ctx)
 }

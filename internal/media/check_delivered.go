@@ -2,7 +2,6 @@ package media
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -13,11 +12,10 @@ import (
 // before the source is decoded to count them.
 const countSlack = 0.01
 
-// CheckUntrusted decides whether the files in dir, which a worker delivered, are a
-// sound transcode of the source, and describes them. It believes nothing but what it
-// measures: it writes the playlists and the head of each initialization segment
-// itself, counts frames and seconds, and compares pictures and sound with the source
-// at random times. dir must have only files that [ExpectedFile] allows; nobody else
+// CheckDelivered decides whether the files in dir, which a worker delivered, are a
+// sound transcode of the source, and describes them. It writes the playlists and the
+// head of each initialization segment itself, counts frames and seconds, and compares
+// sound and pictures with the source as Transcode does. dir must have only files that [ExpectedFile] allows; nobody else
 // may write to it meanwhile. The Output has no storyboard.
 //
 // claimed is the worker's own Output, or nil. Of it, only three hints are used: that
@@ -25,24 +23,22 @@ const countSlack = 0.01
 // that the colours are approximate; and the names of the encoders.
 //
 // A [*RefusedError] means that the files are wrong, a [*RejectedError] that the
-// source is. All other errors are about this host or this attempt. Without damage,
-// the check costs at most three percent of the encoder's processor time for sources
-// of a minute or more.
-func (t Tools) CheckUntrusted(
+// source is. All other errors are about this host or this attempt.
+func (t Tools) CheckDelivered(
 	ctx context.Context, src string, info *Info, rungs []Rung, dir string, claimed *Output,
 ) (*Output, error) {
 	if claimed == nil {
 		claimed = &Output{}
 	}
-	u := &untrustedCheck{tools: t, info: info, rungs: rungs, dir: dir, claimed: claimed}
+	u := &deliveryCheck{tools: t, info: info, rungs: rungs, dir: dir, claimed: claimed}
 	if err := u.do(ctx, src, u.run); err != nil {
 		return nil, err
 	}
 	return u.out, nil
 }
 
-// untrustedCheck is one run of CheckUntrusted.
-type untrustedCheck struct {
+// deliveryCheck is one run of CheckDelivered.
+type deliveryCheck struct {
 	tools       Tools
 	source, dir string
 	info        *Info
@@ -51,13 +47,13 @@ type untrustedCheck struct {
 	plan        timing
 	cut         *chunkCut // nil if a whole transcode is checked, or all audio
 	found       capabilities
-	video       []deliveredRendition
-	audio       []deliveredRendition
+	video       []writtenRendition
+	audio       []writtenRendition
 	out         *Output
 }
 
 // do prepares a check and runs it.
-func (u *untrustedCheck) do(ctx context.Context, src string, check func(context.Context) error) (err error) {
+func (u *deliveryCheck) do(ctx context.Context, src string, check func(context.Context) error) (err error) {
 	ctx, cancel := u.tools.withTimeLimit(ctx, u.info.Duration)
 	defer cancel()
 	if u.source, err = filepath.Abs(src); err != nil {
@@ -77,13 +73,7 @@ func (u *untrustedCheck) do(ctx context.Context, src string, check func(context.
 	return nil
 }
 
-// deliveredRendition is one rendition and its files.
-type deliveredRendition struct {
-	renditionJob
-	files *renditionFiles
-}
-
-func (u *untrustedCheck) run(ctx context.Context) error {
+func (u *deliveryCheck) run(ctx context.Context) error {
 	delivered, err := readDelivery(u.dir, expectAll(u.info, u.rungs))
 	if err != nil {
 		return err
@@ -100,16 +90,33 @@ func (u *untrustedCheck) run(ctx context.Context) error {
 		return err
 	}
 	u.out.summarize()
-	if err := u.tools.Check(ctx, u.info, u.dir, u.out); errors.Is(err, ErrMismatch) {
-		return refuseContent("", err)
-	} else if err != nil {
-		return err
+	if err := u.tools.check(ctx, u.info, u.dir, u.out); err != nil {
+		return refuseMismatch(err)
 	}
-	return u.compareWithSource(ctx)
+	return u.compare(ctx)
+}
+
+// compare compares sound and pictures with the source.
+func (u *deliveryCheck) compare(ctx context.Context) error {
+	sound := soundCheck{u.tools, u.source, u.info, u.found, jobsOf(u.audio)}
+	if err := sound.run(ctx, u.dir, u.out); err != nil {
+		return refuseMismatch(err)
+	}
+	if u.out.DecodeErrors > 0 {
+		return nil // decoders show different pictures of a damaged source
+	}
+	return refuseMismatch(pictureCheck{u.tools, u.source, u.dir, u.info, u.plan, u.cut, u.found, u.video}.run(ctx))
+}
+
+func jobsOf(list []writtenRendition) (jobs []renditionJob) {
+	for _, r := range list {
+		jobs = append(jobs, r.renditionJob)
+	}
+	return jobs
 }
 
 // addRendition reads a delivered rendition and writes its playlist.
-func (u *untrustedCheck) addRendition(ctx context.Context, j renditionJob, segments int) error {
+func (u *deliveryCheck) addRendition(ctx context.Context, j renditionJob, segments int) error {
 	if segments == 0 && j.audio != nil {
 		return u.acceptMissing(ctx, j)
 	}
@@ -141,11 +148,11 @@ func (u *untrustedCheck) addRendition(ctx context.Context, j renditionJob, segme
 	if s, err = u.tools.inspect(ctx, u.dir, j.dir+"/"+playlistName); err != nil {
 		return refuseContent(j.dir, err)
 	}
-	return u.describe(deliveredRendition{j, s})
+	return u.describe(writtenRendition{j, s})
 }
 
 // checkForm checks the initialization segment and the boxes of so many segments from one on, and lists them.
-func (u *untrustedCheck) checkForm(j renditionJob, first, segments int) (*playlist, error) {
+func (u *deliveryCheck) checkForm(j renditionJob, first, segments int) (*playlist, error) {
 	folder := filepath.Join(u.dir, j.dir)
 	if err := writeInit(filepath.Join(folder, initName), j, u.info, u.plan, 0); err != nil {
 		return nil, fmt.Errorf("initialization segment: %w", err)
@@ -161,7 +168,7 @@ func (u *untrustedCheck) checkForm(j renditionJob, first, segments int) (*playli
 	return p, nil
 }
 
-func (u *untrustedCheck) describe(r deliveredRendition) error {
+func (u *deliveryCheck) describe(r writtenRendition) error {
 	d := describeRendition(r.files, r.renditionJob, u.info, u.plan)
 	if r.audio != nil {
 		u.audio, u.out.Audio = append(u.audio, r), append(u.out.Audio, d)
@@ -176,7 +183,7 @@ func (u *untrustedCheck) describe(r deliveredRendition) error {
 
 // acceptMissing allows an audio rendition to be missing if this host cannot decode
 // its stream either.
-func (u *untrustedCheck) acceptMissing(ctx context.Context, j renditionJob) error {
+func (u *deliveryCheck) acceptMissing(ctx context.Context, j renditionJob) error {
 	frames := newFrameListReader()
 	args := u.tools.ffmpegArgs("-max_error_rate", "1")
 	args = append(args, input(u.source, probedInputOptions(u.info, u.found.decoders)...)...)
@@ -196,7 +203,7 @@ func (u *untrustedCheck) acceptMissing(ctx context.Context, j renditionJob) erro
 // countFrames compares the number and times of the delivered frames with the
 // packets that ingest counted. If they differ, or if the worker found damage, it
 // decodes the source to count the frames.
-func (u *untrustedCheck) countFrames(ctx context.Context) error {
+func (u *deliveryCheck) countFrames(ctx context.Context) error {
 	if len(u.video) == 0 {
 		if u.claimed.DecodeErrors > 0 {
 			return u.measureSource(ctx)
@@ -223,7 +230,7 @@ func (u *untrustedCheck) countFrames(ctx context.Context) error {
 }
 
 // nameEncoders takes the names of the encoders from the worker, if it is one of ours.
-func (u *untrustedCheck) nameEncoders() {
+func (u *deliveryCheck) nameEncoders() {
 	if _, ok := findHardware(u.claimed.Encoder); ok || u.claimed.Encoder == softwareEncoder {
 		u.out.Encoder = u.claimed.Encoder
 	}
@@ -234,7 +241,7 @@ func (u *untrustedCheck) nameEncoders() {
 }
 
 // isCountPlausible reports whether the frames are as many as the packets say.
-func (u *untrustedCheck) isCountPlausible() bool {
+func (u *deliveryCheck) isCountPlausible() bool {
 	v, frames := u.info.Video, u.out.Expected
 	packets := v.framesPerDecoded() * v.decodableFrames()
 	slack := int64(2 + countSlack*float64(packets))
@@ -263,13 +270,4 @@ func (s *renditionFiles) longestStep() float64 {
 		}
 	}
 	return s.seconds(longest)
-}
-
-// sourceOptions are the options for decoding the source's picture.
-func (u *untrustedCheck) sourceOptions() []string {
-	options := append([]string{"-noautorotate", "-reinit_filter:v", "0"}, probedInputOptions(u.info, u.found.decoders)...)
-	if u.info.Video == nil {
-		return options
-	}
-	return append(options, alphaDecoder(u.info.Video, u.found)...)
 }

@@ -22,7 +22,7 @@ func (d divided) wantPiecesAccepted(t *testing.T) {
 		dir := copyDir(t, p.Dir)
 		removeAll(t, filepath.Join(dir, "audio", playlistName)) // no worker delivers it
 		d.wantExpected(t, p.Output.Chunk, dir)
-		out, err := chunkTools.CheckUntrustedChunk(t.Context(), d.src, d.info, d.rungs, d.plan, p.Output.Chunk, dir, p.Output)
+		out, err := chunkTools.CheckDeliveredChunk(t.Context(), d.src, d.info, d.rungs, d.plan, p.Output.Chunk, dir, p.Output)
 		if err != nil {
 			t.Errorf("honest piece %d: %v", p.Output.Chunk, err)
 			return
@@ -91,7 +91,7 @@ const (
 
 func (d divided) check(t *testing.T, n int, dir string) (*ChunkOutput, error) {
 	t.Helper()
-	return chunkTools.CheckUntrustedChunk(t.Context(), d.src, d.info, d.rungs, d.plan, n, dir, nil)
+	return chunkTools.CheckDeliveredChunk(t.Context(), d.src, d.info, d.rungs, d.plan, n, dir, nil)
 }
 
 // forgeChunk encodes a chunk from another source that has frames at the same times.
@@ -106,19 +106,18 @@ func (d divided) forgeChunk(t *testing.T, n int, args string) string {
 	return dir
 }
 
-func TestCheckUntrustedChunk_RefusesForgedContent(t *testing.T) {
+func TestCheckDeliveredChunk_RefusesWrongContent(t *testing.T) {
 	t.Parallel()
 	d := movingChunks(t)
 	for _, f := range []struct{ name, args, word string }{
-		{"black frames", "-i SRC -vf drawbox=c=black:t=fill", "not the source's"},
-		{"another video", "-f lavfi -i mandelbrot=s=480x360:r=25 -t 18", "not the source's"},
-		{"the chunk before", "-i SRC -vf tpad=start_mode=clone:start_duration=6,trim=end=18", "not the source's"},
-		{"pictures two seconds later", "-i SRC -vf tpad=start_mode=clone:start_duration=2,trim=end=18", "not the source's"},
+		{"black frames", "-i SRC -vf drawbox=c=black:t=fill", "of the source"},
+		{"another video", "-f lavfi -i mandelbrot=s=480x360:r=25 -t 18", "of the source"},
+		{"the chunk before", "-i SRC -vf tpad=start_mode=clone:start_duration=6,trim=end=18", "of the source"},
+		{"pictures two seconds later", "-i SRC -vf tpad=start_mode=clone:start_duration=2,trim=end=18", "of the source"},
 		{"a frozen picture", "-i SRC -vf trim=start=7,setpts=PTS-STARTPTS,loop=loop=-1:size=1,setpts=N/25/TB,fps=25,trim=end=18",
-			"not the source's"},
-		{"a mirrored picture", "-i SRC -vf hflip", "not the source's"},
-		{"no colours", "-i SRC -vf hue=s=0", "not the source's"},
-		{"a lower resolution scaled up", "-i SRC -vf scale=288x216:flags=bicubic,scale=480x360:flags=bicubic", "scaled up"},
+			"of the source"},
+		{"a mirrored picture", "-i SRC -vf hflip", "of the source"},
+		{"no colours", "-i SRC -vf hue=s=0", "of the source"},
 	} {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
@@ -128,22 +127,8 @@ func TestCheckUntrustedChunk_RefusesForgedContent(t *testing.T) {
 	}
 }
 
-// The time that is compared is random. One in ten is before the picture freezes.
-func TestCheckUntrustedChunk_FindsAPictureThatFreezesWithinTheChunk(t *testing.T) {
-	t.Parallel()
-	d := movingChunks(t)
-	dir := d.forgeChunk(t, 1, "-i SRC -vf trim=end=7,tpad=stop_mode=clone:stop_duration=11")
-	var err error
-	for range 5 {
-		if _, err = d.check(t, 1, dir); err != nil {
-			break
-		}
-	}
-	wantRefused(t, err, "not the source's")
-}
-
 // Otherwise the join would find that chunk 1 differs, and discard it instead of the wrong one.
-func TestCheckUntrustedChunk_RefusesAChunkThatWasMadeWithOtherSettings(t *testing.T) {
+func TestCheckDeliveredChunk_RefusesAChunkThatWasMadeWithOtherSettings(t *testing.T) {
 	t.Parallel()
 	d := movingChunks(t)
 	other := *d.plan
@@ -168,7 +153,7 @@ func TestTranscodeChunk_SaysThatItsEncoderWritesOtherHeaders(t *testing.T) {
 	}
 }
 
-func TestCheckUntrustedChunk_BelievesNoClaim(t *testing.T) {
+func TestCheckDeliveredChunk_BelievesNoClaim(t *testing.T) {
 	t.Parallel()
 	d := threeChunks(t)
 	for _, p := range d.pieces {
@@ -185,7 +170,7 @@ func TestCheckUntrustedChunk_BelievesNoClaim(t *testing.T) {
 			{Chunk: 99, Decoded: -1, DecodedTimes: "x", DecodedEnd: 1e9, DecodeErrors: 1 << 60, Settings: "<b>"},
 			{Audio: []Rendition{{Name: "../x"}}, Warnings: []string{"<script>", strings.Repeat("x", 1<<20), approximateColours}},
 		} {
-			got, err := chunkTools.CheckUntrustedChunk(t.Context(), d.src, d.info, d.rungs, d.plan, p.Output.Chunk, clean(), claimed)
+			got, err := chunkTools.CheckDeliveredChunk(t.Context(), d.src, d.info, d.rungs, d.plan, p.Output.Chunk, clean(), claimed)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -197,12 +182,11 @@ func TestCheckUntrustedChunk_BelievesNoClaim(t *testing.T) {
 	}
 }
 
-func TestCheckUntrustedChunk_RefusesForgedSound(t *testing.T) {
+func TestCheckDeliveredChunk_RefusesWrongSound(t *testing.T) {
 	t.Parallel()
 	d := movingChunks(t)
 	for _, f := range []struct{ name, args, word string }{
 		{"silence", "-i SRC -af volume=0", "silent"},
-		{"another sound", "-f lavfi -i anoisesrc=a=0.3:d=18", "source"},
 		{"sound two seconds later", "-i SRC -af adelay=2000:all=1,atrim=end=18", "audio"},
 		{"a third of the sound", "-i SRC -t 6", "lasts"},
 	} {
@@ -229,7 +213,7 @@ func TestCheckUntrustedChunk_RefusesForgedSound(t *testing.T) {
 }
 
 // A chunk of a damaged source is accepted if its worker says that it is damaged, and this host finds the same.
-func TestCheckUntrustedChunk_MeasuresDamage(t *testing.T) {
+func TestCheckDeliveredChunk_MeasuresDamage(t *testing.T) {
 	t.Parallel()
 	src := makeClip(t, "a.avi", small("25", 18)+"-c:v mpeg4 -g 60")
 	damage(t, src, 0.6, 3000)
@@ -240,7 +224,7 @@ func TestCheckUntrustedChunk_MeasuresDamage(t *testing.T) {
 	d.transcodePieces(t)
 	found := false
 	for _, p := range d.pieces {
-		out, err := chunkTools.CheckUntrustedChunk(t.Context(), d.src, d.info, d.rungs, d.plan, p.Output.Chunk, copyDir(t, p.Dir),
+		out, err := chunkTools.CheckDeliveredChunk(t.Context(), d.src, d.info, d.rungs, d.plan, p.Output.Chunk, copyDir(t, p.Dir),
 			p.Output)
 		if err != nil {
 			t.Fatal(err)
@@ -255,7 +239,7 @@ func TestCheckUntrustedChunk_MeasuresDamage(t *testing.T) {
 	}
 }
 
-func TestCheckUntrustedChunk_DoesNotKnowOtherPieces(t *testing.T) {
+func TestCheckDeliveredChunk_DoesNotKnowOtherPieces(t *testing.T) {
 	t.Parallel()
 	d := threeChunks(t)
 	silent := *d.info
@@ -265,7 +249,7 @@ func TestCheckUntrustedChunk_DoesNotKnowOtherPieces(t *testing.T) {
 		plan *ChunkPlan
 		n    int
 	}{{d.info, d.plan, 3}, {d.info, d.plan, -2}, {d.info, &ChunkPlan{Reason: "x"}, 0}, {d.info, &ChunkPlan{}, -1}, {&silent, d.plan, -1}} {
-		_, err := chunkTools.CheckUntrustedChunk(t.Context(), d.src, c.info, d.rungs, c.plan, c.n, t.TempDir(), nil)
+		_, err := chunkTools.CheckDeliveredChunk(t.Context(), d.src, c.info, d.rungs, c.plan, c.n, t.TempDir(), nil)
 		if refused := (*RefusedError)(nil); err == nil || errors.As(err, &refused) {
 			t.Errorf("piece %d: %v; want an error that blames nobody", c.n, err)
 		}

@@ -33,7 +33,7 @@ func moveTo(dts uint64, number uint32) func(*mp4.Fragment) {
 	}
 }
 
-func TestCheckUntrustedChunk_RefusesForgedFiles(t *testing.T) {
+func TestCheckDeliveredChunk_RefusesForgedFiles(t *testing.T) {
 	t.Parallel()
 	d := movingChunks(t)
 	chunks := []ChunkPiece{d.transcodeChunk(t, 0), d.transcodeChunk(t, 1), d.transcodeChunk(t, 2)}
@@ -94,7 +94,7 @@ func TestCheckUntrustedChunk_RefusesForgedFiles(t *testing.T) {
 		{"another chunk's segments with the right names", "of the plan", func(t *testing.T, dir string) {
 			rename(t, dir, 2, false)
 		}},
-		{"another chunk's segments with the right times", "not the source's", func(t *testing.T, dir string) {
+		{"another chunk's segments with the right times", "of the source", func(t *testing.T, dir string) {
 			rename(t, dir, 0, true)
 		}},
 		{"another chunk's files", "does not have", func(t *testing.T, dir string) {
@@ -193,7 +193,7 @@ func readFirstDTS(t *testing.T, file string) uint64 {
 }
 
 // The last segment may be too short for players. Then it is part of the one before.
-func TestCheckUntrustedChunk_WantsAShortTailInTheSegmentBefore(t *testing.T) {
+func TestCheckDeliveredChunk_WantsAShortTailInTheSegmentBefore(t *testing.T) {
 	t.Parallel()
 	d := probed(t, makeClip(t, "a.mp4", "-f lavfi -i testsrc2=s=96x64:r=25:d=18.2"+closedGroups))
 	if d.divide(t, 6*1e9); len(d.plan.Chunks) != 3 || d.plan.Chunks[2].Segments != 2 {

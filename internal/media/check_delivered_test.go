@@ -18,8 +18,8 @@ import (
 	"github.com/Eyevinn/mp4ff/mp4"
 )
 
-// untrustedTools remember what ffmpeg supports, as in the daemon.
-var untrustedTools = Tools{Preset: "ultrafast", Threads: 1, Cache: &CapabilityCache{}}
+// deliveryTools remember what ffmpeg supports, as in the daemon.
+var deliveryTools = Tools{Preset: "ultrafast", Threads: 1, Cache: &CapabilityCache{}}
 
 // deliver copies what a worker may deliver of a transcode.
 func deliver(t *testing.T, from string, info *Info, rungs []Rung) string {
@@ -66,7 +66,7 @@ func (r result) wantAccepted(t *testing.T) {
 	t.Helper()
 	rungs := Ladder(r.info)
 	dir := deliver(t, r.dir, r.info, rungs)
-	got, err := untrustedTools.CheckUntrusted(t.Context(), r.src, r.info, rungs, dir, r.out)
+	got, err := deliveryTools.CheckDelivered(t.Context(), r.src, r.info, rungs, dir, r.out)
 	if err != nil {
 		t.Errorf("an honest output: %v", err)
 		return
@@ -122,14 +122,14 @@ func transcodeLadder(t *testing.T, src string, o LadderOptions) honest {
 	t.Helper()
 	h := honest{src: src, dir: t.TempDir()}
 	var err error
-	if h.info, err = untrustedTools.Probe(t.Context(), src); err == nil && o.Loudness != 0 {
-		err = untrustedTools.MeasureLoudness(t.Context(), src, h.info)
+	if h.info, err = deliveryTools.Probe(t.Context(), src); err == nil && o.Loudness != 0 {
+		err = deliveryTools.MeasureLoudness(t.Context(), src, h.info)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.rungs = LadderWith(h.info, o)
-	if h.out, err = untrustedTools.Transcode(t.Context(), src, h.info, h.rungs, h.dir, nil); err != nil {
+	if h.out, err = deliveryTools.Transcode(t.Context(), src, h.info, h.rungs, h.dir, nil); err != nil {
 		t.Fatal(err)
 	}
 	return h
@@ -142,7 +142,7 @@ func makeHonest(t *testing.T) honest {
 }
 
 func (h honest) check(ctx context.Context, dir string, claimed *Output) (*Output, error) {
-	return untrustedTools.CheckUntrusted(ctx, h.src, h.info, h.rungs, dir, claimed)
+	return deliveryTools.CheckDelivered(ctx, h.src, h.info, h.rungs, dir, claimed)
 }
 
 // wantRefused requires a refusal whose sentence has a word.
@@ -158,32 +158,27 @@ func wantRefused(t *testing.T, err error, word string) {
 	}
 }
 
-// forgeries are what a worker may make of a source instead of transcoding it. SRC is
-// the source, SIZE and LOW are sizes of the largest rung and of a lower one.
-var forgeries = []struct{ name, args, word string }{
-	{"black frames", "-i SRC -vf drawbox=c=black:t=fill -c:a copy", "not the source's"},
+// wrongContent is what a faulty worker may make of a source. SRC is the source, SIZE the size of the largest rung.
+var wrongContent = []struct{ name, args, word string }{
+	{"black frames", "-i SRC -vf drawbox=c=black:t=fill -c:a copy", "of the source"},
 	{"another video", "-f lavfi -i mandelbrot=s=SIZE:r=RATE -i SRC -map 0:v -map 1:a? -c:a copy -t LENGTH",
-		"not the source's"},
-	{"shifted video", "-i SRC -vf tpad=start_mode=clone:start_duration=2,trim=end=LENGTH -c:a copy", "not the source's"},
-	{"frozen video", "-i SRC -vf select=eq(n\\,0),loop=loop=-1:size=1,setpts=N/(RATE*TB) -r RATE -t LENGTH -c:a copy",
-		"not the source's"},
-	{"mirrored video", "-i SRC -vf hflip -c:a copy", "not the source's"},
-	{"video without colours", "-i SRC -vf hue=s=0 -c:a copy", "not the source's"},
-	{"a lower resolution scaled up", "-i SRC -vf scale=LOW:flags=bicubic,scale=SIZE:flags=bicubic -c:a copy", "scaled up"},
+		"of the source"},
+	{"shifted video", "-i SRC -vf tpad=start_mode=clone:start_duration=2,trim=end=LENGTH -c:a copy", "of the source"},
+	{"mirrored video", "-i SRC -vf hflip -c:a copy", "of the source"},
+	{"video without colours", "-i SRC -vf hue=s=0 -c:a copy", "of the source"},
 	{"half the frames", "-i SRC -vf fps=RATE/2 -c:a copy", "frames"},
 	{"half the duration", "-i SRC -t LENGTH/2 -c:a copy", ""},
 	{"silence", "-i SRC -af volume=0", "silent"},
-	{"another sound", "-i SRC -f lavfi -i anoisesrc=a=0.3:d=LENGTH -map 0:v -map 1:a", "source"},
 	{"sound shifted by two seconds", "-i SRC -af adelay=2000:all=1,atrim=end=LENGTH", "audio"},
 }
 
-func TestCheckUntrusted_RefusesForgedContent(t *testing.T) {
+func TestCheckDelivered_RefusesWrongContent(t *testing.T) {
 	if testing.Short() {
 		t.Skip("transcodes a dozen videos")
 	}
 	t.Parallel()
 	h := makeHonest(t)
-	for _, f := range forgeries {
+	for _, f := range wrongContent {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
 			dir, claimed := h.forge(t, f.args)
@@ -199,8 +194,8 @@ func (h honest) forge(t *testing.T, args string) (dir string, claimed *Output) {
 	v := h.info.Video
 	top := h.rungs[0]
 	args = strings.NewReplacer("LENGTH/2", fmtFloat(h.info.Duration/2), "LENGTH", fmtFloat(h.info.Duration),
-		"RATE/2", fmtFloat(v.FPS/2), "RATE", fmtFloat(v.FPS), "SIZE", fmtSize(top.Width, top.Height, 1),
-		"LOW", fmtSize(top.Width, top.Height, 0.6)).Replace(args)
+		"RATE/2", fmtFloat(v.FPS/2), "RATE", fmtFloat(v.FPS),
+		"SIZE", fmt.Sprintf("%dx%d", top.Width, top.Height)).Replace(args)
 	forged := filepath.Join(t.TempDir(), "forged.mkv")
 	list := fields(args)
 	for i := range list {
@@ -210,12 +205,12 @@ func (h honest) forge(t *testing.T, args string) (dir string, claimed *Output) {
 	}
 	ffmpeg(t, append(list, "-map_metadata", "-1", "-sn", "-dn", "-c:v", "libx264", "-preset", "ultrafast", "-crf", "10",
 		"file:"+forged)...)
-	info, err := untrustedTools.Probe(t.Context(), forged)
+	info, err := deliveryTools.Probe(t.Context(), forged)
 	if err != nil {
 		t.Fatal(err)
 	}
 	made := t.TempDir()
-	if claimed, err = untrustedTools.Transcode(t.Context(), forged, info, h.rungs, made, nil); err != nil {
+	if claimed, err = deliveryTools.Transcode(t.Context(), forged, info, h.rungs, made, nil); err != nil {
 		t.Fatal(err)
 	}
 	// The worker claims what an honest one would.
@@ -234,7 +229,7 @@ func (h honest) forge(t *testing.T, args string) (dir string, claimed *Output) {
 	return delivered, claimed
 }
 
-func TestCheckUntrusted_RefusesForgedFiles(t *testing.T) {
+func TestCheckDelivered_RefusesForgedFiles(t *testing.T) {
 	t.Parallel()
 	h := makeHonest(t)
 	in := func(dir, name string) string { return filepath.Join(dir, filepath.FromSlash(name)) }
@@ -364,7 +359,7 @@ func TestCheckUntrusted_RefusesForgedFiles(t *testing.T) {
 }
 
 // Nothing of a delivered header is published but the parameters of the decoder.
-func TestCheckUntrusted_WritesTheHeadersItself(t *testing.T) {
+func TestCheckDelivered_WritesTheHeadersItself(t *testing.T) {
 	t.Parallel()
 	h := makeHonest(t)
 	dir := deliver(t, h.dir, h.info, h.rungs)
@@ -384,7 +379,7 @@ func TestCheckUntrusted_WritesTheHeadersItself(t *testing.T) {
 }
 
 // The picture stands still, so that comparing it shows nothing.
-func TestCheckUntrusted_RefusesAPictureThatIsLate(t *testing.T) {
+func TestCheckDelivered_RefusesAPictureThatIsLate(t *testing.T) {
 	t.Parallel()
 	h := transcodeHonestly(t, makeClip(t, "a.mp4", "-f lavfi -i smptebars=s=640x360:r=25:d=14"+h264))
 	dir := deliver(t, h.dir, h.info, h.rungs)
@@ -417,7 +412,7 @@ func removeAll(t *testing.T, name string) {
 	}
 }
 
-func TestCheckUntrusted_ReplacesPlaylistsAndLeftovers(t *testing.T) {
+func TestCheckDelivered_ReplacesPlaylistsAndLeftovers(t *testing.T) {
 	t.Parallel()
 	h := makeHonest(t)
 	dir := deliver(t, h.dir, h.info, h.rungs)
@@ -443,27 +438,27 @@ func TestCheckUntrusted_ReplacesPlaylistsAndLeftovers(t *testing.T) {
 }
 
 // Some containers cannot be seeked exactly. Then the source is decoded from its start.
-func TestCheckUntrusted_AcceptsSourcesThatCannotBeSeeked(t *testing.T) {
+func TestCheckDelivered_AcceptsSourcesThatCannotBeSeeked(t *testing.T) {
 	t.Parallel()
 	h := makeHonest(t)
 	real, err := exec.LookPath("ffmpeg")
 	if err != nil {
 		t.Fatal(err)
 	}
-	tools := untrustedTools
+	tools := deliveryTools
 	tools.Cache = nil
 	tools.FFmpeg = script(t, `case "$*" in *-noaccurate_seek*want.yuv*) exit 1 ;; *) exec `+real+` "$@" ;; esac`)
-	if _, err := tools.CheckUntrusted(t.Context(), h.src, h.info, h.rungs, deliver(t, h.dir, h.info, h.rungs), nil); err != nil {
+	if _, err := tools.CheckDelivered(t.Context(), h.src, h.info, h.rungs, deliver(t, h.dir, h.info, h.rungs), nil); err != nil {
 		t.Error(err)
 	}
 	tools.FFmpeg = script(t, `case "$*" in *want.yuv*) exit 1 ;; *) exec `+real+` "$@" ;; esac`)
-	_, err = tools.CheckUntrusted(t.Context(), h.src, h.info, h.rungs, deliver(t, h.dir, h.info, h.rungs), nil)
+	_, err = tools.CheckDelivered(t.Context(), h.src, h.info, h.rungs, deliver(t, h.dir, h.info, h.rungs), nil)
 	if refused := (*RefusedError)(nil); err == nil || errors.As(err, &refused) {
 		t.Errorf("error %v; want one that does not blame the worker for a source that this host cannot decode", err)
 	}
 }
 
-func TestCheckUntrusted_BelievesNoClaim(t *testing.T) {
+func TestCheckDelivered_BelievesNoClaim(t *testing.T) {
 	t.Parallel()
 	h := makeHonest(t)
 	want, err := h.check(t.Context(), deliver(t, h.dir, h.info, h.rungs), nil)
@@ -500,7 +495,7 @@ func TestCheckUntrusted_BelievesNoClaim(t *testing.T) {
 	}
 }
 
-func TestCheckUntrusted_MeasuresClaimedDamage(t *testing.T) {
+func TestCheckDelivered_MeasuresClaimedDamage(t *testing.T) {
 	t.Parallel()
 	h := makeHonest(t)
 	// The worker did the first half, and says that the source ends there.
@@ -511,15 +506,15 @@ func TestCheckUntrusted_MeasuresClaimedDamage(t *testing.T) {
 	wantRefused(t, err, "frames")
 }
 
-func TestCheckUntrusted_DoesNotBlameTheWorkerForTheHost(t *testing.T) {
+func TestCheckDelivered_DoesNotBlameTheWorkerForTheHost(t *testing.T) {
 	t.Parallel()
 	h := makeHonest(t)
 	cancelled, cancel := background(t)
 	why := errors.New("draining")
 	cancel(why)
-	noTool := untrustedTools
+	noTool := deliveryTools
 	noTool.FFmpeg = filepath.Join(t.TempDir(), "none")
-	failing := untrustedTools
+	failing := deliveryTools
 	failing.Cache, failing.FFmpeg = nil, script(t, "echo 'Cannot allocate memory' >&2; exit 1")
 	for name, tt := range map[string]struct {
 		ctx   context.Context
@@ -527,15 +522,15 @@ func TestCheckUntrusted_DoesNotBlameTheWorkerForTheHost(t *testing.T) {
 		src   string
 		want  error
 	}{
-		"the context ends":  {cancelled, untrustedTools, h.src, why},
+		"the context ends":  {cancelled, deliveryTools, h.src, why},
 		"ffmpeg is missing": {t.Context(), noTool, h.src, ErrToolMissing},
 		"no memory":         {t.Context(), failing, h.src, nil},
-		"no source":         {t.Context(), untrustedTools, filepath.Join(t.TempDir(), "gone.mp4"), os.ErrNotExist},
+		"no source":         {t.Context(), deliveryTools, filepath.Join(t.TempDir(), "gone.mp4"), os.ErrNotExist},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := deliver(t, h.dir, h.info, h.rungs)
-			_, err := tt.tools.CheckUntrusted(tt.ctx, tt.src, h.info, h.rungs, dir, h.out)
+			_, err := tt.tools.CheckDelivered(tt.ctx, tt.src, h.info, h.rungs, dir, h.out)
 			refused := (*RefusedError)(nil)
 			if err == nil || errors.As(err, &refused) || tt.want != nil && !errors.Is(err, tt.want) {
 				t.Errorf("error %v; want %v", err, tt.want)
@@ -545,7 +540,3 @@ func TestCheckUntrusted_DoesNotBlameTheWorkerForTheHost(t *testing.T) {
 }
 
 func fmtFloat(v float64) string { return strconv.FormatFloat(v, 'f', 3, 64) }
-
-func fmtSize(w, h int, scale float64) string {
-	return fmt.Sprintf("%dx%d", even(float64(w)*scale), even(float64(h)*scale))
-}
