@@ -29,7 +29,7 @@ type dispatcher struct {
 	reports    reports
 	outage     outage
 	sweeps     sweeps
-	due        dueSteps
+	waiting    engine.WaitingSteps
 	background sync.WaitGroup // the sweep
 	draining   bool           // claims nothing more
 	collecting bool           // a coordinator may have granted claims that cannot start: the next exchange returns them
@@ -146,10 +146,11 @@ func (d *dispatcher) receive(base context.Context) {
 	default:
 	}
 	now := time.Now()
-	d.due.check(now)
+	d.waiting.Check(now)
 	for i := range d.queues {
 		d.releaseOverdue(&d.queues[i], now)
-		d.queues[i].checkTimes(now)
+		d.queues[i].Check(now)
+		d.queues[i].checkWake(now)
 	}
 }
 
@@ -188,8 +189,8 @@ func (d *dispatcher) handleWakes(wakes []notify.Wake) {
 // markAllReady makes every stage due, because no notifications arrive.
 func (d *dispatcher) markAllReady() {
 	for i := range d.queues {
-		if q := &d.queues[i]; !q.due {
-			q.restart()
+		if q := &d.queues[i]; !q.Due {
+			q.Restart()
 			q.missed, q.missedStep = true, nil
 		}
 	}
@@ -204,7 +205,7 @@ func (d *dispatcher) nextExchange() (request engine.ExchangeRequest, needed bool
 		FreeSlots:  make([]int, n),
 		ClaimFrom:  make([]bool, n),
 		After:      make([]engine.Position, n),
-		PromoteDue: d.due.promote && !d.draining,
+		PromoteDue: d.waiting.Due && !d.draining,
 		OnlyTasks:  d.p.OnlyTasks,
 
 		MaxRunningPerUser: d.p.MaxRunningPerUser,
@@ -218,11 +219,11 @@ func (d *dispatcher) nextExchange() (request engine.ExchangeRequest, needed bool
 	for i := range d.queues {
 		q := &d.queues[i]
 		if r.PromoteDue && !d.p.isListening() {
-			q.restart() // otherwise promoted steps are announced
+			q.Restart() // otherwise promoted steps are announced
 		}
 		r.FreeSlots[i] = d.freeSlots(i)
-		if q.due && r.FreeSlots[i] > 0 && !now.Before(q.notBefore) {
-			r.ClaimFrom[i], r.After[i], needed = true, q.position, true
+		if r.FreeSlots[i] > 0 && q.Check(now) {
+			r.ClaimFrom[i], r.After[i], needed = true, q.Position, true
 		}
 	}
 	return r, needed
@@ -240,15 +241,15 @@ func (d *dispatcher) openReported(reports []engine.Report) {
 		step := a.claim.Position
 		switch {
 		case r.Outcome == engine.Divided:
-			d.queues[graph.Queue(r.Stage, true)].restart()
+			d.queues[graph.Queue(r.Stage, true)].Restart()
 		case r.Outcome != engine.Completed:
 			if !r.Dead && r.RetryIn <= 0 {
-				d.queues[d.queueOf(a.claim)].open(step)
+				d.queues[d.queueOf(a.claim)].Open(step)
 			}
 		case r.Part > 0: // a join is announced: it has a turn of stages
 		default:
 			for _, next := range graph.Feeds(r.Stage) {
-				d.queues[next].open(step)
+				d.queues[next].Open(step)
 			}
 		}
 	}
@@ -281,11 +282,7 @@ func (d *dispatcher) exchange(base context.Context, r engine.ExchangeRequest) {
 		woken[i] = r.ClaimFrom[i] && d.queues[i].woken
 		d.updateQueue(i, r, out)
 	}
-	if slices.Contains(r.ClaimFrom, true) {
-		d.due.update(r.PromoteDue, out.NextDue)
-	} else if r.PromoteDue {
-		d.due.update(true, -1)
-	}
+	d.waiting.Update(r.PromoteDue, slices.Contains(r.ClaimFrom, true), out.NextDue)
 	d.exchanges++
 	for _, c := range out.Claims {
 		// A task that waited for several sweeps was changed by hand: it is not known since
@@ -342,7 +339,7 @@ func (d *dispatcher) nextTime() time.Duration {
 	}
 	next = d.reports.earliest(next)
 	if !d.draining {
-		if at := d.due.next; !at.IsZero() && at.Before(next) {
+		if at := d.waiting.Next; !at.IsZero() && at.Before(next) {
 			next = at
 		}
 		for i := range d.queues {

@@ -39,7 +39,7 @@ func (d *dispatcher) hasQueueAfter(q *stageQueue) bool {
 	}
 	for i := range d.queues {
 		other := &d.queues[i]
-		if other.number != q.number && other.due && slices.Contains(d.p.Pipeline.graph.Upstream(other.number), q.number) {
+		if other.number != q.number && other.Due && slices.Contains(d.p.Pipeline.graph.Upstream(other.number), q.number) {
 			return true
 		}
 	}

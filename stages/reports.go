@@ -127,7 +127,7 @@ func (d *dispatcher) endReported(f finished) {
 	d.p.attempts.remove(f.claim.Token)
 	d.p.observeEnd(f, f.kind)
 	if f.report.RetryIn != 0 {
-		d.due.add(time.Now().Add(f.report.RetryIn))
+		d.waiting.Add(time.Now().Add(f.report.RetryIn))
 	}
 }
 

@@ -94,7 +94,7 @@ func (d *dispatcher) startSweep(ctx context.Context) {
 		OnlyTasks: d.p.OnlyTasks, IsQuick: time.Now().Before(d.sweeps.thoroughAt),
 	}
 	for i := range d.queues {
-		in.After = append(in.After, d.queues[i].position)
+		in.After = append(in.After, d.queues[i].Position)
 	}
 	if d.p.OnlyTasks == nil {
 		in.AgeAfter = d.p.AgeAfter
@@ -170,12 +170,10 @@ func (d *dispatcher) endSweep(base context.Context, s swept) {
 		d.p.observe(Event{Kind: AttemptsExpired, Count: out.ExpiredClaims})
 	}
 	d.releaseUnknown(s.held, maxExchangeAge)
-	d.due.update(true, out.NextDue)
+	d.waiting.Update(true, true, out.NextDue)
 	for i := range d.queues {
 		q := &d.queues[i]
-		if wait := out.Wait[i]; wait >= 0 {
-			q.leftAt = time.Now().Add(max(wait, minWait))
-		}
+		q.LeaveIn(out.Wait[i])
 		d.expectWake(q, out.First[i])
 	}
 	d.sweeps.done = true
@@ -217,9 +215,9 @@ func (s swept) isLate() bool {
 // still be on its way.
 func (d *dispatcher) expectWake(q *stageQueue, first *engine.Position) {
 	switch {
-	case first == nil || q.due && first.Compare(q.position) > 0:
+	case first == nil || q.Due && first.Compare(q.Position) > 0:
 	case !d.sweeps.done:
-		q.open(*first)
+		q.Open(*first)
 	default:
 		if q.wakeExpectedAt.IsZero() { // else sweeps that follow each other faster would put it off for ever
 			q.wakeExpectedAt = time.Now().Add(wakeDelay)

@@ -93,8 +93,7 @@ type Coordinator struct {
 	waiting []*worker // in the order in which they began to wait
 	classes map[string]*class
 	pauses  []store.Pause
-	promote bool      // steps that wait for a time may be due
-	nextDue time.Time // when the next one is
+	due     engine.WaitingSteps
 	renewed time.Time // when the database last took the heartbeats
 	// pausesKnown says that pauses were read; nothing is claimed before.
 	pausesKnown bool
@@ -104,21 +103,9 @@ type Coordinator struct {
 
 // class is what workers with the same offers have in common: which tasks are ready for them.
 type class struct {
-	workers int          // how many there are
-	lacks   []bool       // by stage: they do not meet its requirements
-	queues  []stageQueue // see store.Graph.Queues
-}
-
-// stageQueue is what the coordinator knows about the ready tasks of a stage, or its ready parts, for the
-// workers of a class.
-type stageQueue struct {
-	ready  bool      // there may be ready tasks
-	wakes  int       // counts what set ready
-	leftAt time.Time // when a step is left to these workers that others are preferred for
-	// position is where to claim: what is ready before it was claimed, or was announced since.
-	position engine.Position
-	short    int       // claims in a row that got nothing although tasks are ready: their rows are locked
-	retryAt  time.Time // no claim before, because of short
+	workers int                 // how many there are
+	lacks   []bool              // by stage: they do not meet its requirements
+	queues  []engine.ReadyQueue // see store.Graph.Queues
 }
 
 // NewCoordinator returns a Coordinator. It does not use the database.
@@ -217,7 +204,9 @@ func (c *Coordinator) handleWakes(wakes []notify.Wake) {
 	for _, w := range wakes {
 		for i, name := range c.stages {
 			if w.Channel == c.graph.Channel(name) {
-				c.wake(c.graph.WorkQueue(i), w.Payloads)
+				for _, class := range c.classes {
+					class.queues[c.graph.WorkQueue(i)].Wake(w.Payloads)
+				}
 			}
 		}
 		if w.Channel == c.graph.ControlChannel() {
@@ -226,34 +215,11 @@ func (c *Coordinator) handleWakes(wakes []notify.Wake) {
 	}
 }
 
-// wake handles notifications of steps of a queue. The lock is held.
-func (c *Coordinator) wake(queue int, payloads []string) {
-	for _, class := range c.classes {
-		for _, text := range payloads {
-			if step, ok := engine.ParseStep(text); ok || text != engine.Due {
-				class.queues[queue].wake(step)
-			}
-			class.queues[queue].ready = true
-		}
-	}
-}
-
-// wake says that a step may be ready; zero: any.
-func (q *stageQueue) wake(step engine.Position) {
-	q.ready, q.short, q.retryAt = true, 0, time.Time{}
-	q.wakes++
-	if step.IsStart() {
-		q.position = step
-	} else if before := step.Before(); before.Compare(q.position) < 0 {
-		q.position = before
-	}
-}
-
 // markReady makes every stage be claimed from, in case a notification was lost.
 func (c *Coordinator) markReady() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.promote = true
+	c.due.Due = true
 	for _, class := range c.classes {
 		class.markReady()
 	}
@@ -261,7 +227,7 @@ func (c *Coordinator) markReady() {
 
 func (c *class) markReady() {
 	for i := range c.queues {
-		c.queues[i].wake(engine.Position{})
+		c.queues[i].Restart()
 	}
 }
 

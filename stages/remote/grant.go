@@ -8,9 +8,6 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-// maxShortClaims is how often in a row a stage is claimed from without getting what is ready.
-const maxShortClaims = 12
-
 // grantTimeout is that of a claim for a waiting worker.
 const grantTimeout = 30 * time.Second
 
@@ -67,19 +64,12 @@ func (c *Coordinator) claimable(w *worker, free []int) (claimFrom []bool, any bo
 	now := time.Now()
 	mayClaim := c.mayClaim(w, free)
 	claimFrom = make([]bool, len(mayClaim))
-	if !c.nextDue.IsZero() && !now.Before(c.nextDue) {
-		c.promote, c.nextDue = true, time.Time{}
-		for i := range w.class.queues {
-			w.class.queues[i].wake(engine.Position{}) // the promoted steps are also announced to the others
-		}
+	if c.due.Check(now) {
+		w.class.markReady() // the promoted steps are also announced to the others
 	}
 	for i := range w.class.queues {
-		q := &w.class.queues[i]
-		if !q.leftAt.IsZero() && !now.Before(q.leftAt) {
-			q.leftAt = time.Time{}
-			q.wake(engine.Position{})
-		}
-		claimFrom[i] = mayClaim[i] && q.ready && !now.Before(q.retryAt)
+		isReady := w.class.queues[i].Check(now)
+		claimFrom[i] = mayClaim[i] && isReady
 		any = any || claimFrom[i]
 	}
 	return claimFrom, any
@@ -119,12 +109,12 @@ func (c *Coordinator) claimFor(
 		Worker: w.id, Reports: reports, FreeSlots: limited, ClaimFrom: claimFrom, After: make([]engine.Position, len(free)),
 		MaxRunningPerUser: c.o.MaxRunningPerUser,
 	}
-	wakes := make([]int, len(free))
+	marks := make([]engine.Mark, len(free))
 	c.mu.Lock()
 	for i, q := range w.class.queues {
-		wakes[i], in.After[i] = q.wakes, q.position
+		marks[i], in.After[i] = q.Mark(), q.Position
 	}
-	in.PromoteDue, c.promote = c.promote, false
+	in.PromoteDue = c.due.Due
 	c.mu.Unlock()
 	out, err := c.engine.Exchange(ctx, in)
 	c.mu.Lock()
@@ -133,14 +123,9 @@ func (c *Coordinator) claimFor(
 		w.uncertainSince = time.Now()
 		return out, err
 	}
-	if slices.Contains(claimFrom, true) {
-		c.nextDue = time.Time{}
-		if out.NextDue >= 0 {
-			c.nextDue = time.Now().Add(max(out.NextDue, 4*time.Millisecond))
-		}
-	}
+	c.due.Update(in.PromoteDue, slices.Contains(claimFrom, true), out.NextDue)
 	for i := range w.class.queues {
-		w.class.queues[i].update(in, out, i, wakes[i])
+		w.class.queues[i].Update(i, marks[i], in, out)
 	}
 	before := len(w.claims)
 	w.update(c.graph, reports, free, out)
@@ -158,35 +143,6 @@ func (c *Coordinator) moveToEnd(w *worker) {
 	}
 }
 
-// update records what an exchange found out about a queue. wakes is their count before it.
-func (q *stageQueue) update(in engine.ExchangeRequest, out engine.ExchangeResult, queue, wakes int) {
-	if !in.ClaimFrom[queue] {
-		return
-	}
-	q.leftAt = time.Time{}
-	if wait := out.Wait[queue]; wait >= 0 {
-		q.leftAt = time.Now().Add(max(wait, 4*time.Millisecond))
-	}
-	if q.wakes == wakes {
-		q.position = out.Next[queue]
-	}
-	if !out.MoreReady[queue] {
-		q.ready = q.wakes != wakes
-		q.short, q.retryAt = 0, time.Time{}
-		return
-	}
-	q.ready = true
-	if out.Claimed[queue] >= in.FreeSlots[queue] {
-		q.short, q.retryAt = 0, time.Time{}
-		return
-	}
-	if q.short++; q.short > maxShortClaims {
-		q.ready, q.short, q.retryAt = false, 0, time.Time{}
-		return
-	}
-	q.retryAt = time.Now().Add(time.Millisecond << min(q.short, 7))
-}
-
 // nextTime is when a stage may have ready tasks for a waiting worker without a notification. nextGrant has
 // seen the times that had passed when it looked.
 func (c *Coordinator) nextTime(looked time.Time) time.Time {
@@ -195,7 +151,7 @@ func (c *Coordinator) nextTime(looked time.Time) time.Time {
 	next := time.Now().Add(scanInterval)
 	for _, w := range c.waiting {
 		for i, may := range c.mayClaim(w, w.free) {
-			for _, at := range []time.Time{c.nextDue, w.class.queues[i].leftAt, w.class.queues[i].retryAt} {
+			for _, at := range []time.Time{c.due.Next, w.class.queues[i].Next(next)} {
 				if may && at.After(looked) && at.Before(next) {
 					next = at
 				}

@@ -186,7 +186,7 @@ func (c *Coordinator) removeWorker(w *worker) {
 func (c *Coordinator) newWorker(row store.Worker) *worker {
 	offers := row.Offers()
 	slices.Sort(offers)
-	class := &class{lacks: make([]bool, len(c.stages)), queues: make([]stageQueue, c.graph.Queues())}
+	class := &class{lacks: make([]bool, len(c.stages)), queues: make([]engine.ReadyQueue, c.graph.Queues())}
 	for i := range c.stages {
 		class.lacks[i] = len(row.Lacks(c.o.Pipeline.Requires(i))) > 0
 	}
