@@ -147,13 +147,11 @@ func (s *WaitingSteps) Add(at time.Time) {
 // Update records what an exchange has found. It knows the next time only if it claimed. Where steps are due already and could
 // not be promoted, it tries again, less and less often.
 func (s *WaitingSteps) Update(promoted, claimed bool, next time.Duration) {
-	switch {
-	case !claimed && !promoted:
+	s.Due = s.Due && !promoted // it may have come since the exchange began
+	if !claimed {
 		return
-	case !claimed:
-		next = -1
 	}
-	s.Due, s.Next = false, time.Time{}
+	s.Next = time.Time{}
 	if next != 0 || !promoted {
 		s.failures = 0
 	} else {

@@ -116,8 +116,20 @@ func TestWaitingSteps_AreTriedLessAndLessOftenWhileTheyAreLocked(t *testing.T) {
 		if s.Update(true, true, -1); s.Due || !s.Next.IsZero() {
 			t.Errorf("when nothing waits: %+v", s)
 		}
-		if s.Update(false, false, time.Second); !s.Next.IsZero() {
-			t.Errorf("an exchange that claimed nothing knows no time, but set %v", s.Next)
+	})
+}
+
+func TestWaitingSteps_AreNotForgottenByExchangesThatKnowLess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s engine.WaitingSteps
+		s.Add(time.Now().Add(time.Second))
+		if s.Update(true, false, -1); time.Until(s.Next) != time.Second {
+			t.Errorf("an exchange that claimed nothing knows no time, but changed it to %v", s.Next)
+		}
+		time.Sleep(time.Second)
+		s.Check(time.Now())
+		if s.Update(false, true, time.Minute); !s.Due {
+			t.Error("steps became due during an exchange that did not promote, and were forgotten")
 		}
 	})
 }
