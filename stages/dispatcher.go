@@ -282,6 +282,7 @@ func (d *dispatcher) exchange(base context.Context, r engine.ExchangeRequest) {
 		woken[i] = r.ClaimFrom[i] && d.queues[i].woken
 		d.updateQueue(i, r, out)
 	}
+	d.waiting.Due = d.waiting.Due && !r.PromoteDue
 	d.waiting.Update(r.PromoteDue, slices.Contains(r.ClaimFrom, true), out.NextDue)
 	d.exchanges++
 	for _, c := range out.Claims {

@@ -170,6 +170,7 @@ func (d *dispatcher) endSweep(base context.Context, s swept) {
 		d.p.observe(Event{Kind: AttemptsExpired, Count: out.ExpiredClaims})
 	}
 	d.releaseUnknown(s.held, maxExchangeAge)
+	d.waiting.Due = false // the sweep has promoted
 	d.waiting.Update(true, true, out.NextDue)
 	for i := range d.queues {
 		q := &d.queues[i]

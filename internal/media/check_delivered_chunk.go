@@ -145,7 +145,7 @@ func (u *deliveryCheck) checkAudioPiece(ctx context.Context, plan *ChunkPlan, ou
 			return err
 		}
 	}
-	out.Audio, out.Warnings = u.out.Audio, u.out.Warnings
+	defer func() { out.Audio, out.Warnings = u.out.Audio, u.out.Warnings }()
 	if u.claimed.DecodeErrors > 0 {
 		if err := u.measureSource(ctx); err != nil {
 			return err

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// wantPiecesAccepted requires that honest pieces are accepted from a worker that is not trusted, and that they join
+// wantPiecesAccepted requires that honest pieces are accepted from a worker, and that they join
 // as they did without a check.
 func (d divided) wantPiecesAccepted(t *testing.T) {
 	t.Helper()

@@ -77,7 +77,7 @@ func TestTranscodeChunk_RefusesAStartThatNeedsEarlierFrames(t *testing.T) {
 	}
 }
 
-func TestCompareWithSource_LooksAtTheStartOfAChunk(t *testing.T) {
+func TestCheckDeliveredChunk_LooksAtTheStart(t *testing.T) {
 	t.Parallel()
 	const clip = "-f lavfi -i testsrc2=s=320x180:r=25:d=18 -pix_fmt yuv420p -bf 0 -b:v 1M -g 100 "
 	d := probed(t, makeClip(t, "a.mp4", clip+"-c:v mpeg4"))

@@ -42,8 +42,8 @@ const audioChunk = -1
 // or is killed, the content of dir is useless.
 //
 // The encoder is always libx264, with headers that do not depend on the content. An error that wraps
-// [ErrNotDivisible] means that the chunk does not have the planned frames, or not the pictures that it has if decoding
-// begins one keyframe earlier, or not the planned headers, because the plan was made with another version of the encoder.
+// [ErrNotDivisible] means that the chunk does not have the planned frames, or not the pictures of the source, or not those that it has
+// if decoding begins one keyframe earlier, or not the planned headers, because the plan was made with another version of the encoder.
 func (t Tools) TranscodeChunk(
 	ctx context.Context, src string, info *Info, rungs []Rung, plan *ChunkPlan, n int, dir string,
 	progress func(Progress),
@@ -122,6 +122,9 @@ func (r transcodeRun) encodeChunk(ctx context.Context) (*ChunkOutput, error) {
 	err = r.checkPictures(ctx, func(j renditionJob) (*renditionFiles, error) {
 		return r.tools.readChunk(ctx, filepath.Join(r.dir, j.dir))
 	})
+	if errors.Is(err, ErrMismatch) {
+		err = fmt.Errorf("%w: %w", ErrNotDivisible, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -130,13 +133,15 @@ func (r transcodeRun) encodeChunk(ctx context.Context) (*ChunkOutput, error) {
 
 // readChunk reads the segments of a chunk, which have no playlist.
 func (t Tools) readChunk(ctx context.Context, dir string) (*renditionFiles, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "seg-*")) // sorted
+	entries, err := os.ReadDir(dir) // sorted
 	if err != nil {
 		return nil, err
 	}
 	p := &playlist{init: initName}
-	for _, file := range files {
-		p.segments = append(p.segments, playlistEntry{name: filepath.Base(file)})
+	for _, e := range entries {
+		if segmentNumber(e.Name()) >= 0 {
+			p.segments = append(p.segments, playlistEntry{name: e.Name()})
+		}
 	}
 	return t.readListed(ctx, dir, p)
 }
@@ -275,7 +280,7 @@ func (t Tools) transcodeAudio(
 	ctx, cancel := t.withTimeLimit(ctx, info.Duration)
 	defer cancel()
 	plan := planTiming(info)
-	r := transcodeRun{tools: t, source: source, dir: dir, info: info, audio: audio, found: c}
+	r := transcodeRun{tools: t, source: source, info: info, audio: audio, found: c}
 	report, err := r.run(ctx, command{
 		tool: "ffmpeg", purpose: "transcode audio", dir: dir, source: source,
 		args:   t.transcodeArgs(source, info, nil, audio, plan, c, libx264, nil),

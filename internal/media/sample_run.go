@@ -49,10 +49,11 @@ func (r *sampleRun) addPicture(input int, stream string, filters []string, file 
 // pictureAtZero selects the picture that is shown at zero.
 const pictureAtZero = "fps=fps=50:start_time=0:round=up:eof_action=pass,tpad=stop_mode=clone:stop=1,trim=end_frame=1"
 
-// smallSize is the size at which pictures are compared.
+// smallSize is the size at which pictures are compared. Every pixel is the mean of 8 by 8 or more, so that noise does not count.
 func (p pictureCheck) smallSize() (w, h int) {
 	top := p.renditions[0].rung
-	scale := smallSide / float64(max(top.Width, top.Height))
+	longest := float64(max(top.Width, top.Height))
+	scale := min(smallSide, longest/8) / longest
 	return max(2, int(float64(top.Width)*scale)), max(2, int(float64(top.Height)*scale))
 }
 

@@ -69,6 +69,9 @@ func (d *soundDecoders) finish(out stderrReport, err error) (stderrReport, error
 	}
 	d.running.Wait()
 	d.cancel(nil)
+	if errors.Is(err, ErrInput) || errors.Is(err, ErrInputStalled) {
+		return out, err // a decoder that made no progress waited for the encoder
+	}
 	for i, report := range d.reports {
 		if errors.Is(d.errs[i], syscall.EPIPE) || d.errs[i] != nil && strings.Contains(report.tail, brokenPipe) {
 			continue // the encoder needed no more

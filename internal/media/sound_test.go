@@ -326,8 +326,8 @@ func TestCompareLevels_FindsWrongSound(t *testing.T) {
 		want string
 	}{
 		"the same":        {source, ""},
-		"much quieter":    {change(func(i int) float64 { return source[i] * 0.02 }), ""},
-		"too quiet":       {change(func(i int) float64 { return source[i] * 0.005 }), "instead of 1.0000"},
+		"much quieter":    {change(func(i int) float64 { return source[i] * 0.2 }), ""},
+		"too quiet":       {change(func(i int) float64 { return source[i] * 0.05 }), "instead of 1.0000"},
 		"too loud":        {change(func(i int) float64 { return source[i] * 5 }), "instead of 1.0000"},
 		"one block late":  {late(1), ""},
 		"late":            {late(8), "at other times than in the source, by 0.40 s"},

@@ -69,10 +69,12 @@ func (t Tools) transcode(
 		encode = r.encodeWithFallback
 	}
 	out, err := encode(ctx, e, d)
-	if err == nil {
-		err = r.soundCheck().run(ctx, dir, out)
-	}
 	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := t.withTimeLimit(ctx, info.Duration)
+	defer cancel()
+	if err := r.soundCheck().run(ctx, dir, out); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -93,6 +95,8 @@ type transcodeRun struct {
 // encodeChecked encodes, and checks everything but the content of the sound.
 func (r transcodeRun) encodeChecked(ctx context.Context, e videoEncoder, d *device) (*Output, error) {
 	out, err := r.encode(ctx, e, d)
+	ctx, cancel := r.tools.withTimeLimit(ctx, r.info.Duration)
+	defer cancel()
 	check := r.tools.check
 	if len(r.video) == 0 {
 		check = r.tools.checkRenditions // the ladder may leave out the picture of the source

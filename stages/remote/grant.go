@@ -114,13 +114,14 @@ func (c *Coordinator) claimFor(
 	for i, q := range w.class.queues {
 		marks[i], in.After[i] = q.Mark(), q.Position
 	}
-	in.PromoteDue = c.due.Due
+	in.PromoteDue, c.due.Due = c.due.Due, false
 	c.mu.Unlock()
 	out, err := c.engine.Exchange(ctx, in)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
 		w.uncertainSince = time.Now()
+		c.due.Due = c.due.Due || in.PromoteDue
 		return out, err
 	}
 	c.due.Update(in.PromoteDue, slices.Contains(claimFrom, true), out.NextDue)

@@ -11,8 +11,8 @@
 // # Guarantees
 //
 //   - A source is only read. It is never moved, changed or deleted.
-//   - The served files themselves are checked against their source, by frames
-//     and by seconds. A new version replaces the old one by a rename, after it
+//   - The served files themselves are checked against their source, by frames,
+//     by seconds, by the level of the sound, and by some pictures. A new version replaces the old one by a rename, after it
 //     is complete and synced to disk.
 //   - Any stage may run again at any time, also while an attempt that lost its
 //     claim still runs. No two attempts write to the same directory, and none

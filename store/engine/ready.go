@@ -124,7 +124,7 @@ const minWait = 4 * time.Millisecond
 // concurrent use.
 type WaitingSteps struct {
 	Next     time.Time // zero for none
-	Due      bool      // it has come: ask the next exchange to promote
+	Due      bool      // it has come: ask the next exchange to promote. Who asks resets it
 	failures int       // how often in a row due steps could not be promoted
 }
 
@@ -144,10 +144,9 @@ func (s *WaitingSteps) Add(at time.Time) {
 	}
 }
 
-// Update records what an exchange has found. It knows the next time only if it claimed. Where steps are due already and could
-// not be promoted, it tries again, less and less often.
+// Update records the next time, which an exchange knows if it claimed. Where steps are due already and could not be promoted,
+// it tries again, less and less often.
 func (s *WaitingSteps) Update(promoted, claimed bool, next time.Duration) {
-	s.Due = s.Due && !promoted // it may have come since the exchange began
 	if !claimed {
 		return
 	}
