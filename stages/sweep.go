@@ -174,7 +174,7 @@ func (d *dispatcher) endSweep(base context.Context, s swept) {
 	d.waiting.Update(true, true, out.NextDue)
 	for i := range d.queues {
 		q := &d.queues[i]
-		q.LeaveIn(out.Wait[i])
+		q.RestartIn(out.Wait[i])
 		d.expectWake(q, out.First[i])
 	}
 	d.sweeps.done = true

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// Pictures are compared at the size of a stamp: what an encoder loses at its rate is not in it.
+// Pictures are compared as small thumbnails: what an encoder loses at its rate is not in them.
 const (
 	// smallSide is the longest side of the small pictures, in pixels.
 	smallSide = 32
@@ -78,13 +78,13 @@ func (p pictureCheck) compareMoment(ctx context.Context, m moment, seek bool) er
 		return spaceError(err)
 	}
 	defer os.RemoveAll(work)
-	r := &sampleRun{pictureCheck: p, m: m, work: work}
+	r := &momentDecoder{pictureCheck: p, m: m, work: work}
 	r.addSource(seek)
 	if !seek {
 		if err := r.run(ctx); err != nil {
 			return err
 		}
-		r = &sampleRun{pictureCheck: p, m: m, work: work}
+		r = &momentDecoder{pictureCheck: p, m: m, work: work}
 	}
 	if err := r.addRenditions(); err != nil {
 		return err

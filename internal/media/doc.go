@@ -51,8 +51,8 @@
 //   - A source that can never work gives a [*RejectedError] with a sentence for
 //     its sender. All other errors may go away in another attempt.
 //   - Transcode, TranscodeChunk and TranscodeAudio compare their results with the source: the level of the sound over
-//     time, and the picture in the middle of every equal part (one a minute, at most six) and at the start of a chunk, at
-//     the size of a stamp. They return ErrMismatch if these differ. Faults between the compared moments that change neither
+//     time, and the picture in the middle of every equal part (one a minute, at most six) and at the start of a chunk, as small
+//     thumbnails. They return ErrMismatch if these differ. Faults between the compared moments that change neither
 //     the number nor the times of frames are not found.
 //   - [Tools.CheckDelivered] makes the same checks of the files of a worker, and believes nothing that it says. It writes
 //     the playlists and headers itself, and allows only expected names, plain files and limited sizes.

@@ -93,8 +93,9 @@ type Coordinator struct {
 	waiting []*worker // in the order in which they began to wait
 	classes map[string]*class
 	pauses  []store.Pause
-	due     engine.WaitingSteps
-	renewed time.Time // when the database last took the heartbeats
+	// waitingSteps are those of all stages that wait for a time.
+	waitingSteps engine.WaitingSteps
+	renewed      time.Time // when the database last took the heartbeats
 	// pausesKnown says that pauses were read; nothing is claimed before.
 	pausesKnown bool
 	closing     bool               // Run is ending
@@ -219,7 +220,7 @@ func (c *Coordinator) handleWakes(wakes []notify.Wake) {
 func (c *Coordinator) markReady() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.due.Due = true
+	c.waitingSteps.Due = true
 	for _, class := range c.classes {
 		class.markReady()
 	}

@@ -64,7 +64,7 @@ func (c *Coordinator) claimable(w *worker, free []int) (claimFrom []bool, any bo
 	now := time.Now()
 	mayClaim := c.mayClaim(w, free)
 	claimFrom = make([]bool, len(mayClaim))
-	if c.due.Check(now) {
+	if c.waitingSteps.Check(now) {
 		w.class.markReady() // the promoted steps are also announced to the others
 	}
 	for i := range w.class.queues {
@@ -114,17 +114,17 @@ func (c *Coordinator) claimFor(
 	for i, q := range w.class.queues {
 		marks[i], in.After[i] = q.Mark(), q.Position
 	}
-	in.PromoteDue, c.due.Due = c.due.Due, false
+	in.PromoteDue, c.waitingSteps.Due = c.waitingSteps.Due, false
 	c.mu.Unlock()
 	out, err := c.engine.Exchange(ctx, in)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
 		w.uncertainSince = time.Now()
-		c.due.Due = c.due.Due || in.PromoteDue
+		c.waitingSteps.Due = c.waitingSteps.Due || in.PromoteDue
 		return out, err
 	}
-	c.due.Update(in.PromoteDue, slices.Contains(claimFrom, true), out.NextDue)
+	c.waitingSteps.Update(in.PromoteDue, slices.Contains(claimFrom, true), out.NextDue)
 	for i := range w.class.queues {
 		w.class.queues[i].Update(i, marks[i], in, out)
 	}
@@ -152,7 +152,7 @@ func (c *Coordinator) nextTime(looked time.Time) time.Time {
 	next := time.Now().Add(scanInterval)
 	for _, w := range c.waiting {
 		for i, may := range c.mayClaim(w, w.free) {
-			for _, at := range []time.Time{c.due.Next, w.class.queues[i].Next(next)} {
+			for _, at := range []time.Time{c.waitingSteps.Next, w.class.queues[i].Next(next)} {
 				if may && at.After(looked) && at.Before(next) {
 					next = at
 				}

@@ -49,8 +49,9 @@ func (q *ReadyQueue) Restart() {
 	q.Position = Position{}
 }
 
-// LeaveIn says that a step is left to this process after a time as the database gives it; negative: none is.
-func (q *ReadyQueue) LeaveIn(wait time.Duration) {
+// RestartIn makes a claim begin at the start after a time as the database gives it: a step is left to this process then, for which
+// others are preferred. Negative: there is none.
+func (q *ReadyQueue) RestartIn(wait time.Duration) {
 	if wait >= 0 {
 		q.leftAt = time.Now().Add(max(wait, minWait))
 	}
@@ -96,7 +97,7 @@ func (q *ReadyQueue) Update(queue int, before Mark, r ExchangeRequest, out Excha
 		return
 	}
 	q.leftAt = time.Time{}
-	q.LeaveIn(out.Wait[queue])
+	q.RestartIn(out.Wait[queue])
 	if before != q.Mark() {
 		return
 	}
@@ -124,7 +125,7 @@ const minWait = 4 * time.Millisecond
 // concurrent use.
 type WaitingSteps struct {
 	Next     time.Time // zero for none
-	Due      bool      // it has come: ask the next exchange to promote. Who asks resets it
+	Due      bool      // it has come: the next exchange should promote. Its caller resets this
 	failures int       // how often in a row due steps could not be promoted
 }
 

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// sampleRun is one ffmpeg that decodes a moment of the source, of its renditions, or of both, into raw pictures in work.
-type sampleRun struct {
+// momentDecoder is one ffmpeg that decodes a moment of the source, of its renditions, or of both, into raw pictures in work.
+type momentDecoder struct {
 	pictureCheck
 	m       moment
 	work    string
@@ -29,14 +29,14 @@ const wantedPicture = "want.yuv"
 
 func writtenPicture(i int) string { return fmt.Sprintf("got-%d.yuv", i) }
 
-func (r *sampleRun) addInput(args []string) int {
+func (r *momentDecoder) addInput(args []string) int {
 	r.args = append(r.args, args...)
 	r.inputs++
 	return r.inputs - 1
 }
 
 // addPicture filters a stream of an input into a file.
-func (r *sampleRun) addPicture(input int, stream string, filters []string, file string) {
+func (r *momentDecoder) addPicture(input int, stream string, filters []string, file string) {
 	w, h := r.smallSize()
 	filters = append(filters, fmt.Sprintf("scale=w=%d:h=%d:flags=area,format=yuv444p", w, h))
 	label := fmt.Sprintf("[pictures%d]", input)
@@ -59,7 +59,7 @@ func (p pictureCheck) smallSize() (w, h int) {
 
 // addSource decodes the source. Seeking is cheap, but some containers end up
 // elsewhere; without it, everything from the start or from the chunk's is decoded.
-func (r *sampleRun) addSource(seek bool) {
+func (r *momentDecoder) addSource(seek bool) {
 	at := max(r.m.at, r.plan.lead+afterFrame) + r.plan.offset // the first frame is shown from the start
 	from := r.knownKeyframe()
 	if seek && !r.m.isSeam {
@@ -108,7 +108,7 @@ func (p pictureCheck) seekMargin() float64 {
 
 // sourceFilters make the picture of the source. If frames are repeated, and everything before the moment is decoded,
 // they repeat them like Transcode: the picture may have ended before.
-func (r *sampleRun) sourceFilters(shift float64, seek bool) []string {
+func (r *momentDecoder) sourceFilters(shift float64, seek bool) []string {
 	v := r.info.Video
 	chain := []string{uniformFrames(v)}
 	if v.Interlaced {
@@ -123,7 +123,7 @@ func (r *sampleRun) sourceFilters(shift float64, seek bool) []string {
 }
 
 // addRenditions decodes the renditions, from copies of the segments in work.
-func (r *sampleRun) addRenditions() error {
+func (r *momentDecoder) addRenditions() error {
 	for i, d := range r.renditions {
 		file := fmt.Sprintf("%d.mp4", i)
 		if err := d.copySegment(r.dir, filepath.Join(r.work, file), r.m.segment); err != nil {
@@ -162,7 +162,7 @@ func (d writtenRendition) copySegment(dir, to string, k int) (err error) {
 
 // run decodes. It returns only host errors; files that are missing or short show the
 // others.
-func (r *sampleRun) run(ctx context.Context) error {
+func (r *momentDecoder) run(ctx context.Context) error {
 	tools := r.tools
 	tools.Threads = 1 // the pictures are few; threads would cost more than they save
 	args := tools.ffmpegArgs("-progress", "pipe:1")
