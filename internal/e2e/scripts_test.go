@@ -54,7 +54,9 @@ func buildForScripts(t *testing.T) string {
 		return filepath.Dir(program)
 	}
 	dir := t.TempDir()
-	if out, err := build(filepath.Join(dir, "cuelight"), "-race").CombinedOutput(); err != nil {
+	withRace := build(filepath.Join(dir, "cuelight"), "-race")
+	withRace.Env = append(withRace.Env, "CGO_ENABLED=1")
+	if out, err := withRace.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return dir
