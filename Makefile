@@ -5,8 +5,6 @@ GO      ?= go
 PREFIX  ?= /usr/local
 DESTDIR ?=
 PKG     ?= ./...
-# Besides the product's own module, the one of the tests with libraries of others.
-MODULE  ?= . $(if $(filter ./...,$(PKG)),internal/e2e)
 VERSION ?= $(shell GIT_OPTIONAL_LOCKS=0 git describe --tags --always --dirty 2>/dev/null)
 
 # The directory of Go's own installer, which may be missing in PATH.
@@ -36,16 +34,12 @@ build: ## compile bin/cuelight
 	@$(build_env) $(GO) build -ldflags '-X main.version=$(VERSION)' -o bin/cuelight ./cmd/cuelight
 
 .PHONY: test
-test: needs-test ## run all tests with the race detector (PKG=./store ARGS='-run Claim -v')
-	@failed=; for module in $(MODULE); do \
-		MODULE=$$module internal/setup/test.sh $(ARGS) $(PKG) || failed=yes; \
-	done; test -z "$$failed"
+test: needs-test ## run all tests (PKG=./store ARGS='-run Claim -v': some, with the race detector)
+	@$(if $(MODULE)$(filter-out ./...,$(PKG)),MODULE=$(MODULE) internal/setup/test.sh $(ARGS) $(PKG),internal/setup/test_all.sh $(ARGS))
 
 .PHONY: test-quick
 test-quick: needs-run ## run the short tests without the race detector
-	@failed=; for module in $(MODULE); do \
-		$(GO) test -C $$module -short $(ARGS) $(PKG) || failed=yes; \
-	done; test -z "$$failed"
+	@$(GO) test -short $(ARGS) $(PKG)
 
 # VERSION is that of PostgreSQL here, so the build's default does not count. The race
 # detector would find nothing that it does not find on the installed version.

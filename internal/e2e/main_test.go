@@ -32,9 +32,8 @@ func run(m *testing.M) int {
 }
 
 // build returns the command that builds the program, with the libraries of the product's go.mod and the flags of `make build`.
-func build(file string, flags ...string) *exec.Cmd {
-	flags = append([]string{"build", "-C", "../..", "-trimpath", "-buildvcs=false", "-o", file}, flags...)
-	cmd := exec.Command("go", append(flags, "./cmd/cuelight")...)
+func build(file string) *exec.Cmd {
+	cmd := exec.Command("go", "build", "-C", "../..", "-trimpath", "-buildvcs=false", "-o", file, "./cmd/cuelight")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	return cmd
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,13 +28,12 @@ func TestCommands_MatchTheirScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bin := buildForScripts(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
 		WorkdirRoot:         filepath.Dir(h.data),
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
-		Setup:               func(e *testscript.Env) error { return setUpScript(t, e, bin, video) },
+		Setup:               func(e *testscript.Env) error { return setUpScript(t, e, filepath.Dir(program), video) },
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"code":  codeCommand,
 			"json":  jsonCommand,
@@ -45,23 +43,6 @@ func TestCommands_MatchTheirScripts(t *testing.T) {
 	})
 }
 
-// buildForScripts returns a directory with the program, which has the race detector if this
-// test has it.
-func buildForScripts(t *testing.T) string {
-	t.Helper()
-	info, _ := debug.ReadBuildInfo()
-	if !slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		return filepath.Dir(program)
-	}
-	dir := t.TempDir()
-	withRace := build(filepath.Join(dir, "cuelight"), "-race")
-	withRace.Env = append(withRace.Env, "CGO_ENABLED=1")
-	if out, err := withRace.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return dir
-}
-
 func setUpScript(t *testing.T, e *testscript.Env, bin string, video []byte) error {
 	e.Setenv("PATH", bin+string(filepath.ListSeparator)+e.Getenv("PATH"))
 	e.Setenv("PROGRAM", filepath.Join(bin, "cuelight")) // as the program names itself
@@ -69,7 +50,6 @@ func setUpScript(t *testing.T, e *testscript.Env, bin string, video []byte) erro
 	e.Setenv("CUELIGHT_PG_BIN", os.Getenv("CUELIGHT_PG_BIN"))
 	e.Setenv("CUELIGHT_CONFIG", "/dev/null") // not that of this machine
 	e.Setenv("LANG", "C.UTF-8")
-	e.Setenv("GORACE", "atexit_sleep_ms=10") // the default is a second at the end of each program
 	// A database without tables, on a server that was there before.
 	foreign := pgtest.New(t, pgtest.Schema{}).Config().ConnString()
 	e.Setenv("FOREIGN", foreign)

@@ -1,0 +1,44 @@
+#!/bin/sh
+# Runs all tests, and lists the slowest.
+#
+#   test_all.sh [go test flags]
+#
+# Two lanes run side by side, each one package at a time: the packages whose tests mostly
+# wait for ffmpeg, and the others, whose goroutines share memory, with the race detector.
+set -eu
+cd "$(dirname "$0")/../.."
+
+go=${GO:-go}
+results=$(mktemp -d)
+trap 'rm -rf "$results"' EXIT
+gotestsum=$("$go" tool -n -modfile=internal/tools/go.mod gotestsum)
+
+# run NAME [flags] packages… prints what go test prints, and keeps the time of each test.
+run() {
+	file=$results/$1.json
+	shift
+	"$gotestsum" --format standard-quiet --hide-summary all --jsonfile "$file" \
+		--raw-command -- internal/setup/test.sh -json -vet=off -p 1 "$@"
+}
+
+with_ffmpeg() {
+	export RACE=no
+	failed=
+	run ffmpeg "$@" ./internal/media ./stages/video || failed=yes
+	export MODULE=internal/e2e
+	run e2e "$@" ./... || failed=yes
+	[ -z "$failed" ]
+}
+
+others() {
+	run others "$@" $("$go" list ./... | grep -v -e /internal/media$ -e /stages/video$)
+}
+
+with_ffmpeg "$@" &
+failed=
+others "$@" || failed=yes
+wait $! || failed=yes
+
+echo 'The slowest tests:'
+cat "$results"/*.json | "$gotestsum" tool slowest --threshold 1s --num 20
+[ -z "$failed" ]
