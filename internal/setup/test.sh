@@ -15,7 +15,8 @@ if [ "${RACE:-}" = no ]; then
 	export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -trimpath -buildvcs=false"
 # Building the detector's own package needs everything that the detector needs.
 elif CGO_ENABLED=1 "$go" build -race runtime/race 2>/dev/null; then
-	export CGO_ENABLED=1
+	# Without it every process waits for a second at its end.
+	export CGO_ENABLED=1 GORACE="atexit_sleep_ms=10 ${GORACE:-}"
 	set -- -race "$@"
 else
 	echo 'cuelight: no C compiler, or no race detector for this machine: running the tests without -race' >&2

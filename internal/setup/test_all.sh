@@ -40,5 +40,5 @@ others "$@" || failed=yes
 wait $! || failed=yes
 
 echo 'The slowest tests:'
-cat "$results"/*.json | "$gotestsum" tool slowest --threshold 1s --num 20
+cat "$results"/*.json | "$gotestsum" tool slowest --num 20 | sed "s|^$("$go" list -m)/||"
 [ -z "$failed" ]
