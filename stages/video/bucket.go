@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cuelight/cuelight/internal/blockcache"
-	"github.com/cuelight/cuelight/internal/diskspace"
 	"github.com/cuelight/cuelight/internal/storage"
 	"github.com/cuelight/cuelight/stages"
 )
@@ -16,8 +14,8 @@ import (
 type Bucket struct {
 	storage *storage.Bucket
 
-	once   sync.Once
-	stages *bucketStages // of all users of the bucket in this process
+	once    sync.Once
+	results *bucketResults // of all users of the bucket in this process
 }
 
 // IsBucketAddress reports whether text is the address of a bucket and not the path of a directory.
@@ -53,74 +51,21 @@ func (b *Bucket) Open(ctx context.Context, name string) (f io.ReadSeekCloser, mo
 	return o, o.Modified, o.ETag, nil
 }
 
-// bucketStages keep the results of stages in a bucket. DataDir has scratch space: it has the
-// results that the attempts of this process need, under the same names as in the bucket.
-type bucketStages struct {
+// bucketResults keeps the results of stages in a bucket.
+type bucketResults struct {
 	config  Config
-	blocks  *blockcache.Cache // of sources
 	scratch *scratch
 }
 
-// bucketStages returns those of the process: its stages and RemoteFiles share them.
-func (c Config) bucketStages() *bucketStages {
+// bucketResults returns those of the process: its stages and RemoteFiles share them.
+func (c Config) bucketResults() *bucketResults {
 	c.Bucket.once.Do(func() {
-		blocks := blockcache.New(c.DataDir, c.blockCacheLimit(), func(dir string, bytes int64) error {
-			return diskspace.Check(dir, bytes, c.reserve())
-		})
-		c.Bucket.stages = &bucketStages{config: c, blocks: blocks, scratch: newScratch(c, scratchAge, blocks)}
+		c.Bucket.results = &bucketResults{config: c, scratch: newScratch(c, scratchAge, c.newBlockCache())}
 	})
-	return c.Bucket.stages
+	return c.Bucket.results
 }
 
-// blockCacheLimit is how many bytes of sources the block cache keeps.
-func (c Config) blockCacheLimit() int64 {
-	const most = 8 << 30
-	if c.ScratchLimit > 0 {
-		return min(most, c.ScratchLimit/4)
-	}
-	return most
-}
-
-// over returns a stage whose result is stored in the bucket, after the results of the needed
-// stages were fetched from there.
-func (b *bucketStages) over(build func(Config) stages.Stage, needs ...string) stages.Stage {
-	stage := build(b.config)
-	if stage.Part != nil { // its Work joins the parts
-		stage.Part = b.work(stage.Name, func(c Config) stages.Work { return build(c).Part }, needs)
-		needs = []string{chunkPrefix}
-	}
-	stage.Work = b.work(stage.Name, func(c Config) stages.Work { return build(c).Work }, needs)
-	return stage
-}
-
-func (b *bucketStages) work(stage string, build func(Config) stages.Work, needs []string) stages.Work {
-	return func(ctx context.Context, job *stages.Job) (any, error) {
-		result, err := b.attempt(ctx, job, stage, build, needs)
-		if inner, ok := err.(*classifiedError); ok {
-			return nil, inner.error
-		}
-		if err != nil {
-			return nil, b.config.classify(ctx, err, job.Attempt)
-		}
-		return result, nil
-	}
-}
-
-// classifiedError is an error of the stage itself, which has classified it.
-type classifiedError struct{ error }
-
-func (b *bucketStages) attempt(
-	ctx context.Context, job *stages.Job, stage string, build func(Config) stages.Work, needs []string,
-) (any, error) {
-	need, err := b.config.scratchNeed(ctx, job, stage)
-	if err != nil {
-		return nil, err
-	}
-	done, err := b.scratch.use(job.Task, need)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
+func (b *bucketResults) open(ctx context.Context, job *stages.Job, stage string, needs []string) (*openResults, error) {
 	stored, err := b.list(ctx, job.Task)
 	if err != nil {
 		return nil, err
@@ -130,16 +75,14 @@ func (b *bucketStages) attempt(
 			return nil, err
 		}
 	}
-	config := b.config
-	config.numbers = stored
-	var used []string
+	from := &openResults{config: b.config, close: func() {}}
+	from.config.numbers = stored
 	for _, need := range needs {
 		var dirs []string
-		done := func() {}
 		switch need {
-		case ingestStage:
+		case ingestStage: // the only one that is needed
 			dirs = make([]string, 1)
-			dirs[0], done, err = b.openSource(ctx, job, &config)
+			dirs[0], from.close, err = b.openSource(ctx, job, &from.config)
 		case chunkPrefix:
 			dirs, err = b.fetchParts(ctx, job)
 		default:
@@ -149,16 +92,15 @@ func (b *bucketStages) attempt(
 		if err != nil {
 			return nil, err
 		}
-		defer done()
-		used = append(used, dirs...)
+		from.dirs = append(from.dirs, dirs...)
 	}
-	result, err := build(config)(ctx, job)
-	if err != nil {
-		return nil, &classifiedError{err}
-	}
-	if err := b.putResult(ctx, job, result, used); err != nil {
+	return from, nil
+}
+
+func (b *bucketResults) put(ctx context.Context, job *stages.Job, result any, from *openResults) (any, error) {
+	if err := b.putResult(ctx, job, result, from.dirs); err != nil {
 		return nil, err
 	}
-	b.deleteUnneeded(ctx, job, stored, used)
+	b.deleteUnneeded(ctx, job, from.config.numbers, from.dirs)
 	return result, nil
 }

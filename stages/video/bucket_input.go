@@ -22,7 +22,7 @@ import (
 // that an attempt fetches only what it needs. The whole file is fetched if a result of an older
 // version has no hashes of blocks, if it must be probed again, or if ffmpeg's sandbox on this host
 // has no way to this process.
-func (b *bucketStages) openSource(ctx context.Context, job *stages.Job, config *Config) (dir string, done func(), err error) {
+func (b *bucketResults) openSource(ctx context.Context, job *stages.Job, config *Config) (dir string, done func(), err error) {
 	in, err := stages.Result[Ingest](ctx, job, ingestStage)
 	if err != nil {
 		return "", nil, err
@@ -52,7 +52,7 @@ func (c Config) fetchesSource(in Ingest) bool {
 }
 
 // fetchNeed is how many bytes a fetch of the whole source takes: none if it is on this host.
-func (b *bucketStages) fetchNeed(task store.ID, in Ingest) int64 {
+func (b *bucketResults) fetchNeed(task store.ID, in Ingest) int64 {
 	if info, err := os.Stat(filepath.Join(b.config.TaskDir(task), filepath.Dir(in.File))); err == nil && info.IsDir() {
 		return 0
 	}
@@ -61,7 +61,7 @@ func (b *bucketStages) fetchNeed(task store.ID, in Ingest) int64 {
 
 // openBlocks opens the source of a job in the block cache. It returns nil if the whole file is on
 // this host, or if there are no hashes of its blocks.
-func (b *bucketStages) openBlocks(ctx context.Context, job *stages.Job, in Ingest) (*blockcache.File, error) {
+func (b *bucketResults) openBlocks(ctx context.Context, job *stages.Job, in Ingest) (*blockcache.File, error) {
 	dir := filepath.Dir(in.File)
 	if d, ok := parseDirName(dir); !ok || d.stage != ingestStage || d.unfinished {
 		return nil, fmt.Errorf("%q is not a result directory of stage %s", dir, ingestStage)
@@ -83,7 +83,7 @@ func (b *bucketStages) openBlocks(ctx context.Context, job *stages.Job, in Inges
 	if i < 0 || m.Files[i].BlockSums() == nil {
 		return nil, nil
 	}
-	return b.blocks.Open(ctx, blockcache.Source{
+	return b.scratch.blocks.Open(ctx, blockcache.Source{
 		Name: name, Size: m.Files[i].Size, BlockSize: storage.BlockSize,
 		Fetch: func(ctx context.Context, n int64) ([]byte, error) { return bucket.ReadBlock(ctx, name, m.Files[i], n) },
 	}), nil
@@ -107,7 +107,7 @@ type readerAt func(p []byte, offset int64) (int, error)
 func (r readerAt) ReadAt(p []byte, offset int64) (int, error) { return r(p, offset) }
 
 // openInput opens the source of a claim in the bucket. It returns nil if it must be fetched.
-func (b *bucketStages) openInput(ctx context.Context, job *stages.Job, in Ingest) (io.ReadSeekCloser, error) {
+func (b *bucketResults) openInput(ctx context.Context, job *stages.Job, in Ingest) (io.ReadSeekCloser, error) {
 	file, err := b.openBlocks(ctx, job, in)
 	if file == nil || err != nil {
 		return nil, err

@@ -154,28 +154,12 @@ func (p *bucketPublish) stableTexts(
 	return texts, nil
 }
 
-// bucketNeeds are the stages whose files a stage reads.
-func (c Config) bucketNeeds(stage string) []string {
-	switch stage {
-	case transcodeStage, metadataStage:
-		return []string{ingestStage}
-	case assembleStage:
-		return []string{transcodeStage, metadataStage}
-	case publishStage:
-		if c.copiesInService() {
-			return nil
-		}
-		return []string{assembleStage}
-	}
-	return nil
-}
-
 // overBucket returns the stages with their results in Config.Bucket.
 func overBucket(c Config) []stages.Stage {
-	b := c.bucketStages()
+	b := c.bucketResults()
 	var all []stages.Stage
 	for _, build := range builders {
-		all = append(all, b.over(build, c.bucketNeeds(build(c).Name)...))
+		all = append(all, b.scratch.over(b, build))
 	}
 	return all
 }

@@ -16,23 +16,23 @@ import (
 )
 
 // putResult stores the files of a result, which was made of those in used.
-func (b *bucketStages) putResult(ctx context.Context, job *stages.Job, result any, used []string) error {
+func (b *bucketResults) putResult(ctx context.Context, job *stages.Job, result any, used []string) error {
 	dir := storedDir(result)
 	switch r := result.(type) {
 	case Ingest:
 		return b.putSource(ctx, job, dir, r.origin)
 	case Assemble: // its files are those of the stages before
-		return b.put(ctx, job, dir, b.config.Bucket.artifacts(job.Task, used)...)
+		return b.putDir(ctx, job, dir, b.config.Bucket.artifacts(job.Task, used)...)
 	case Transcode:
 		if len(used) == 0 {
 			return nil // the part has stored it
 		}
-		return b.put(ctx, job, dir, b.config.Bucket.artifacts(job.Task, used)...)
+		return b.putDir(ctx, job, dir, b.config.Bucket.artifacts(job.Task, used)...)
 	}
 	if dir == "" {
 		return nil
 	}
-	return b.put(ctx, job, dir)
+	return b.putDir(ctx, job, dir)
 }
 
 // storedDir is the directory of a result, relative to the task's; empty for publish.
@@ -72,7 +72,7 @@ func (n storedNames) newest(stage string) int {
 	return newest
 }
 
-func (b *bucketStages) list(ctx context.Context, task store.ID) (names storedNames, err error) {
+func (b *bucketResults) list(ctx context.Context, task store.ID) (names storedNames, err error) {
 	all, err := b.config.Bucket.storage.ListArtifacts(ctx, path.Join(tasksName, task.String()))
 	for _, a := range all {
 		if d, ok := parseDirName(path.Base(a.Name)); ok {
@@ -83,7 +83,7 @@ func (b *bucketStages) list(ctx context.Context, task store.ID) (names storedNam
 }
 
 // fetch makes the result of a stage present in the scratch space, and returns its name.
-func (b *bucketStages) fetch(ctx context.Context, job *stages.Job, stage string) (string, error) {
+func (b *bucketResults) fetch(ctx context.Context, job *stages.Job, stage string) (string, error) {
 	raw, err := job.Results(ctx, stage)
 	if err != nil {
 		return "", fmt.Errorf("read result of %s: %w", stage, err)
@@ -97,7 +97,7 @@ func (b *bucketStages) fetch(ctx context.Context, job *stages.Job, stage string)
 
 // fetchParts makes the files that the join of a transcode needs present, and returns their names. Where some
 // are lost, the join makes them again.
-func (b *bucketStages) fetchParts(ctx context.Context, job *stages.Job) (dirs []string, err error) {
+func (b *bucketResults) fetchParts(ctx context.Context, job *stages.Job) (dirs []string, err error) {
 	made, err := stages.PartResults[Chunk](ctx, job)
 	if err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func (b *bucketStages) fetchParts(ctx context.Context, job *stages.Job) (dirs []
 }
 
 // fetchDir makes a directory of a stage present in the scratch space.
-func (b *bucketStages) fetchDir(ctx context.Context, job *stages.Job, stage, name string) error {
+func (b *bucketResults) fetchDir(ctx context.Context, job *stages.Job, stage, name string) error {
 	if d, ok := parseDirName(name); !ok || d.stage != stage || d.unfinished {
 		return fmt.Errorf("%q is not a result directory of stage %s", name, stage)
 	}
@@ -152,8 +152,8 @@ func (b *bucketStages) fetchDir(ctx context.Context, job *stages.Job, stage, nam
 	return err
 }
 
-// put stores a result. The service copies the files that are in similar artifacts, too.
-func (b *bucketStages) put(ctx context.Context, job *stages.Job, dir string, similar ...storage.ArtifactRef) error {
+// putDir stores the directory of a result. The service copies the files that are in similar artifacts, too.
+func (b *bucketResults) putDir(ctx context.Context, job *stages.Job, dir string, similar ...storage.ArtifactRef) error {
 	local := filepath.Join(b.config.TaskDir(job.Task), dir)
 	_, err := b.config.Bucket.storage.PutArtifact(
 		ctx, artifactName(job.Task, dir), local, reportTransfer(job, "storing"), similar...)
@@ -182,7 +182,7 @@ const deleteTimeout = time.Minute
 
 // deleteUnneeded deletes artifacts that are older than those that were used, chunks that were joined, and the
 // stored source of the task, of which ingest has a copy. What it cannot delete, a later attempt does.
-func (b *bucketStages) deleteUnneeded(ctx context.Context, job *stages.Job, stored storedNames, used []string) {
+func (b *bucketResults) deleteUnneeded(ctx context.Context, job *stages.Job, stored storedNames, used []string) {
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
 	for _, name := range used {
@@ -202,7 +202,7 @@ func (b *bucketStages) deleteUnneeded(ctx context.Context, job *stages.Job, stor
 }
 
 // deleteOlder deletes the artifacts of a stage that are older than one of its directories.
-func (b *bucketStages) deleteOlder(ctx context.Context, task store.ID, stored storedNames, keep dirName) {
+func (b *bucketResults) deleteOlder(ctx context.Context, task store.ID, stored storedNames, keep dirName) {
 	for _, d := range stored {
 		if d.stage == keep.stage && d.number < keep.number {
 			_ = b.config.Bucket.storage.DeleteArtifact(ctx, artifactName(task, d.String()))
@@ -211,9 +211,9 @@ func (b *bucketStages) deleteOlder(ctx context.Context, task store.ID, stored st
 }
 
 // putEarly stores the results of a first generation. A join that was repeated stores them again.
-func (b *bucketStages) putEarly(ctx context.Context, job *stages.Job, tr Transcode, as Assemble) error {
-	if err := b.put(ctx, job, tr.Dir); err != nil {
+func (b *bucketResults) putEarly(ctx context.Context, job *stages.Job, tr Transcode, as Assemble) error {
+	if err := b.putDir(ctx, job, tr.Dir); err != nil {
 		return err
 	}
-	return b.put(ctx, job, as.Dir, b.config.Bucket.artifacts(job.Task, []string{tr.Dir})...)
+	return b.putDir(ctx, job, as.Dir, b.config.Bucket.artifacts(job.Task, []string{tr.Dir})...)
 }

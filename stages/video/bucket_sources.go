@@ -156,14 +156,14 @@ func (c Config) fetchStored(ctx context.Context, job *stages.Job, artifact, file
 
 // putSource stores the result of ingest. If the source is in the bucket already, the service
 // copies it.
-func (b *bucketStages) putSource(ctx context.Context, job *stages.Job, dir, origin string) error {
+func (b *bucketResults) putSource(ctx context.Context, job *stages.Job, dir, origin string) error {
 	if origin == "" {
-		return b.put(ctx, job, dir)
+		return b.putDir(ctx, job, dir)
 	}
 	bucket := b.config.Bucket.storage
 	err := bucket.CopyArtifact(ctx, origin, bucket, artifactName(job.Task, dir), reportTransfer(job, "storing"))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, storage.ErrCorrupt) {
-		return b.put(ctx, job, dir) // it was deleted meanwhile, and is here
+		return b.putDir(ctx, job, dir) // it was deleted meanwhile, and is here
 	}
 	return err
 }

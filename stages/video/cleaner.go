@@ -96,7 +96,7 @@ func (t *Cleaner) Clean(ctx context.Context) (CleanResult, error) {
 	err1 := t.cleanDir(ctx, "data", t.Config.DataDir, t.Config.tasksDir(), &t.lastTask, t.findAbandonedInTask, &done)
 	err2 := t.cleanDir(ctx, "publish", t.Config.PublishDir, t.Config.PublishDir, &t.lastPublished, t.findAbandonedInPublished, &done)
 	if t.Config.Bucket != nil {
-		t.Config.bucketStages().scratch.removeUnused()
+		t.Config.bucketResults().scratch.removeUnused()
 	}
 	err3 := t.cleanBucket(ctx, t.Config.DataLocation(), tasksName, &t.inData, t.cleanResults, &done)
 	err4 := t.cleanBucket(ctx, t.Config.PublishLocation(), "", &t.inPublished, t.cleanGenerations, &done)

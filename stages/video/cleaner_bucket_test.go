@@ -250,7 +250,7 @@ func TestCleaner_RemovesCopiesThatNoAttemptUses(t *testing.T) {
 	unused := putCopy(t, c.cleaner.Config, store.ID{1}, name, 10, 20*time.Minute)
 	young := putCopy(t, c.cleaner.Config, store.ID{2}, name, 10, 10*time.Minute)
 	used := putCopy(t, c.cleaner.Config, store.ID{3}, name, 10, 20*time.Minute)
-	done, err := c.cleaner.Config.bucketStages().scratch.use(store.ID{3}, 0)
+	done, err := c.cleaner.Config.bucketResults().scratch.use(store.ID{3}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ func (c Config) publishEarly(ctx context.Context, job *stages.Job, taskDir strin
 		return err
 	})
 	if err == nil && c.Bucket != nil {
-		err = c.bucketStages().putEarly(ctx, job, tr, as)
+		err = c.bucketResults().putEarly(ctx, job, tr, as)
 	}
 	if err != nil {
 		return err

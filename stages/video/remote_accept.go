@@ -332,7 +332,7 @@ func (f *RemoteFiles) finish(ctx context.Context, c engine.Claim, w *workdir) (s
 	if err := w.renameNewest(ctx, stored); err != nil || f.bucket == nil {
 		return w.String(), err
 	}
-	return w.String(), f.bucket.put(ctx, f.job(c), w.String())
+	return w.String(), f.bucket.putDir(ctx, f.job(c), w.String())
 }
 
 // renameNewest gives the directory its final name, with a number above those of all others.

@@ -33,7 +33,7 @@ type RemoteFiles struct {
 
 	config  Config
 	results func(ctx context.Context, task store.ID, stage string) (json.RawMessage, error)
-	bucket  *bucketStages // nil: the results are in DataDir
+	bucket  *bucketResults // nil: the results are in DataDir
 
 	mu      sync.Mutex // guards outputs
 	outputs map[store.ID]*remoteOutput
@@ -55,7 +55,7 @@ func NewRemoteFiles(
 ) *RemoteFiles {
 	f := &RemoteFiles{config: c.withCache(), results: results, outputs: make(map[store.ID]*remoteOutput)}
 	if c.Bucket != nil {
-		f.bucket = f.config.bucketStages()
+		f.bucket = f.config.bucketResults()
 	}
 	return f
 }

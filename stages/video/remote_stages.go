@@ -31,18 +31,12 @@ type Transfer interface {
 // is scratch space of this process: a source is there while an attempt needs it.
 func RemoteStages(c Config, t Transfer, names []string) []stages.Stage {
 	c = c.withCache()
-	blocks := blockcache.New(c.DataDir, c.blockCacheLimit(), func(dir string, bytes int64) error {
-		return diskspace.Check(dir, bytes, c.reserve())
-	})
-	r := remoteStages{config: c, transfer: t, blocks: blocks, scratch: newScratch(c, 0, blocks)}
+	r := remoteResults{config: c, transfer: t, scratch: newScratch(c, 0, c.newBlockCache())}
 	var all []stages.Stage
 	for _, build := range builders {
-		stage := build(c)
+		stage := r.scratch.over(r, build)
 		if stage.Part != nil { // others divide and join
 			stage.Divide, stage.Work = nil, nil
-			stage.Part = r.work(stage.Name, func(c Config) stages.Work { return build(c).Part })
-		} else {
-			stage.Work = r.work(stage.Name, func(c Config) stages.Work { return build(c).Work })
 		}
 		if !slices.Contains(names, stage.Name) {
 			stage.Slots = -1
@@ -55,55 +49,35 @@ func RemoteStages(c Config, t Transfer, names []string) []stages.Stage {
 // RemoteStageNames are the stages that a worker without the directories can work on.
 func RemoteStageNames() []string { return []string{transcodeStage, metadataStage} }
 
-// remoteStages are the stages of a remote worker, which has the files of its attempts in its
-// scratch space.
-type remoteStages struct {
+// remoteResults reads sources from a coordinator, and sends it the results of stages.
+type remoteResults struct {
 	config   Config
 	transfer Transfer
-	blocks   *blockcache.Cache // of sources
 	scratch  *scratch
 }
 
-// work makes the source readable for a stage, and uploads what it made afterwards.
-func (s remoteStages) work(stage string, build func(Config) stages.Work) stages.Work {
-	return func(ctx context.Context, job *stages.Job) (any, error) {
-		need, err := s.config.scratchNeed(ctx, job, stage)
-		if err != nil {
-			return nil, classify(ctx, err, job.Attempt)
-		}
-		done, err := s.scratch.use(job.Task, need)
-		if err != nil {
-			return nil, classify(ctx, err, job.Attempt)
-		}
-		defer done()
-		in, err := stages.Result[Ingest](ctx, job, ingestStage)
-		config, closeSource := s.config, func() {}
-		if err == nil {
-			closeSource, err = s.openSource(ctx, job, in, &config)
-		}
-		if err != nil {
-			return nil, classify(ctx, err, job.Attempt)
-		}
-		defer closeSource()
-		result, err := build(config)(ctx, job)
-		if err != nil {
-			return nil, err
-		}
-		sent, err := s.upload(ctx, job, in, storedDir(result))
-		if err != nil {
-			return nil, classify(ctx, err, job.Attempt)
-		}
-		if chunk, ok := result.(Chunk); ok {
-			chunk.Sent = sent
-			return chunk, nil
-		}
-		return result, nil
+func (s remoteResults) open(ctx context.Context, job *stages.Job, _ string, _ []string) (*openResults, error) {
+	in, err := stages.Result[Ingest](ctx, job, ingestStage)
+	if err != nil {
+		return nil, err
 	}
+	from := &openResults{config: s.config}
+	from.close, err = s.openSource(ctx, job, in, &from.config)
+	return from, err
+}
+
+func (s remoteResults) put(ctx context.Context, job *stages.Job, result any, _ *openResults) (any, error) {
+	sent, err := s.upload(ctx, job, storedDir(result))
+	if chunk, ok := result.(Chunk); ok && err == nil {
+		chunk.Sent = sent
+		return chunk, nil
+	}
+	return result, err
 }
 
 // openSource makes the source readable for the tools of config, until done is called: by ranges through the block
 // cache, which keeps what the next chunk of the video may need, or as a whole where the tools cannot.
-func (s remoteStages) openSource(ctx context.Context, job *stages.Job, in Ingest, config *Config) (done func(), err error) {
+func (s remoteResults) openSource(ctx context.Context, job *stages.Job, in Ingest, config *Config) (done func(), err error) {
 	taskDir, err := s.config.makeTaskDir(job.Task)
 	if err != nil {
 		return nil, err
@@ -116,7 +90,7 @@ func (s remoteStages) openSource(ctx context.Context, job *stages.Job, in Ingest
 		return func() {}, s.download(ctx, job, in, taskDir, path)
 	}
 	name := filepath.ToSlash(in.File)
-	file := s.blocks.Open(ctx, blockcache.Source{
+	file := s.scratch.blocks.Open(ctx, blockcache.Source{
 		Name: job.Task.String() + "/" + name, Size: in.Bytes, BlockSize: storage.BlockSize,
 		Fetch: func(ctx context.Context, n int64) ([]byte, error) {
 			offset := n * storage.BlockSize
@@ -128,7 +102,7 @@ func (s remoteStages) openSource(ctx context.Context, job *stages.Job, in Ingest
 }
 
 // download makes the source present at the path that it has where ingest ran.
-func (s remoteStages) download(ctx context.Context, job *stages.Job, in Ingest, taskDir, file string) error {
+func (s remoteResults) download(ctx context.Context, job *stages.Job, in Ingest, taskDir, file string) error {
 	if err := os.MkdirAll(filepath.Dir(file), privateMode); err != nil {
 		return fmt.Errorf("create directory of source: %w", err)
 	}
@@ -150,7 +124,7 @@ func (s remoteStages) download(ctx context.Context, job *stages.Job, in Ingest, 
 	return s.downloadSource(ctx, job, in, file)
 }
 
-func (s remoteStages) downloadSource(ctx context.Context, job *stages.Job, in Ingest, file string) error {
+func (s remoteResults) downloadSource(ctx context.Context, job *stages.Job, in Ingest, file string) error {
 	part := file + ".part"
 	sum, size, err := s.transfer.Download(ctx, job.Token, filepath.ToSlash(in.File), part, func(done int64) {
 		job.Progress(stages.Progress{Percent: -1, Note: fmt.Sprintf("downloading %.1f MiB", float64(done)/(1<<20))})
@@ -169,9 +143,13 @@ func (s remoteStages) downloadSource(ctx context.Context, job *stages.Job, in In
 }
 
 // upload sends the files of a result that the coordinator does not make itself, and returns their number.
-func (s remoteStages) upload(ctx context.Context, job *stages.Job, in Ingest, dir string) (sent int, err error) {
+func (s remoteResults) upload(ctx context.Context, job *stages.Job, dir string) (sent int, err error) {
 	if dir == "" {
 		return 0, nil
+	}
+	in, err := stages.Result[Ingest](ctx, job, ingestStage)
+	if err != nil {
+		return 0, err
 	}
 	root := filepath.Join(s.config.TaskDir(job.Task), dir)
 	_, bytes, err := measureTree(root, func() {})

@@ -67,6 +67,22 @@ func newScratch(c Config, keep time.Duration, blocks *blockcache.Cache) *scratch
 	return &scratch{config: c, keep: keep, blocks: blocks, users: make(map[store.ID][]*attemptNeed)}
 }
 
+// newBlockCache returns a cache of blocks of sources in DataDir.
+func (c Config) newBlockCache() *blockcache.Cache {
+	return blockcache.New(c.DataDir, c.blockCacheLimit(), func(dir string, bytes int64) error {
+		return diskspace.Check(dir, bytes, c.reserve())
+	})
+}
+
+// blockCacheLimit is how many bytes of sources the block cache keeps.
+func (c Config) blockCacheLimit() int64 {
+	const most = 8 << 30
+	if c.ScratchLimit > 0 {
+		return min(most, c.ScratchLimit/4)
+	}
+	return most
+}
+
 // use keeps the files of a task for an attempt that may write need bytes, until done is called. It
 // removes copies that nobody uses if they take the room, those first whose last use is the longest
 // ago. If there is no room, the error is a *scratchFullError or a *diskspace.FullError.
@@ -294,7 +310,7 @@ func (c Config) scratchNeed(ctx context.Context, job *stages.Job, stage string) 
 		return 0, err
 	}
 	need := int64(0)
-	if stage != metadataStage && (stage != publishStage || c.Bucket == nil || len(c.bucketNeeds(stage)) > 0) {
+	if stage != metadataStage && (stage != publishStage || c.Bucket == nil || len(c.neededStages(stage)) > 0) {
 		var spec chunkSpec
 		if job.Part > 0 {
 			if spec, err = stages.Spec[chunkSpec](job); err != nil {

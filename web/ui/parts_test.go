@@ -42,7 +42,7 @@ func TestVideoPage_ShowsPartsAndFoldsTheirAttempts(t *testing.T) {
 	}
 	for i, want := range map[int]string{
 		0: "part 1: completed, attempt 1, after 19 s on north 1 (media-2.example.org)", 19: "part 20: completed, attempt 2, after",
-		83: "part 84: in progress, 20% · 1.50× · 0:20 left, attempt 1, for ", 86: "part 87: retrying, after 2 attempts, last on ",
+		83: "part 84: in progress, 20% · 1.50× · 0:20 left, attempt 1, for ", 86: "part 87: failed, after 2 attempts, last on ",
 		249: "part 250: pending",
 	} {
 		if got := attr(all[i], "title"); !strings.HasPrefix(got, want) {

@@ -12,7 +12,7 @@ import (
 // statusWords are the statuses of tasks and stages as pages show them.
 var statusWords = map[store.Status]string{
 	store.StatusPending: "pending", store.StatusInProgress: "in progress", store.StatusCompleted: "completed",
-	store.StatusFailed: "retrying", store.StatusDead: "dead", store.StatusCancelled: "cancelled",
+	store.StatusFailed: "failed", store.StatusDead: "dead", store.StatusCancelled: "cancelled",
 	store.StatusScheduled: "scheduled",          // only of a whole task
 	store.StatusDivided:   "divided into parts", // only of a stage
 }
