@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs all tests, and lists the slowest.
+# Runs all tests, and lists the slowest. The output of all is in bin/tests afterwards.
 #
 #   test_all.sh [go test flags]
 #
@@ -9,15 +9,17 @@ set -eu
 cd "$(dirname "$0")/../.."
 
 go=${GO:-go}
-results=$(mktemp -d)
-trap 'rm -rf "$results"' EXIT
+results=$PWD/bin/tests
+rm -rf "$results"
+mkdir -p "$results"
 gotestsum=$("$go" tool -n -modfile=internal/tools/go.mod gotestsum)
 
-# run NAME [flags] packages… prints what go test prints, and keeps the time of each test.
+# run NAME [flags] packages… prints failed tests, and a line for each package.
 run() {
 	file=$results/$1.json
 	shift
-	"$gotestsum" --format standard-quiet --hide-summary all --jsonfile "$file" \
+	"$gotestsum" --format pkgname-and-test-fails --format-icons text --format-hide-empty-pkg \
+		--hide-summary skipped,failed --jsonfile "$file" \
 		--raw-command -- internal/setup/test.sh -json -vet=off -p 1 "$@"
 }
 
