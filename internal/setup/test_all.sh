@@ -5,6 +5,7 @@
 #
 # Two lanes run side by side, each one package at a time: the packages whose tests mostly
 # wait for ffmpeg, and the others, whose goroutines share memory, with the race detector.
+# The tests of the built program run afterwards, alone: they check promises in seconds.
 set -eu
 cd "$(dirname "$0")/../.."
 
@@ -23,23 +24,15 @@ run() {
 		--raw-command -- internal/setup/test.sh -json -vet=off -p 1 "$@"
 }
 
-with_ffmpeg() {
+(
 	export RACE=no
-	failed=
-	run ffmpeg "$@" ./internal/media ./stages/video || failed=yes
-	export MODULE=internal/e2e
-	run e2e "$@" ./... || failed=yes
-	[ -z "$failed" ]
-}
-
-others() {
-	run others "$@" $("$go" list ./... | grep -v -e /internal/media$ -e /stages/video$)
-}
-
-with_ffmpeg "$@" &
+	run ffmpeg "$@" ./internal/media ./stages/video
+) &
 failed=
-others "$@" || failed=yes
+run others "$@" $("$go" list ./... | grep -v -e /internal/media$ -e /stages/video$) || failed=yes
 wait $! || failed=yes
+export RACE=no MODULE=internal/e2e
+run e2e "$@" ./... || failed=yes
 
 echo 'The slowest tests:'
 cat "$results"/*.json | "$gotestsum" tool slowest --num 20 | sed "s|^$("$go" list -m)/||"
