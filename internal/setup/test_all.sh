@@ -3,9 +3,10 @@
 #
 #   test_all.sh [go test flags]
 #
-# Two lanes run side by side, each one package at a time: the packages whose tests mostly
-# wait for ffmpeg, and the others, whose goroutines share memory, with the race detector.
-# The tests of the built program run afterwards, alone: they check promises in seconds.
+# Two lanes run side by side, each one package at a time, because half of the time is
+# ffmpeg's: internal/media and stages/video, and all others. The tests of the built program
+# run afterwards, alone: they check promises in seconds. The race detector is left out where
+# nearly all work is that of other programs. Vet is a check of its own (make vet).
 set -eu
 cd "$(dirname "$0")/../.."
 
@@ -24,9 +25,16 @@ run() {
 		--raw-command -- internal/setup/test.sh -json -vet=off -p 1 "$@"
 }
 
+# A shell lets what it starts in the background ignore an interrupt.
+trap 'trap "" TERM; kill 0; exit 130' INT TERM
 (
-	export RACE=no
-	run ffmpeg "$@" ./internal/media ./stages/video
+	failed=
+	RACE=no
+	export RACE
+	run media "$@" ./internal/media || failed=yes
+	unset RACE
+	run video "$@" ./stages/video || failed=yes
+	[ -z "$failed" ]
 ) &
 failed=
 run others "$@" $("$go" list ./... | grep -v -e /internal/media$ -e /stages/video$) || failed=yes
