@@ -159,7 +159,7 @@ func overBucket(c Config) []stages.Stage {
 	b := c.bucketResults()
 	var all []stages.Stage
 	for _, build := range builders {
-		all = append(all, b.scratch.over(b, build))
+		all = append(all, b.scratch.withResultsIn(b, build))
 	}
 	return all
 }

@@ -34,7 +34,7 @@ func RemoteStages(c Config, t Transfer, names []string) []stages.Stage {
 	r := remoteResults{config: c, transfer: t, scratch: newScratch(c, 0, c.newBlockCache())}
 	var all []stages.Stage
 	for _, build := range builders {
-		stage := r.scratch.over(r, build)
+		stage := r.scratch.withResultsIn(r, build)
 		if stage.Part != nil { // others divide and join
 			stage.Divide, stage.Work = nil, nil
 		}
@@ -61,13 +61,13 @@ func (s remoteResults) open(ctx context.Context, job *stages.Job, _ string, _ []
 	if err != nil {
 		return nil, err
 	}
-	from := &openResults{config: s.config}
+	from := &openResults{config: s.config, ingest: in}
 	from.close, err = s.openSource(ctx, job, in, &from.config)
 	return from, err
 }
 
-func (s remoteResults) put(ctx context.Context, job *stages.Job, result any, _ *openResults) (any, error) {
-	sent, err := s.upload(ctx, job, storedDir(result))
+func (s remoteResults) put(ctx context.Context, job *stages.Job, result any, from *openResults) (any, error) {
+	sent, err := s.upload(ctx, job, from.ingest, storedDir(result))
 	if chunk, ok := result.(Chunk); ok && err == nil {
 		chunk.Sent = sent
 		return chunk, nil
@@ -143,13 +143,9 @@ func (s remoteResults) downloadSource(ctx context.Context, job *stages.Job, in I
 }
 
 // upload sends the files of a result that the coordinator does not make itself, and returns their number.
-func (s remoteResults) upload(ctx context.Context, job *stages.Job, dir string) (sent int, err error) {
+func (s remoteResults) upload(ctx context.Context, job *stages.Job, in Ingest, dir string) (sent int, err error) {
 	if dir == "" {
 		return 0, nil
-	}
-	in, err := stages.Result[Ingest](ctx, job, ingestStage)
-	if err != nil {
-		return 0, err
 	}
 	root := filepath.Join(s.config.TaskDir(job.Task), dir)
 	_, bytes, err := measureTree(root, func() {})

@@ -19,12 +19,13 @@ type resultStore interface {
 // openResults are the results that an attempt reads.
 type openResults struct {
 	config Config   // with which a stage reads them
-	dirs   []string // their names
+	dirs   []string // their names, if the store is a bucket
+	ingest Ingest   // if the store is a coordinator
 	close  func()
 }
 
-// over returns a stage whose results are in a store. Its attempts work in the scratch space.
-func (s *scratch) over(results resultStore, build func(Config) stages.Stage) stages.Stage {
+// withResultsIn returns a stage that reads and stores results in a store. Its attempts work in the scratch space.
+func (s *scratch) withResultsIn(results resultStore, build func(Config) stages.Stage) stages.Stage {
 	stage := build(s.config)
 	needs := s.config.neededStages(stage.Name)
 	if stage.Part != nil { // its Work joins the parts
@@ -43,7 +44,7 @@ func (c Config) neededStages(stage string) []string {
 	case assembleStage:
 		return []string{transcodeStage, metadataStage}
 	case publishStage:
-		if c.Bucket == nil || !c.copiesInService() {
+		if !c.copiesInService() {
 			return []string{assembleStage}
 		}
 	}

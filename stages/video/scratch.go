@@ -310,7 +310,7 @@ func (c Config) scratchNeed(ctx context.Context, job *stages.Job, stage string) 
 		return 0, err
 	}
 	need := int64(0)
-	if stage != metadataStage && (stage != publishStage || c.Bucket == nil || len(c.neededStages(stage)) > 0) {
+	if stage != metadataStage && (stage != publishStage || len(c.neededStages(stage)) > 0) {
 		var spec chunkSpec
 		if job.Part > 0 {
 			if spec, err = stages.Spec[chunkSpec](job); err != nil {
