@@ -42,7 +42,7 @@
 //	lost         acknowledged tasks that do not exist or are not finished
 //	duplicated   stages completed twice, tokens used by two executions, and tasks that ran
 //	             although their submission was rolled back
-//	violations   everything else that must not happen; each is printed before the table
+//	violations   everything else that must not happen; each is printed after the table
 //	kills        processes that were ended with SIGKILL
 //	restarts     restarts of the server
 //	recovery_…   time from the death of a worker to the next attempt at what it had claimed

@@ -50,11 +50,8 @@ const (
 	maxPrintedAlike = 10
 )
 
-// printReport prints the findings, and the table that explains the summary.
+// printReport prints the table that explains the summary, and the findings, which whoever reads the end of an output must see.
 func (h *harness) printReport(f *findings, sum summary) {
-	h.printFindings("LOST", f.lostTasks)
-	h.printFindings("DUPLICATED", f.duplicates)
-	h.printFindings("VIOLATION", f.violations)
 	h.Printf("\n")
 	h.printRow("tasks submitted", "%d, and %d rolled back", sum.Submitted, len(h.submitter.rolledBack))
 	h.printRow("tasks acknowledged", "%d, with %d submissions repeated", len(h.submitter.acknowledged), h.submitter.repeated)
@@ -91,6 +88,9 @@ func (h *harness) printReport(f *findings, sum summary) {
 		h.printRow("  undisturbed (promised: 5 s)", "%s", distribution(f.switchovers, recovery.isPromised))
 	}
 	h.Printf("\n")
+	h.printFindings("LOST", f.lostTasks)
+	h.printFindings("DUPLICATED", f.duplicates)
+	h.printFindings("VIOLATION", f.violations)
 }
 
 // recoveryGroups are the rows about recoveries.
