@@ -50,7 +50,7 @@ const (
 	maxPrintedAlike = 10
 )
 
-// printReport prints the table that explains the summary, and the findings, which whoever reads the end of an output must see.
+// printReport prints the table that explains the summary. The findings come last: of a long output often only the end is read.
 func (h *harness) printReport(f *findings, sum summary) {
 	h.Printf("\n")
 	h.printRow("tasks submitted", "%d, and %d rolled back", sum.Submitted, len(h.submitter.rolledBack))
