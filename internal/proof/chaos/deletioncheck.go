@@ -14,7 +14,7 @@ type deletedRow struct {
 	isPurged      bool // only its request id is left
 	keepPublished bool
 	isExpired     bool      // retention deleted it
-	claimed       time.Time // by a process that has ended, which removed its files; zero: not any more
+	claimed       time.Time // by a process that has ended, which removed its files; the epoch: not any more
 }
 
 // wasRemoved reports whether an acknowledged task need not exist: this program deleted it, and did not restore it.
@@ -38,16 +38,12 @@ func (v *verifier) isPurged(id store.ID) bool {
 // abandonTime is how long a process may take with a claim of deleted tasks, of which it has several at once.
 const abandonTime = 10 * time.Second
 
-// wasAbandoned reports whether a process claimed the deleted task and could not continue: it was killed, or
-// the server was away or ended its session. Others continue when the claim ends.
+// wasAbandoned reports whether a process claimed the deleted task and may not have been able to continue: a worker had a
+// fault then, or the server was away or ended its sessions. Others continue when the claim ends.
 func (v *verifier) wasAbandoned(row deletedRow) bool {
-	until := row.claimed.Add(abandonTime)
-	return !row.claimed.IsZero() && (slices.ContainsFunc(v.logs, func(log workerLog) bool {
-		return !log.killed.IsZero() && !isRemote(log.worker) && !log.ended.Before(row.claimed) && log.ended.Before(until)
-	}) || slices.ContainsFunc(v.faults, func(f fault) bool {
-		isIts := f.worker != noWorker && !isRemote(f.worker) || f.is(serverFaults[:]...) || f.is(endPools, endSessions)
-		return isIts && f.overlaps(row.claimed, until)
-	}))
+	return v.hadFault(row.claimed, row.claimed.Add(abandonTime), func(f *fault) bool {
+		return f.isOfServer() || f.is(endSessions, cancelQueries) || f.worker != noWorker && !isRemote(f.worker)
+	})
 }
 
 // wrongDeletions lists tasks that are not in the state in which this program left them: deleted, restored or purged.
@@ -111,20 +107,15 @@ func (v *verifier) executionsAfterDeletion() (found []string) {
 		default:
 			continue
 		}
-		if !v.couldNotLearn(e, d.deleted) {
+		isExcused := v.hadFault(d.deleted.Add(-serverRecoveryTime), e.to, func(f *fault) bool {
+			return f.isOfServer() || f.is(killCoordinator) || f.worker == v.workerOf(e)
+		})
+		if !isExcused {
 			found = append(found, fmt.Sprintf("%s by %s %s after the task was deleted", e, workerName(v.workerOf(e)), how))
 		}
 	}
 	slices.Sort(found)
 	return found
-}
-
-// couldNotLearn reports whether a fault kept a process from what happened in the database at that time.
-func (v *verifier) couldNotLearn(e execution, at time.Time) bool {
-	return slices.ContainsFunc(v.faults, func(f fault) bool {
-		isIts := f.worker != noWorker && f.worker == v.workerOf(e) || f.is(serverFaults[:]...) || f.is(killCoordinator)
-		return isIts && f.overlaps(at.Add(-serverRecoveryTime), e.to)
-	})
 }
 
 // wasRevoked reports whether the task was deleted during an execution, which ended soon after that.

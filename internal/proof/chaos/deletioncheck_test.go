@@ -84,11 +84,11 @@ func TestCheck_FindsErrorsOfDeletions(t *testing.T) {
 		}, "was not purged"},
 		"a task that was to be purged by a process that was killed much later": {func(r *dataBuilder) {
 			r.isClaimedToPurge()
-			r.logs[1].killed, r.logs[1].ended = after(75*time.Second), after(75*time.Second)
+			r.addFault(killWorker, 1, 75*time.Second, 76*time.Second)
 		}, "was not purged"},
 		"a task that was to be purged by a remote worker": {func(r *dataBuilder) {
 			r.isClaimedToPurge()
-			r.logs[1].killed, r.logs[1].worker = r.logs[1].ended, workers
+			r.addFault(killWorker, workers, 60*time.Second, 61*time.Second)
 		}, "was not purged"},
 		"a purged task whose request id is kept": {func(r *dataBuilder) {
 			r.isPurged()
@@ -152,11 +152,11 @@ func TestCheck_AcceptsDeletions(t *testing.T) {
 		"a restored task": {func(r *dataBuilder) { r.restores() }, 0},
 		"a task that a killed process purges": {func(r *dataBuilder) {
 			r.isClaimedToPurge()
-			r.logs[1].killed = r.logs[1].ended
+			r.addFault(killWorker, 1, 60*time.Second, 61*time.Second)
 		}, 1},
 		"a task that is purged while the server is away": {func(r *dataBuilder) {
 			r.isClaimedToPurge()
-			r.addFault(restartFast, noWorker, 55*time.Second, 61*time.Second)
+			r.addFault(restartServer, noWorker, 55*time.Second, 61*time.Second)
 		}, 1},
 		"a frozen worker that goes on": {func(r *dataBuilder) {
 			r.isPurged()

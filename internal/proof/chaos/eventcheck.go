@@ -17,45 +17,32 @@ type attemptKey struct {
 
 // attemptCounts say what one process did and reported about the claims of one attemptKey.
 type attemptCounts struct {
-	started  int                 // by its log
-	recorded map[stages.Kind]int // completed or divided, by the history
-	reported map[stages.Kind]int
+	started  int // by its log
+	recorded int // of these, completed or divided by the history
+	reported int // as completed or divided
+	ended    int // reported as failed, dead or revoked
+	released int // reported as released
 }
 
 // wrongReports lists claims whose end a process did not report once, as the history has it. A
 // killed process may not have reported it.
 func (v *verifier) wrongReports() (found []string) {
-	for i, log := range v.logs {
-		for key, n := range v.countEvents(i) {
+	for _, log := range v.logs {
+		for key, n := range v.countEvents(log) {
 			if v.isPurged(key.task) {
 				continue
 			}
-			ended := 0
-			for _, kind := range []stages.Kind{
-				stages.StageCompleted, stages.PartCompleted, stages.StageDivided,
-				stages.AttemptFailed, stages.StageDead, stages.ClaimRevoked,
-			} {
-				ended += n.reported[kind]
-			}
-			// The process also releases claims that it did not start.
-			atMost := ended + n.reported[stages.ClaimReleased]
-			subject := fmt.Sprintf("%s: attempt %d at %s of task %s",
-				workerName(log.worker), key.attempt, stageName(key.stage, key.part), key.task)
+			subject := fmt.Sprintf("%s: attempt %d at %s", workerName(log.worker), key.attempt, key.stageKey)
 			wasKilled := !log.killed.IsZero()
-			for kind, verb := range map[stages.Kind]string{
-				stages.StageCompleted: "completed", stages.PartCompleted: "completed", stages.StageDivided: "divided",
-			} {
-				recorded, reported := n.recorded[kind], n.reported[kind]
-				if reported > recorded || !wasKilled && reported < recorded {
-					found = append(found, fmt.Sprintf("%s was %s %d times, and reported as %s %d times",
-						subject, verb, recorded, verb, reported))
-				}
+			if n.reported > n.recorded || !wasKilled && n.reported < n.recorded {
+				found = append(found, fmt.Sprintf("%s was completed or divided %d times, and reported so %d times",
+					subject, n.recorded, n.reported))
 			}
-			// It reports a claim as revoked that it lost before it started it.
-			wasPrefetched := n.started == 0 && ended == n.reported[stages.ClaimRevoked]
-			if ended > n.started && !wasPrefetched || !wasKilled && atMost < n.started {
+			// The process also releases claims that it did not start, and reports those as revoked that it lost before.
+			ended, wasPrefetched := n.reported+n.ended, n.started == 0 && n.reported == 0
+			if ended > n.started && !wasPrefetched || !wasKilled && ended+n.released < n.started {
 				found = append(found, fmt.Sprintf("%s started %d times, and its end was reported %d times",
-					subject, n.started, atMost))
+					subject, n.started, ended+n.released))
 			}
 		}
 	}
@@ -63,37 +50,32 @@ func (v *verifier) wrongReports() (found []string) {
 	return found
 }
 
-func (v *verifier) countEvents(incarnation int) map[attemptKey]*attemptCounts {
+func (v *verifier) countEvents(log workerLog) map[attemptKey]*attemptCounts {
 	counts := make(map[attemptKey]*attemptCounts)
-	countsOf := func(e logEntry) *attemptCounts {
-		key := attemptKey{stageKey{e.Task, e.Stage, e.Part}, e.Attempt}
-		if counts[key] == nil {
-			counts[key] = &attemptCounts{recorded: make(map[stages.Kind]int), reported: make(map[stages.Kind]int)}
+	for _, e := range log.entries {
+		if e.Task.IsZero() || e.What == endEntry || e.What == removalEntry {
+			continue
 		}
-		return counts[key]
-	}
-	for _, e := range v.logs[incarnation].entries {
-		switch {
+		key := attemptKey{stageKey{e.Task, e.Stage, e.Part}, e.Attempt}
+		n := counts[key]
+		if n == nil {
+			n = new(attemptCounts)
+			counts[key] = n
+		}
+		outcome := v.rows[e.Token].outcome
+		switch kind := stages.Kind(e.How); {
 		case e.What == startEntry:
-			n := countsOf(e)
 			n.started++
-			switch v.rows[e.Token].outcome {
-			case string(engine.Divided):
-				n.recorded[stages.StageDivided]++
-			case string(engine.Completed):
-				n.recorded[completedKind(e.Part)]++
+			if outcome == string(engine.Completed) || outcome == string(engine.Divided) {
+				n.recorded++
 			}
-		case e.What == eventEntry && !e.Task.IsZero():
-			countsOf(e).reported[stages.Kind(e.How)]++
+		case slices.Contains([]stages.Kind{stages.StageCompleted, stages.PartCompleted, stages.StageDivided}, kind):
+			n.reported++
+		case slices.Contains([]stages.Kind{stages.AttemptFailed, stages.StageDead, stages.ClaimRevoked}, kind):
+			n.ended++
+		case kind == stages.ClaimReleased:
+			n.released++
 		}
 	}
 	return counts
-}
-
-// completedKind is the kind of event that says that a stage, or a part of one, is completed.
-func completedKind(part int) stages.Kind {
-	if part > 0 {
-		return stages.PartCompleted
-	}
-	return stages.StageCompleted
 }

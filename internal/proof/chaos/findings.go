@@ -53,7 +53,7 @@ func (h *harness) check(ctx context.Context, firstFault time.Time) (f findings, 
 		}
 	}
 	if h.options.failover != "" {
-		f.violations = append(f.violations, h.submitter.checkFailover()...)
+		f.violations = append(f.violations, h.submitter.checkFailover(h.faults[0].to)...)
 	}
 	f.Lost, f.Duplicated, f.Violations = len(f.lostTasks), len(f.duplicates), len(f.violations)
 	return f, nil
@@ -68,11 +68,6 @@ func (h *harness) checkInvariants(ctx context.Context, f *findings) error {
 		MaxOrphanTime:      store.DefaultLease + 20*time.Second,
 		RolledBack:         h.submitter.rolledBack,
 		MaxTransactionTime: time.Minute, // the server may be frozen meanwhile
-	}
-	for _, fault := range h.faultLog.list() {
-		if fault.kind == disableTriggers {
-			o.TriggersOff = append(o.TriggersOff, invariant.Period{From: fault.from, To: fault.to})
-		}
 	}
 	return h.withConn(ctx, func(conn *pgx.Conn) error {
 		found, err := invariant.Check(ctx, conn, graph(), o)
@@ -132,11 +127,11 @@ func (h *harness) checkLeftovers(ctx context.Context, f *findings) error {
 
 // checkFailover checks that submissions went on after a failover. With nothing else broken, every
 // submission must be acknowledged.
-func (s *submitter) checkFailover() (violations []string) {
+func (s *submitter) checkFailover(promoted time.Time) (violations []string) {
 	if n := s.submitted - len(s.acknowledged); n > 0 {
 		violations = append(violations, fmt.Sprintf("%d submissions were not acknowledged", n))
 	}
-	if s.outage() == 0 {
+	if s.outage == 0 || s.last.Before(promoted) {
 		violations = append(violations, "no submission was acknowledged before the failover, or none after it")
 	}
 	return violations

@@ -43,7 +43,9 @@ type harness struct {
 // run runs the workers with faults and checks the result. An error means that the run did not
 // finish; it says nothing about Cuelight.
 func run(ctx context.Context, o options, out io.Writer) (sum summary, err error) {
-	h := &harness{options: o, injector: &injector{Log: progresslog.New(out)}}
+	h := &harness{options: o, injector: &injector{
+		Log: progresslog.New(out), failed: make(map[faultKind]int), deletions: make(map[store.ID]*deletion),
+	}}
 	started := time.Now()
 	defer func() {
 		for i := len(h.cleanups) - 1; i >= 0; i-- {
@@ -69,7 +71,10 @@ func run(ctx context.Context, o options, out io.Writer) (sum summary, err error)
 	}
 	sum = f.summary
 	sum.Seed, sum.Seconds = o.seed, float64(time.Since(started).Milliseconds()/100)/10
-	sum.Submitted, sum.OutageMS = h.submitter.submitted, h.submitter.outage().Milliseconds()
+	sum.Submitted = h.submitter.submitted
+	if o.failover != "" {
+		sum.OutageMS = h.submitter.outage.Milliseconds()
+	}
 	sum.Kills, sum.Restarts = int(h.kills.Load()), int(h.restarts.Load())
 	h.printReport(&f, sum)
 	return sum, nil
@@ -84,27 +89,26 @@ func (h *harness) build(ctx context.Context) (err error) {
 	if err := h.makeDir(); err != nil {
 		return err
 	}
-	network, err := h.startServers(ctx)
-	if err != nil {
+	if err := h.startServers(ctx); err != nil {
 		return err
 	}
 	size, addrs := workers, []string{h.server.Addr()}
-	submitterURL := h.server.URL(database) + "&application_name=" + sessionPrefix + "submitter"
 	if h.standby != nil {
 		size, addrs = failoverWorkers, append(addrs, h.standby.Addr())
-		submitterURL = sessionURL("submitter", addrs...)
 	}
-	if h.submitter, err = newSubmitter(ctx, submitterURL, h.options.seed); err != nil {
+	if h.submitter, err = newSubmitter(ctx, sessionURL("submitter", addrs...), h.options.seed); err != nil {
 		return err
 	}
 	h.onExit(h.submitter.pool.Close)
-	h.workers = newWorkerPool(h.Log, h.dir, size, addrs...)
+	h.workers = &workerPool{log: h.Log, dir: h.dir, addrs: addrs, ownHosts: canOwnHostname()}
 	h.onExit(h.workers.close)
+	h.workers.addWorkers(size)
 	if h.standby == nil {
 		h.workers.keep = keepTime(h.options)
-		h.workers.addRemote(h.Log)
+		h.workers.addCoordinators()
+		h.workers.addWorkers(remoteWorkers)
 		h.submitter.placesRemotely = true
-		if err := h.workers.addProxies(network); err != nil {
+		if err := h.workers.addProxies(); err != nil {
 			return err
 		}
 	}
@@ -121,38 +125,48 @@ func (h *harness) makeDir() (err error) {
 	return err
 }
 
-// startServers starts the server with its tables, and either a standby or, where that is possible,
-// the network of one worker.
-func (h *harness) startServers(ctx context.Context) (network *networkNamespace, err error) {
+// startServers starts the server with its tables, and perhaps a synchronous standby.
+func (h *harness) startServers(ctx context.Context) (err error) {
 	o := postgres.EphemeralOptions{Durable: true, Listen: []string{"127.0.0.1"}}
-	if h.options.failover == "" {
-		if network, err = newNetworkNamespace(ctx); err == nil {
-			h.onExit(network.close)
-			o.Listen, o.Trust = append(o.Listen, network.hostIP), []string{network.subnet}
-		} else if ctx.Err() == nil {
-			h.Logf("no network namespace, using a proxy instead: %v", err)
-		}
-	}
 	if h.server, err = postgres.StartEphemeral(ctx, o); err != nil {
-		return nil, err
+		return err
 	}
 	h.cleanups = append(h.cleanups, h.server.Close)
 	if err := h.server.CreateDatabase(ctx, database); err != nil {
-		return nil, err
+		return err
 	}
 	if h.options.failover != "" {
-		err = h.startStandby(ctx)
-		if h.standby != nil {
-			h.cleanups = append(h.cleanups, h.standby.Close)
-		}
-		if err != nil {
-			return nil, err
+		if err := h.startStandby(ctx); err != nil {
+			return err
 		}
 	}
-	return network, h.withConn(ctx, func(conn *pgx.Conn) error {
+	return h.withConn(ctx, func(conn *pgx.Conn) error {
 		_, err := store.New(conn, graph()).Migrate(ctx)
 		return err
 	})
+}
+
+// standbyTimeout is how long it may take until the standby is synchronous.
+const standbyTimeout = time.Minute
+
+func (h *harness) startStandby(ctx context.Context) (err error) {
+	const name, isSyncSQL = "standby", "select exists (select from pg_stat_replication where sync_state = 'sync')"
+	if h.standby, err = h.server.Standby(ctx, name); err != nil {
+		return err
+	}
+	h.cleanups = append(h.cleanups, h.standby.Close)
+	if err := h.server.Set(ctx, "synchronous_standby_names", name); err != nil {
+		return err
+	}
+	isSync, err := proofkit.Poll(ctx, standbyTimeout, 20*ms, func() (isSync bool, err error) {
+		err = h.withConn(ctx, func(conn *pgx.Conn) error { return conn.QueryRow(ctx, isSyncSQL).Scan(&isSync) })
+		return isSync, err
+	})
+	if err != nil || !isSync {
+		return fmt.Errorf("the standby is not synchronous after %v: %w", standbyTimeout, err)
+	}
+	h.Logf("primary at %s, synchronous standby at %s", h.server.Addr(), h.standby.Addr())
+	return nil
 }
 
 // runPhases lets the workers work without faults, then with faults, and then until every
@@ -178,7 +192,13 @@ func (h *harness) runPhases(ctx context.Context) (firstFault time.Time, err erro
 	}
 	firstFault = time.Now()
 	h.Restart()
-	if err := h.runFaults(ctx, &running); err != nil {
+	h.Logf("the faults begin")
+	end := firstFault.Add(h.options.duration)
+	running.Go(func() { h.submitter.submitLongTasks(ctx, end.Add(-longWork)) })
+	if err := h.injector.run(ctx, h.options.plan()); err != nil {
+		return firstFault, err
+	}
+	if err := ctxsleep.For(ctx, time.Until(end)); err != nil {
 		return firstFault, err
 	}
 	h.Logf("all faults have ended")
@@ -189,17 +209,6 @@ func (h *harness) runPhases(ctx context.Context) (firstFault time.Time, err erro
 		h.Logf("some submissions were not acknowledged within %v", acknowledgeTimeout)
 	}
 	return firstFault, nil
-}
-
-// runFaults injects the faults, submits long tasks meanwhile, and returns after the duration.
-func (h *harness) runFaults(ctx context.Context, running *sync.WaitGroup) error {
-	end := h.Started().Add(h.options.duration)
-	running.Go(func() { h.submitter.submitLongTasks(ctx, end.Add(-longWork)) })
-	h.Logf("the faults begin")
-	if err := h.injector.run(ctx, h.options.plan()); err != nil {
-		return err
-	}
-	return ctxsleep.For(ctx, time.Until(end))
 }
 
 // stopRetentionSQL takes the lock of store.Prune.
@@ -221,11 +230,7 @@ func (h *harness) stopRetention(ctx context.Context) error {
 
 // startVideos starts the daemon that publishes videos, if ffmpeg is there.
 func (h *harness) startVideos(ctx, submitting context.Context, running *sync.WaitGroup) (err error) {
-	dir := filepath.Join(h.dir, "videos")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	h.videos, err = newVideoDaemon(ctx, h.Log, dir, h.server)
+	h.videos, err = newVideoDaemon(ctx, h.Log, filepath.Join(h.dir, "videos"), h.server)
 	if errors.Is(err, errNoVideos) {
 		h.Logf("%v", err)
 		return nil

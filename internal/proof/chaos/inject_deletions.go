@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -26,24 +25,15 @@ type deletion struct {
 // mayBePurged reports whether the task was to be purged.
 func (d *deletion) mayBePurged() bool { return d.options.Purge || !d.purging.IsZero() }
 
-// deletionLog records the deletions.
-type deletionLog struct {
-	mu    sync.Mutex
-	tasks map[store.ID]*deletion
-}
-
-// add returns a deletion of the task; nil if there was one before.
-func (l *deletionLog) add(task store.ID, o store.DeleteOptions) *deletion {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.tasks == nil {
-		l.tasks = make(map[store.ID]*deletion)
-	}
-	if l.tasks[task] != nil {
+// addDeletion returns a deletion of the task; nil if there was one before.
+func (i *injector) addDeletion(task store.ID, o store.DeleteOptions) *deletion {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.deletions[task] != nil {
 		return nil
 	}
 	d := &deletion{options: o, asked: time.Now()}
-	l.tasks[task] = d
+	i.deletions[task] = d
 	return d
 }
 
@@ -79,16 +69,15 @@ func (i *injector) deleteTasks(ctx context.Context, s step) error {
 		if !acknowledged[id] { // its submission will be repeated, and the task be another one
 			continue
 		}
-		if d := i.deletions.add(id, deletionOptions[len(deleted)%len(deletionOptions)]); d != nil {
-			deleted, tasks = append(deleted, d), append(tasks, id)
+		d := i.addDeletion(id, deletionOptions[len(deleted)%len(deletionOptions)])
+		if d == nil {
+			continue
 		}
-	}
-	i.Logf("%s: %d tasks", s.title(), len(tasks))
-	for n, id := range tasks {
-		if err := i.deleteTask(ctx, id, deleted[n].options); err != nil {
+		if err := i.deleteTask(ctx, id, d.options); err != nil {
 			return err
 		}
-		deleted[n].deleted = time.Now()
+		d.deleted = time.Now()
+		deleted, tasks = append(deleted, d), append(tasks, id)
 	}
 	if err := ctxsleep.For(ctx, s.duration); err != nil {
 		return err
@@ -152,11 +141,8 @@ func (i *injector) restoreTask(ctx context.Context, id store.ID) (isThere bool, 
 // operatorTimeout is how long an operation of an operator is tried, in which the server may be away.
 const operatorTimeout = 30 * time.Second
 
-// retry repeats what an operator does until it succeeds. Without triggers, deletions would leave the parts of tasks, so
-// these wait for them.
+// retry repeats what an operator does until it succeeds.
 func (i *injector) retry(ctx context.Context, do func(context.Context, *pgx.Conn) error) error {
-	i.triggersMu.RLock()
-	defer i.triggersMu.RUnlock()
 	return proofkit.Retry(ctx, operatorTimeout, func(ctx context.Context) error {
 		return i.withConn(ctx, func(conn *pgx.Conn) error { return do(ctx, conn) })
 	})

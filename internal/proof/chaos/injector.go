@@ -2,12 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/cuelight/cuelight/internal/ctxsleep"
@@ -20,26 +19,29 @@ import (
 // injector injects the faults of a plan.
 type injector struct {
 	*progresslog.Log
-	faultLog
 	server    *postgres.Ephemeral // the primary
 	standby   *postgres.Ephemeral // nil without -failover
 	workers   *workerPool
 	videos    *videoDaemon // nil without videos
 	submitter *submitter
 
-	serverMu        sync.Mutex   // held while a fault of the server is present
-	triggersMu      sync.RWMutex // held while triggers are disabled
-	deletions       deletionLog
 	kills, restarts atomic.Int32
 
-	mu               sync.Mutex
-	injected, failed map[string]int // steps, by name
+	mu        sync.Mutex // guards the rest
+	faults    []*fault
+	failed    map[faultKind]int // steps that were not possible
+	deletions map[store.ID]*deletion
+}
+
+// fault is a period in which something was broken. The rules make exceptions for it.
+type fault struct {
+	step
+	from, to time.Time
 }
 
 // run injects every fault at its time, and returns when all have ended. An error means that
 // something is still broken.
 func (i *injector) run(ctx context.Context, p plan) error {
-	i.injected, i.failed = make(map[string]int), make(map[string]int)
 	var steps sync.WaitGroup
 	for _, s := range p {
 		if ctxsleep.For(ctx, time.Until(i.Started().Add(s.at))) != nil {
@@ -51,71 +53,62 @@ func (i *injector) run(ctx context.Context, p plan) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return i.repair(ctx)
+	return i.repair()
 }
 
 // runStep runs one step, from its beginning to its end.
 func (i *injector) runStep(ctx context.Context, s step) {
+	f := &fault{step: s, from: time.Now()}
+	i.mu.Lock()
+	i.faults = append(i.faults, f)
+	i.mu.Unlock()
+	i.Logf("%s", s)
 	err := i.inject(ctx, s)
-	if ctx.Err() != nil {
-		return
-	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if err != nil {
-		i.failed[s.name()]++
-		i.Logf("%s: not possible: %s", s.name(), progresslog.Brief(err))
-		return
+	f.to = time.Now()
+	if err != nil && ctx.Err() == nil {
+		i.failed[s.kind]++
+		i.Logf("%s: not possible: %s", s.kind, progresslog.Brief(err))
 	}
-	i.injected[s.name()]++
 }
 
 func (i *injector) inject(ctx context.Context, s step) error {
-	switch {
-	case s.kind == failoverKill, s.kind == failoverReadOnly:
+	switch s.kind {
+	case killWorker, powerLoss, freezeWorker, blackHole, holdTraffic, resetConnections:
+		return i.breakWorker(ctx, s, i.workers.slots[s.worker])
+	case restartServer, killServer, freezeServer:
+		return i.breakServer(ctx, s)
+	case failoverKill, failoverReadOnly:
 		return i.failOver(ctx, s)
-	case s.kind.needsWorker():
-		return i.injectWorkerFault(ctx, s, i.workers.slots[s.worker])
-	case s.kind.needsDaemon():
-		return i.injectDaemonFault(ctx, s)
-	case s.kind == killCoordinator:
-		return i.killCoordinator(ctx, s)
-	case slices.Contains(serverFaults[:], s.kind):
-		return i.injectServerFault(ctx, s)
+	case killDaemon, killFFmpeg, freezeDaemon:
+		return i.breakDaemon(ctx, s)
+	case killCoordinator:
+		return i.killAndStart(ctx, i.workers.coordinators[s.coordinator], s.duration)
+	case deleteTasks:
+		return i.deleteTasks(ctx, s)
 	}
-	return i.injectDatabaseFault(ctx, s)
+	return i.breakDatabase(ctx, s)
 }
 
-// logStart logs that a step begins.
-func (i *injector) logStart(s step) { i.Logf("%s", s.title()) }
-
-// injectWorkerFault breaks one worker, or its connections.
-func (i *injector) injectWorkerFault(ctx context.Context, s step, w *workerSlot) error {
+// breakWorker breaks one worker, or its connections.
+func (i *injector) breakWorker(ctx context.Context, s step, w *slot) error {
 	switch s.kind {
-	case freezeWorker:
-		return i.freezeWorker(ctx, s, w)
 	case killWorker:
-		i.logStart(s)
-		i.kill(&w.slot)
-		return i.startAfter(ctx, &w.slot, s.duration)
-	case powerLoss:
-		// The worker dies while the network keeps its end from the server.
-		i.logStart(s)
-		err := i.breakConnections(ctx, s, w, func() error {
-			i.kill(&w.slot)
-			return ctxsleep.For(ctx, s.duration)
-		})
-		if err != nil {
-			return err
-		}
-		return w.start()
+		return i.killAndStart(ctx, w, s.duration)
+	case freezeWorker:
+		return freeze(ctx, w, s.duration)
 	case resetConnections:
-		i.logStart(s)
 		w.proxy.resetAll()
 		return nil
 	}
-	i.logStart(s)
-	return i.breakConnections(ctx, s, w, func() error { return ctxsleep.For(ctx, s.duration) })
+	w.proxy.hold()
+	if s.kind == powerLoss {
+		i.kill(w) // while the proxy keeps its end from the server
+	}
+	err := ctxsleep.For(ctx, s.duration)
+	w.proxy.release(s.kind != holdTraffic)
+	return errors.Join(err, w.start())
 }
 
 // kill kills the current incarnation of a slot, if it runs.
@@ -126,85 +119,100 @@ func (i *injector) kill(s *slot) {
 	}
 }
 
-// killCoordinator kills a coordinator and starts it again, as a fault that lasts as long.
-func (i *injector) killCoordinator(ctx context.Context, s step) error {
-	c := i.workers.coordinators[s.coordinator]
-	i.logStart(s)
-	defer i.record(s.kind, noWorker)()
-	i.kill(&c.slot)
-	return i.startAfter(ctx, &c.slot, s.duration)
-}
-
-func (i *injector) startAfter(ctx context.Context, s *slot, d time.Duration) error {
+func (i *injector) killAndStart(ctx context.Context, s *slot, d time.Duration) error {
+	i.kill(s)
 	if err := ctxsleep.For(ctx, d); err != nil {
 		return err
 	}
 	return s.start()
 }
 
-// freezeWorker stops a worker and continues it. If that takes longer than the worker's lease,
-// others have its claims by then, and still work on them when it goes on.
-func (i *injector) freezeWorker(ctx context.Context, s step, w *workerSlot) error {
-	process := w.current()
-	if process.hasEnded() {
-		return nil
-	}
-	i.logStart(s)
-	endFault := i.record(freezeWorker, s.worker)
-	process.freeze()
-	if s.duration > store.DefaultLease {
-		file := filepath.Join(i.workers.dir, slowTasksFile)
-		if err := i.listClaims(ctx, process.PID(), file); err != nil {
-			i.Logf("%s: cannot list the claims of %s: %s", s.kind, w.name, progresslog.Brief(err))
-		}
-		defer os.Remove(file)
-		defer func() { _ = ctxsleep.For(ctx, 3*time.Second) }() // until the worker has reported its outcomes
-	}
-	err := ctxsleep.For(ctx, s.duration)
-	process.thaw()
-	endFault()
+// freeze stops a process and continues it.
+func freeze(ctx context.Context, s *slot, d time.Duration) error {
+	process := s.current()
+	_ = process.Signal(syscall.SIGSTOP) // it may have ended
+	err := ctxsleep.For(ctx, d)
+	_ = process.Signal(syscall.SIGCONT)
 	return err
 }
 
-// proxyModes are how a proxy injects each kind of fault.
-var proxyModes = map[faultKind]proxyMode{
-	powerLoss:         {dropToServer: true, dropToClient: true},
-	linkDown:          {dropToServer: true, dropToClient: true},
-	blackHole:         {dropToServer: true, dropToClient: true},
-	dropFromServer:    {dropToClient: true},
-	dropToServer:      {dropToServer: true},
-	holdTraffic:       {hold: true},
-	delayTraffic:      {delay: 60 * ms},
-	refuseConnections: {refuse: true},
-}
-
-// breakConnections breaks the connections of a worker as long as during runs.
-func (i *injector) breakConnections(ctx context.Context, s step, w *workerSlot, during func() error) error {
-	repairCtx := context.WithoutCancel(ctx)
-	breakIt := func() error { return w.network.setLink(repairCtx, false) }
-	repair := func() error { return w.network.setLink(repairCtx, true) }
-	if w.network == nil {
-		breakIt = func() error { return w.proxy.set(proxyModes[s.kind]) }
-		repair = func() error { return w.proxy.set(proxyMode{}) }
+// breakDaemon breaks the daemon that publishes videos.
+func (i *injector) breakDaemon(ctx context.Context, s step) error {
+	if i.videos == nil {
+		return errNoVideos
 	}
-	endFault := i.record(s.kind, s.worker)
-	if err := breakIt(); err != nil {
+	if s.kind == freezeDaemon {
+		return freeze(ctx, i.videos.slot, s.duration)
+	}
+	if err := i.videos.waitForNoRetries(ctx); err != nil {
 		return err
 	}
-	err := during()
-	repairErr := proofkit.Retry(repairCtx, 10*time.Second, func(context.Context) error { return repair() })
-	if repairErr != nil {
-		return repairErr
+	if s.kind == killDaemon {
+		return i.killAndStart(ctx, i.videos.slot, s.duration)
 	}
-	endFault()
+	isKilled, err := proofkit.Poll(ctx, s.duration, 5*ms, func() (bool, error) { return i.videos.killFFmpeg(), nil })
+	if err == nil && !isKilled {
+		return fmt.Errorf("no ffmpeg ran for %v", s.duration)
+	}
+	i.kills.Add(1)
 	return err
 }
 
-// repair ends everything that a fault may have left broken.
-func (i *injector) repair(ctx context.Context) error {
-	if err := i.enableTriggers(ctx); err != nil {
-		return fmt.Errorf("enable triggers: %w", err)
+// breakServer stops or freezes the server, and starts it again.
+func (i *injector) breakServer(ctx context.Context, s step) (err error) {
+	repairCtx := context.WithoutCancel(ctx)
+	switch s.kind {
+	case killServer:
+		err = i.server.Kill()
+	case freezeServer:
+		err = i.server.Freeze()
+	default:
+		stopCtx, cancel := context.WithTimeout(repairCtx, 20*time.Second)
+		if err = i.server.Stop(stopCtx, postgres.Fast); err != nil { // it hangs, which is not what this program tests
+			err = i.server.Stop(repairCtx, postgres.Immediate)
+		}
+		cancel()
 	}
+	if err == nil {
+		err = ctxsleep.For(ctx, s.duration)
+	}
+	if err != nil {
+		return err // the harness closes the server
+	}
+	if s.kind == freezeServer {
+		return i.server.Thaw()
+	}
+	i.restarts.Add(1)
+	return i.server.Start(repairCtx)
+}
+
+// promoteAfter is how long the primary is away before the standby is promoted.
+const promoteAfter = 2 * time.Second
+
+// failOver takes the primary away, and promotes the standby some time later. The standby is the
+// server from then on.
+func (i *injector) failOver(ctx context.Context, s step) (err error) {
+	if s.kind == failoverReadOnly {
+		err = i.server.Set(ctx, "default_transaction_read_only", "on")
+	} else {
+		err = i.server.Kill()
+	}
+	if err == nil {
+		err = ctxsleep.For(ctx, s.duration)
+	}
+	if err == nil {
+		err = i.standby.Promote(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	i.server, i.standby = i.standby, i.server
+	i.Logf("the standby is promoted")
+	return nil
+}
+
+// repair starts everything that a fault may have left ended.
+func (i *injector) repair() error {
 	for _, s := range i.workers.all() {
 		if err := s.start(); err != nil {
 			return err
@@ -214,44 +222,4 @@ func (i *injector) repair(ctx context.Context) error {
 		return i.videos.start()
 	}
 	return nil
-}
-
-// injectDaemonFault breaks the daemon that publishes videos.
-func (i *injector) injectDaemonFault(ctx context.Context, s step) error {
-	if i.videos == nil {
-		return errNoVideos
-	}
-	switch s.kind {
-	case killFFmpeg:
-		return i.killFFmpeg(ctx, s)
-	case freezeDaemon:
-		i.logStart(s)
-		process := i.videos.current()
-		process.freeze()
-		err := ctxsleep.For(ctx, s.duration)
-		process.thaw()
-		return err
-	}
-	if err := i.videos.waitForNoRetries(ctx, faultTimeout); err != nil {
-		return err
-	}
-	i.logStart(s)
-	i.kill(&i.videos.slot)
-	return i.startAfter(ctx, &i.videos.slot, s.duration)
-}
-
-// killFFmpeg waits for an ffmpeg of the daemon, and kills it.
-func (i *injector) killFFmpeg(ctx context.Context, s step) error {
-	if err := i.videos.waitForNoRetries(ctx, s.duration); err != nil {
-		return err
-	}
-	isKilled, err := proofkit.Poll(ctx, s.duration, 5*ms, func() (bool, error) { return i.videos.killFFmpeg(), nil })
-	if err == nil && !isKilled {
-		return fmt.Errorf("no ffmpeg ran for %v", s.duration)
-	}
-	if err == nil {
-		i.kills.Add(1)
-		i.logStart(step{kind: s.kind, worker: noWorker})
-	}
-	return err
 }

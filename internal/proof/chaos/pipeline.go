@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"os"
 	"strings"
 	"time"
 
@@ -38,7 +36,7 @@ var nodes = []store.Node{
 	{Name: "publish", Needs: []string{"assemble"}},
 }
 
-func newPipeline(w *stageWorker) *stages.Pipeline {
+func newPipeline(w *logWriter) *stages.Pipeline {
 	var all []stages.Stage
 	for _, n := range nodes {
 		s := stages.Stage{
@@ -66,18 +64,9 @@ const (
 	longWork   = 45 * time.Second
 )
 
-// slowTasksFile, in the directory of the worker logs, lists tasks; see stageWorker.waitWhileSlow.
-const slowTasksFile = "slow-tasks"
-
-// stageWorker does the work of all stages in one process, and records it.
-type stageWorker struct {
-	*logWriter
-	slowTasks string // a file
-}
-
 // divide makes as many parts as follow from the source. Where it makes none, work follows, which is
 // the execution of the claim.
-func (w *stageWorker) divide(ctx context.Context, job *stages.Job) (parts []stages.Part, err error) {
+func (w *logWriter) divide(ctx context.Context, job *stages.Job) (parts []stages.Part, err error) {
 	if partsOf(job.Source) == 0 {
 		return nil, nil
 	}
@@ -98,7 +87,7 @@ func numbered(n int) []stages.Part {
 }
 
 // work does a stage or a part, or joins parts, and divides some stages again.
-func (w *stageWorker) work(ctx context.Context, job *stages.Job) (result any, err error) {
+func (w *logWriter) work(ctx context.Context, job *stages.Job) (result any, err error) {
 	var why error
 	var parts []stages.Part
 	result, err = w.execute(ctx, job, func() []stages.Part {
@@ -114,7 +103,7 @@ func (w *stageWorker) work(ctx context.Context, job *stages.Job) (result any, er
 // execute only waits. Its duration and its end follow from the source of the task, the stage, the part and
 // the attempt, so a repeated run has the same. The result is the token, which tells a join whose results it read.
 // At a planned success, divide says into which parts the stage is divided, if it is.
-func (w *stageWorker) execute(ctx context.Context, job *stages.Job, divide func() []stages.Part) (result any, err error) {
+func (w *logWriter) execute(ctx context.Context, job *stages.Job, divide func() []stages.Part) (result any, err error) {
 	w.write(logEntry{
 		What: startEntry, Task: job.Task, Source: job.Source, Stage: job.Stage, Part: job.Part, Attempt: job.Attempt,
 		Token: job.Token, IsJoin: isJoin(job),
@@ -123,9 +112,6 @@ func (w *stageWorker) execute(ctx context.Context, job *stages.Job, divide func(
 	defer func() { w.write(end) }()
 	b := behaviourOf(job)
 	err = waitWithProgress(ctx, job, b.duration)
-	if err == nil {
-		err = w.waitWhileSlow(ctx, job)
-	}
 	if err == nil && isJoin(job) {
 		end.Joined, err = stages.PartResults[store.ID](ctx, job)
 	}
@@ -134,6 +120,9 @@ func (w *stageWorker) execute(ctx context.Context, job *stages.Job, divide func(
 	}
 	if err != nil {
 		end.How = endedInterrupted
+		if ctx.Err() == nil { // the results of the parts could not be read
+			end.How = endedFailed
+		}
 		return nil, err
 	}
 	switch end.How = b.end; end.How {
@@ -208,21 +197,6 @@ func sourceHash(source string) uint64 {
 	h := fnv.New64a()
 	fmt.Fprint(h, source)
 	return h.Sum64() >> 8 // the low bits of this hash are not random enough
-}
-
-// waitWhileSlow makes a further attempt last as long as its task is in the list of those that a
-// frozen worker has claimed. The outdated outcomes of that worker then meet claims in progress.
-func (w *stageWorker) waitWhileSlow(ctx context.Context, job *stages.Job) error {
-	for job.Attempt > 1 {
-		list, err := os.ReadFile(w.slowTasks)
-		if err != nil || !bytes.Contains(list, []byte(job.Task.String())) {
-			return nil
-		}
-		if err := ctxsleep.For(ctx, 50*ms); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // behaviour is how long an attempt takes, and how it ends.

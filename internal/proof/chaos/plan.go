@@ -8,11 +8,41 @@ import (
 	"time"
 )
 
+// faultKind is a kind of fault, by the name that is printed.
+type faultKind string
+
 const (
-	// workers is the number of worker processes with the database. The last of them is the one
-	// behind a network interface.
-	workers         = 5
-	networkedWorker = workers - 1
+	// Faults of one worker, with the database or remote.
+	killWorker       faultKind = "kill"         // SIGKILL; started again afterwards
+	powerLoss        faultKind = "power-loss"   // SIGKILL while the network hides it
+	freezeWorker     faultKind = "freeze"       // SIGSTOP, then SIGCONT
+	blackHole        faultKind = "black-hole"   // nothing arrives, and then all connections are reset
+	holdTraffic      faultKind = "hold-traffic" // everything arrives late
+	resetConnections faultKind = "reset-connections"
+	// Faults of the server.
+	restartServer    faultKind = "restart"
+	killServer       faultKind = "kill-server"
+	freezeServer     faultKind = "freeze-server"     // SIGSTOP to all its processes
+	failoverKill     faultKind = "failover-kill"     // the primary is killed
+	failoverReadOnly faultKind = "failover-readonly" // the primary refuses to write
+	// Faults in the database.
+	endListeners  faultKind = "end-listeners"  // pg_terminate_backend: notifications are lost
+	endSessions   faultKind = "end-sessions"   // of all
+	cancelQueries faultKind = "cancel-queries" // pg_cancel_backend, over and over
+	notifyBurst   faultKind = "notify-burst"   // many notifications in one transaction
+	lockRows      faultKind = "lock-rows"      // of many tasks
+	holdSnapshot  faultKind = "hold-snapshot"  // an old one
+	deleteTasks   faultKind = "delete-tasks"   // restores and purges some of them afterwards
+	// Faults of the daemon that publishes videos, and of the coordinators of the remote workers.
+	killDaemon      faultKind = "kill-daemon"
+	killFFmpeg      faultKind = "kill-ffmpeg"
+	freezeDaemon    faultKind = "freeze-daemon"
+	killCoordinator faultKind = "kill-coordinator" // SIGKILL; started again afterwards
+)
+
+const (
+	// workers is the number of worker processes with the database.
+	workers = 5
 	// remoteWorkers are counted after the workers with the database.
 	remoteWorkers = 3
 	coordinators  = 2
@@ -40,11 +70,8 @@ type step struct {
 	coordinator  int // of killCoordinator, counted from 0
 }
 
-// String describes the step as a line of the plan.
-func (s step) String() string { return fmt.Sprintf("%6.1f s  %s", s.at.Seconds(), s.title()) }
-
-// title describes the step without its time.
-func (s step) title() string {
+// String describes the step without its time.
+func (s step) String() string {
 	title := string(s.kind)
 	switch {
 	case s.kind == killCoordinator:
@@ -58,240 +85,121 @@ func (s step) title() string {
 	return title
 }
 
-// name names the fault where faults are counted.
-func (s step) name() string {
-	if isRemote(s.worker) {
-		return "remote " + string(s.kind)
-	}
-	return string(s.kind)
-}
-
-// quota says how many faults of a kind a minute has, and how long they last.
-type quota struct {
-	kind      faultKind
-	perMinute int
-	min, max  time.Duration
-}
-
 const ms = time.Millisecond
 
-// quotas are those of one minute. Faults for which it is hard to find a time come first.
-var quotas = [...]quota{
-	{linkDown, 1, 3000 * ms, 12000 * ms},
-	{killWorker, 3, 15000 * ms, 15000 * ms}, // by then other workers have its claims
-	{killWorker, 3, 1000 * ms, 3000 * ms},   // a service manager starts it again
-	{freezeWorker, 3, 1000 * ms, 5000 * ms},
-	{blackHole, 1, 5000 * ms, 12000 * ms},
-	{dropFromServer, 1, 3000 * ms, 8000 * ms},
-	{dropToServer, 1, 3000 * ms, 8000 * ms},
-	{holdTraffic, 2, 1000 * ms, 4000 * ms},
-	{delayTraffic, 1, 3000 * ms, 8000 * ms},
-	{resetConnections, 3, 0, 0},
-	{refuseConnections, 1, 2000 * ms, 6000 * ms},
-	{endListeners, 2, 0, 0},
-	{endPools, 2, 0, 0},
-	{endSessions, 1, 0, 0},
-	{disableTriggers, 2, 2000 * ms, 6000 * ms},
-	{notifyFlood, 1, 1000 * ms, 3000 * ms},
-	{notifyBurst, 2, 0, 0},
-	{lockRows, 2, 2000 * ms, 6000 * ms},
-	{holdSnapshot, 1, 5000 * ms, 15000 * ms},
-	{operatorReads, 1, 3000 * ms, 8000 * ms},
-	{killDaemon, 2, 1000 * ms, 3000 * ms},
-	{killFFmpeg, 3, 3000 * ms, 3000 * ms},
-	{freezeDaemon, 1, 1000 * ms, 3000 * ms},
-	{killCoordinator, 2, 6000 * ms, 9000 * ms}, // by then its workers are at the other one
-	{killCoordinator, 2, 1000 * ms, 3000 * ms},
+// track is a list of faults of which there is one at a time, so that they do not undo each other.
+type track struct {
+	faults []faultRange
+	pause  time.Duration // between two faults, on average
+	// workers are those that may have the faults; coordinators says that these have them.
+	workers      []int
+	coordinators bool
 }
 
-// remoteQuotas are those of the faults of remote workers, which are fewer.
-var remoteQuotas = [...]quota{
-	{killWorker, 1, 15000 * ms, 15000 * ms},
-	{killWorker, 2, 1000 * ms, 3000 * ms},
-	{freezeWorker, 2, 1000 * ms, 5000 * ms},
-	{blackHole, 1, 3000 * ms, 6000 * ms},
-	{dropFromServer, 1, 2000 * ms, 4000 * ms},
-	{dropToServer, 1, 2000 * ms, 4000 * ms},
-	{holdTraffic, 1, 1000 * ms, 4000 * ms},
-	{delayTraffic, 1, 3000 * ms, 8000 * ms},
-	{resetConnections, 3, 0, 0},
-	{refuseConnections, 1, 1000 * ms, 3000 * ms},
+// faultRange says how long faults of a kind last.
+type faultRange struct {
+	kind     faultKind
+	min, max time.Duration
 }
 
-// allQuotas returns quotas and then remoteQuotas.
-func allQuotas() []quota { return slices.Concat(quotas[:], remoteQuotas[:]) }
+// serverTrack is for half a minute of every second minute. Faults of workers would not be visible if the server were
+// never available.
+var serverTrack = track{pause: 3 * time.Second, faults: []faultRange{
+	{restartServer, 0, 4 * time.Second}, {killServer, 0, 4 * time.Second}, {freezeServer, time.Second, 4 * time.Second},
+}}
 
-// serverFaults come one after the other, in half a minute of their own. Faults of workers would
-// not be visible if the server were never available.
-var serverFaults = [...]faultKind{restartFast, restartImmediate, killServer, freezeServer}
-
-// plannedFaults are all kinds that a plan may have.
-func plannedFaults() []faultKind {
-	kinds := append(serverFaults[:len(serverFaults):len(serverFaults)], powerLoss)
-	for _, q := range allQuotas() {
-		kinds = append(kinds, q.kind)
-	}
-	kinds = append(kinds, deleteTasks)
-	slices.Sort(kinds)
-	return slices.Compact(kinds)
+// workerFaults are those of a track of workers.
+var workerFaults = []faultRange{
+	{killWorker, 1000 * ms, 3000 * ms}, // a service manager starts it again
+	{killWorker, 1000 * ms, 3000 * ms},
+	{killWorker, 15000 * ms, 15000 * ms}, // by then other workers have its claims
+	{powerLoss, 3000 * ms, 8000 * ms},
+	{freezeWorker, 1000 * ms, 5000 * ms},
+	{blackHole, 3000 * ms, 8000 * ms},
+	{holdTraffic, 1000 * ms, 4000 * ms},
+	{resetConnections, 0, 0},
 }
 
-// beyondLease is longer than the lease of a worker with the sweep that follows.
+// tracks are for all the time. At any time a worker with the database, a remote worker and a coordinator have no fault.
+var tracks = []track{
+	{workers: []int{0, 1}, faults: workerFaults, pause: 2 * time.Second},
+	{workers: []int{2}, faults: workerFaults, pause: 2 * time.Second},
+	{workers: []int{workers, workers + 1}, faults: workerFaults, pause: 2 * time.Second},
+	{coordinators: true, pause: 6 * time.Second, faults: []faultRange{
+		{killCoordinator, 6000 * ms, 9000 * ms}, // by then its workers are at the other one
+		{killCoordinator, 1000 * ms, 3000 * ms},
+	}},
+	{pause: 6 * time.Second, faults: []faultRange{
+		{killDaemon, 1000 * ms, 3000 * ms}, {killFFmpeg, 3000 * ms, 3000 * ms}, {freezeDaemon, 1000 * ms, 3000 * ms},
+	}},
+	{pause: 2 * time.Second, faults: []faultRange{
+		{endListeners, 0, 0}, {endSessions, 0, 0}, {cancelQueries, 500 * ms, 2000 * ms}, {notifyBurst, 0, 0},
+		{lockRows, 2000 * ms, 6000 * ms}, {holdSnapshot, 3000 * ms, 8000 * ms},
+	}},
+	{pause: 3 * time.Second, faults: []faultRange{{deleteTasks, 0, 8 * time.Second}}},
+}
+
+// beyondLease is longer than the lease of a worker with the sweep that follows. longWorkers have a fault that lasts so
+// long in every minute, of one of the kinds.
 const beyondLease = 46 * time.Second
+
+var (
+	longWorkers = []int{3, 4, workers + 2}
+	longFaults  = []faultKind{freezeWorker, powerLoss, blackHole}
+)
 
 // plan is a list of steps in the order in which they begin.
 type plan []step
 
 // newPlan draws the plan of a seed. All faults end within the duration. The plan depends on
 // nothing else, neither on the machine nor on the time.
-func newPlan(seed uint64, duration time.Duration) plan {
-	p := planner{rand: rand.New(rand.NewPCG(seed, 0))}
+func newPlan(seed uint64, duration time.Duration) (p plan) {
+	for i, t := range tracks {
+		p = append(p, t.draw(rand.New(rand.NewPCG(seed, uint64(i))), 0, duration)...)
+	}
+	r := rand.New(rand.NewPCG(seed, uint64(len(tracks))))
 	for from := time.Duration(0); from < duration; from += time.Minute {
-		p.addMinute(from, min(from+time.Minute, duration))
-	}
-	d := planner{rand: rand.New(rand.NewPCG(seed, 2))}
-	d.addDeletions(duration)
-	steps := append(p.steps, d.steps...)
-	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(a.at, b.at) })
-	return steps
-}
-
-// deletionInterval is the average time between the beginnings of two deletions.
-const deletionInterval = 8 * time.Second
-
-// addDeletions plans deletions of tasks. They have a planner of their own, so that they change no other step.
-func (p *planner) addDeletions(duration time.Duration) {
-	for from := time.Duration(0); from < duration; from += deletionInterval {
-		s := step{kind: deleteTasks, worker: noWorker}
-		s.duration = min(p.between(ms, 2*time.Second)<<p.rand.IntN(3), duration/2)
-		s.at = min(p.between(from, from+deletionInterval), duration-s.duration)
-		p.steps = append(p.steps, s)
-	}
-}
-
-// planner draws a plan.
-type planner struct {
-	rand  *rand.Rand
-	steps plan
-}
-
-// addMinute plans one minute. Every second minute has no fault of the server, to measure how long
-// the recovery from the other faults takes.
-func (p *planner) addMinute(from, until time.Duration) {
-	minute := from / time.Minute
-	if until-from == time.Minute {
-		long := [...]faultKind{powerLoss, freezeWorker}
-		if minute%4 == 1 {
-			long = [...]faultKind{linkDown, blackHole}
+		minute, end := int(from/time.Minute), min(from+time.Minute, duration)
+		if minute%2 == 0 {
+			half := (end - from) / 2
+			start := from + time.Duration(r.IntN(2))*half
+			p = append(p, serverTrack.draw(r, start, start+half)...)
 		}
-		for _, kind := range long {
-			p.add(quota{kind, 1, beyondLease, beyondLease}, false, from, from+2*time.Second+beyondLease)
-		}
-	}
-	if minute%2 == 0 {
-		p.addServerFaults(from, until)
-	}
-	if until-from == time.Minute {
-		p.add(quota{freezeWorker, 1, beyondLease, beyondLease}, true, from, from+2*time.Second+beyondLease)
-	}
-	// First one fault of each quota, then the others as far as there is time.
-	all := allQuotas()
-	for i, q := range all {
-		p.add(q, i >= len(quotas), from, until)
-	}
-	for round := 1; round < 3; round++ {
-		for _, i := range p.rand.Perm(len(all)) {
-			if q := all[i]; round*int(time.Minute) < q.perMinute*int(until-from) {
-				p.add(q, i >= len(quotas), from, until)
+		for i, worker := range longWorkers {
+			s := step{at: from + between(r, time.Second, 10*time.Second), duration: beyondLease, worker: worker}
+			s.kind = longFaults[(minute+i)%len(longFaults)]
+			if s.at+s.duration <= end {
+				p = append(p, s)
 			}
+		}
+	}
+	slices.SortStableFunc(p, func(a, b step) int { return cmp.Compare(a.at, b.at) })
+	return p
+}
+
+// draw draws the faults of a track in that time, each once before any comes again.
+func (t track) draw(r *rand.Rand, from, until time.Duration) (steps plan) {
+	longest := (until - from) / 4
+	for at := from + between(r, 0, t.pause); ; {
+		for _, i := range r.Perm(len(t.faults)) {
+			f := t.faults[i]
+			s := step{at: at, kind: f.kind, worker: noWorker, duration: min(between(r, f.min, f.max), longest)}
+			if at += s.duration; at > until {
+				return steps
+			}
+			at += between(r, t.pause/2, 3*t.pause/2)
+			if t.workers != nil {
+				s.worker = t.workers[r.IntN(len(t.workers))]
+			}
+			if t.coordinators {
+				s.coordinator = r.IntN(coordinators)
+			}
+			steps = append(steps, s)
 		}
 	}
 }
 
 // between draws a duration in whole milliseconds, which keeps it readable.
-func (p *planner) between(least, most time.Duration) time.Duration {
-	if most <= least {
-		return least
-	}
-	return least + time.Duration(p.rand.Int64N(int64((most-least)/ms)+1))*ms
-}
-
-// addServerFaults breaks the server in every way, in the first or in the second half of the time.
-func (p *planner) addServerFaults(from, until time.Duration) {
-	half := (until - from) / 2
-	at := from + half/8 + p.between(0, half/8) // faults that last long begin before
-	if p.rand.IntN(2) == 1 {
-		at += half
-	}
-	end := min(until, at+half)
-	for _, i := range p.rand.Perm(len(serverFaults)) {
-		// Most faults are short; the longest takes 8 s.
-		duration := min(p.between(0, 2*time.Second)<<p.rand.IntN(3), half/3)
-		if serverFaults[i] == freezeServer {
-			duration = max(duration, time.Second)
-		}
-		if duration = min(duration, end-at); duration < 0 {
-			break
-		}
-		p.steps = append(p.steps, step{at: at, duration: duration, kind: serverFaults[i], worker: noWorker})
-		at += duration + p.between(2*time.Second, 3500*ms)
-	}
-}
-
-// add finds a time and a worker, with the database or remote, for one fault. A short or crowded run
-// may have no room for it.
-func (p *planner) add(q quota, ofRemote bool, from, until time.Duration) {
-	for range 60 {
-		s := step{kind: q.kind, worker: noWorker}
-		s.duration = p.between(q.min, min(q.max, (until-from)/4))
-		if from+s.duration > until {
-			continue
-		}
-		s.at = p.between(from, until-s.duration)
-		switch {
-		case q.kind == killCoordinator:
-			s.coordinator = p.rand.IntN(coordinators)
-		case ofRemote:
-			s.worker = workers + p.rand.IntN(remoteWorkers)
-		case q.kind == powerLoss, q.kind == linkDown:
-			s.worker = networkedWorker
-		case q.kind.needsProxy():
-			s.worker = p.rand.IntN(networkedWorker)
-		case q.kind.needsWorker():
-			s.worker = p.rand.IntN(workers)
-		}
-		if p.fits(s) {
-			p.steps = append(p.steps, s)
-			return
-		}
-	}
-}
-
-// recoveryTime is how long a disabled worker may take to work again.
-const recoveryTime = time.Second
-
-// fits reports whether the step can be added: faults that would undo each other do not overlap,
-// and at any time at least one worker with the database and one remote worker have no fault, and
-// one coordinator runs.
-func (p *planner) fits(s step) bool {
-	disabled := make(map[int]bool) // workers of the same kind
-	for _, other := range p.steps {
-		if other.at > s.at+s.duration+recoveryTime || s.at > other.at+other.duration+recoveryTime {
-			continue
-		}
-		switch {
-		case s.kind.disablesWorker() && other.kind.disablesWorker() && s.worker == other.worker,
-			s.kind.needsProxy() && other.kind.needsProxy() && s.worker == other.worker,
-			s.kind.needsDaemon() && other.kind.needsDaemon(),
-			s.kind == other.kind && !s.kind.needsWorker():
-			return false
-		case other.kind.disablesWorker() && isRemote(other.worker) == isRemote(s.worker):
-			disabled[other.worker] = true
-		}
-	}
-	size := workers
-	if isRemote(s.worker) {
-		size = remoteWorkers
-	}
-	return !s.kind.disablesWorker() || len(disabled) < size-1
+func between(r *rand.Rand, least, most time.Duration) time.Duration {
+	return least + time.Duration(r.Int64N(int64((most-least)/ms)+1))*ms
 }

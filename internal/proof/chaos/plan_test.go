@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"reflect"
 	"slices"
 	"testing"
@@ -19,26 +18,27 @@ func TestNewPlan_DependsOnlyOnTheSeed(t *testing.T) {
 	}
 }
 
-func TestNewPlan_HasEveryFaultInAMinute(t *testing.T) {
+func TestNewPlan_HasEveryFaultInTwoMinutes(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
-		p := newPlan(seed, time.Minute)
-		for _, k := range plannedFaults() {
-			if !slices.ContainsFunc(p, func(s step) bool { return s.kind == k }) {
-				t.Errorf("seed %d: no %s", seed, k)
+		p := newPlan(seed, 2*time.Minute)
+		has := func(kind faultKind, remote bool) bool {
+			return slices.ContainsFunc(p, func(s step) bool { return s.kind == kind && isRemote(s.worker) == remote })
+		}
+		for _, t2 := range append(tracks, serverTrack) {
+			for _, f := range t2.faults {
+				if !has(f.kind, false) {
+					t.Errorf("seed %d: no %s", seed, f.kind)
+				}
 			}
 		}
-	}
-}
-
-func TestNewPlan_HasEveryFaultOfRemoteWorkersInAMinute(t *testing.T) {
-	t.Parallel()
-	for seed := range uint64(50) {
-		p := newPlan(seed, time.Minute)
-		for _, q := range remoteQuotas {
-			if !slices.ContainsFunc(p, func(s step) bool { return s.kind == q.kind && isRemote(s.worker) }) {
-				t.Errorf("seed %d: no %s of a remote worker", seed, q.kind)
+		for _, f := range workerFaults {
+			if !has(f.kind, true) {
+				t.Errorf("seed %d: no %s of a remote worker", seed, f.kind)
 			}
+		}
+		if n := len(slices.DeleteFunc(p, func(s step) bool { return s.duration != beyondLease })); n != 2*len(longWorkers) {
+			t.Errorf("seed %d: %d faults are longer than a lease", seed, n)
 		}
 	}
 }
@@ -49,30 +49,28 @@ func TestNewPlan_LeavesOneWorkerOfEachKindWithoutFaults(t *testing.T) {
 	for seed := range uint64(10) {
 		p := newPlan(seed, duration)
 		for at := time.Duration(0); at < duration; at += 500 * ms {
-			disabled, remote, killed := make(map[int][]string), 0, 0
+			faults, coordinatorFaults, remote := make(map[int]int), 0, 0
 			for _, s := range p {
 				if s.at > at || at > s.at+s.duration {
 					continue
 				}
-				if s.kind.disablesWorker() {
-					disabled[s.worker] = append(disabled[s.worker], fmt.Sprint(s))
+				if s.worker != noWorker {
+					faults[s.worker]++
 				}
 				if s.kind == killCoordinator {
-					killed++
+					coordinatorFaults++
 				}
 			}
-			for w := range disabled {
-				if isRemote(w) {
+			for worker, n := range faults {
+				if isRemote(worker) {
 					remote++
 				}
-			}
-			if len(disabled)-remote >= workers || remote >= remoteWorkers || killed >= coordinators {
-				t.Fatalf("seed %d, %v: %d coordinators killed, %v", seed, at, killed, disabled)
-			}
-			for w, all := range disabled {
-				if len(all) > 1 {
-					t.Fatalf("seed %d, %v, worker %d: %v", seed, at, w, all)
+				if n > 1 {
+					t.Fatalf("seed %d, %v: %s has %d faults", seed, at, workerName(worker), n)
 				}
+			}
+			if len(faults)-remote >= workers || remote >= remoteWorkers || coordinatorFaults >= coordinators {
+				t.Fatalf("seed %d, %v: %v, %d coordinators killed", seed, at, faults, coordinatorFaults)
 			}
 		}
 	}
@@ -85,27 +83,9 @@ func TestNewPlan_IsOrderedAndEndsInTime(t *testing.T) {
 		last := time.Duration(0)
 		for _, s := range newPlan(3, duration) {
 			if s.at < last || s.at+s.duration > duration {
-				t.Errorf("%v: %s", duration, s)
+				t.Errorf("%v: %v %s", duration, s.at, s)
 			}
 			last = s.at
-			if s.kind.needsWorker() != (s.worker != noWorker) || s.kind.needsProxy() && s.worker == networkedWorker {
-				t.Errorf("wrong worker: %s", s)
-			}
-		}
-	}
-}
-
-func TestNewPlan_DeletesTasksAllTheTime(t *testing.T) {
-	t.Parallel()
-	for seed := range uint64(50) {
-		n := 0
-		for _, s := range newPlan(seed, time.Minute) {
-			if s.kind == deleteTasks {
-				n++
-			}
-		}
-		if n != 8 {
-			t.Errorf("seed %d: %d deletions", seed, n)
 		}
 	}
 }

@@ -4,35 +4,23 @@ import (
 	"context"
 	"net"
 	"sync"
-	"time"
 )
-
-// proxyMode says what a proxy does with the data of its connections.
-type proxyMode struct {
-	refuse       bool          // nobody listens
-	dropToServer bool          // what the worker sends is dropped
-	dropToClient bool          // what the server sends is dropped
-	hold         bool          // all data waits until the mode changes
-	delay        time.Duration // all data is late
-}
 
 // proxy is between one worker and its servers: the database, or the coordinators. A connection leads
 // to the first one that accepts it, and each begins with the next one.
 //
-// Dropped data is lost. When the mode changes, the proxy resets the connections that lost data, as
-// a firewall does that has forgotten them. Until then neither side notices when the other closes.
+// While it holds data, nothing arrives: neither data nor the end of a connection. Afterwards it resets the
+// connections, as a firewall does that has forgotten them, or lets them go on.
 type proxy struct {
 	servers    func() []string // addresses
-	addr       string
+	listener   net.Listener
 	goroutines sync.WaitGroup
 
-	mu       sync.Mutex
-	listener net.Listener
+	mu       sync.Mutex // guards the rest
 	conns    map[*proxyConn]bool
-	mode     proxyMode
-	changed  chan struct{} // closed when the mode changes
+	released chan struct{} // closed while no data is held
+	opened   int           // connections
 	isClosed bool
-	opened   int // connections
 }
 
 func newProxy(servers func() []string) (*proxy, error) {
@@ -40,111 +28,92 @@ func newProxy(servers func() []string) (*proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &proxy{
-		servers: servers, addr: l.Addr().String(), conns: make(map[*proxyConn]bool), changed: make(chan struct{}),
-	}
-	p.accept(l)
-	return p, nil
-}
-
-func (p *proxy) accept(l net.Listener) {
-	p.listener = l
+	p := &proxy{servers: servers, listener: l, conns: make(map[*proxyConn]bool), released: make(chan struct{})}
+	close(p.released)
 	p.goroutines.Go(func() {
 		for {
 			client, err := l.Accept()
 			if err != nil {
 				return
 			}
-			p.open(client)
+			p.goroutines.Go(func() { p.serve(client) })
 		}
 	})
+	return p, nil
 }
 
-// open connects a client to the server, unless all data is dropped.
-func (p *proxy) open(client net.Conn) {
-	c := &proxyConn{proxy: p, client: client}
+func (p *proxy) addr() string { return p.listener.Addr().String() }
+
+// hold keeps all data until release.
+func (p *proxy) hold() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.isClosed {
-		client.Close()
-		return
-	}
-	p.conns[c] = true
-	if p.mode.dropToServer && p.mode.dropToClient {
-		c.lostToServer = true
-		p.goroutines.Go(func() { c.copy(nil, client) })
-		return
-	}
-	p.goroutines.Go(c.run)
+	p.released = make(chan struct{})
 }
 
-// set changes the mode. It resets connections that lost data; those that were only held go on.
-func (p *proxy) set(m proxyMode) error {
-	p.mu.Lock()
-	previous := p.mode
-	p.mode = m
-	close(p.changed)
-	p.changed = make(chan struct{})
-	p.mu.Unlock()
-	p.resetIf(func(c *proxyConn) bool { return c.lostToServer || c.lostToClient })
-	switch {
-	case m.refuse && !previous.refuse:
-		return p.listener.Close()
-	case !m.refuse && previous.refuse:
-		l, err := net.Listen("tcp", p.addr)
-		if err != nil {
-			return err
-		}
-		p.accept(l)
+// release lets data through again, of the connections that there are if they are not reset.
+func (p *proxy) release(reset bool) {
+	if reset {
+		p.resetAll()
 	}
-	return nil
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.released)
 }
 
-func (p *proxy) resetAll() { p.resetIf(func(*proxyConn) bool { return true }) }
-
-func (p *proxy) resetIf(matches func(*proxyConn) bool) {
+// resetAll closes all connections with a TCP reset.
+func (p *proxy) resetAll() {
 	p.mu.Lock()
-	var matching []*proxyConn
+	defer p.mu.Unlock()
 	for c := range p.conns {
-		if matches(c) {
-			matching = append(matching, c)
-		}
-	}
-	p.mu.Unlock()
-	for _, c := range matching {
 		c.close(true)
 	}
 }
 
 func (p *proxy) close() {
+	_ = p.listener.Close() // only once
+	p.resetAll()
 	p.mu.Lock()
 	p.isClosed = true
 	p.mu.Unlock()
-	_ = p.set(proxyMode{refuse: true}) // the listener closes, or is closed already
-	p.resetAll()
 	p.goroutines.Wait()
 }
 
-// proxyConn is one connection through a proxy. The proxy's lock protects its fields.
-type proxyConn struct {
-	proxy                      *proxy
-	client, server             net.Conn
-	lostToServer, lostToClient bool // data was dropped in this direction
-	isClosed                   bool
+// waitToPass waits until data is let through.
+func (p *proxy) waitToPass(c *proxyConn) {
+	p.mu.Lock()
+	released := p.released
+	p.mu.Unlock()
+	select {
+	case <-released:
+	case <-c.closed:
+	}
 }
 
-// run connects to the server and copies until one end closes.
-func (c *proxyConn) run() {
-	server, err := c.proxy.dial()
-	if err != nil {
+// proxyConn is one connection through a proxy.
+type proxyConn struct {
+	client, server net.Conn
+	closed         chan struct{}
+}
+
+// serve connects to a server and copies until one end closes.
+func (p *proxy) serve(client net.Conn) {
+	c := &proxyConn{client: client, closed: make(chan struct{})}
+	server, err := p.dial()
+	p.mu.Lock()
+	c.server = server
+	p.conns[c] = true
+	if err != nil || p.isClosed {
 		c.close(true) // as if nobody listened
-		return
 	}
-	if !c.setServer(server) {
-		return
+	p.mu.Unlock()
+	if err == nil {
+		p.goroutines.Go(func() { p.copy(c, client, server) })
+		p.copy(c, server, client)
 	}
-	c.proxy.goroutines.Go(func() { c.copy(c.client, server) })
-	c.copy(server, c.client)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, c)
 }
 
 // dial connects to a server.
@@ -164,24 +133,14 @@ func (p *proxy) dial() (server net.Conn, err error) {
 	return nil, err
 }
 
-// setServer stores the connection to the server, unless the client's is closed already.
-func (c *proxyConn) setServer(server net.Conn) bool {
-	c.proxy.mu.Lock()
-	defer c.proxy.mu.Unlock()
-	if c.isClosed {
-		server.Close()
-		return false
-	}
-	c.server = server
-	return true
-}
-
-// close closes both sides, with a TCP reset if that is asked for.
+// close closes both sides, once, with a TCP reset if that is asked for. The caller holds the proxy's lock.
 func (c *proxyConn) close(reset bool) {
-	c.proxy.mu.Lock()
-	defer c.proxy.mu.Unlock()
-	c.isClosed = true
-	delete(c.proxy.conns, c)
+	select {
+	case <-c.closed:
+		return
+	default:
+	}
+	close(c.closed)
 	for _, side := range []net.Conn{c.client, c.server} {
 		if tcp, ok := side.(*net.TCPConn); ok {
 			if reset {
@@ -192,57 +151,20 @@ func (c *proxyConn) close(reset bool) {
 	}
 }
 
-// copy copies one direction until an end closes. While data is dropped it does not pass that on.
-func (c *proxyConn) copy(to, from net.Conn) {
+// copy copies one direction until an end closes.
+func (p *proxy) copy(c *proxyConn, to, from net.Conn) {
 	buf := make([]byte, 16<<10)
 	for {
 		n, err := from.Read(buf)
-		passes := c.waitToPass(from == c.client)
-		switch {
-		case !passes && err != nil:
-			return
-		case !passes:
-			continue
-		case err == nil:
+		p.waitToPass(c)
+		if err == nil {
 			_, err = to.Write(buf[:n])
 		}
 		if err != nil {
+			p.mu.Lock()
 			c.close(false)
+			p.mu.Unlock()
 			return
-		}
-	}
-}
-
-// waitToPass waits as the mode says, and reports whether to pass on what was read.
-func (c *proxyConn) waitToPass(toServer bool) bool {
-	for {
-		p := c.proxy
-		p.mu.Lock()
-		m, changed, isClosed := p.mode, p.changed, c.isClosed
-		lost, drop := &c.lostToClient, m.dropToClient
-		if toServer {
-			lost, drop = &c.lostToServer, m.dropToServer
-		}
-		*lost = *lost || drop
-		isLost := *lost
-		p.mu.Unlock()
-		switch {
-		case isClosed:
-			return true // the write finds both ends closed
-		case isLost:
-			return false
-		case m.hold:
-			<-changed
-			continue
-		case m.delay == 0:
-			return true
-		}
-		timer := time.NewTimer(m.delay)
-		select {
-		case <-timer.C:
-			return true
-		case <-changed:
-			timer.Stop()
 		}
 	}
 }

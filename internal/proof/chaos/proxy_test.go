@@ -105,100 +105,75 @@ func startProxy(t *testing.T) *proxy {
 	return p
 }
 
-func setMode(t *testing.T, p *proxy, m proxyMode) {
-	t.Helper()
-	if err := p.set(m); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestProxy_DropsDataAndResetsAffectedConnections(t *testing.T) {
+func TestProxy_HoldsDataAndResetsConnections(t *testing.T) {
 	t.Parallel()
-	for name, m := range map[string]proxyMode{
-		"both ways":       {dropToServer: true, dropToClient: true},
-		"from the server": {dropToClient: true},
-		"to the server":   {dropToServer: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := startProxy(t)
-			active, idle := dial(t, p.addr), dial(t, p.addr)
-			for _, c := range []client{active, idle} {
-				c.send("a")
-				c.receives("a")
-			}
-			setMode(t, p, m)
-			active.send("b")
-			active.receivesNothing()
-			late := dial(t, p.addr)
-			late.send("b")
-			late.receivesNothing()
-			setMode(t, p, proxyMode{})
-			active.isReset()
-			late.isReset()
-			idle.send("c")
-			idle.receives("c")
-		})
-	}
+	p := startProxy(t)
+	c := dial(t, p.addr())
+	c.send("a")
+	c.receives("a")
+	p.hold()
+	c.send("b")
+	c.receivesNothing()
+	late := dial(t, p.addr())
+	late.send("b")
+	late.receivesNothing()
+	p.release(true)
+	c.isReset()
+	late.isReset()
+	again := dial(t, p.addr())
+	again.send("c")
+	again.receives("c")
 }
 
 func TestProxy_DeliversHeldDataAfterwards(t *testing.T) {
 	t.Parallel()
 	p := startProxy(t)
-	c := dial(t, p.addr)
-	setMode(t, p, proxyMode{hold: true})
+	c := dial(t, p.addr())
+	p.hold()
 	c.send("a")
 	c.receivesNothing()
-	setMode(t, p, proxyMode{})
+	p.release(false)
 	c.receives("a")
 }
 
-func TestProxy_DelaysData(t *testing.T) {
+func TestProxy_HidesTheEndOfAConnectionWhileItHoldsData(t *testing.T) {
 	t.Parallel()
-	p := startProxy(t)
-	setMode(t, p, proxyMode{delay: 30 * time.Millisecond})
-	c := dial(t, p.addr)
-	started := time.Now()
-	c.send("a")
-	c.receives("a")
-	if took := time.Since(started); took < 60*time.Millisecond {
-		t.Errorf("the round trip took %v", took)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-func TestProxy_RefusesAndResetsConnections(t *testing.T) {
-	t.Parallel()
-	p := startProxy(t)
-	c := dial(t, p.addr)
-	c.send("a")
-	c.receives("a")
-	setMode(t, p, proxyMode{refuse: true})
-	if other, err := net.Dial("tcp", p.addr); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("%v, %v", other, err)
+	defer l.Close()
+	p, err := newProxy(func() []string { return []string{l.Addr().String()} })
+	if err != nil {
+		t.Fatal(err)
 	}
-	c.send("b")
-	c.receives("b")
-	setMode(t, p, proxyMode{})
-	p.resetAll()
-	c.isReset()
-	again := dial(t, p.addr)
-	again.send("c")
-	again.receives("c")
+	t.Cleanup(p.close)
+	c := dial(t, p.addr())
+	accepted, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer accepted.Close()
+	p.hold()
+	c.Close()
+	client{t, accepted}.receivesNothing()
+	p.release(true)
+	client{t, accepted}.isReset()
 }
 
 func TestProxy_CloseEndsAllConnections(t *testing.T) {
 	t.Parallel()
-	for _, m := range []proxyMode{
-		{}, {dropToServer: true, dropToClient: true}, {hold: true}, {delay: time.Hour}, {refuse: true},
-	} {
+	for _, isHeld := range []bool{false, true} {
 		p, err := newProxy(startEchoServers(t, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := dial(t, p.addr)
+		c := dial(t, p.addr())
 		c.send("a")
 		c.receives("a")
-		setMode(t, p, m)
+		if isHeld {
+			p.hold()
+		}
 		c.send("b")
 		p.close() // returns when all its goroutines have
 	}
@@ -218,7 +193,7 @@ func TestProxy_ConnectsToAServerThatListens(t *testing.T) {
 	}
 	t.Cleanup(p.close)
 	for range 4 {
-		c := dial(t, p.addr)
+		c := dial(t, p.addr())
 		c.send("hello")
 		c.receives("hello")
 	}

@@ -72,32 +72,24 @@ func (v *verifier) nextExecution(claim stageKey, after time.Time) (execution, bo
 	return execution{}, false
 }
 
-// isUndisturbed reports whether the server was available and the task neither locked by a fault nor deleted.
+// isUndisturbed reports whether the server was available, no fault locked rows or cancelled queries, and the task was not
+// deleted.
 func (v *verifier) isUndisturbed(claim stageKey, from, to time.Time) bool {
-	return !slices.ContainsFunc(v.faults, func(f fault) bool {
-		switch {
-		case f.is(serverFaults[:]...), f.is(failoverKill, failoverReadOnly):
-			return f.overlaps(from.Add(-serverRecoveryTime), to)
-		case f.is(lockRows):
-			return slices.Contains(f.tasks, claim.task) && f.overlaps(from, to)
-		}
-		return false
-	}) && v.deletions[claim.task] == nil
+	return !v.hadFault(from.Add(-serverRecoveryTime), to, (*fault).isOfServer) &&
+		!v.hadFault(from, to, func(f *fault) bool { return f.is(lockRows, cancelQueries) }) && v.deletions[claim.task] == nil
 }
 
 // coordinatorKillTime is how long before a kill of a remote worker that of a coordinator hides it: the
 // worker may not have found the other one yet.
 const coordinatorKillTime = 3 * time.Second
 
-// endWasHidden reports whether a fault of the network kept the end of the process from the server or
+// endWasHidden reports whether the network kept the end of the process from the server or
 // the coordinators, or the coordinator was killed that would have noticed it.
 func (v *verifier) endWasHidden(log workerLog) bool {
-	return slices.ContainsFunc(v.faults, func(f fault) bool {
-		if f.is(killCoordinator) && isRemote(log.worker) {
-			return f.from.After(log.killed.Add(-coordinatorKillTime)) && f.from.Before(log.killed.Add(time.Second))
-		}
-		return f.is(powerLoss, linkDown, blackHole, dropToServer, holdTraffic) &&
-			f.worker == log.worker && f.overlaps(log.killed, log.killed)
+	return slices.ContainsFunc(v.faults, func(f *fault) bool {
+		return f.is(powerLoss) && f.worker == log.worker && f.overlaps(log.killed, log.killed) ||
+			f.is(killCoordinator) && isRemote(log.worker) &&
+				f.from.After(log.killed.Add(-coordinatorKillTime)) && f.from.Before(log.killed.Add(time.Second))
 	})
 }
 

@@ -3,8 +3,6 @@ package main
 import (
 	"testing"
 	"time"
-
-	"github.com/cuelight/cuelight/store"
 )
 
 func TestRecoveries_MeasureFromKillToNextAttempt(t *testing.T) {
@@ -16,19 +14,14 @@ func TestRecoveries_MeasureFromKillToNextAttempt(t *testing.T) {
 	}{
 		"by another worker": {func(*dataBuilder) {}, recovery{duration: 500 * ms, undisturbed: true}},
 		"after a restart of the server": {func(r *dataBuilder) {
-			r.addFault(restartFast, -1, -9*time.Second, -8*time.Second)
+			r.addFault(restartServer, -1, -9*time.Second, -8*time.Second)
 		}, recovery{duration: 500 * ms}},
 		"long after a restart": {func(r *dataBuilder) {
-			r.addFault(restartFast, -1, -20*time.Second, -15*time.Second)
+			r.addFault(restartServer, -1, -20*time.Second, -15*time.Second)
 		}, recovery{duration: 500 * ms, undisturbed: true}},
-		"with the task locked": {func(r *dataBuilder) {
+		"with rows locked": {func(r *dataBuilder) {
 			r.addFault(lockRows, -1, 600*ms, 700*ms)
-			r.faults[0].tasks = []store.ID{theTask}
 		}, recovery{duration: 500 * ms}},
-		"with another task locked": {func(r *dataBuilder) {
-			r.addFault(lockRows, -1, 600*ms, 700*ms)
-			r.faults[0].tasks = []store.ID{{44}}
-		}, recovery{duration: 500 * ms, undisturbed: true}},
 		"with the end hidden": {func(r *dataBuilder) {
 			r.addFault(powerLoss, 1, 400*ms, time.Minute)
 		}, recovery{duration: 500 * ms, undisturbed: true, hidden: true}},

@@ -22,11 +22,8 @@ func (v *verifier) unexplainedExpiries() (found []string) {
 			continue
 		}
 		log := v.logs[incarnation]
-		wasKilled := !log.killed.IsZero() && log.killed.Before(row.finished)
-		isExplained := wasKilled || slices.ContainsFunc(v.faults, func(f fault) bool {
-			return (f.worker == log.worker || f.is(serverFaults[:]...)) &&
-				f.overlaps(row.finished.Add(-explainedExpiryTime), row.finished)
-		})
+		isExplained := !log.killed.IsZero() && log.killed.Before(row.finished) ||
+			v.hadFault(row.finished.Add(-explainedExpiryTime), row.finished, ofServerOr(log.worker))
 		if !isExplained {
 			found = append(found, fmt.Sprintf("attempt %d at %s of task %s expired, but nothing was wrong with %s",
 				row.attempt, stageName(row.stage, row.part), row.task, workerName(log.worker)))
@@ -54,10 +51,7 @@ func (v *verifier) switchovers() (all []recovery) {
 			if end.IsZero() {
 				end = log.ended
 			}
-			isDisturbed := slices.ContainsFunc(v.faults, func(other fault) bool {
-				return (other.worker == log.worker || other.is(serverFaults[:]...)) &&
-					other.overlaps(f.from.Add(-serverRecoveryTime), end)
-			})
+			isDisturbed := v.hadFault(f.from.Add(-serverRecoveryTime), end, ofServerOr(log.worker))
 			all = append(all, recovery{duration: end.Sub(f.from), undisturbed: !isDisturbed})
 		}
 	}

@@ -56,37 +56,21 @@ func (h *harness) printReport(f *findings, sum summary) {
 	h.printRow("tasks submitted", "%d, and %d rolled back", sum.Submitted, len(h.submitter.rolledBack))
 	h.printRow("tasks acknowledged", "%d, with %d submissions repeated", len(h.submitter.acknowledged), h.submitter.repeated)
 	h.printRow("tasks finished", "%d completed, %d dead", sum.Completed, sum.Dead)
-	if len(h.deletions.tasks) > 0 {
-		h.printRow("tasks deleted", "%d, %d of them restored, and %d purged", len(h.deletions.tasks), sum.Restored, sum.Purged)
-	}
-	if h.workers.keep > 0 {
-		h.printRow("tasks deleted by retention", "%d, %v after their end or later", sum.Expired, h.workers.keep)
-	}
+	h.printRow("tasks deleted", "%d, %d of them restored, and %d purged", len(h.deletions), sum.Restored, sum.Purged)
+	h.printRow("tasks deleted by retention", "%d, %v after their end or later", sum.Expired, h.workers.keep)
 	if h.videos != nil {
 		h.printRow("videos", "%d submitted, %d published and playable", len(h.videos.videos), f.playableVideos)
 	}
 	h.printRow("errors", "%d lost, %d duplicated, %d violations", sum.Lost, sum.Duplicated, sum.Violations)
-	h.printRow("processes killed", "%d", sum.Kills)
-	h.printRow("server restarts", "%d", sum.Restarts)
-	h.printFaults("faults injected", h.injected)
-	h.printFaults("faults not possible", h.failed)
-	if h.options.failover != "" {
-		h.printRow("outage", "%d ms without an acknowledgement", sum.OutageMS)
-	}
+	h.printFaults()
 	h.printRow("claims only a sweep found", "%d", f.missedWakes)
-	if f.remoteExecutions > 0 {
-		h.printRow("executions by remote workers", "%d of %d", f.remoteExecutions, f.executions)
-	}
+	h.printRow("executions by remote workers", "%d of %d", f.remoteExecutions, f.executions)
 	h.printRow("claims of killed workers", "%d retried, %d without attempts left", len(f.recoveries), f.exhausted)
-	if len(f.recoveries) > 0 {
-		for _, group := range recoveryGroups {
-			h.printRow(group.name, "%s", distribution(f.recoveries, group.isChosen))
-		}
+	for _, group := range recoveryGroups {
+		h.printRow(group.name, "%s", distribution(f.recoveries, group.isChosen))
 	}
-	if len(f.switchovers) > 0 {
-		h.printRow("remote workers that went on", "%d, after the kill of a coordinator", len(f.switchovers))
-		h.printRow("  undisturbed (promised: 5 s)", "%s", distribution(f.switchovers, recovery.isPromised))
-	}
+	h.printRow("remote workers that went on", "%d, after the kill of a coordinator", len(f.switchovers))
+	h.printRow("  undisturbed (promised: 5 s)", "%s", distribution(f.switchovers, recovery.isPromised))
 	h.Printf("\n")
 	h.printFindings("LOST", f.lostTasks)
 	h.printFindings("DUPLICATED", f.duplicates)
@@ -124,15 +108,18 @@ func (h *harness) printRow(name, format string, args ...any) {
 	h.Printf("  %-30s %s\n", name, fmt.Sprintf(format, args...))
 }
 
-// printFaults prints how many faults there were of each name, four names in a row.
-func (h *harness) printFaults(name string, counts map[string]int) {
-	for faults := range slices.Chunk(slices.Sorted(maps.Keys(counts)), 4) {
-		var texts []string
-		for _, fault := range faults {
-			texts = append(texts, fmt.Sprintf("%s %d", fault, counts[fault]))
+// printFaults prints how many faults there were of each kind, and how many of them were not possible.
+func (h *harness) printFaults() {
+	counts := make(map[faultKind]int)
+	for _, f := range h.faults {
+		counts[f.kind]++
+	}
+	for _, kind := range slices.Sorted(maps.Keys(counts)) {
+		text := fmt.Sprintf("%d times", counts[kind])
+		if n := h.failed[kind]; n > 0 {
+			text += fmt.Sprintf(", %d of them not possible", n)
 		}
-		h.printRow(name, "%s", strings.Join(texts, ", "))
-		name = ""
+		h.printRow("fault "+string(kind), "%s", text)
 	}
 }
 

@@ -120,7 +120,7 @@ func TestCheck_AcceptsRetention(t *testing.T) {
 		"by a process that was killed": func(r *dataBuilder) {
 			r.deletedRows = map[store.ID]deletedRow{theTask: {id: theTask, isExpired: true, claimed: after(59 * time.Second)}}
 			r.history = correctRun().history
-			r.logs[1].killed = r.logs[1].ended
+			r.addFault(killWorker, 1, 60*time.Second, 61*time.Second)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -20,7 +20,7 @@ type runData struct {
 	tasks        map[store.ID]taskRow
 	history      []attemptRow
 	logs         []workerLog
-	faults       []fault
+	faults       []*fault
 	deletions    map[store.ID]*deletion
 	deletedRows  map[store.ID]deletedRow
 	keep         time.Duration // of finished tasks, by workers that delete them
@@ -34,7 +34,7 @@ type taskRow struct {
 	context      string // of the submitter
 	isCompleted  bool   // all stages are
 	isDead       bool   // a stage is
-	isUnfinished bool   // a stage is in progress or divided, or can be claimed now or later
+	isUnfinished bool   // a stage is in progress or divided, or can be claimed now or later: it has a step
 }
 
 // attemptRow is a row of the history.
@@ -51,54 +51,39 @@ type attemptRow struct {
 	class    string
 }
 
-// These statements read the tables directly, not through the package under test.
+// These statements read the tables directly, not through the package under test. Open work has steps.
 const (
-	statusColumns = `
-       'completed' = all(statuses) as completed, 'dead' = any(statuses) as dead,
-       'inprogress' = any(statuses) or 'divided' = any(statuses)
-         or ingest_status in ('pending', 'failed')
-         or ingest_status = 'completed'
-            and (transcode_status in ('pending', 'failed') or metadata_status in ('pending', 'failed'))
-         or transcode_status = 'completed' and metadata_status = 'completed'
-            and assemble_status in ('pending', 'failed')
-         or assemble_status = 'completed' and publish_status in ('pending', 'failed') as unfinished
-  from chaos_tasks
- cross join lateral (select array[
-       ingest_status, transcode_status, metadata_status, assemble_status, publish_status]) as s (statuses)`
-
-	tasksSQL = `select id, coalesce(request_id, ''), coalesce(user_id, ''), coalesce(user_context::text, ''),
-       ` + statusColumns
-	unfinishedSQL = `select (select count(*) from (select ` + statusColumns + `) as t where unfinished) +
+	tasksSQL = `
+select id, coalesce(request_id, ''), coalesce(user_id, ''), coalesce(user_context::text, ''), state = 'completed', state = 'dead',
+       id in (select task_id from chaos_steps where status not in ('completed', 'stopped'))
+  from chaos_tasks`
+	unfinishedSQL = `
+select (select count(distinct task_id) from chaos_steps where status not in ('completed', 'stopped')) +
        (select count(*) from chaos_deleted_tasks
          where (unpublish_at <= now() and unpublished_at is null or purge_at <= now())
            -- not claimed, or for less than 10 s of five minutes
            and (coalesce(claimed_until, now()) <= now() or claimed_until > now() + interval '4 min 50 s'))`
 	deletedSQL = `
-select id, purged_at is not null, keep_published, expired, case when claimed_until > now() then claimed_until end from chaos_deleted_tasks`
+select id, purged_at is not null, keep_published, expired,
+       case when claimed_until > now() then claimed_until - $1::interval else 'epoch' end
+  from chaos_deleted_tasks`
 	historySQL = `
 select task_id, token, stage, part, attempt, worker_id, started_at, finished_at, outcome::text, coalesce(error_class, '')
   from chaos_attempts order by finished_at`
 )
 
 // readRunData reads the data of the run, after the workers have ended.
-func (h *harness) readRunData(ctx context.Context, firstFault time.Time) (*runData, error) {
-	d := &runData{
+func (h *harness) readRunData(ctx context.Context, firstFault time.Time) (d *runData, err error) {
+	d = &runData{
 		firstFault: firstFault, acknowledged: h.submitter.acknowledged, rolledBack: h.submitter.rolledBack,
-		submissions: h.submitter.submissions,
-		tasks:       make(map[store.ID]taskRow), faults: h.faultLog.list(),
-		keep:      h.workers.keep,
-		deletions: h.deletions.tasks, deletedRows: make(map[store.ID]deletedRow),
+		submissions: h.submitter.submissions, faults: h.faults, keep: h.workers.keep, deletions: h.deletions,
+		tasks: make(map[store.ID]taskRow), deletedRows: make(map[store.ID]deletedRow),
 	}
-	var err error
 	if d.logs, err = h.workers.readLogs(); err != nil {
 		return nil, err
 	}
 	return d, h.withConn(ctx, func(conn *pgx.Conn) error {
-		err := d.readTasks(ctx, conn)
-		if err == nil {
-			err = d.readHistory(ctx, conn)
-		}
-		return err
+		return errors.Join(d.readTasks(ctx, conn), d.readHistory(ctx, conn))
 	})
 }
 
@@ -110,25 +95,15 @@ func (d *runData) readTasks(ctx context.Context, conn *pgx.Conn) error {
 	}
 	var t taskRow
 	columns := []any{&t.id, &t.request, &t.user, &t.context, &t.isCompleted, &t.isDead, &t.isUnfinished}
-	if _, err := pgx.ForEachRow(rows, columns, func() error {
-		d.tasks[t.id] = t
-		return nil
-	}); err != nil {
+	if _, err := pgx.ForEachRow(rows, columns, func() error { d.tasks[t.id] = t; return nil }); err != nil {
 		return err
 	}
-	if rows, err = conn.Query(ctx, deletedSQL); err != nil {
+	if rows, err = conn.Query(ctx, deletedSQL, store.RemovalTime); err != nil {
 		return err
 	}
-	var deleted deletedRow
-	var claimed *time.Time
-	columns = []any{&deleted.id, &deleted.isPurged, &deleted.keepPublished, &deleted.isExpired, &claimed}
-	_, err = pgx.ForEachRow(rows, columns, func() error {
-		if deleted.claimed = (time.Time{}); claimed != nil {
-			deleted.claimed = claimed.Add(-store.RemovalTime)
-		}
-		d.deletedRows[deleted.id] = deleted
-		return nil
-	})
+	var r deletedRow
+	columns = []any{&r.id, &r.isPurged, &r.keepPublished, &r.isExpired, &r.claimed}
+	_, err = pgx.ForEachRow(rows, columns, func() error { d.deletedRows[r.id] = r; return nil })
 	return err
 }
 
@@ -144,48 +119,26 @@ func (d *runData) readHistory(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// fault is a period in which something was broken.
-type fault struct {
-	kind   faultKind
-	worker int // or noWorker
-	from   time.Time
-	to     time.Time  // zero: it is still broken
-	tasks  []store.ID // that were locked
-}
-
 // overlaps reports whether the fault was present at some time between the two.
-func (f fault) overlaps(from, to time.Time) bool {
-	return !f.from.After(to) && (f.to.IsZero() || !f.to.Before(from))
-}
+func (f *fault) overlaps(from, to time.Time) bool { return !f.from.After(to) && !f.to.Before(from) }
 
 // is reports whether the fault is of one of the kinds.
-func (f fault) is(kinds ...faultKind) bool { return slices.Contains(kinds, f.kind) }
+func (f *fault) is(kinds ...faultKind) bool { return slices.Contains(kinds, f.kind) }
 
-// faultLog records the faults. The rules make exceptions for them.
-type faultLog struct {
-	mu     sync.Mutex
-	faults []*fault
+// isOfServer reports whether the server was away.
+func (f *fault) isOfServer() bool {
+	return f.is(restartServer, killServer, freezeServer, failoverKill, failoverReadOnly)
 }
 
-// record notes that a fault begins now. The function that it returns notes its end.
-func (l *faultLog) record(kind faultKind, worker int, tasks ...store.ID) (end func()) {
-	f := &fault{kind: kind, worker: worker, from: time.Now(), tasks: tasks}
-	l.mu.Lock()
-	l.faults = append(l.faults, f)
-	l.mu.Unlock()
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		f.to = time.Now()
-	}
+// hadFault reports whether a fault was present at some time between the two.
+func (d *runData) hadFault(from, to time.Time, isMeant func(*fault) bool) bool {
+	return slices.ContainsFunc(d.faults, func(f *fault) bool { return f.overlaps(from, to) && isMeant(f) })
 }
 
-func (l *faultLog) list() []fault {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var all []fault
-	for _, f := range l.faults {
-		all = append(all, *f)
-	}
-	return all
+// of returns a condition for hadFault: that a worker had the fault.
+func of(worker int) func(*fault) bool { return func(f *fault) bool { return f.worker == worker } }
+
+// ofServerOr returns a condition for hadFault: that the server, or a worker, had the fault.
+func ofServerOr(worker int) func(*fault) bool {
+	return func(f *fault) bool { return f.isOfServer() || f.worker == worker }
 }

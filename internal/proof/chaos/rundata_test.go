@@ -171,7 +171,7 @@ func (r *dataBuilder) beginsOldClaim(end string) {
 
 // addFault adds a fault.
 func (r *dataBuilder) addFault(k faultKind, worker int, from, to time.Duration) {
-	r.faults = append(r.faults, fault{kind: k, worker: worker, from: after(from), to: after(to)})
+	r.faults = append(r.faults, &fault{step: step{kind: k, worker: worker}, from: after(from), to: after(to)})
 }
 
 func (r *dataBuilder) findings() *findings {

@@ -6,17 +6,16 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/cuelight/cuelight/internal/childproc"
 	"github.com/cuelight/cuelight/internal/progresslog"
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
-
-// drainTimeout is how long a process may take to end in good order: its grace period, and
-// deregistering.
-const drainTimeout = 45 * time.Second
 
 // slot runs one process at a time. It starts a new incarnation when one ends unexpectedly, and
 // reports that as a violation.
@@ -24,12 +23,19 @@ type slot struct {
 	log     *progresslog.Log
 	name    string
 	command func(n int) (*exec.Cmd, error) // of the incarnation, counted from 0
+	proxy   *proxy                         // in front of what a worker connects to; nil without one
+	ready   chan struct{}                  // closed when the first incarnation is ready
+	addr    atomic.Pointer[string]         // of the last incarnation that is ready; nil before
 	watches sync.WaitGroup
 
-	mu           sync.Mutex
+	mu           sync.Mutex // guards the rest
 	isClosing    bool
 	incarnations []*incarnation // the last one is the current one
 	violations   []string
+}
+
+func newSlot(log *progresslog.Log, name string, command func(n int) (*exec.Cmd, error)) *slot {
+	return &slot{log: log, name: name, command: command, ready: make(chan struct{})}
 }
 
 // incarnation is one process of a slot.
@@ -59,6 +65,7 @@ func (s *slot) start() error {
 	if err != nil {
 		return err
 	}
+	cmd.Stdout = childproc.Lines(s.readLine)
 	// A session of its own lets proofkit find what the process leaves behind.
 	p, err := childproc.Start(cmd, childproc.Options{Session: true, LeavesGroup: true})
 	if err != nil {
@@ -67,6 +74,30 @@ func (s *slot) start() error {
 	i := &incarnation{Process: p, stdin: stdin, finished: make(chan struct{})}
 	s.incarnations = append(s.incarnations, i)
 	s.watches.Go(func() { s.watch(i) })
+	return nil
+}
+
+// readyPrefix begins the line that a process prints when it is registered, or accepts connections. Its address, if it
+// has one, follows.
+const readyPrefix = "ready "
+
+// readLine reads what a process prints. Other lines are for the log.
+func (s *slot) readLine(line []byte) {
+	addr, isReady := strings.CutPrefix(string(line), readyPrefix)
+	if !isReady {
+		s.log.Logf("%s %s", s.name, line)
+	} else if s.addr.Swap(&addr) == nil {
+		close(s.ready)
+	}
+}
+
+// waitReady waits until the first incarnation is ready.
+func (s *slot) waitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if err := proofkit.WaitReady(ctx, s.current().Process, s.ready); err != nil {
+		return fmt.Errorf("%s is not ready: %w", s.name, err)
+	}
 	return nil
 }
 
@@ -102,17 +133,31 @@ func (s *slot) all() []*incarnation {
 	return s.incarnations[:len(s.incarnations):len(s.incarnations)]
 }
 
-// drain tells the current incarnation to end and returns the violations of this slot. It closes
+// drainTimeout is how long a process may take to end in good order: its grace period, and
+// deregistering.
+const drainTimeout = 45 * time.Second
+
+// drain makes the current incarnation end and returns the violations of this slot. It closes
 // the standard input of the process, and sends it the signal unless that is 0.
 func (s *slot) drain(signal syscall.Signal) []string {
 	s.mu.Lock()
 	s.isClosing = true
 	violations := s.violations
 	s.mu.Unlock()
-	if i := s.current(); !i.hasEnded() {
-		if err := i.stop(signal); err != nil {
-			violations = append(violations, fmt.Sprintf("%s ended with %v after it was asked to stop", s.name, err))
-		}
+	i := s.current()
+	if i.hasEnded() {
+		return violations
+	}
+	i.stdin.Close()
+	if signal != 0 {
+		_ = i.Signal(signal) // it may have ended just now
+	}
+	ctx, cancel := context.WithTimeoutCause(context.Background(), drainTimeout, errors.New("a kill, since it took too long"))
+	defer cancel()
+	err := i.Wait(ctx)
+	<-i.finished
+	if err != nil {
+		violations = append(violations, fmt.Sprintf("%s ended with %v after it was asked to stop", s.name, err))
 	}
 	return violations
 }
@@ -126,6 +171,9 @@ func (s *slot) close() {
 		i.kill()
 	}
 	s.watches.Wait()
+	if s.proxy != nil {
+		s.proxy.close()
+	}
 }
 
 func (i *incarnation) hasEnded() bool {
@@ -136,21 +184,6 @@ func (i *incarnation) hasEnded() bool {
 		return false
 	}
 }
-
-// stop tells the process to end, and waits. It kills a process that does not end.
-func (i *incarnation) stop(signal syscall.Signal) error {
-	i.stdin.Close()
-	if signal != 0 {
-		_ = i.Signal(signal) // it may have ended just now
-	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), drainTimeout, errDrainTimeout)
-	defer cancel()
-	err := i.Wait(ctx)
-	<-i.finished
-	return err
-}
-
-var errDrainTimeout = errors.New("a kill, since it took too long")
 
 // kill ends the process as a crash would. It returns when the process has ended.
 func (i *incarnation) kill() {
@@ -168,7 +201,3 @@ func (i *incarnation) wasKilled() bool {
 	defer i.mu.Unlock()
 	return !i.killed.IsZero()
 }
-
-// freeze stops the process with SIGSTOP, and thaw continues it.
-func (i *incarnation) freeze() { _ = i.Signal(syscall.SIGSTOP) }
-func (i *incarnation) thaw()   { _ = i.Signal(syscall.SIGCONT) }

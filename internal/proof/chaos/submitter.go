@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -38,9 +39,8 @@ type submitter struct {
 	repeated     int                         // submissions that took more than one try
 	rolledBack   []string                    // request ids
 
-	outageStart time.Time // zero: there was none
-	lastBefore  time.Time // acknowledgement before the outage
-	firstAfter  time.Time // acknowledgement of a try that began during the outage or after it
+	last   time.Time     // acknowledgement
+	outage time.Duration // the longest between two acknowledgements
 }
 
 func newSubmitter(ctx context.Context, address string, seed uint64) (*submitter, error) {
@@ -161,24 +161,20 @@ func (s *submitter) submitLongTasks(ctx context.Context, until time.Time) {
 // the tasks or not; their request ids make a repetition harmless.
 func (s *submitter) submit(ctx context.Context, tasks []store.Submission) {
 	for try := 0; ctx.Err() == nil; try++ {
-		started := time.Now()
 		tryCtx, cancel := context.WithTimeout(ctx, submitTimeout)
 		ids, err := s.submitOnce(tryCtx, s.pool, tasks)
 		cancel()
 		if err == nil {
-			s.acknowledge(tasks, ids, started, try)
+			s.acknowledge(tasks, ids, try)
 			return
 		}
 		_ = ctxsleep.For(ctx, 50*ms) // the loop sees that ctx is done
 	}
 }
 
-// usesSQL reports whether tasks are submitted with SQL, in each try.
-func usesSQL(tasks []store.Submission) bool { return sourceHash(tasks[0].RequestID)%4 == 0 }
-
-// submitOnce submits tasks in one try, and returns their ids.
+// submitOnce submits tasks in one try, and returns their ids. It submits some of them with SQL, in every try.
 func (s *submitter) submitOnce(ctx context.Context, db store.DB, tasks []store.Submission) (ids []store.ID, err error) {
-	if usesSQL(tasks) {
+	if sourceHash(tasks[0].RequestID)%4 == 0 {
 		return submitWithSQL(ctx, db, tasks)
 	}
 	receipts, err := store.New(db, graph()).SubmitAll(ctx, tasks)
@@ -188,19 +184,60 @@ func (s *submitter) submitOnce(ctx context.Context, db store.DB, tasks []store.S
 	return ids, err
 }
 
-func (s *submitter) acknowledge(tasks []store.Submission, ids []store.ID, started time.Time, try int) {
+const submitSQL = `
+with added as (
+  insert into chaos_tasks (request_id, source, priority, scheduled_at, placement, user_id, user_context)
+  values ($1, $2, $3, $4, $5::text::jsonb, nullif($6, ''), $7::text::json)
+      on conflict do nothing
+  returning id
+)
+select id from added
+ union all
+select id from chaos_tasks where request_id = $1`
+
+// submitWithSQL submits tasks with SQL, as other programs do, and returns their ids.
+func submitWithSQL(ctx context.Context, db store.DB, tasks []store.Submission) (ids []store.ID, err error) {
+	for _, t := range tasks {
+		var scheduled *time.Time
+		var placement, userContext *string
+		if !t.NotBefore.IsZero() {
+			scheduled = &t.NotBefore
+		}
+		if t.UserContext != nil {
+			userContext = new(string(t.UserContext))
+		}
+		if t.Placement != nil {
+			text, err := json.Marshal(t.Placement)
+			if err != nil {
+				return nil, err
+			}
+			placement = new(string(text))
+		}
+		rows, err := db.Query(ctx, submitSQL, t.RequestID, t.Source, t.Priority, scheduled, placement, t.UserID, userContext)
+		if err != nil {
+			return nil, err
+		}
+		id, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[store.ID]) // none if another try has just committed it
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+func (s *submitter) acknowledge(tasks []store.Submission, ids []store.ID, try int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, id := range ids {
 		s.acknowledged[tasks[i].RequestID] = id
 	}
 	s.repeated += min(try, 1)
-	switch {
-	case s.outageStart.IsZero():
-		s.lastBefore = time.Now()
-	case s.firstAfter.IsZero() && started.After(s.outageStart):
-		s.firstAfter = time.Now()
+	now := time.Now()
+	if !s.last.IsZero() {
+		s.outage = max(s.outage, now.Sub(s.last))
 	}
+	s.last = now
 }
 
 // acknowledgedTasks returns the tasks whose submissions are acknowledged.
@@ -212,23 +249,6 @@ func (s *submitter) acknowledgedTasks() map[store.ID]bool {
 		tasks[id] = true
 	}
 	return tasks
-}
-
-// noteOutage notes that the server is not available from now on.
-func (s *submitter) noteOutage() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.outageStart = time.Now()
-}
-
-// outage is the time without an acknowledgement; 0 if there was none before it or none after it.
-func (s *submitter) outage() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.lastBefore.IsZero() || s.firstAfter.IsZero() {
-		return 0
-	}
-	return s.firstAfter.Sub(s.lastBefore)
 }
 
 var errRollBack = errors.New("the submission is rolled back on purpose")

@@ -166,7 +166,7 @@ func (v *verifier) duplicates() (found []string) {
 // crash of the server undid.
 func (v *verifier) claimsWithoutHistory() (found []string) {
 	for _, e := range v.executions {
-		if _, ok := v.rows[e.start.Token]; !ok && !v.wasUndone(e) && !v.isPurged(e.start.Task) {
+		if _, ok := v.rows[e.start.Token]; !ok && !v.mayBeUndone(e) && !v.isPurged(e.start.Task) {
 			found = append(found, fmt.Sprintf("%s by %s is not in the history", e, workerName(v.workerOf(e))))
 		}
 	}
@@ -215,17 +215,16 @@ func (e execution) endedAs(outcome string) bool {
 // clockError is how much two processes' readings of the same moment may differ.
 const clockError = 2 * time.Millisecond
 
-// overlappingExecutions lists executions of a stage that overlap. There are five exceptions. Four are
-// for the first one: its process was frozen and could not know; a crash undid its claim; the server
-// ended the session of its process while that was cut off, so that the others took it for dead; or its
-// task was deleted and restored. The fifth is for the second one: its process had claimed it before it was frozen.
+// overlappingExecutions lists executions of a stage that overlap, except where the process of one of them was frozen or cut
+// off and could not know that its claim was lost, a crash undid the first claim, or the task was deleted.
 func (v *verifier) overlappingExecutions() (found []string) {
 	for _, executions := range v.byStage {
 		for i, first := range executions {
 			for _, second := range executions[i+1:] {
-				if !second.from.Before(first.to) || v.wasUndone(first) ||
-					v.wasFrozen(first, second.from) || v.lostSessionWhileCutOff(first, second.from) ||
-					v.beganAfterFreeze(first, second) || v.wasRevoked(first) {
+				_, isInHistory := v.rows[first.start.Token]
+				if !second.from.Before(first.to) || !isInHistory || v.wasRevoked(first) ||
+					v.hadFault(first.from, second.from, of(v.workerOf(first))) ||
+					v.hadFault(second.from.Add(-staleClaimTime), second.from, of(v.workerOf(second))) {
 					continue
 				}
 				found = append(found, fmt.Sprintf("%s by %s started %v before %s by %s had ended", second,
@@ -235,6 +234,23 @@ func (v *verifier) overlappingExecutions() (found []string) {
 	}
 	slices.Sort(found)
 	return found
+}
+
+// staleClaimTime is how long a process that was frozen may take to find out that its claims are lost.
+const staleClaimTime = time.Second
+
+// asyncCommitTime is how old a claim may be that a crash of the server undoes: three times
+// wal_writer_delay, and some more for a busy machine.
+const asyncCommitTime = 2 * time.Second
+
+// mayBeUndone reports whether a crash of the server may have undone the claim, or a failover to a standby that had not
+// received it. A process that was frozen or cut off may execute it later.
+func (v *verifier) mayBeUndone(e execution) bool {
+	return slices.ContainsFunc(v.faults, func(crash *fault) bool {
+		earliest, latest := crash.from.Add(-asyncCommitTime), crash.to.Add(asyncCommitTime)
+		return crash.is(killServer, failoverKill, failoverReadOnly) && !e.from.Before(earliest) &&
+			(!e.from.After(latest) || v.hadFault(earliest, e.from, of(v.workerOf(e))))
+	})
 }
 
 // deadTasksWithoutCause lists dead tasks without a permanent error or a last attempt.

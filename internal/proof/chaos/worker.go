@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"os"
-	"os/exec"
 	"os/signal"
-	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -20,8 +23,12 @@ import (
 	"github.com/cuelight/cuelight/stages/remote"
 )
 
-// workerEnv makes this program a worker. It holds the workerConfig as JSON.
-const workerEnv = "CUELIGHT_CHAOS_WORKER"
+// workerEnv makes this program a worker, and coordinatorEnv a coordinator. They hold a workerConfig and a
+// coordinatorConfig as JSON.
+const (
+	workerEnv      = "CUELIGHT_CHAOS_WORKER"
+	coordinatorEnv = "CUELIGHT_CHAOS_COORDINATOR"
+)
 
 // workerConfig is what a worker process is started with.
 type workerConfig struct {
@@ -29,26 +36,23 @@ type workerConfig struct {
 	Coordinator string // URL of the coordinators of a remote worker
 	Key         string // of a remote worker
 	LogFile     string
-	Host        string        // its host name; "" where it has none of its own
 	Keep        time.Duration // of finished and dead tasks; 0: for ever
 }
 
-// registeredLine is what a worker prints when it is registered.
-const registeredLine = "registered"
+// coordinatorConfig is what a coordinator process is started with.
+type coordinatorConfig struct {
+	Address string // URL of its database
+}
 
 // workerMain is the main function of a worker process. It works until its standard input ends, which
 // also happens when its parent is killed, and then drains.
 func workerMain(c workerConfig) error {
 	ctx := untilInputEnds()
-	if err := setHostname(c.Host); err != nil {
-		return err
-	}
 	log, err := openLogFile(c.LogFile)
 	if err != nil {
 		return err
 	}
-	p := newPipeline(&stageWorker{log, filepath.Join(filepath.Dir(c.LogFile), slowTasksFile)})
-	runner := stages.Runner{Pipeline: p, Observe: log.writeEvent}
+	runner := stages.Runner{Pipeline: newPipeline(log), Observe: log.writeEvent}
 	if c.Coordinator != "" {
 		return workRemotely(ctx, c, runner)
 	}
@@ -93,6 +97,46 @@ func workRemotely(ctx context.Context, c workerConfig, runner stages.Runner) err
 	return runner.Run(ctx)
 }
 
+// coordinatorMain is the main function of a coordinator process. It serves remote workers until its
+// standard input ends.
+func coordinatorMain(c coordinatorConfig) error {
+	ctx := untilInputEnds()
+	pool, err := connect(ctx, c.Address)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	var failed atomic.Bool
+	coordinator := remote.NewCoordinator(remote.Options{
+		Pool: pool, Pipeline: newPipeline(nil), Authenticate: keyOf,
+		OnError: func(err error) {
+			if isFailed := err != nil; failed.Swap(isFailed) != isFailed {
+				fmt.Println("error of the database:", progresslog.Brief(err))
+			}
+		},
+	})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: coordinator}
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	defer server.Close()
+	serving.Go(func() { _ = server.Serve(listener) }) // it returns when the server is closed
+	fmt.Println(readyPrefix + listener.Addr().String())
+	return coordinator.Run(ctx)
+}
+
+// keyOf returns the key of a request. Every remote worker has one of its own.
+func keyOf(r *http.Request) (string, error) {
+	key, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !ok {
+		return "", errors.New("the request has no key")
+	}
+	return key, nil
+}
+
 // connectTimeout is how long one try to connect may take, as in cuelight itself.
 const connectTimeout = 10 * time.Second
 
@@ -104,68 +148,4 @@ func connect(ctx context.Context, address string) (*pgxpool.Pool, error) {
 	}
 	config.ConnConfig.ConnectTimeout = connectTimeout
 	return pgxpool.NewWithConfig(ctx, config)
-}
-
-// Events of the listener. The other kinds of events are the Runner's.
-const (
-	listenerConnected    = "listener_connected"
-	listenerDisconnected = "listener_disconnected"
-)
-
-func (l *logWriter) writeListener(isConnected bool, err error) {
-	kind := listenerConnected
-	if !isConnected {
-		kind = listenerDisconnected
-	}
-	l.write(logEntry{What: eventEntry, How: kind, Why: progresslog.Brief(err)})
-}
-
-// writeEvent records an event of the Runner, except those that stageWorker records itself.
-func (l *logWriter) writeEvent(e stages.Event) {
-	if e.Kind == stages.StageStarted || e.Kind == stages.StageProgress {
-		return
-	}
-	l.write(logEntry{
-		What: eventEntry, How: string(e.Kind), Task: e.Task, Stage: e.Stage, Part: e.Part, Attempt: e.Attempt,
-		Worker: e.Worker, Count: e.Count, Why: progresslog.Brief(e.Err),
-	})
-	switch e.Kind {
-	case stages.WorkerStarted:
-		fmt.Println(registeredLine)
-	case stages.DatabaseUnavailable:
-		fmt.Println("lost contact:", progresslog.Brief(e.Err))
-	case stages.DatabaseAvailable:
-		fmt.Println("has contact again")
-	case stages.WorkerLost:
-		fmt.Println("expired another worker")
-	}
-}
-
-// ownHostname is the command that runs another command with a host name of its own, which that sets
-// with setHostname.
-var ownHostname = []string{"unshare", "--uts", "--"}
-
-// canOwnHostname reports whether this program may give a process a host name of its own.
-func canOwnHostname() bool {
-	return exec.Command(ownHostname[0], append(ownHostname[1:], "true")...).Run() == nil
-}
-
-// setHostname sets the host name of this process, unless it is empty. It refuses to change the
-// name of the machine.
-func setHostname(name string) error {
-	if name == "" {
-		return nil
-	}
-	own, err := os.Readlink("/proc/self/ns/uts")
-	if err != nil {
-		return err
-	}
-	parent, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/uts", os.Getppid()))
-	if err != nil {
-		return err
-	}
-	if own == parent {
-		return errors.New("this process has no host name of its own")
-	}
-	return os.WriteFile("/proc/sys/kernel/hostname", []byte(name), 0)
 }

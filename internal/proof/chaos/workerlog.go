@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/progresslog"
+	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -104,6 +106,39 @@ func (l *logWriter) removal(files string) func(context.Context, store.DeletedTas
 	return func(_ context.Context, task store.DeletedTask) error {
 		l.write(logEntry{What: removalEntry, How: files, Task: task.ID, Expired: task.Expired})
 		return nil
+	}
+}
+
+// Events of the listener. The other kinds of events are the Runner's.
+const (
+	listenerConnected    = "listener_connected"
+	listenerDisconnected = "listener_disconnected"
+)
+
+func (l *logWriter) writeListener(isConnected bool, err error) {
+	kind := listenerConnected
+	if !isConnected {
+		kind = listenerDisconnected
+	}
+	l.write(logEntry{What: eventEntry, How: kind, Why: progresslog.Brief(err)})
+}
+
+// writeEvent records an event of the Runner, except those that the stages record themselves.
+func (l *logWriter) writeEvent(e stages.Event) {
+	if e.Kind == stages.StageStarted || e.Kind == stages.StageProgress {
+		return
+	}
+	l.write(logEntry{
+		What: eventEntry, How: string(e.Kind), Task: e.Task, Stage: e.Stage, Part: e.Part, Attempt: e.Attempt,
+		Worker: e.Worker, Count: e.Count, Why: progresslog.Brief(e.Err),
+	})
+	switch e.Kind {
+	case stages.WorkerStarted:
+		fmt.Println(readyPrefix)
+	case stages.DatabaseUnavailable:
+		fmt.Println("lost contact:", progresslog.Brief(e.Err))
+	case stages.WorkerLost:
+		fmt.Println("expired another worker")
 	}
 }
 

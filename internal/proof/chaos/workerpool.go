@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/cuelight/cuelight/internal/childproc"
 	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
@@ -16,60 +16,47 @@ import (
 
 // workerPool has the worker processes, and the coordinators of the remote ones.
 type workerPool struct {
-	slots        []*workerSlot // those with the database, then the remote ones
-	coordinators []*coordinatorSlot
+	log          *progresslog.Log
+	slots        []*slot // those with the database, then the remote ones
+	coordinators []*slot
 	dir          string        // of the worker logs
 	addrs        []string      // of the servers
 	ownHosts     bool          // each worker has a host name of its own
 	keep         time.Duration // of finished tasks, by workers with the database
 }
 
-// workerSlot runs one worker, and has its connection to the server or to the coordinators.
-type workerSlot struct {
-	slot
-	number     int
-	proxy      *proxy            // nil without a proxy
-	network    *networkNamespace // nil without a namespace
-	registered chan struct{}     // closed when the first incarnation is registered
-}
-
-// newWorkerPool makes slots that connect directly to the given servers.
-func newWorkerPool(log *progresslog.Log, dir string, size int, addrs ...string) *workerPool {
-	p := &workerPool{dir: dir, addrs: addrs, ownHosts: canOwnHostname()}
-	for range size {
-		p.addSlot(log)
+// addWorkers adds workers that connect to the servers, or remotely to the coordinators.
+func (p *workerPool) addWorkers(n int) {
+	for range n {
+		number := len(p.slots)
+		p.slots = append(p.slots, newSlot(p.log, workerName(number), func(n int) (*exec.Cmd, error) {
+			return p.command(number, n)
+		}))
 	}
-	return p
 }
 
-func (p *workerPool) addSlot(log *progresslog.Log) {
-	s := &workerSlot{number: len(p.slots), registered: make(chan struct{})}
-	s.log, s.name = log, workerName(s.number)
-	register := sync.OnceFunc(func() { close(s.registered) })
-	onLine := func(line []byte) {
-		if string(line) == registeredLine {
-			register()
-			return
+// addCoordinators adds the coordinators.
+func (p *workerPool) addCoordinators() {
+	for i := range coordinators {
+		config := coordinatorConfig{Address: sessionURL(fmt.Sprintf("coordinator-%d", i+1), p.addrs...)}
+		p.coordinators = append(p.coordinators, newSlot(p.log, coordinatorName(i), func(int) (*exec.Cmd, error) {
+			return proofkit.ChildCommand(coordinatorEnv, config)
+		}))
+	}
+}
+
+// addProxies puts a proxy in front of what each worker connects to.
+func (p *workerPool) addProxies() (err error) {
+	for i, s := range p.slots {
+		servers := func() []string { return p.addrs }
+		if isRemote(i) {
+			servers = p.coordinatorAddrs
 		}
-		log.Logf("%s %s", s.name, line)
-	}
-	s.command = func(n int) (*exec.Cmd, error) {
-		cmd, err := p.command(s, n)
-		if err == nil {
-			cmd.Stdout = childproc.Lines(onLine)
+		if s.proxy, err = newProxy(servers); err != nil {
+			return err
 		}
-		return cmd, err
 	}
-	p.slots = append(p.slots, s)
-}
-
-// addRemote adds the remote workers and their coordinators. There must be as many workers with the
-// database as the constant says.
-func (p *workerPool) addRemote(log *progresslog.Log) {
-	p.coordinators = newCoordinatorSlots(log, p.addrs[0])
-	for range remoteWorkers {
-		p.addSlot(log)
-	}
+	return nil
 }
 
 // coordinatorAddrs returns the addresses of the coordinators. Nobody listens at that of a killed one.
@@ -81,83 +68,58 @@ func (p *workerPool) coordinatorAddrs() (addrs []string) {
 }
 
 // command returns the command of an incarnation of a worker.
-func (p *workerPool) command(s *workerSlot, n int) (*exec.Cmd, error) {
-	c := workerConfig{LogFile: p.logFile(s.number, n)}
+func (p *workerPool) command(worker, n int) (*exec.Cmd, error) {
+	c := workerConfig{LogFile: p.logFile(worker, n)}
 	addrs := p.addrs
-	var prefix []string
-	switch {
-	case s.network != nil:
-		prefix = s.network.enter()
-		addrs = []string{s.network.address(addrs[0])}
-	case s.proxy != nil:
-		addrs = []string{s.proxy.addr}
+	if proxy := p.slots[worker].proxy; proxy != nil {
+		addrs = []string{proxy.addr()}
 	}
-	if isRemote(s.number) {
-		c.Coordinator, c.Key = "http://"+s.proxy.addr, fmt.Sprintf("key-%d", s.number+1)
+	if isRemote(worker) {
+		c.Coordinator, c.Key = "http://"+addrs[0], fmt.Sprintf("key-%d", worker+1)
 	} else {
-		c.Address = sessionURL(fmt.Sprintf("worker-%d", s.number+1), addrs...)
-		c.Keep = p.keep
+		c.Address, c.Keep = sessionURL(fmt.Sprintf("worker-%d", worker+1), addrs...), p.keep
 	}
-	if p.ownHosts {
-		prefix, c.Host = append(prefix, ownHostname...), fmt.Sprintf("chaos-%d", s.number+1)
+	if !p.ownHosts {
+		return proofkit.ChildCommand(workerEnv, c)
 	}
-	return proofkit.ChildCommand(workerEnv, c, prefix...)
+	return proofkit.ChildCommand(workerEnv, c, onHost(fmt.Sprintf("chaos-%d", worker+1))...)
 }
 
-// addProxies puts the network namespace in front of one worker, if there is one, and a proxy in
-// front of each of the others.
-func (p *workerPool) addProxies(n *networkNamespace) (err error) {
-	for i, s := range p.slots {
-		servers := func() []string { return p.addrs }
-		if isRemote(i) {
-			servers = p.coordinatorAddrs
-		}
-		if i == networkedWorker && n != nil {
-			s.network = n
-		} else if s.proxy, err = newProxy(servers); err != nil {
-			return err
-		}
-	}
-	return nil
+// sessionURL returns the URL of the database on one of the servers, for a session of that name.
+func sessionURL(name string, addrs ...string) string {
+	return postgres.TCPURL(database, addrs...) + "&application_name=" + sessionPrefix + name
+}
+
+// onHost returns the command that runs another command with a host name of its own.
+func onHost(name string) []string {
+	return []string{"unshare", "--uts", "--", "sh", "-c", `echo ` + name + ` >/proc/sys/kernel/hostname && exec "$@"`, "sh"}
+}
+
+// canOwnHostname reports whether this program may give a process a host name of its own.
+func canOwnHostname() bool {
+	command := append(onHost("chaos"), "true")
+	return exec.Command(command[0], command[1:]...).Run() == nil
 }
 
 // all returns the slots of the workers and then those of the coordinators.
-func (p *workerPool) all() (all []*slot) {
-	for _, s := range p.slots {
-		all = append(all, &s.slot)
-	}
-	for _, c := range p.coordinators {
-		all = append(all, &c.slot)
-	}
-	return all
-}
+func (p *workerPool) all() []*slot { return slices.Concat(p.slots, p.coordinators) }
 
 func (p *workerPool) logFile(worker, incarnation int) string {
 	return filepath.Join(p.dir, fmt.Sprintf("worker-%d-%03d.jsonl", worker+1, incarnation+1))
 }
 
-// start starts the coordinators and all workers, and returns when the workers are registered.
+// start starts the coordinators and then all workers, and returns when the workers are registered.
 func (p *workerPool) start(ctx context.Context) error {
-	for _, c := range p.coordinators {
-		if err := c.start(); err != nil {
-			return err
+	for _, slots := range [][]*slot{p.coordinators, p.slots} {
+		for _, s := range slots {
+			if err := s.start(); err != nil {
+				return err
+			}
 		}
-		if err := c.waitUntilListening(ctx); err != nil {
-			return err
-		}
-	}
-	for _, s := range p.slots {
-		if err := s.start(); err != nil {
-			return err
-		}
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	for _, s := range p.slots {
-		select {
-		case <-s.registered:
-		case <-ctx.Done():
-			return fmt.Errorf("%s did not register: %w", s.name, context.Cause(ctx))
+		for _, s := range slots {
+			if err := s.waitReady(ctx); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -166,40 +128,30 @@ func (p *workerPool) start(ctx context.Context) error {
 // readLogs reads the logs of all incarnations.
 func (p *workerPool) readLogs() ([]workerLog, error) {
 	var logs []workerLog
-	for _, s := range p.slots {
+	for number, s := range p.slots {
 		for n, i := range s.all() {
-			entries, err := readLogFile(p.logFile(s.number, n))
+			entries, err := readLogFile(p.logFile(number, n))
 			if err != nil {
 				return nil, err
 			}
-			logs = append(logs, workerLog{
-				worker: s.number, ended: i.ended, killed: i.killed, entries: entries,
-			})
+			logs = append(logs, workerLog{worker: number, ended: i.ended, killed: i.killed, entries: entries})
 		}
 	}
 	return logs, nil
 }
 
-// drain tells all workers to end, waits for them, and then ends the coordinators. It returns the
+// drain makes all workers end, waits for them, and then ends the coordinators. It returns the
 // violations.
-func (p *workerPool) drain() []string {
-	all := p.all()
-	return append(drainAll(all[:len(p.slots)]), drainAll(all[len(p.slots):])...)
-}
+func (p *workerPool) drain() []string { return append(drainAll(p.slots), drainAll(p.coordinators)...) }
 
-func drainAll(slots []*slot) (violations []string) {
-	var mu sync.Mutex
+func drainAll(slots []*slot) []string {
+	found := make([][]string, len(slots))
 	var draining sync.WaitGroup
-	for _, s := range slots {
-		draining.Go(func() {
-			found := s.drain(0)
-			mu.Lock()
-			defer mu.Unlock()
-			violations = append(violations, found...)
-		})
+	for i, s := range slots {
+		draining.Go(func() { found[i] = s.drain(0) })
 	}
 	draining.Wait()
-	return violations
+	return slices.Concat(found...)
 }
 
 // close kills what still runs.
@@ -207,14 +159,4 @@ func (p *workerPool) close() {
 	for _, s := range p.all() {
 		s.close()
 	}
-	for _, s := range p.slots {
-		if s.proxy != nil {
-			s.proxy.close()
-		}
-	}
-}
-
-// sessionURL returns the URL of the database on one of the servers, for a session of that name.
-func sessionURL(name string, addrs ...string) string {
-	return postgres.TCPURL(database, addrs...) + "&application_name=" + sessionPrefix + name
 }
