@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/cuelight/cuelight/store"
@@ -47,8 +46,8 @@ func (v *verifier) wasAbandoned(row deletedRow) bool {
 }
 
 // wrongDeletions lists tasks that are not in the state in which this program left them: deleted, restored or purged.
-func (v *verifier) wrongDeletions() (found []string) {
-	wrong := func(id store.ID, text string) { found = append(found, fmt.Sprintf("task %s %s", id, text)) }
+func (v *verifier) wrongDeletions() {
+	wrong := func(id store.ID, text string) { v.add("task %s %s", id, text) }
 	for id, d := range v.deletions {
 		_, exists := v.tasks[id]
 		row, isDeleted := v.deletedRows[id]
@@ -79,8 +78,6 @@ func (v *verifier) wrongDeletions() (found []string) {
 			wrong(row.task, fmt.Sprintf("was purged, and has attempt %d at %s in its history", row.attempt, row.stage))
 		}
 	}
-	slices.Sort(found)
-	return slices.Compact(found)
 }
 
 // revocationTime is how long a process without a fault may take to learn of a deletion.
@@ -88,9 +85,9 @@ const revocationTime = 5 * time.Second
 
 // executionsAfterDeletion lists executions of tasks that were deleted then, except shortly after the deletion, and those of
 // processes that could not learn of it: they had a fault, or the server was away.
-func (v *verifier) executionsAfterDeletion() (found []string) {
+func (v *verifier) executionsAfterDeletion() {
 	for _, e := range v.executions {
-		d := v.deletions[e.start.Task]
+		d := v.deletions[e.task]
 		if d == nil || d.deleted.IsZero() || !d.restoring.IsZero() && e.from.After(d.restoring) {
 			continue
 		}
@@ -111,15 +108,13 @@ func (v *verifier) executionsAfterDeletion() (found []string) {
 			return f.isOfServer() || f.is(killCoordinator) || f.worker == v.workerOf(e)
 		})
 		if !isExcused {
-			found = append(found, fmt.Sprintf("%s by %s %s after the task was deleted", e, workerName(v.workerOf(e)), how))
+			v.add("%s by %s %s after the task was deleted", e, workerName(v.workerOf(e)), how)
 		}
 	}
-	slices.Sort(found)
-	return found
 }
 
 // wasRevoked reports whether the task was deleted during an execution, which ended soon after that.
 func (v *verifier) wasRevoked(e execution) bool {
-	d := v.deletions[e.start.Task]
+	d := v.deletions[e.task]
 	return d != nil && e.from.Before(d.deleted) && e.to.After(d.asked)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -24,7 +23,7 @@ func (d division) makes(part int) bool { return part <= d.parts && !slices.Conta
 func (v *verifier) findDivisions() {
 	for _, row := range v.history {
 		if executions := v.byToken[row.token]; row.outcome == string(engine.Divided) && len(executions) > 0 {
-			end := executions[0].ending
+			end := executions[0].end
 			v.divisions[row.task] = append(v.divisions[row.task], division{row, end.Count, end.Kept})
 		}
 	}
@@ -40,107 +39,93 @@ func (v *verifier) lastDivision(key stageKey, until time.Time) (last division, o
 	return last, ok
 }
 
-// completion returns the completed attempt at a part until then, since a division made it.
-func (v *verifier) completion(key stageKey, until time.Time) (row attemptRow, ok bool) {
-	made, ok := v.lastDivision(key, until)
-	if !ok {
-		return attemptRow{}, false
+// completion returns the completed attempt at a part until then, since a division made it; zero if there is none.
+func (v *verifier) completion(key stageKey, until time.Time) attemptRow {
+	if made, ok := v.lastDivision(key, until); ok {
+		for _, row := range v.completed[key] {
+			if !row.finished.Before(made.finished) && !row.finished.After(until) {
+				return row
+			}
+		}
 	}
-	rows := v.completed[key]
-	i := slices.IndexFunc(rows, func(r attemptRow) bool { return !r.finished.Before(made.finished) && !r.finished.After(until) })
-	if i < 0 {
-		return attemptRow{}, false
-	}
-	return rows[i], true
+	return attemptRow{}
 }
 
 // repeatedCompletions lists stages that were completed twice, and parts, without a division in between that
 // made them again.
-func (v *verifier) repeatedCompletions() (found []string) {
-	type time struct {
-		stageKey
-		division store.ID
-	}
-	completed := make(map[time]int)
+func (v *verifier) repeatedCompletions() {
 	for key, rows := range v.completed {
+		completed := make(map[store.ID]int) // by the division
 		for _, row := range rows {
 			made := division{}
 			if key.part > 0 {
 				made, _ = v.lastDivision(key, row.finished)
 			}
-			completed[time{key, made.token}]++
+			if completed[made.token]++; completed[made.token] > 1 {
+				v.add("%s was completed %d times", key, completed[made.token])
+			}
 		}
 	}
-	for key, n := range completed {
-		if n > 1 {
-			found = append(found, fmt.Sprintf("%s was completed %d times", key.stageKey, n))
-		}
-	}
-	return found
 }
 
 // earlyStarts lists executions that started before what they need was done, by the history or by the
 // logs: the stages that theirs needs; of a part, its division; of a join, the parts.
-func (v *verifier) earlyStarts() (found []string) {
+func (v *verifier) earlyStarts() {
 	for _, e := range v.executions {
-		if v.isPurged(e.start.Task) {
+		if v.isPurged(e.task) {
 			continue
 		}
 		latest := e.from.Add(clockError)
-		check := func(row attemptRow, ok bool, name, verb string) {
+		check := func(row attemptRow, name, verb string) { // a zero row is none
 			needed := v.byToken[row.token]
 			switch {
-			case !ok || row.finished.After(latest):
-				found = append(found, fmt.Sprintf("%s started before %s was %s", e, name, verb))
+			case row.token.IsZero() || row.finished.After(latest):
+				v.add("%s started before %s was %s", e, name, verb)
 			case len(needed) == 0 || !needed[0].endedAs(row.outcome) || needed[0].to.After(latest):
-				found = append(found, fmt.Sprintf("%s started before the execution of %s had ended", e, name))
+				v.add("%s started before the execution of %s had ended", e, name)
 			}
 		}
-		for _, need := range v.needs[e.start.Stage] {
-			rows := v.completed[stageKey{e.start.Task, need, 0}]
-			check(lastOf(rows), len(rows) > 0, need, "completed")
+		for _, n := range nodes {
+			if n.Name != e.stage {
+				continue
+			}
+			for _, need := range n.Needs {
+				row := attemptRow{}
+				if rows := v.completed[stageKey{e.task, need, 0}]; len(rows) > 0 {
+					row = rows[len(rows)-1]
+				}
+				check(row, need, "completed")
+			}
 		}
-		if e.start.Part == 0 && !e.start.IsJoin {
+		if e.part == 0 && !e.isJoin {
 			continue
 		}
-		d, ok := v.lastDivision(e.key(), latest)
-		check(d.attemptRow, ok, e.start.Stage, "divided")
-		for part := 1; e.start.IsJoin && part <= d.parts; part++ {
-			row, ok := v.completion(stageKey{e.start.Task, e.start.Stage, part}, latest)
-			check(row, ok, stageName(e.start.Stage, part), "completed")
+		d, _ := v.lastDivision(e.stageKey, latest)
+		check(d.attemptRow, e.stage, "divided")
+		for part := 1; e.isJoin && part <= d.parts; part++ {
+			check(v.completion(stageKey{e.task, e.stage, part}, latest), stageName(e.stage, part), "completed")
 		}
 	}
-	return found
 }
 
 // wrongJoins lists joins that ended as planned, and did not read exactly the results of the completed
 // attempts at all parts; and stages that were completed without a join although they have parts.
-func (v *verifier) wrongJoins() (found []string) {
+func (v *verifier) wrongJoins() {
 	for _, e := range v.executions {
-		isLeftOut := v.isPurged(e.start.Task) || e.end == endedDivided && !e.start.IsJoin
-		if e.start.Stage != dividedStage || e.start.Part > 0 || isLeftOut || e.end != endedCompleted && e.end != endedDivided {
+		isLeftOut := v.isPurged(e.task) || e.end.How == endedDivided && !e.isJoin
+		if e.stage != dividedStage || e.part > 0 || isLeftOut || e.end.How != endedCompleted && e.end.How != endedDivided {
 			continue
 		}
-		latest, n := e.from.Add(clockError), partsOf(e.start.Source)
-		if d, ok := v.lastDivision(e.key(), latest); ok {
+		latest, n := e.from.Add(clockError), partsOf(e.source)
+		if d, ok := v.lastDivision(e.stageKey, latest); ok {
 			n = d.parts
 		}
 		var want []store.ID
 		for part := range n {
-			row, _ := v.completion(stageKey{e.start.Task, dividedStage, part + 1}, latest)
-			want = append(want, row.token)
+			want = append(want, v.completion(stageKey{e.task, dividedStage, part + 1}, latest).token)
 		}
-		if !slices.Equal(e.ending.Joined, want) {
-			found = append(found, fmt.Sprintf("%s read the results %v, those of the parts are %v", e, e.ending.Joined, want))
+		if !slices.Equal(e.end.Joined, want) {
+			v.add("%s read the results %v, those of the parts are %v", e, e.end.Joined, want)
 		}
 	}
-	return found
-}
-
-// lastOf returns the last row; none is zero.
-func lastOf(rows []attemptRow) (row attemptRow) {
-	if len(rows) > 0 {
-		row = rows[len(rows)-1]
-	}
-	return row
 }

@@ -26,7 +26,7 @@ type attemptCounts struct {
 
 // wrongReports lists claims whose end a process did not report once, as the history has it. A
 // killed process may not have reported it.
-func (v *verifier) wrongReports() (found []string) {
+func (v *verifier) wrongReports() {
 	for _, log := range v.logs {
 		for key, n := range v.countEvents(log) {
 			if v.isPurged(key.task) {
@@ -35,19 +35,17 @@ func (v *verifier) wrongReports() (found []string) {
 			subject := fmt.Sprintf("%s: attempt %d at %s", workerName(log.worker), key.attempt, key.stageKey)
 			wasKilled := !log.killed.IsZero()
 			if n.reported > n.recorded || !wasKilled && n.reported < n.recorded {
-				found = append(found, fmt.Sprintf("%s was completed or divided %d times, and reported so %d times",
-					subject, n.recorded, n.reported))
+				v.add("%s was completed or divided %d times, and reported so %d times",
+					subject, n.recorded, n.reported)
 			}
 			// The process also releases claims that it did not start, and reports those as revoked that it lost before.
 			ended, wasPrefetched := n.reported+n.ended, n.started == 0 && n.reported == 0
 			if ended > n.started && !wasPrefetched || !wasKilled && ended+n.released < n.started {
-				found = append(found, fmt.Sprintf("%s started %d times, and its end was reported %d times",
-					subject, n.started, ended+n.released))
+				v.add("%s started %d times, and its end was reported %d times",
+					subject, n.started, ended+n.released)
 			}
 		}
 	}
-	slices.Sort(found)
-	return found
 }
 
 func (v *verifier) countEvents(log workerLog) map[attemptKey]*attemptCounts {

@@ -28,7 +28,7 @@ type findings struct {
 
 // check waits until all tasks are finished, drains the workers, and checks what is there and what
 // should not be.
-func (h *harness) check(ctx context.Context, firstFault time.Time) (f findings, err error) {
+func (h *harness) check(ctx context.Context) (f findings, err error) {
 	if err := h.waitUntilSettled(ctx); err != nil {
 		return f, err
 	}
@@ -40,7 +40,7 @@ func (h *harness) check(ctx context.Context, firstFault time.Time) (f findings, 
 	h.Logf("stopping the workers")
 	f.violations = h.workers.drain()
 	h.Logf("the workers have ended")
-	d, err := h.readRunData(ctx, firstFault)
+	d, err := h.readRunData(ctx)
 	if err != nil {
 		return f, err
 	}
@@ -140,17 +140,13 @@ func (s *submitter) checkFailover(promoted time.Time) (violations []string) {
 // check applies every rule that needs more than the tables.
 func (d *runData) check(f *findings) {
 	v := newVerifier(d)
-	f.lostTasks = v.lostTasks()
-	f.duplicates = v.duplicates()
-	for _, rule := range []func() []string{
+	f.lostTasks, f.duplicates = v.collect(v.lostTasks), v.collect(v.duplicates)
+	f.violations = append(f.violations, v.collect(
 		v.claimsWithoutHistory, v.historyWithoutExecution, v.earlyStarts, v.wrongJoins, v.overlappingExecutions,
 		v.wrongReports, v.deadTasksWithoutCause, v.repeatedConnectionEvents, v.unexplainedExpiries,
 		v.wrongDeletions, v.executionsAfterDeletion, v.wrongRetention, v.wrongSubmitters,
-	} {
-		f.violations = append(f.violations, rule()...)
-	}
-	missed, violations := v.missedWakes()
-	f.missedWakes, f.violations = missed, append(f.violations, violations...)
+		func() { f.missedWakes = v.countMissedWakes() },
+	)...)
 	f.recoveries, f.exhausted = v.recoveries()
 	for _, task := range d.tasks {
 		switch {
@@ -178,7 +174,8 @@ func (d *runData) check(f *findings) {
 		}
 	}
 	f.executions, f.remoteExecutions, f.switchovers = len(v.executions), v.remoteExecutions(), v.switchovers()
-	f.P50, f.P99 = percentiles(f.recoveries, recovery.isPromised)
-	_, f.RemoteP99 = percentiles(f.recoveries, func(r recovery) bool { return r.isPromised() && r.remote })
-	_, f.SwitchoverP99 = percentiles(f.switchovers, recovery.isPromised)
+	promised := milliseconds(f.recoveries, recovery.isPromised)
+	f.P50, f.P99 = percentile(promised, 50), percentile(promised, 99)
+	f.RemoteP99 = percentile(milliseconds(f.recoveries, func(r recovery) bool { return r.isPromised() && r.remote }), 99)
+	f.SwitchoverP99 = percentile(milliseconds(f.switchovers, recovery.isPromised), 99)
 }

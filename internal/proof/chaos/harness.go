@@ -36,7 +36,8 @@ func keepTime(o options) time.Duration { return max(o.duration/3, 5*time.Second)
 type harness struct {
 	*injector
 	options  options
-	dir      string
+	dir      string         // of the logs
+	isWrong  bool           // something was found
 	cleanups []func() error // the last one is called first
 }
 
@@ -58,14 +59,13 @@ func run(ctx context.Context, o options, out io.Writer) (sum summary, err error)
 	if err := h.build(ctx); err != nil {
 		return sum, err
 	}
-	firstFault, err := h.runPhases(ctx)
-	if err != nil {
+	if err := h.runPhases(ctx); err != nil {
 		return sum, err
 	}
 	if err := h.stopRetention(ctx); err != nil {
 		return sum, err
 	}
-	f, err := h.check(ctx, firstFault)
+	f, err := h.check(ctx)
 	if err != nil {
 		return sum, err
 	}
@@ -76,6 +76,7 @@ func run(ctx context.Context, o options, out io.Writer) (sum summary, err error)
 		sum.OutageMS = h.submitter.outage.Milliseconds()
 	}
 	sum.Kills, sum.Restarts = int(h.kills.Load()), int(h.restarts.Load())
+	h.isWrong = !sum.passed()
 	h.printReport(&f, sum)
 	return sum, nil
 }
@@ -86,9 +87,16 @@ func (h *harness) onExit(do func()) {
 
 // build starts everything but the video daemon.
 func (h *harness) build(ctx context.Context) (err error) {
-	if err := h.makeDir(); err != nil {
+	if h.dir, err = os.MkdirTemp("", "cuelight-chaos-"); err != nil {
 		return err
 	}
+	h.cleanups = append(h.cleanups, func() error {
+		if h.isWrong {
+			h.Logf("the logs are in %s", h.dir)
+			return nil
+		}
+		return os.RemoveAll(h.dir)
+	})
 	if err := h.startServers(ctx); err != nil {
 		return err
 	}
@@ -113,16 +121,6 @@ func (h *harness) build(ctx context.Context) (err error) {
 		}
 	}
 	return h.workers.start(ctx)
-}
-
-func (h *harness) makeDir() (err error) {
-	if h.dir = h.options.keepDir; h.dir != "" {
-		return os.Mkdir(h.dir, 0o755)
-	}
-	if h.dir, err = os.MkdirTemp("", "cuelight-chaos-"); err == nil {
-		h.cleanups = append(h.cleanups, func() error { return os.RemoveAll(h.dir) })
-	}
-	return err
 }
 
 // startServers starts the server with its tables, and perhaps a synchronous standby.
@@ -170,8 +168,8 @@ func (h *harness) startStandby(ctx context.Context) (err error) {
 }
 
 // runPhases lets the workers work without faults, then with faults, and then until every
-// submission is acknowledged. It returns when the first fault could begin.
-func (h *harness) runPhases(ctx context.Context) (firstFault time.Time, err error) {
+// submission is acknowledged.
+func (h *harness) runPhases(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -184,22 +182,21 @@ func (h *harness) runPhases(ctx context.Context) (firstFault time.Time, err erro
 		len(h.workers.slots), max(len(h.workers.slots)-workers, 0), len(h.workers.coordinators), tasksPerSecond)
 	if h.options.videos {
 		if err := h.startVideos(ctx, submitting, &running); err != nil {
-			return firstFault, err
+			return err
 		}
 	}
 	if err := ctxsleep.For(ctx, time.Until(started.Add(h.options.healthy))); err != nil {
-		return firstFault, err
+		return err
 	}
-	firstFault = time.Now()
 	h.Restart()
 	h.Logf("the faults begin")
-	end := firstFault.Add(h.options.duration)
-	running.Go(func() { h.submitter.submitLongTasks(ctx, end.Add(-longWork)) })
+	end := h.Started().Add(h.options.duration)
+	h.submitter.submitLongTasks(end.Add(-longWork))
 	if err := h.injector.run(ctx, h.options.plan()); err != nil {
-		return firstFault, err
+		return err
 	}
 	if err := ctxsleep.For(ctx, time.Until(end)); err != nil {
-		return firstFault, err
+		return err
 	}
 	h.Logf("all faults have ended")
 	stopSubmitting()
@@ -208,7 +205,7 @@ func (h *harness) runPhases(ctx context.Context) (firstFault time.Time, err erro
 	if !giveUp.Stop() {
 		h.Logf("some submissions were not acknowledged within %v", acknowledgeTimeout)
 	}
-	return firstFault, nil
+	return nil
 }
 
 // stopRetentionSQL takes the lock of store.Prune.

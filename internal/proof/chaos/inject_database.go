@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cuelight/cuelight/internal/ctxsleep"
-	"github.com/cuelight/cuelight/internal/progresslog"
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
 
 const (
@@ -39,21 +39,16 @@ func (i *injector) breakDatabase(ctx context.Context, s step) error {
 		endListeners: endSessionsOf, endSessions: endSessionsOf, cancelQueries: cancelAllQueries,
 		notifyBurst: notifyAtOnce, lockRows: lockSomeRows, holdSnapshot: holdOldSnapshot,
 	}[s.kind]
-	for deadline := time.Now().Add(faultTimeout); ; {
-		isConnected := false
-		err := i.withConn(ctx, func(conn *pgx.Conn) error {
-			isConnected = true
-			return inject(ctx, conn, s)
-		})
-		switch {
-		case isConnected && err != nil && ctx.Err() == nil:
-			i.Logf("%s: another fault interrupted it: %s", s.kind, progresslog.Brief(err))
-			return nil
-		case err == nil || ctx.Err() != nil || time.Now().After(deadline):
-			return err
-		}
-		_ = ctxsleep.For(ctx, 100*ms) // the next try sees that ctx is done
+	var conn *pgx.Conn
+	err := proofkit.Retry(ctx, faultTimeout, func(ctx context.Context) (err error) {
+		conn, err = i.connect(ctx)
+		return err
+	})
+	if err != nil {
+		return err
 	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	return inject(ctx, conn, s)
 }
 
 // The session of a listener holds an advisory lock.

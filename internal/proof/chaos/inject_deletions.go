@@ -53,14 +53,14 @@ const deleteSomeSQL = `
 func (i *injector) deleteTasks(ctx context.Context, s step) error {
 	acknowledged := i.submitter.acknowledgedTasks()
 	var chosen []store.ID
-	if err := i.retry(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+	err := i.operate(ctx, func(ctx context.Context, conn *pgx.Conn, _ *store.Store) error {
 		rows, err := conn.Query(ctx, deleteSomeSQL)
-		if err != nil {
-			return err
+		if err == nil {
+			chosen, err = pgx.CollectRows(rows, pgx.RowTo[store.ID])
 		}
-		chosen, err = pgx.CollectRows(rows, pgx.RowTo[store.ID])
 		return err
-	}); err != nil {
+	})
+	if err != nil {
 		return err
 	}
 	var deleted []*deletion
@@ -112,8 +112,8 @@ func (i *injector) endDeletion(ctx context.Context, id store.ID, d *deletion, ch
 
 // deleteTask deletes a task. A try without an answer may have deleted it.
 func (i *injector) deleteTask(ctx context.Context, id store.ID, o store.DeleteOptions) error {
-	return i.retry(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		err := store.New(conn, graph()).Delete(ctx, id, o)
+	return i.operate(ctx, func(ctx context.Context, _ *pgx.Conn, st *store.Store) error {
+		err := st.Delete(ctx, id, o)
 		if errors.Is(err, store.ErrNotFound) {
 			return nil
 		}
@@ -122,16 +122,15 @@ func (i *injector) deleteTask(ctx context.Context, id store.ID, o store.DeleteOp
 }
 
 // restoreTask restores a task, and reports whether it is there. A try without an answer may have restored it. Retention
-// may have deleted it before, or since.
+// may have deleted it before, or since; the check finds out why it is not there.
 func (i *injector) restoreTask(ctx context.Context, id store.ID) (isThere bool, err error) {
-	err = i.retry(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		err := store.New(conn, graph()).Undelete(ctx, id, "")
+	err = i.operate(ctx, func(ctx context.Context, _ *pgx.Conn, st *store.Store) error {
+		err := st.Undelete(ctx, id, "")
 		if errors.Is(err, store.ErrNotFound) {
-			_, err = store.New(conn, graph()).Get(ctx, id)
+			_, err = st.Get(ctx, id)
 		}
-		isThere = err == nil
-		if errors.Is(err, store.ErrNotFound) {
-			return nil // the check finds out why
+		if isThere = err == nil; errors.Is(err, store.ErrNotFound) {
+			return nil
 		}
 		return err
 	})
@@ -141,9 +140,9 @@ func (i *injector) restoreTask(ctx context.Context, id store.ID) (isThere bool, 
 // operatorTimeout is how long an operation of an operator is tried, in which the server may be away.
 const operatorTimeout = 30 * time.Second
 
-// retry repeats what an operator does until it succeeds.
-func (i *injector) retry(ctx context.Context, do func(context.Context, *pgx.Conn) error) error {
+// operate repeats what an operator does until it succeeds.
+func (i *injector) operate(ctx context.Context, do func(context.Context, *pgx.Conn, *store.Store) error) error {
 	return proofkit.Retry(ctx, operatorTimeout, func(ctx context.Context) error {
-		return i.withConn(ctx, func(conn *pgx.Conn) error { return do(ctx, conn) })
+		return i.withConn(ctx, func(conn *pgx.Conn) error { return do(ctx, conn, store.New(conn, graph())) })
 	})
 }

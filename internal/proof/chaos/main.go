@@ -4,21 +4,18 @@
 //	chaos [-duration 60s] [-seed N]
 //	chaos -failover kill
 //
-// It starts a PostgreSQL server of its own, with production settings, and five worker processes.
-// Each worker is this program again, composed as `cuelight serve` is, with the Runner's default
-// settings. Its pipeline has the shape of the one for videos; the stages only wait, and sometimes
-// fail. Three remote workers, composed as `cuelight work` is, do the same pipeline without the database.
-// They have two coordinators behind one address, a proxy for each worker. Some tasks require a remote
-// worker. Without -failover a real `cuelight serve` publishes small videos at the same time, if
-// ffmpeg is there. The program submits tasks all the time. After a healthy phase it injects faults:
-// it kills and freezes processes, ends sessions, cancels queries, restarts and freezes the server, holds and
-// resets connections, and locks rows. It also deletes tasks in every way that
-// store.Delete has, and restores and purges some of them. Then it ends all faults, waits
-// until the tasks are finished, and checks the result: a restored task is finished, and a purged one has
-// no rows left and its files were removed. The workers with the database have a stages.Retention for that, which also deletes
-// tasks a third of the duration after their end. They do so ten seconds after they were started, and about once a minute
-// afterwards, until the faults have ended. The logs must show that such a task was finished, and that its published files
-// stay. A third of the tasks have users, who take turns, and some have a context; both must be there at the end.
+// It starts a PostgreSQL server of its own, with production settings, and processes that are this program again: five
+// workers, composed as `cuelight serve` is with the Runner's default settings, three remote workers, composed as
+// `cuelight work` is, and their two coordinators. The pipeline has the shape of the one for videos; the stages only
+// wait, and sometimes fail. A proxy is in front of what each worker connects to. If ffmpeg is there, a real
+// `cuelight serve` publishes small videos. The program submits tasks all the time: some require a remote worker,
+// a third have users, who take turns, and some have a context; both must be there at the end.
+//
+// After a healthy phase it injects faults, which plan.go lists. It also deletes tasks in every way that store.Delete has,
+// and restores and purges some of them. Then it ends all faults, waits until the tasks are finished, and checks the
+// result: a restored task is finished, and a purged one has no rows left and its files were removed. The workers with the
+// database have a stages.Retention for that, which also deletes tasks a third of the duration after their end, until the
+// faults have ended. The logs must show that such a task was finished, and that its published files stay.
 //
 // With -failover there is one fault. Three workers know the addresses of a primary and of its
 // synchronous standby, and no worker is remote. The primary is killed, or refuses to write (readonly),
@@ -67,8 +64,8 @@
 // worker that expires although only a coordinator failed is a violation.
 //
 // The exit code is 0 if lost, duplicated and violations are 0, 1 if they are not, and 2 if chaos
-// could not find out. It leaves nothing behind, also after a Ctrl-C; after a kill -9 it leaves a
-// temporary directory with the logs. -keep keeps the logs in a directory of your choice.
+// could not find out. It leaves nothing behind, also after a Ctrl-C, except the directory with the logs if something
+// was wrong or it was killed.
 //
 // As root on Linux every worker has a host name of its own.
 package main
@@ -92,7 +89,6 @@ func main() {
 	var o options
 	flag.DurationVar(&o.duration, "duration", time.Minute, "how long to inject faults")
 	flag.Uint64Var(&o.seed, "seed", rand.Uint64()>>12, "determines the faults")
-	flag.StringVar(&o.keepDir, "keep", "", "create this directory for the logs, and keep it")
 	flag.Func("failover", "only fail over to a standby; the primary fails by kill or readonly", o.setFailover)
 	flag.Parse()
 	if flag.NArg() > 0 || o.duration < time.Second {
@@ -117,7 +113,6 @@ func main() {
 type options struct {
 	seed     uint64
 	duration time.Duration
-	keepDir  string    // "": the logs are removed
 	failover faultKind // "": the plan of the seed
 	healthy  time.Duration
 	videos   bool

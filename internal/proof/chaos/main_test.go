@@ -25,9 +25,8 @@ func TestRun_FindsNoErrorUnderFaults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes three quarters of a minute")
 	}
-	keep := filepath.Join(t.TempDir(), "chaos")
 	var out bytes.Buffer
-	o := options{seed: 11, duration: 20 * time.Second, keepDir: keep}
+	o := options{seed: 11, duration: 20 * time.Second}
 	o.setDefaults()
 	sum, err := run(t.Context(), o, &out)
 	if errors.Is(err, postgres.ErrNotInstalled) && os.Getenv("CI") == "" {

@@ -111,12 +111,18 @@ func (w *logWriter) execute(ctx context.Context, job *stages.Job, divide func() 
 	end := logEntry{What: endEntry, Task: job.Task, Stage: job.Stage, Part: job.Part, Token: job.Token, How: endedPanic}
 	defer func() { w.write(end) }()
 	b := behaviourOf(job)
-	err = waitWithProgress(ctx, job, b.duration)
+	if err = ctxsleep.For(ctx, b.duration/2); err == nil {
+		job.Progress(stages.Progress{Percent: 50, Note: "waiting"})
+		err = ctxsleep.For(ctx, b.duration/2)
+	}
 	if err == nil && isJoin(job) {
 		end.Joined, err = stages.PartResults[store.ID](ctx, job)
 	}
 	if err == nil && job.Part > 0 {
-		err = checkSpec(job)
+		if spec, err := stages.Spec[int](job); err != nil || spec != job.Part {
+			end.How = endedInterrupted // the history will have another end, which breaks a rule
+			return nil, fmt.Errorf("the spec is %d: %w", spec, err)
+		}
 	}
 	if err != nil {
 		end.How = endedInterrupted
@@ -175,15 +181,6 @@ func furtherParts(job *stages.Job) (parts []stages.Part, why error) {
 // isJoin reports whether an attempt joins the parts of its stage.
 func isJoin(job *stages.Job) bool { return job.Parts > 0 && job.Part == 0 }
 
-// checkSpec returns an error unless the spec is the one that divide made for the part.
-func checkSpec(job *stages.Job) error {
-	spec, err := stages.Spec[int](job)
-	if err == nil && spec != job.Part {
-		err = fmt.Errorf("the spec is that of part %d", spec)
-	}
-	return err
-}
-
 // partsOf is the number of parts that the divided stage of a task has.
 func partsOf(source string) int {
 	n := int(sourceHash(source) % (maxParts + 1))
@@ -229,15 +226,4 @@ func behaviourOf(job *stages.Job) behaviour {
 		b.duration, b.end = longWork, endedCompleted
 	}
 	return b
-}
-
-func waitWithProgress(ctx context.Context, job *stages.Job, d time.Duration) error {
-	const parts = 5
-	for i := range parts {
-		if err := ctxsleep.For(ctx, d/parts); err != nil {
-			return err
-		}
-		job.Progress(stages.Progress{Percent: float64(100 * (i + 1) / parts), Note: "waiting"})
-	}
-	return nil
 }

@@ -35,7 +35,6 @@ const (
 	deleteTasks   faultKind = "delete-tasks"   // restores and purges some of them afterwards
 	// Faults of the daemon that publishes videos, and of the coordinators of the remote workers.
 	killDaemon      faultKind = "kill-daemon"
-	killFFmpeg      faultKind = "kill-ffmpeg"
 	freezeDaemon    faultKind = "freeze-daemon"
 	killCoordinator faultKind = "kill-coordinator" // SIGKILL; started again afterwards
 )
@@ -130,7 +129,7 @@ var tracks = []track{
 		{killCoordinator, 1000 * ms, 3000 * ms},
 	}},
 	{pause: 6 * time.Second, faults: []faultRange{
-		{killDaemon, 1000 * ms, 3000 * ms}, {killFFmpeg, 3000 * ms, 3000 * ms}, {freezeDaemon, 1000 * ms, 3000 * ms},
+		{killDaemon, 1000 * ms, 3000 * ms}, {freezeDaemon, 1000 * ms, 3000 * ms},
 	}},
 	{pause: 2 * time.Second, faults: []faultRange{
 		{endListeners, 0, 0}, {endSessions, 0, 0}, {cancelQueries, 500 * ms, 2000 * ms}, {notifyBurst, 0, 0},

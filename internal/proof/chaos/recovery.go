@@ -10,7 +10,6 @@ import (
 // recovery is the next attempt at a stage whose worker was killed.
 type recovery struct {
 	duration    time.Duration // from the kill to the start of the next attempt
-	bySuccessor bool          // by the process that replaced the killed one
 	undisturbed bool          // no other fault explains a delay
 	hidden      bool          // nobody could notice the end of the worker
 	remote      bool          // of a remote worker
@@ -31,15 +30,16 @@ func (v *verifier) recoveries() (all []recovery, exhausted int) {
 			continue
 		}
 		for _, claim := range v.claimsAtDeath(i) {
-			next, ok := v.nextExecution(claim, log.killed)
-			if !ok {
+			later := v.byStage[claim]
+			n := slices.IndexFunc(later, func(e execution) bool { return e.from.After(log.killed) })
+			if n < 0 {
 				exhausted++
 				continue
 			}
+			next := later[n]
 			all = append(all, recovery{
-				duration: next.from.Sub(log.killed), bySuccessor: v.workerOf(next) == log.worker,
-				undisturbed: v.isUndisturbed(claim, log.killed, next.from), hidden: v.endWasHidden(log),
-				remote: isRemote(log.worker),
+				duration: next.from.Sub(log.killed), undisturbed: v.isUndisturbed(claim, log.killed, next.from),
+				hidden: v.endWasHidden(log), remote: isRemote(log.worker),
 			})
 		}
 	}
@@ -52,24 +52,15 @@ func (v *verifier) claimsAtDeath(incarnation int) []stageKey {
 	for _, row := range v.history {
 		owner, isKnown := v.incarnations[row.worker]
 		if isKnown && owner == incarnation && row.outcome == "expired" && row.finished.After(v.logs[incarnation].killed) {
-			claims = append(claims, row.key())
+			claims = append(claims, row.stageKey)
 		}
 	}
 	for _, e := range v.executions {
-		if _, ok := v.rows[e.start.Token]; !ok && e.incarnation == incarnation && e.end == "" {
-			claims = append(claims, e.key())
+		if _, ok := v.rows[e.token]; !ok && e.incarnation == incarnation && e.end.How == "" {
+			claims = append(claims, e.stageKey)
 		}
 	}
 	return claims
-}
-
-func (v *verifier) nextExecution(claim stageKey, after time.Time) (execution, bool) {
-	for _, e := range v.byStage[claim] {
-		if e.from.After(after) {
-			return e, true
-		}
-	}
-	return execution{}, false
 }
 
 // isUndisturbed reports whether the server was available, no fault locked rows or cancelled queries, and the task was not
@@ -93,17 +84,20 @@ func (v *verifier) endWasHidden(log workerLog) bool {
 	})
 }
 
-// percentiles returns the 50th and the 99th of the chosen recoveries, in milliseconds; nil if
-// there are none.
-func percentiles(all []recovery, isChosen func(recovery) bool) (p50, p99 *int64) {
-	var durations []int64
+// milliseconds returns the durations of the chosen recoveries.
+func milliseconds(all []recovery, isChosen func(recovery) bool) (durations []int64) {
 	for _, r := range all {
 		if isChosen(r) {
 			durations = append(durations, r.duration.Milliseconds())
 		}
 	}
+	return durations
+}
+
+// percentile returns a percentile; nil of nothing.
+func percentile(durations []int64, percent int) *int64 {
 	if len(durations) == 0 {
-		return nil, nil
+		return nil
 	}
-	return new(proofkit.Percentile(durations, 50)), new(proofkit.Percentile(durations, 99))
+	return new(proofkit.Percentile(durations, percent))
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -15,7 +14,7 @@ const explainedExpiryTime = 20 * time.Second
 // unexplainedExpiries lists expired claims of remote workers that were neither killed nor had a fault
 // of their own, while the server was available. The kill of a coordinator explains nothing: its
 // workers go on at the other one.
-func (v *verifier) unexplainedExpiries() (found []string) {
+func (v *verifier) unexplainedExpiries() {
 	for _, row := range v.history {
 		incarnation, isKnown := v.incarnations[row.worker]
 		if row.outcome != "expired" || !isKnown || !isRemote(v.logs[incarnation].worker) {
@@ -25,11 +24,10 @@ func (v *verifier) unexplainedExpiries() (found []string) {
 		isExplained := !log.killed.IsZero() && log.killed.Before(row.finished) ||
 			v.hadFault(row.finished.Add(-explainedExpiryTime), row.finished, ofServerOr(log.worker))
 		if !isExplained {
-			found = append(found, fmt.Sprintf("attempt %d at %s of task %s expired, but nothing was wrong with %s",
-				row.attempt, stageName(row.stage, row.part), row.task, workerName(log.worker)))
+			v.add("attempt %d at %s of task %s expired, but nothing was wrong with %s",
+				row.attempt, stageName(row.stage, row.part), row.task, workerName(log.worker))
 		}
 	}
-	return found
 }
 
 // switchovers returns how long each remote worker took, after the kill of a coordinator, until the
@@ -73,10 +71,10 @@ func (v *verifier) isRegisteredAt(incarnation int, at time.Time) bool {
 // began after a moment; zero if there is none.
 func (v *verifier) firstOutcomeAfter(incarnation int, at time.Time) (first time.Time) {
 	for _, e := range v.executions {
-		row, ok := v.rows[e.start.Token]
+		row, ok := v.rows[e.token]
 		isRecorded, finished := ok && e.endedAs(row.outcome), row.finished
-		if v.isPurged(e.start.Task) { // with its history
-			isRecorded, finished = e.end != "" && e.end != endedInterrupted, e.to
+		if v.isPurged(e.task) { // with its history
+			isRecorded, finished = e.end.How != "" && e.end.How != endedInterrupted, e.to
 		}
 		if e.incarnation == incarnation && e.from.After(at) && isRecorded && (first.IsZero() || finished.Before(first)) {
 			first = finished

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 )
 
 // summary is the last line of the output.
@@ -43,12 +42,8 @@ func (s summary) String() string {
 	return string(line)
 }
 
-// maxPrinted limits the findings of a kind that are printed, and maxPrintedAlike those of them that begin with the same word, which is the
-// name of a rule where it has one.
-const (
-	maxPrinted      = 40
-	maxPrintedAlike = 10
-)
+// maxPrinted limits the findings of a kind that are printed.
+const maxPrinted = 40
 
 // printReport prints the table that explains the summary. The findings come last: of a long output often only the end is read.
 func (h *harness) printReport(f *findings, sum summary) {
@@ -84,22 +79,15 @@ var recoveryGroups = []struct {
 }{
 	{"  recovery, all", func(recovery) bool { return true }},
 	{"  undisturbed (promised: 10 s)", recovery.isPromised},
-	{"    by the restarted worker", func(r recovery) bool { return r.isPromised() && r.bySuccessor }},
-	{"    by other workers", func(r recovery) bool { return r.isPromised() && !r.bySuccessor }},
 	{"    of remote workers", func(r recovery) bool { return r.isPromised() && r.remote }},
 	{"  end hidden (promised: 45 s)", func(r recovery) bool { return r.undisturbed && r.hidden }},
 }
 
 func (h *harness) printFindings(title string, found []string) {
-	printed, alike := 0, make(map[string]int)
-	for _, text := range found {
-		word, _, _ := strings.Cut(text, " ")
-		if alike[word]++; printed < maxPrinted && alike[word] <= maxPrintedAlike {
-			printed++
-			h.Logf("%s %s", title, text)
-		}
+	for _, text := range found[:min(len(found), maxPrinted)] {
+		h.Logf("%s %s", title, text)
 	}
-	if n := len(found) - printed; n > 0 {
+	if n := len(found) - maxPrinted; n > 0 {
 		h.Logf("%s … and %d more", title, n)
 	}
 }
@@ -125,15 +113,10 @@ func (h *harness) printFaults() {
 
 // distribution describes the durations of the chosen recoveries.
 func distribution(all []recovery, isChosen func(recovery) bool) string {
-	p50, p99 := percentiles(all, isChosen)
-	if p50 == nil {
+	durations := milliseconds(all, isChosen)
+	if len(durations) == 0 {
 		return "none"
 	}
-	n, longest := 0, int64(0)
-	for _, r := range all {
-		if isChosen(r) {
-			n, longest = n+1, max(longest, r.duration.Milliseconds())
-		}
-	}
-	return fmt.Sprintf("%d, p50 %d ms, p99 %d ms, longest %d ms", n, *p50, *p99, longest)
+	return fmt.Sprintf("%d, p50 %d ms, p99 %d ms, longest %d ms", len(durations),
+		*percentile(durations, 50), *percentile(durations, 99), slices.Max(durations))
 }

@@ -30,10 +30,10 @@ func (v *verifier) hasRemoved(id store.ID, files string) bool {
 // Its history may have been deleted. Processes that were frozen may have ended an attempt later than others.
 func (v *verifier) endOf(id store.ID) (end time.Time, ok bool) {
 	for _, e := range v.byTask[id] {
-		isLast := e.start.Stage == nodes[len(nodes)-1].Name && e.end == endedCompleted
-		isDead := e.end == endedPermanent || e.start.Attempt >= maxAttempts && e.end != endedCompleted && e.end != endedDivided
+		isLast := e.stage == nodes[len(nodes)-1].Name && e.end.How == endedCompleted
+		isDead := e.end.How == endedPermanent || e.attempt >= maxAttempts && e.end.How != endedCompleted && e.end.How != endedDivided
 		at := e.to
-		if e.end == "" { // it may have expired before its process ended
+		if e.end.How == "" { // it may have expired before its process ended
 			at = e.from
 		}
 		if (isLast || isDead) && (!ok || at.Before(end)) {
@@ -45,8 +45,8 @@ func (v *verifier) endOf(id store.ID) (end time.Time, ok bool) {
 
 // wrongRetention lists what retention deleted too early or by halves, and files of tasks that were removed although nobody
 // had deleted the task, or only retention.
-func (v *verifier) wrongRetention() (found []string) {
-	wrong := func(id store.ID, text string) { found = append(found, fmt.Sprintf("task %s %s", id, text)) }
+func (v *verifier) wrongRetention() {
+	wrong := func(id store.ID, text string) { v.add("task %s %s", id, text) }
 	for id, row := range v.deletedRows {
 		if row.isExpired && !v.wasAbandoned(row) {
 			wrong(id, "was deleted by retention, and not purged")
@@ -68,8 +68,6 @@ func (v *verifier) wrongRetention() (found []string) {
 			}
 		}
 	}
-	slices.Sort(found)
-	return found
 }
 
 // mayUnpublish reports whether this program had deleted the task, and had not restored it.
@@ -79,13 +77,11 @@ func (v *verifier) mayUnpublish(id store.ID, r removal) bool {
 }
 
 // wrongSubmitters lists tasks that do not have the user and the context of their submission.
-func (v *verifier) wrongSubmitters() (found []string) {
+func (v *verifier) wrongSubmitters() {
 	for id, task := range v.tasks {
 		if s, ok := v.submissions[task.request]; ok && (task.user != s.UserID || task.context != string(s.UserContext)) {
-			found = append(found, fmt.Sprintf("task %s has the user %q and the context %q, and was submitted with %q and %q",
-				id, task.user, task.context, s.UserID, s.UserContext))
+			v.add("task %s has the user %q and the context %q, and was submitted with %q and %q",
+				id, task.user, task.context, s.UserID, s.UserContext)
 		}
 	}
-	slices.Sort(found)
-	return found
 }

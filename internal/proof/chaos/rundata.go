@@ -39,13 +39,10 @@ type taskRow struct {
 
 // attemptRow is a row of the history.
 type attemptRow struct {
-	task     store.ID
+	stageKey
 	token    store.ID
-	stage    string
-	part     int // 0: of the stage itself
 	attempt  int
 	worker   store.ID
-	started  time.Time
 	finished time.Time
 	outcome  string
 	class    string
@@ -68,14 +65,14 @@ select id, purged_at is not null, keep_published, expired,
        case when claimed_until > now() then claimed_until - $1::interval else 'epoch' end
   from chaos_deleted_tasks`
 	historySQL = `
-select task_id, token, stage, part, attempt, worker_id, started_at, finished_at, outcome::text, coalesce(error_class, '')
+select task_id, token, stage, part, attempt, worker_id, finished_at, outcome::text, coalesce(error_class, '')
   from chaos_attempts order by finished_at`
 )
 
 // readRunData reads the data of the run, after the workers have ended.
-func (h *harness) readRunData(ctx context.Context, firstFault time.Time) (d *runData, err error) {
+func (h *harness) readRunData(ctx context.Context) (d *runData, err error) {
 	d = &runData{
-		firstFault: firstFault, acknowledged: h.submitter.acknowledged, rolledBack: h.submitter.rolledBack,
+		firstFault: h.Started(), acknowledged: h.submitter.acknowledged, rolledBack: h.submitter.rolledBack,
 		submissions: h.submitter.submissions, faults: h.faults, keep: h.workers.keep, deletions: h.deletions,
 		tasks: make(map[store.ID]taskRow), deletedRows: make(map[store.ID]deletedRow),
 	}
@@ -113,7 +110,7 @@ func (d *runData) readHistory(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	d.history, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (a attemptRow, err error) {
-		err = row.Scan(&a.task, &a.token, &a.stage, &a.part, &a.attempt, &a.worker, &a.started, &a.finished, &a.outcome, &a.class)
+		err = row.Scan(&a.task, &a.token, &a.stage, &a.part, &a.attempt, &a.worker, &a.finished, &a.outcome, &a.class)
 		return a, err
 	})
 	return err

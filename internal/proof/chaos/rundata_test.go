@@ -140,7 +140,7 @@ func (r *dataBuilder) addHistory(
 	token store.ID, stage string, attempt int, by store.ID, at time.Duration, outcome string,
 ) {
 	r.history = append(r.history, attemptRow{
-		task: theTask, token: token, stage: stage, attempt: attempt, worker: by, finished: after(at), outcome: outcome,
+		stageKey: stageKey{theTask, stage, 0}, token: token, attempt: attempt, worker: by, finished: after(at), outcome: outcome,
 	})
 }
 

@@ -20,7 +20,6 @@ const (
 	concurrentSubmissions = 4
 	tasksPerSecond        = 28 // on average
 	submitTimeout         = 5 * time.Second
-	longTasksPerMinute    = 10
 	submittingUsers       = 5 // of a third of the tasks
 )
 
@@ -38,6 +37,8 @@ type submitter struct {
 	acknowledged map[string]store.ID         // by request id
 	repeated     int                         // submissions that took more than one try
 	rolledBack   []string                    // request ids
+
+	longUntil time.Time // some tasks take longer than a lease until then
 
 	last   time.Time     // acknowledgement
 	outage time.Duration // the longest between two acknowledgements
@@ -94,6 +95,9 @@ func (s *submitter) next() (tasks []store.Submission, isRolledBack bool) {
 			task.RequestID = "rolled-back-" + task.RequestID
 			s.rolledBack = append(s.rolledBack, task.RequestID)
 		}
+		if !isRolledBack && s.rand.IntN(50) == 0 && time.Now().Before(s.longUntil) {
+			task.RequestID, task.Priority = longSource+"-"+task.RequestID, 10
+		}
 		task.Source = task.RequestID
 		switch s.rand.IntN(20) {
 		case 0:
@@ -124,37 +128,19 @@ func (s *submitter) next() (tasks []store.Submission, isRolledBack bool) {
 // nearer to it and take most of the other tasks.
 const remoteLabel = "remote"
 
+// submitLongTasks makes some tasks take longer than a worker's lease until then.
+func (s *submitter) submitLongTasks(until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.longUntil = until
+}
+
 // placement is that of a task whose transcode stage a remote worker must do.
 func (s *submitter) placement() map[string]store.Placement {
 	if !s.placesRemotely {
 		return nil
 	}
 	return map[string]store.Placement{"transcode": {Requires: []string{remoteLabel}}}
-}
-
-// submitLongTasks submits tasks that take longer than a worker's lease, every minute until then.
-func (s *submitter) submitLongTasks(ctx context.Context, until time.Time) {
-	for minute := 1; time.Now().Before(until); minute++ {
-		var tasks []store.Submission
-		for i := range longTasksPerMinute {
-			name := fmt.Sprintf("%s-%d-%d", longSource, minute, i+1)
-			task := store.Submission{Source: name, RequestID: name, Priority: 10}
-			if i%2 == 1 {
-				task.Placement = s.placement()
-			}
-			tasks = append(tasks, task)
-		}
-		s.mu.Lock()
-		s.submitted += len(tasks)
-		for _, task := range tasks {
-			s.submissions[task.RequestID] = task
-		}
-		s.mu.Unlock()
-		s.submit(ctx, tasks)
-		if ctxsleep.For(ctx, time.Minute) != nil {
-			return
-		}
-	}
 }
 
 // submit repeats a submission until it is acknowledged. A try without an answer may have created

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cuelight/cuelight/stages"
@@ -31,26 +30,24 @@ func stageName(stage string, part int) string {
 	return stage
 }
 
-func (r attemptRow) key() stageKey { return stageKey{r.task, r.stage, r.part} }
-
 // execution is one time that a process worked on a claim, by its log.
 type execution struct {
+	stageKey
+	attempt     int
+	token       store.ID
+	source      string
+	isJoin      bool
 	incarnation int // index of its log
-	start       logEntry
 	from, to    time.Time
-	end         string // how it ended; "": the process ended before it
-	ending      logEntry
+	end         logEntry // without How if the process ended before it
 }
 
 // String names the execution in violations.
 func (e execution) String() string {
-	return fmt.Sprintf("attempt %d at %s of %s (token %s)",
-		e.start.Attempt, stageName(e.start.Stage, e.start.Part), e.start.Source, e.start.Token)
+	return fmt.Sprintf("attempt %d at %s of %s (token %s)", e.attempt, stageName(e.stage, e.part), e.source, e.token)
 }
 
-func (e execution) key() stageKey { return stageKey{e.start.Task, e.start.Stage, e.start.Part} }
-
-// verifier has the data of a run, indexed. Its methods that check a rule return one text per violation.
+// verifier has the data of a run, indexed. Its methods that check a rule add one text per violation.
 type verifier struct {
 	*runData
 	executions   []execution // by time
@@ -60,9 +57,24 @@ type verifier struct {
 	rows         map[store.ID]attemptRow   // by token
 	completed    map[stageKey][]attemptRow // by time
 	divisions    map[store.ID][]division   // of a task's stage that divides, by time
-	needs        map[string][]string
-	incarnations map[store.ID]int // by the worker id that they registered
+	incarnations map[store.ID]int          // by the worker id that they registered
 	removals     map[store.ID][]removal
+	found        []string // by the rules so far
+}
+
+// add adds a finding of a rule.
+func (v *verifier) add(format string, args ...any) {
+	v.found = append(v.found, fmt.Sprintf(format, args...))
+}
+
+// collect returns the findings of some rules.
+func (v *verifier) collect(rules ...func()) []string {
+	v.found = nil
+	for _, rule := range rules {
+		rule()
+	}
+	slices.Sort(v.found)
+	return slices.Compact(v.found)
 }
 
 func newVerifier(d *runData) *verifier {
@@ -70,16 +82,13 @@ func newVerifier(d *runData) *verifier {
 		runData: d, byToken: make(map[store.ID][]execution), byStage: make(map[stageKey][]execution),
 		byTask: make(map[store.ID][]execution),
 		rows:   make(map[store.ID]attemptRow), completed: make(map[stageKey][]attemptRow),
-		divisions: make(map[store.ID][]division), needs: make(map[string][]string), incarnations: make(map[store.ID]int),
+		divisions: make(map[store.ID][]division), incarnations: make(map[store.ID]int),
 		removals: make(map[store.ID][]removal),
-	}
-	for _, n := range nodes {
-		v.needs[n.Name] = n.Needs
 	}
 	for _, row := range d.history {
 		v.rows[row.token] = row
 		if row.outcome == string(engine.Completed) {
-			v.completed[row.key()] = append(v.completed[row.key()], row)
+			v.completed[row.stageKey] = append(v.completed[row.stageKey], row)
 		}
 	}
 	for i, log := range d.logs {
@@ -87,9 +96,9 @@ func newVerifier(d *runData) *verifier {
 	}
 	slices.SortStableFunc(v.executions, func(a, b execution) int { return a.from.Compare(b.from) })
 	for _, e := range v.executions {
-		v.byToken[e.start.Token] = append(v.byToken[e.start.Token], e)
-		v.byStage[e.key()] = append(v.byStage[e.key()], e)
-		v.byTask[e.start.Task] = append(v.byTask[e.start.Task], e)
+		v.byToken[e.token] = append(v.byToken[e.token], e)
+		v.byStage[e.stageKey] = append(v.byStage[e.stageKey], e)
+		v.byTask[e.task] = append(v.byTask[e.task], e)
 	}
 	v.findDivisions()
 	return v
@@ -112,9 +121,12 @@ func (v *verifier) addExecutions(incarnation int, log workerLog) {
 		if entry.What != startEntry {
 			continue
 		}
-		e := execution{incarnation: incarnation, start: entry, from: entry.time(), to: log.ended}
+		e := execution{
+			stageKey: stageKey{entry.Task, entry.Stage, entry.Part}, attempt: entry.Attempt, token: entry.Token,
+			source: entry.Source, isJoin: entry.IsJoin, incarnation: incarnation, from: entry.time(), to: log.ended,
+		}
 		if end, ok := ends[entry.Token]; ok {
-			e.to, e.end, e.ending = end.time(), end.How, end
+			e.to, e.end = end.time(), end
 		}
 		v.executions = append(v.executions, e)
 	}
@@ -124,53 +136,48 @@ func (v *verifier) addExecutions(incarnation int, log workerLog) {
 func (v *verifier) workerOf(e execution) int { return v.logs[e.incarnation].worker }
 
 // lostTasks lists acknowledged tasks that do not exist or are not finished.
-func (v *verifier) lostTasks() (found []string) {
+func (v *verifier) lostTasks() {
 	for request, id := range v.acknowledged {
 		switch task, ok := v.tasks[id]; {
 		case !ok && v.isExpired(id):
 			if _, isFinished := v.endOf(id); !isFinished {
-				found = append(found, fmt.Sprintf("%s: retention deleted task %s, which was not finished", request, id))
+				v.add("%s: retention deleted task %s, which was not finished", request, id)
 			}
 		case !ok && v.wasRemoved(id):
 		case !ok:
-			found = append(found, fmt.Sprintf("%s: task %s does not exist", request, id))
+			v.add("%s: task %s does not exist", request, id)
 		case task.request != request:
-			found = append(found, fmt.Sprintf("%s: task %s has request id %s", request, id, task.request))
+			v.add("%s: task %s has request id %s", request, id, task.request)
 		case task.isUnfinished || !task.isCompleted && !task.isDead:
-			found = append(found, fmt.Sprintf("%s: task %s is not finished", request, id))
+			v.add("%s: task %s is not finished", request, id)
 		}
 	}
-	slices.Sort(found)
-	return found
 }
 
 // duplicates lists stages that were completed twice, tokens with several executions, and executions
 // of tasks whose submission was rolled back.
-func (v *verifier) duplicates() (found []string) {
-	found = v.repeatedCompletions()
+func (v *verifier) duplicates() {
+	v.repeatedCompletions()
 	for token, executions := range v.byToken {
 		if n := len(executions); n > 1 {
-			found = append(found, fmt.Sprintf("token %s has %d executions: %s", token, n, executions[0]))
+			v.add("token %s has %d executions: %s", token, n, executions[0])
 		}
 	}
 	for _, e := range v.executions {
-		if slices.Contains(v.rolledBack, e.start.Source) {
-			found = append(found, fmt.Sprintf("%s ran, but its submission was rolled back", e))
+		if slices.Contains(v.rolledBack, e.source) {
+			v.add("%s ran, but its submission was rolled back", e)
 		}
 	}
-	slices.Sort(found)
-	return found
 }
 
 // claimsWithoutHistory lists executed claims that the history does not have, except for those that a
 // crash of the server undid.
-func (v *verifier) claimsWithoutHistory() (found []string) {
+func (v *verifier) claimsWithoutHistory() {
 	for _, e := range v.executions {
-		if _, ok := v.rows[e.start.Token]; !ok && !v.mayBeUndone(e) && !v.isPurged(e.start.Task) {
-			found = append(found, fmt.Sprintf("%s by %s is not in the history", e, workerName(v.workerOf(e))))
+		if _, ok := v.rows[e.token]; !ok && !v.mayBeUndone(e) && !v.isPurged(e.task) {
+			v.add("%s by %s is not in the history", e, workerName(v.workerOf(e)))
 		}
 	}
-	return found
 }
 
 // executedOutcomes are those of attempts that a process has ended.
@@ -178,36 +185,35 @@ var executedOutcomes = []string{string(engine.Completed), string(engine.Divided)
 
 // historyWithoutExecution lists attempts that are completed, divided or failed in the history, and were
 // not executed with that end by the process that it names.
-func (v *verifier) historyWithoutExecution() (found []string) {
+func (v *verifier) historyWithoutExecution() {
 	for _, row := range v.history {
 		if !slices.Contains(executedOutcomes, row.outcome) {
 			continue
 		}
 		executions := v.byToken[row.token]
 		incarnation, isKnown := v.incarnations[row.worker]
-		subject := fmt.Sprintf("%s %s", row.key(), row.outcome)
+		subject := fmt.Sprintf("%s %s", row.stageKey, row.outcome)
 		switch {
 		case !isKnown:
-			found = append(found, fmt.Sprintf("%s by worker %s, but no process has that id", subject, row.worker))
+			v.add("%s by worker %s, but no process has that id", subject, row.worker)
 		case len(executions) == 0:
-			found = append(found, fmt.Sprintf("%s with token %s, which was not executed", subject, row.token))
+			v.add("%s with token %s, which was not executed", subject, row.token)
 		case executions[0].incarnation != incarnation:
-			found = append(found, fmt.Sprintf("%s was executed by another process than the history says", executions[0]))
+			v.add("%s was executed by another process than the history says", executions[0])
 		case !executions[0].endedAs(row.outcome):
-			found = append(found, fmt.Sprintf("%s ended %q, but the history says %s",
-				executions[0], executions[0].end, row.outcome))
+			v.add("%s ended %q, but the history says %s",
+				executions[0], executions[0].end.How, row.outcome)
 		}
 	}
-	return found
 }
 
 // endedAs reports whether the execution ended as an outcome says, completed, divided or failed.
 func (e execution) endedAs(outcome string) bool {
-	switch e.end {
+	switch e.end.How {
 	case "", endedInterrupted:
 		return false
 	case endedCompleted, endedDivided:
-		return e.end == outcome
+		return e.end.How == outcome
 	}
 	return outcome == string(engine.Failed)
 }
@@ -217,23 +223,21 @@ const clockError = 2 * time.Millisecond
 
 // overlappingExecutions lists executions of a stage that overlap, except where the process of one of them was frozen or cut
 // off and could not know that its claim was lost, a crash undid the first claim, or the task was deleted.
-func (v *verifier) overlappingExecutions() (found []string) {
+func (v *verifier) overlappingExecutions() {
 	for _, executions := range v.byStage {
 		for i, first := range executions {
 			for _, second := range executions[i+1:] {
-				_, isInHistory := v.rows[first.start.Token]
+				_, isInHistory := v.rows[first.token]
 				if !second.from.Before(first.to) || !isInHistory || v.wasRevoked(first) ||
 					v.hadFault(first.from, second.from, of(v.workerOf(first))) ||
 					v.hadFault(second.from.Add(-staleClaimTime), second.from, of(v.workerOf(second))) {
 					continue
 				}
-				found = append(found, fmt.Sprintf("%s by %s started %v before %s by %s had ended", second,
-					workerName(v.workerOf(second)), first.to.Sub(second.from), first, workerName(v.workerOf(first))))
+				v.add("%s by %s started %v before %s by %s had ended", second,
+					workerName(v.workerOf(second)), first.to.Sub(second.from), first, workerName(v.workerOf(first)))
 			}
 		}
 	}
-	slices.Sort(found)
-	return found
 }
 
 // staleClaimTime is how long a process that was frozen may take to find out that its claims are lost.
@@ -254,7 +258,7 @@ func (v *verifier) mayBeUndone(e execution) bool {
 }
 
 // deadTasksWithoutCause lists dead tasks without a permanent error or a last attempt.
-func (v *verifier) deadTasksWithoutCause() (found []string) {
+func (v *verifier) deadTasksWithoutCause() {
 	hasCause := make(map[store.ID]bool)
 	for _, row := range v.history {
 		isPermanent := row.outcome == string(engine.Failed) && row.class == endedPermanent
@@ -265,16 +269,14 @@ func (v *verifier) deadTasksWithoutCause() (found []string) {
 	}
 	for _, task := range v.tasks {
 		if task.isDead && !hasCause[task.id] {
-			found = append(found, fmt.Sprintf("task %s is dead without a cause", task.id))
+			v.add("task %s is dead without a cause", task.id)
 		}
 	}
-	slices.Sort(found)
-	return found
 }
 
 // repeatedConnectionEvents lists changes of a connection that a process reported twice. An outage is reported again when
 // its cause has changed.
-func (v *verifier) repeatedConnectionEvents() (found []string) {
+func (v *verifier) repeatedConnectionEvents() {
 	for _, log := range v.logs {
 		for _, pair := range []struct{ first, second, initial string }{
 			{string(stages.DatabaseUnavailable), string(stages.DatabaseAvailable), string(stages.DatabaseAvailable)},
@@ -287,20 +289,17 @@ func (v *verifier) repeatedConnectionEvents() (found []string) {
 				}
 				isNewCause := entry.How == string(stages.DatabaseUnavailable) && entry.Why != why
 				if entry.How == last && !isNewCause {
-					text := fmt.Sprintf("%s reported %s twice without a change in between: %s",
-						workerName(log.worker), last, entry.Why)
-					found = append(found, strings.TrimSpace(text))
+					v.add("%s reported %s twice without a change in between: %s", workerName(log.worker), last, entry.Why)
 				}
 				last, why = entry.How, entry.Why
 			}
 		}
 	}
-	return found
 }
 
-// missedWakes counts the claims that only a sweep found. Before the first fault there must be none,
+// countMissedWakes counts the claims that only a sweep found. Before the first fault there must be none,
 // since notifications wake the workers for every stage that is ready.
-func (v *verifier) missedWakes() (total int, violations []string) {
+func (v *verifier) countMissedWakes() (total int) {
 	for _, log := range v.logs {
 		for _, entry := range log.entries {
 			if entry.How != string(stages.WakeMissed) {
@@ -308,10 +307,10 @@ func (v *verifier) missedWakes() (total int, violations []string) {
 			}
 			total += entry.Count
 			if entry.time().Before(v.firstFault) {
-				violations = append(violations, fmt.Sprintf("%s was not woken for %d claims of %s before the first fault",
-					workerName(log.worker), entry.Count, entry.Stage))
+				v.add("%s was not woken for %d claims of %s before the first fault",
+					workerName(log.worker), entry.Count, entry.Stage)
 			}
 		}
 	}
-	return total, violations
+	return total
 }

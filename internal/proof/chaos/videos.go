@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -127,13 +126,6 @@ func (d *videoDaemon) waitForNoRetries(ctx context.Context) error {
 		return errors.New("a video may be at its second attempt, and another fault could make it dead")
 	}
 	return err
-}
-
-// killFFmpeg kills an ffmpeg of the daemon, if one runs.
-func (d *videoDaemon) killFFmpeg() bool {
-	return slices.ContainsFunc(proofkit.ChildrenRunning(d.current().PID(), "ffmpeg"), func(pid int) bool {
-		return syscall.Kill(pid, syscall.SIGKILL) == nil
-	})
 }
 
 // submitVideos submits videos until submitting is done, and then repeats what was not

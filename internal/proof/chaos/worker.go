@@ -3,35 +3,30 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/signal"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/notify"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/stages/remote"
 )
 
-// workerEnv makes this program a worker, and coordinatorEnv a coordinator. They hold a workerConfig and a
-// coordinatorConfig as JSON.
+// workerEnv makes this program a worker, and coordinatorEnv a coordinator. They hold a childConfig as JSON.
 const (
 	workerEnv      = "CUELIGHT_CHAOS_WORKER"
 	coordinatorEnv = "CUELIGHT_CHAOS_COORDINATOR"
 )
 
-// workerConfig is what a worker process is started with.
-type workerConfig struct {
+// childConfig is what a process is started with. A coordinator has only the first field.
+type childConfig struct {
 	Address     string // URL of its database; "" for a remote worker
 	Coordinator string // URL of the coordinators of a remote worker
 	Key         string // of a remote worker
@@ -39,14 +34,9 @@ type workerConfig struct {
 	Keep        time.Duration // of finished and dead tasks; 0: for ever
 }
 
-// coordinatorConfig is what a coordinator process is started with.
-type coordinatorConfig struct {
-	Address string // URL of its database
-}
-
 // workerMain is the main function of a worker process. It works until its standard input ends, which
 // also happens when its parent is killed, and then drains.
-func workerMain(c workerConfig) error {
+func workerMain(c childConfig) error {
 	ctx := untilInputEnds()
 	log, err := openLogFile(c.LogFile)
 	if err != nil {
@@ -71,7 +61,7 @@ func untilInputEnds() context.Context {
 }
 
 // work runs the pipeline as `cuelight serve` does.
-func work(ctx context.Context, c workerConfig, log *logWriter, runner stages.Runner) error {
+func work(ctx context.Context, c childConfig, log *logWriter, runner stages.Runner) error {
 	pool, err := connect(ctx, c.Address)
 	if err != nil {
 		return err
@@ -87,7 +77,7 @@ func work(ctx context.Context, c workerConfig, log *logWriter, runner stages.Run
 }
 
 // workRemotely runs the pipeline as `cuelight work` does.
-func workRemotely(ctx context.Context, c workerConfig, runner stages.Runner) error {
+func workRemotely(ctx context.Context, c childConfig, runner stages.Runner) error {
 	client, err := remote.NewClient(remote.ClientOptions{URL: c.Coordinator, Key: c.Key, Graph: graph()})
 	if err != nil {
 		return err
@@ -99,21 +89,17 @@ func workRemotely(ctx context.Context, c workerConfig, runner stages.Runner) err
 
 // coordinatorMain is the main function of a coordinator process. It serves remote workers until its
 // standard input ends.
-func coordinatorMain(c coordinatorConfig) error {
+func coordinatorMain(c childConfig) error {
 	ctx := untilInputEnds()
 	pool, err := connect(ctx, c.Address)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	var failed atomic.Bool
 	coordinator := remote.NewCoordinator(remote.Options{
-		Pool: pool, Pipeline: newPipeline(nil), Authenticate: keyOf,
-		OnError: func(err error) {
-			if isFailed := err != nil; failed.Swap(isFailed) != isFailed {
-				fmt.Println("error of the database:", progresslog.Brief(err))
-			}
-		},
+		Pool: pool, Pipeline: newPipeline(nil),
+		// Every remote worker has a key of its own.
+		Authenticate: func(r *http.Request) (string, error) { return r.Header.Get("Authorization"), nil },
 	})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -126,15 +112,6 @@ func coordinatorMain(c coordinatorConfig) error {
 	serving.Go(func() { _ = server.Serve(listener) }) // it returns when the server is closed
 	fmt.Println(readyPrefix + listener.Addr().String())
 	return coordinator.Run(ctx)
-}
-
-// keyOf returns the key of a request. Every remote worker has one of its own.
-func keyOf(r *http.Request) (string, error) {
-	key, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !ok {
-		return "", errors.New("the request has no key")
-	}
-	return key, nil
 }
 
 // connectTimeout is how long one try to connect may take, as in cuelight itself.

@@ -38,7 +38,7 @@ func (p *workerPool) addWorkers(n int) {
 // addCoordinators adds the coordinators.
 func (p *workerPool) addCoordinators() {
 	for i := range coordinators {
-		config := coordinatorConfig{Address: sessionURL(fmt.Sprintf("coordinator-%d", i+1), p.addrs...)}
+		config := childConfig{Address: sessionURL(fmt.Sprintf("coordinator-%d", i+1), p.addrs...)}
 		p.coordinators = append(p.coordinators, newSlot(p.log, coordinatorName(i), func(int) (*exec.Cmd, error) {
 			return proofkit.ChildCommand(coordinatorEnv, config)
 		}))
@@ -69,7 +69,7 @@ func (p *workerPool) coordinatorAddrs() (addrs []string) {
 
 // command returns the command of an incarnation of a worker.
 func (p *workerPool) command(worker, n int) (*exec.Cmd, error) {
-	c := workerConfig{LogFile: p.logFile(worker, n)}
+	c := childConfig{LogFile: p.logFile(worker, n)}
 	addrs := p.addrs
 	if proxy := p.slots[worker].proxy; proxy != nil {
 		addrs = []string{proxy.addr()}
