@@ -1,13 +1,13 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
+	"io"
+	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,90 +15,44 @@ import (
 	"github.com/cuelight/cuelight/internal/ctxsleep"
 )
 
-// clientsEnv makes this program the process of the clients. It holds the clientOptions as JSON.
-const clientsEnv = "CUELIGHT_LOAD_CLIENTS"
-
-// clientOptions say what the clients do.
-type clientOptions struct {
-	Address string // of the daemon
-	Secret  string
-	Streams int
-	Pages   int
-	Rate    int
-}
-
-// observation is what the clients received between connect and disconnect.
-type observation struct {
-	Streams         []streamCount
-	Behind          int // streams that did not receive the last event in time
-	Drops           int
-	Resyncs         int
-	FirstErrors     []string
-	Errors          int
-	Lags            []float64            // from an event to its arrival, in ms
-	TaskStreams     int                  // streams of single tasks that ended with their task
-	LateProgress    int                  // progress events after the end of a task
-	PageChanges     int                  // messages to pages of the dashboard
-	Responses       map[string][]float64 // durations of requests, in ms
-	FailedResponses int
-}
-
-// The commands to the process of the clients.
-const (
-	connectCommand    = "connect"
-	disconnectCommand = "disconnect" // with the id of the event that all must have received
-)
-
-// clientsMain carries out the commands on its standard input, until that ends. It answers each with
-// one JSON value: null when all streams are open, or an observation.
-func clientsMain(o clientOptions) error {
-	out := json.NewEncoder(os.Stdout)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	var c *clients
-	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		command, id, _ := strings.Cut(lines.Text(), " ")
-		switch {
-		case command == connectCommand && c == nil:
-			c = connectClients(ctx, o)
-			_ = out.Encode(nil) // without a reader, standard input ends, too
-		case command == disconnectCommand && c != nil:
-			last, _ := strconv.ParseInt(id, 10, 64) // 0 is before every event
-			_ = out.Encode(c.disconnect(last))
-			c = nil
-		}
-	}
-	return nil
-}
+// server is how clients reach the daemon.
+type server struct{ address, secret string }
 
 // clients are all clients between connect and disconnect.
 type clients struct {
-	clientOptions
+	server
 	cancel    context.CancelFunc
 	running   sync.WaitGroup
 	followers []*follower
 
-	mu          sync.Mutex
-	observation observation
+	mu sync.Mutex // guards the observation while they run
+	*observation
 }
 
-const (
-	// groupSize: of so many streams one is dropped now and then, and another one measures lags.
-	groupSize = 10
-	// dropAfter is the most messages that the first one receives before it drops its connection.
-	dropAfter = 200
-	// reconnectWithin is the most time until it connects again.
-	reconnectWithin = 2 * time.Second
-)
+// observation is what all clients received so far.
+type observation struct {
+	Received    int      `json:"events_received"` // by all streams together
+	Streams     int      `json:"streams"`
+	Drops       int      `json:"drops"`
+	Errors      int      `json:"errors"` // of requests, too
+	FirstErrors []string `json:"first_errors"`
 
-// connectClients starts all clients, and returns when all streams of events are open.
-func connectClients(ctx context.Context, o clientOptions) *clients {
+	lags      []float64 // from an event to its arrival, in ms
+	responses []float64 // durations of requests, in ms
+}
+
+// Of groupSize streams one is dropped after at most dropAfter messages, and connects again within reconnectWithin, and
+// another one measures lags.
+const groupSize, dropAfter, reconnectWithin = 10, 200, 2 * time.Second
+
+// connectClients starts all clients, and returns when all streams of events are open. Requests are for some of the tasks.
+func connectClients(ctx context.Context, s server, o options, tasks []string, seen *observation) *clients {
 	ctx, cancel := context.WithCancel(ctx)
-	c := &clients{clientOptions: o, cancel: cancel, observation: observation{Responses: make(map[string][]float64)}}
+	c := &clients{server: s, cancel: cancel, observation: seen}
 	var opening sync.WaitGroup
-	for i := range o.Streams {
+	for i := range o.streams {
 		opening.Add(1)
-		f := &follower{clientOptions: o, reconnectWithin: reconnectWithin, onOpen: opening.Done}
+		f := &follower{server: c.server, reconnectWithin: reconnectWithin, onOpen: opening.Done}
 		switch i % groupSize {
 		case 1:
 			f.dropAfter = dropAfter
@@ -118,39 +72,28 @@ func connectClients(ctx context.Context, o clientOptions) *clients {
 		}
 	}
 	opening.Wait()
-	for i := range o.Pages {
-		c.running.Go(func() { c.addError(c.followPage(ctx, i)) })
-		c.running.Go(func() { c.addError(c.followTasks(ctx)) })
-	}
-	if o.Rate > 0 {
-		c.running.Go(func() { c.sendRequests(ctx) })
-	}
+	c.running.Go(func() { c.sendRequests(ctx, o.rate, tasks) })
 	return c
 }
 
-// disconnect waits until all streams have received an event, and ends all clients.
-func (c *clients) disconnect(last int64) *observation {
-	deadline := time.Now().Add(15 * time.Second)
-	countBehind := func() (n int) {
-		for _, f := range c.followers {
-			if f.last.Load() < last {
-				n++
-			}
-		}
-		return n
-	}
-	for countBehind() > 0 && time.Now().Before(deadline) {
+// disconnect waits until all streams have received an event, ends all clients, and returns what the streams received.
+func (c *clients) disconnect(last int64) (counts []streamCount) {
+	isBehind := func(f *follower) bool { return f.last.Load() < last }
+	for end := time.Now().Add(15 * time.Second); slices.ContainsFunc(c.followers, isBehind) && time.Now().Before(end); {
 		time.Sleep(5 * time.Millisecond)
 	}
-	c.observation.Behind = countBehind()
 	c.cancel()
 	c.running.Wait()
 	for _, f := range c.followers {
-		c.observation.Streams = append(c.observation.Streams, f.count)
-		c.observation.Drops += f.drops
-		c.observation.Resyncs += f.resyncs
+		counts = append(counts, f.count)
+		c.Received += f.count.N
+		c.Drops += f.drops
+		if isBehind(f) {
+			c.addError(fmt.Errorf("a stream received no event after %d; the last is %d", f.last.Load(), last))
+		}
 	}
-	return &c.observation
+	c.Streams += len(c.followers)
+	return counts
 }
 
 // addError records an error, unless it is nil or caused by the end.
@@ -160,8 +103,8 @@ func (c *clients) addError(err error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.observation.Errors++; len(c.observation.FirstErrors) < 5 {
-		c.observation.FirstErrors = append(c.observation.FirstErrors, err.Error())
+	if c.Errors++; len(c.FirstErrors) < 5 {
+		c.FirstErrors = append(c.FirstErrors, err.Error())
 	}
 }
 
@@ -175,7 +118,61 @@ func (c *clients) addLag(data []byte) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.observation.Lags = append(c.observation.Lags, milliseconds(now.Sub(event.At)))
+	c.lags = append(c.lags, milliseconds(now.Sub(event.At)))
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// requestPaths are requested in turn. An asterisk stands for the id of a task.
+var requestPaths = []string{
+	"/api/v1/tasks?limit=50", "/api/v1/tasks/*", "/api/v1/stages", "/", "/api/v1/tasks?limit=20&status=dead",
+	"/videos/*", "/api/v1/tasks/*", "/api/v1/workers", "/?state=running", "/workers", "/api/v1/events?limit=100",
+	"/dead", "/api/v1/tasks/*", "/latency", "/metrics",
+}
+
+// get requests a path, and returns an error if the status is not 200.
+func (s server) get(ctx context.Context, client *http.Client, path string) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.address+path, nil)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Authorization", "Bearer "+s.secret)
+	resp, err := client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", path, resp.Status)
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	return err
+}
+
+// sendRequests sends requests at a steady rate until ctx is done. The duration of a request counts
+// from when it was due, however long the earlier ones take.
+func (c *clients) sendRequests(ctx context.Context, rate int, tasks []string) {
+	// As many connections as several browsers together keep.
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32}, Timeout: 30 * time.Second}
+	defer client.CloseIdleConnections()
+	var running sync.WaitGroup
+	defer running.Wait()
+	started := time.Now()
+	for i := 0; ; i++ {
+		due := started.Add(time.Duration(i) * time.Second / time.Duration(rate))
+		if ctxsleep.For(ctx, time.Until(due)) != nil {
+			return
+		}
+		running.Go(func() {
+			err := c.get(ctx, client, strings.Replace(requestPaths[i%len(requestPaths)], "*", tasks[i%len(tasks)], 1))
+			duration := milliseconds(time.Since(due))
+			if ctx.Err() != nil {
+				return
+			}
+			c.addError(err)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.responses = append(c.responses, duration)
+		})
+	}
+}

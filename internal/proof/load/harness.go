@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -17,10 +18,14 @@ import (
 	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/internal/progresslog"
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
 	"github.com/cuelight/cuelight/store"
 )
 
 const database = "cuelight"
+
+// missingFile is part of the path of sources that do not exist.
+const missingFile = "/no-such-file-"
 
 // harness has everything that is measured, and everything that measures it.
 type harness struct {
@@ -30,9 +35,9 @@ type harness struct {
 	server     *postgres.Ephemeral
 	postmaster int // the server's first process
 	pool       *pgxpool.Pool
+	store      *store.Store
 	daemon     *daemon
-	clients    *clientProcess
-	waits      *waitMeter
+	seen       observation
 }
 
 // run measures. An error means that the run did not finish; it says nothing about Cuelight.
@@ -45,7 +50,8 @@ func run(ctx context.Context, o options, out io.Writer) (sum summary, err error)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	g, ctx := errgroup.WithContext(ctx)
-	h.startWorkload(ctx, g)
+	g.Go(func() error { return h.submitTasks(ctx) })
+	g.Go(func() error { return h.submitVideos(ctx) })
 	var phases []phase
 	g.Go(func() (err error) {
 		defer stop()
@@ -55,8 +61,8 @@ func run(ctx context.Context, o options, out io.Writer) (sum summary, err error)
 	if err := g.Wait(); err != nil {
 		return sum, err
 	}
-	sum = summarize(phases)
-	sum.MissedWakes, sum.DaemonErrors = h.waits.missedWakes, h.daemon.errors()
+	sum = summarize(phases, h.seen)
+	sum.DaemonErrors = h.daemon.errors()
 	h.Printf("%s", sum.table())
 	for _, text := range append(sum.FirstErrors, sum.DaemonErrors...) {
 		h.Logf("%s", text)
@@ -64,13 +70,9 @@ func run(ctx context.Context, o options, out io.Writer) (sum summary, err error)
 	return sum, nil
 }
 
-// build starts the server, the daemon and the process of the clients.
+// build starts the server and the daemon.
 func (h *harness) build(ctx context.Context) (err error) {
-	// The account of the database server must be able to enter the directory.
 	if h.dir, err = os.MkdirTemp("", "cuelight-load-"); err != nil {
-		return err
-	}
-	if err := os.Chmod(h.dir, 0o755); err != nil {
 		return err
 	}
 	if h.server, err = postgres.StartEphemeral(ctx, postgres.EphemeralOptions{Durable: true}); err != nil {
@@ -82,10 +84,9 @@ func (h *harness) build(ctx context.Context) (err error) {
 	if h.pool, err = pgxpool.New(ctx, h.server.URL(database)); err != nil {
 		return err
 	}
-	for _, st := range []*store.Store{h.videoStore(), h.otherStore()} {
-		if _, err := st.Migrate(ctx); err != nil {
-			return err
-		}
+	h.store = store.New(h.pool, store.Video())
+	if _, err := h.store.Migrate(ctx); err != nil {
+		return err
 	}
 	if err := operators.Migrate(ctx, h.pool); err != nil {
 		return err
@@ -94,29 +95,16 @@ func (h *harness) build(ctx context.Context) (err error) {
 	if err := h.pool.QueryRow(ctx, postmasterSQL).Scan(&h.postmaster); err != nil {
 		return err
 	}
-	nice := strconv.Itoa(h.options.nice)
-	h.daemon, err = startDaemon(ctx, h.options.program, h.dir, h.server.URL(database), "--nice", nice)
-	if err != nil {
-		return err
-	}
-	h.waits = &waitMeter{pool: h.pool}
-	h.clients, err = startClientProcess(clientOptions{
-		Address: h.daemon.address, Secret: h.daemon.secret,
-		Streams: h.options.streams, Pages: h.options.pages, Rate: h.options.rate,
-	})
+	h.daemon, err = startDaemon(ctx, h.options.program, h.dir, h.server.URL(database))
 	return err
 }
 
-func (h *harness) videoStore() *store.Store { return store.New(h.pool, store.Video()) }
-func (h *harness) otherStore() *store.Store { return store.New(h.pool, otherPipeline().Graph()) }
-
-func (h *harness) close() error {
-	var err error
-	if h.clients != nil {
-		err = h.clients.close()
-	}
+func (h *harness) close() (err error) {
 	if h.daemon != nil {
-		err = errors.Join(err, h.daemon.close())
+		ctx, cancel := context.WithTimeoutCause(context.Background(), time.Minute, errors.New("the daemon did not end within a minute"))
+		defer cancel()
+		_ = h.daemon.Stop(ctx, syscall.SIGTERM) // its log says why it ended
+		err = context.Cause(ctx)
 	}
 	if h.pool != nil {
 		h.pool.Close()
@@ -127,83 +115,124 @@ func (h *harness) close() error {
 	return errors.Join(err, os.RemoveAll(h.dir))
 }
 
-// runPhases measures alternately without clients and with them.
-func (h *harness) runPhases(ctx context.Context) ([]phase, error) {
-	if err := h.waitForWork(ctx); err != nil {
-		return nil, err
-	}
-	var all []phase
-	for i := range 2 * h.options.pairs {
-		withClients := i%2 == 1
-		if withClients {
-			if err := h.clients.connect(ctx); err != nil {
-				return nil, err
-			}
+// submitTasks submits tasks until ctx is done, at random intervals.
+func (h *harness) submitTasks(ctx context.Context) error {
+	for i := 0; ctxsleep.For(ctx, rand.N(2*time.Second/time.Duration(h.options.tasksPerSecond))) == nil; i++ {
+		_, err := h.store.Submit(ctx, store.Submission{Source: fmt.Sprint(h.dir, missingFile, i)})
+		if err != nil && ctx.Err() == nil {
+			return err
 		}
-		if err := ctxsleep.For(ctx, h.options.warmup); err != nil {
+	}
+	return nil
+}
+
+// submitVideos keeps two videos in the pipeline, so that one is always being transcoded, which takes a few seconds.
+func (h *harness) submitVideos(ctx context.Context) error {
+	clip := filepath.Join(h.dir, "clip.mp4")
+	if err := proofkit.MakeClip(ctx, clip, "testsrc2=size=640x360:rate=25", 8*time.Second, true); err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		unfinished := 0
+		const unfinishedSQL = "select count(*) from tasks where state in ('pending', 'inprogress') and source = $1"
+		err := h.pool.QueryRow(ctx, unfinishedSQL, clip).Scan(&unfinished)
+		for ; err == nil && unfinished < 2; unfinished++ {
+			_, err = h.store.Submit(ctx, store.Submission{Source: clip})
+		}
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+		_ = ctxsleep.For(ctx, time.Second) // the loop sees that ctx is done
+	}
+	return nil
+}
+
+// runPhases measures alternately without clients and with them.
+func (h *harness) runPhases(ctx context.Context) (all []phase, err error) {
+	for isBusy := false; !isBusy; { // the daemon works on a video
+		const isBusySQL = "select exists (select from tasks where state = 'inprogress')"
+		if err := h.pool.QueryRow(ctx, isBusySQL).Scan(&isBusy); err != nil {
 			return nil, err
 		}
-		p, err := h.measure(ctx, withClients, i/2 == h.options.pairs/2)
-		if err == nil && withClients {
-			err = h.disconnectClients(ctx, &p)
+		if err := ctxsleep.For(ctx, 100*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
+	var tasks []string
+	if err := h.pool.QueryRow(ctx, "select array_agg(id::text) from tasks").Scan(&tasks); err != nil {
+		return nil, err
+	}
+	for i := range 2 * h.options.pairs {
+		p := phase{withClients: i%2 == 1}
+		var c *clients
+		if p.withClients {
+			c = connectClients(ctx, h.daemon.server, h.options, tasks, &h.seen)
+		}
+		err := ctxsleep.For(ctx, h.options.warmup)
+		if err == nil {
+			err = h.measure(ctx, &p)
+		}
+		if p.withClients {
+			err = errors.Join(err, h.disconnect(ctx, c))
 		}
 		if err != nil {
 			return nil, err
 		}
-		h.Logf("%s", p)
+		h.Logf("with clients: %t, waits p50 %.1f p99 %.1f ms (%d), memory %.0f MiB, processors %.2f", p.withClients,
+			proofkit.Percentile(p.waits, 50), proofkit.Percentile(p.waits, 99), len(p.waits), mebibytes(p.resident), p.cpu)
 		all = append(all, p)
 	}
 	return all, nil
 }
 
-// waitForWork waits until the daemon works on a video, or with -idle until it has rejected a task.
-func (h *harness) waitForWork(ctx context.Context) error {
-	status := store.StatusInProgress
-	if h.options.idle {
-		status = store.StatusDead
-	}
-	for {
-		tasks, err := h.videoStore().List(ctx, store.ListQuery{Filter: store.Filter{Status: status, Limit: 1}})
-		if err != nil || len(tasks) > 0 {
-			return err
-		}
-		if err := ctxsleep.For(ctx, 100*time.Millisecond); err != nil {
-			return err
-		}
-	}
-}
-
-// disconnectClients compares what the streams received with the events in the database.
-func (h *harness) disconnectClients(ctx context.Context, p *phase) error {
+// disconnect compares what the streams received with the events in the database.
+func (h *harness) disconnect(ctx context.Context, c *clients) error {
 	var last int64
-	if err := h.pool.QueryRow(ctx, "select max(id) from events").Scan(&last); err != nil {
-		return err
-	}
-	received, err := h.clients.disconnect(ctx, last)
-	if err != nil {
-		return err
-	}
-	p.observation = *received
+	err := h.pool.QueryRow(ctx, "select max(id) from events").Scan(&last)
+	counts := c.disconnect(last)
 	var ids []int64
-	const idsSQL = "select coalesce(array_agg(id order by id), '{}') from events"
-	if err := h.pool.QueryRow(ctx, idsSQL).Scan(&ids); err != nil {
-		return err
+	if err == nil {
+		err = h.pool.QueryRow(ctx, "select coalesce(array_agg(id order by id), '{}') from events").Scan(&ids)
 	}
-	p.mismatches = compareStreams(ids, received.Streams)
-	return nil
+	for _, wrong := range compareStreams(ids, counts) {
+		c.addError(errors.New(wrong))
+	}
+	return err
 }
 
-// saveProfiles writes the daemon's profiles in one phase of each kind, if the options ask for them.
-func (h *harness) saveProfiles(ctx context.Context, withClients, withProfiles bool) error {
-	if h.options.profiles == "" || !withProfiles {
-		return nil
-	}
-	name := map[bool]string{true: "with", false: "without"}[withClients]
-	if err := os.MkdirAll(filepath.Clean(h.options.profiles), 0o755); err != nil {
+// cpuTimes returns the processor times of the daemon and PostgreSQL.
+func (h *harness) cpuTimes() ([2]time.Duration, error) {
+	daemon, err := proofkit.UsageOf(h.daemon.PID())
+	postgres, postgresErr := proofkit.FamilyCPUTime(h.postmaster)
+	return [2]time.Duration{daemon.CPU, postgres}, errors.Join(err, postgresErr)
+}
+
+const waitsSQL = `
+select coalesce(array_agg((extract(epoch from a.started_at - t.created_at) * 1000)::float8), '{}')
+  from attempts a join tasks t on t.id = a.task_id
+ where a.stage = 'ingest' and a.attempt = 1 and strpos(t.source, $1) > 0 and t.created_at >= $2`
+
+// measure measures one phase.
+func (h *harness) measure(ctx context.Context, p *phase) error {
+	var from time.Time
+	if err := h.pool.QueryRow(ctx, "select clock_timestamp()").Scan(&from); err != nil {
 		return err
 	}
-	if err := h.daemon.saveProfiles(ctx, h.options.profiles, name, h.options.phase); err != nil {
-		return fmt.Errorf("profile the daemon: %w", err)
+	started := time.Now()
+	before, err := h.cpuTimes()
+	for end := started.Add(h.options.phase); err == nil && time.Now().Before(end); {
+		if err = ctxsleep.For(ctx, 250*time.Millisecond); err == nil {
+			var u proofkit.Usage
+			u, err = proofkit.UsageOf(h.daemon.PID())
+			p.resident = max(p.resident, u.Resident)
+		}
 	}
-	return nil
+	after, afterErr := h.cpuTimes()
+	if err := errors.Join(err, afterErr); err != nil {
+		return err
+	}
+	for i := range p.cpu {
+		p.cpu[i] = (after[i] - before[i]).Seconds() / time.Since(started).Seconds()
+	}
+	return h.pool.QueryRow(ctx, waitsSQL, missingFile, from).Scan(&p.waits)
 }

@@ -1,22 +1,18 @@
 // Command load measures what many clients of the HTTP API cost the work:
 //
-//	go run ./internal/proof/load -program bin/cuelight
+//	load -program bin/cuelight
 //
 // It starts a PostgreSQL server of its own and a `cuelight serve --listen`, which publishes one
 // video after another with the real ffmpeg. Meanwhile it measures how long tasks wait from their
-// submission to their claim, by the database's clock. There are two kinds of these tasks: tasks of
-// the daemon, whose files do not exist, so that they end at once; and tasks of another pipeline in
-// the same database, whose only stage does nothing and is worked on by this program.
+// submission to their claim, by the database's clock. The files of these tasks do not exist, so that they end at once.
 //
-// A second process is the clients. They alternately disconnect and connect: streams of all events,
-// some of which are dropped at random and resumed with Last-Event-ID; streams of single tasks; open
-// pages of the dashboard; and requests at a steady rate to the API and the dashboard. At the end of
-// each phase with clients, load compares the events that each stream received with those in the
-// database: every event must arrive once, in order.
+// Clients alternately disconnect and connect: streams of all events, some of which are dropped at random and resumed
+// with Last-Event-ID, and requests at a steady rate to the API and the dashboard. At the end of each phase with clients,
+// load compares the events that each stream received with those in the database: every event must arrive once, in order.
 //
 // It prints what it measured with and without clients, and one JSON object as the last line. The
 // exit code is 0 only if no stream missed an event or received one twice, every request was
-// answered, and the waits and the daemon's memory with clients are at most -factor times those
+// answered, and the waits and the daemon's memory with clients are at most 1.5 times those
 // without. It compares the 99th percentile of the waits of all phases, and the largest memory with
 // clients to that before the first clients.
 //
@@ -34,28 +30,19 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
-
-	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
 
+// maxGrowth is the most that waits and memory may grow with clients.
+const maxGrowth = 1.5
+
 func main() {
-	proofkit.RunIfChild(clientsEnv, clientsMain)
-	var o options
+	o := options{phase: 20 * time.Second, warmup: 3 * time.Second, tasksPerSecond: 20}
 	flag.StringVar(&o.program, "program", "bin/cuelight", "the cuelight to measure")
 	flag.IntVar(&o.pairs, "pairs", 4, "number of phases without clients, and of phases with them")
-	flag.DurationVar(&o.phase, "phase", 20*time.Second, "duration of a phase")
-	flag.DurationVar(&o.warmup, "warmup", 3*time.Second, "time before a phase that is not measured")
 	flag.IntVar(&o.streams, "streams", 500, "streams of all events")
-	flag.IntVar(&o.pages, "pages", 12, "open pages of the dashboard, and streams of single tasks")
-	flag.IntVar(&o.rate, "rate", 50, "requests per second; 0 for none")
-	flag.IntVar(&o.daemonRate, "daemon-rate", 5, "submissions per second to the daemon")
-	flag.IntVar(&o.otherRate, "other-rate", 20, "submissions per second to the other pipeline")
-	flag.IntVar(&o.nice, "nice", 10, "nice value of ffmpeg, as of cuelight serve --nice")
-	flag.BoolVar(&o.idle, "idle", false, "give the daemon no videos")
-	flag.Float64Var(&o.factor, "factor", 1.5, "most that waits and memory may grow with clients")
-	flag.StringVar(&o.profiles, "profiles", "", "directory for profiles of the daemon, with and without clients")
+	flag.IntVar(&o.rate, "rate", 50, "requests per second")
 	flag.Parse()
-	if flag.NArg() > 0 || !o.areValid() {
+	if flag.NArg() > 0 || o.pairs < 1 || o.streams < 1 || o.rate < 1 {
 		flag.Usage()
 		os.Exit(2)
 	}
@@ -69,26 +56,17 @@ func main() {
 		fmt.Fprintln(os.Stderr, "load:", err)
 		os.Exit(1)
 	}
-	if err := json.NewEncoder(os.Stdout).Encode(sum); err != nil || !sum.isCorrect() || !sum.isWithin(o.factor) {
+	if err := json.NewEncoder(os.Stdout).Encode(sum); err != nil || !sum.isCorrect() || !sum.isWithin(maxGrowth) {
 		os.Exit(1)
 	}
 }
 
-// options are the settings of the command line. All must be set but nice, idle and profiles.
+// options say what is measured.
 type options struct {
-	program               string
-	pairs                 int
-	phase, warmup         time.Duration
-	streams, pages        int
-	rate                  int
-	daemonRate, otherRate int
-	nice                  int
-	idle                  bool
-	factor                float64
-	profiles              string
-}
-
-func (o options) areValid() bool {
-	return o.pairs >= 1 && o.phase >= time.Second && o.streams >= 1 && o.daemonRate >= 1 && o.otherRate >= 1 &&
-		o.rate >= 0 && o.pages >= 0
+	program        string
+	pairs          int           // of phases without and with clients
+	phase, warmup  time.Duration // of a phase, and before it
+	streams        int
+	rate           int // requests per second
+	tasksPerSecond int
 }

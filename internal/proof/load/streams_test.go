@@ -23,15 +23,15 @@ import (
 // testServer is a web server in this process, with the event feed.
 type testServer struct {
 	*store.Store
-	clients clientOptions
+	clients server
 }
 
 func newTestServer(t *testing.T) testServer {
 	t.Helper()
 	g := store.Video()
 	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL()))
-	f := testServer{Store: store.New(pool, g), clients: clientOptions{Secret: strings.Repeat("s", access.MinSecret)}}
-	secret, err := access.NewSecret(f.clients.Secret)
+	f := testServer{Store: store.New(pool, g), clients: server{secret: strings.Repeat("s", access.MinSecret)}}
+	secret, err := access.NewSecret(f.clients.secret)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func newTestServer(t *testing.T) testServer {
 	all.Go(func() { _ = listener.Run(ctx) }) // both end only when ctx is done
 	all.Go(func() { _ = feed.Run(ctx) })
 	t.Cleanup(func() { stop(); all.Wait() })
-	server, err := web.New(web.Options{
+	handler, err := web.New(web.Options{
 		Store: f.Store, Guard: guard,
 		Subscribe: func(after int64, keep func(store.Event) bool) web.Subscription { return feed.Subscribe(after, keep) },
 		OnError:   func(route string, err error) { t.Errorf("%s: %v", route, err) },
@@ -55,10 +55,10 @@ func newTestServer(t *testing.T) testServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ts := httptest.NewServer(server.Handler())
+	ts := httptest.NewServer(handler.Handler())
 	t.Cleanup(ts.Close)
-	t.Cleanup(server.Drain)
-	f.clients.Address = ts.Listener.Addr().String()
+	t.Cleanup(handler.Drain)
+	f.clients.address = ts.Listener.Addr().String()
 	return f
 }
 
@@ -111,7 +111,7 @@ func TestStreams_ReceiveEveryEventOnce(t *testing.T) {
 	var all []*follower
 	for i := range streams {
 		ready.Add(1)
-		fo := &follower{clientOptions: f.clients, reconnectWithin: 100 * time.Millisecond, onOpen: ready.Done}
+		fo := &follower{server: f.clients, reconnectWithin: 100 * time.Millisecond, onOpen: ready.Done}
 		if i%2 == 0 { // fewer messages than there will be events
 			fo.dropAfter = 60
 		}
