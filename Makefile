@@ -53,13 +53,15 @@ test-postgres: needs-test ## test store and notify on another PostgreSQL, VERSIO
 	@bin=$$(internal/setup/postgres.sh '$(VERSION)') && \
 		CUELIGHT_PG_BIN=$$bin CUELIGHT_TEST_DATABASE_URL= $(GO) test -timeout 50m $(ARGS) $(PKG)
 
+chaos = $(build_env) $(GO) build -C internal/proof/chaos -o ../../../bin/chaos . && exec bin/chaos
+
 .PHONY: chaos
 chaos: needs-test ## inject random faults for DURATION=60s (SEED=…) and check the result
-	@$(build_env) $(GO) build -o bin/chaos ./internal/proof/chaos && exec bin/chaos $(if $(DURATION),-duration $(DURATION)) $(if $(SEED),-seed $(SEED))
+	@$(chaos) $(if $(DURATION),-duration $(DURATION)) $(if $(SEED),-seed $(SEED))
 
 .PHONY: failover
 failover: needs-test ## kill the primary under load, promote the standby, check the result
-	@$(build_env) $(GO) build -o bin/chaos ./internal/proof/chaos && exec bin/chaos -failover kill -duration 16s $(ARGS)
+	@$(chaos) -failover kill -duration 16s $(ARGS)
 
 # A module of its own: River is no dependency of the product.
 bench = $(build_env) $(GO) build -C bench -o ../bin/bench . && exec bin/bench
@@ -82,7 +84,7 @@ bench-test: needs-test ## test the benchmark
 
 .PHONY: load
 load: needs-test build ## measure the cost of 500 streams and 50 requests/s (four minutes)
-	@$(build_env) $(GO) build -o bin/load ./internal/proof/load && exec bin/load -program bin/cuelight $(ARGS)
+	@$(build_env) $(GO) build -C internal/proof/load -o ../../../bin/load . && exec bin/load -program bin/cuelight $(ARGS)
 
 .PHONY: sql
 sql: ## generate schema.sql, triggers.sql and store/engine/video.sql
@@ -103,11 +105,13 @@ lint: fmt-check vet staticcheck deadcode ## run all checks that are not tests
 fmt-check:
 	@unformatted=$$(gofmt -l .) && { test -z "$$unformatted" || { echo "make fmt would change:"; echo "$$unformatted"; exit 1; }; }
 
+modules = . bench internal/e2e internal/proof/chaos internal/proof/load internal/storage/s3test/server
+
 # The second run checks that the code compiles on macOS, the last one that programs which
 # embed Cuelight compile on Windows.
 .PHONY: vet
 vet:
-	@for module in . bench internal/e2e internal/storage/s3test/server; do \
+	@for module in $(modules); do \
 		$(build_env) $(GO) vet -C $$module ./... && \
 		GOOS=darwin $(build_env) $(GO) vet -C $$module ./... || exit 1; \
 	done
@@ -116,7 +120,7 @@ vet:
 # Besides the defaults: every package and exported name has a comment.
 .PHONY: staticcheck
 staticcheck:
-	@for module in . bench internal/e2e internal/storage/s3test/server; do \
+	@for module in $(modules); do \
 		( cd $$module && $(tool) staticcheck -checks=inherit,ST1000,ST1020,ST1021,ST1022 ./... ) || exit 1; \
 	done
 

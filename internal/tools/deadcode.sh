@@ -5,21 +5,28 @@
 #      functions for embedders must be tested;
 #   2. in cmd/ and internal/, which other modules cannot import: functions that only
 #      tests call. Packages for tests, whose names end in "test", are not checked.
+#
+# The programs of internal/proof count as commands. They are modules of their own, and
+# share a workspace with the product's for this.
 set -eu
 cd "$(dirname "$0")/../.."
 
-module=$("${GO:-go}" list -m)
-tools=$PWD/internal/tools/go.mod
+go=${GO:-go}
+module=$("$go" list -m)
+deadcode=$("$go" tool -n -modfile="$PWD/internal/tools/go.mod" deadcode)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+GOWORK="$work/go.work" "$go" work init . internal/proof/chaos internal/proof/load
 
-deadcode() {
-	"${GO:-go}" tool -modfile="$tools" deadcode "$@" ./...
+product() {
+	GOWORK="$work/go.work" "$deadcode" "$@" ./... ./internal/proof/chaos ./internal/proof/load
 }
 
 everywhere=$(
-	deadcode -test -filter "^$module(/|\$)"
-	cd internal/e2e && deadcode -test -filter "^$module/internal/e2e(/|\$)"
+	product -test -filter "^$module(/|\$)"
+	cd internal/e2e && "$deadcode" -test -filter "^$module/internal/e2e(/|\$)" ./...
 )
-inside=$(deadcode -filter "^$module/(cmd|internal|.*/internal)/" | sed '\|^[^:]*test/|d')
+inside=$(product -filter "^$module/(cmd|internal|.*/internal)/" | sed '\|^[^:]*test/|d')
 
 if [ -n "$everywhere" ]; then
 	printf 'not called by any command, test or example:\n%s\n' "$everywhere" >&2

@@ -5,7 +5,7 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 
-for module in . bench internal/e2e internal/storage/s3test/server; do
+for module in . bench internal/e2e internal/proof/chaos internal/proof/load internal/storage/s3test/server; do
 	output=$("${GO:-go}" tool -modfile="$PWD/internal/tools/go.mod" govulncheck -db "${GOVULNDB:-https://vuln.go.dev}" -C "$module" ./... 2>&1)
 	code=$?
 	reason=$(printf '%s\n' "$output" | sed -n 's/^govulncheck: fetching vulnerabilities: //p' | head -n 1)

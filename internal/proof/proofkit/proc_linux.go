@@ -30,17 +30,6 @@ func ProcessesInSession(id int) ([]string, error) {
 	return found, err
 }
 
-// ChildrenRunning lists the pids of the children of a process that run the program.
-func ChildrenRunning(parent int, program string) []int {
-	var found []int
-	_ = forEachProcess(func(pid int, s stat) { // without /proc there is nothing to find
-		if s.parent == parent && s.name == program {
-			found = append(found, pid)
-		}
-	})
-	return found
-}
-
 // FamilyCPUTime returns the processor time that a process and its children have used, including
 // children that have ended.
 func FamilyCPUTime(pid int) (time.Duration, error) {

@@ -25,9 +25,6 @@ func ProcessesInSession(id int) ([]string, error) {
 	}
 }
 
-// ChildrenRunning returns nothing: it needs /proc.
-func ChildrenRunning(int, string) []int { return nil }
-
 // FamilyCPUTime returns an error: it needs /proc.
 func FamilyCPUTime(int) (time.Duration, error) {
 	return 0, errors.New("the CPU time of children can only be read on Linux")
