@@ -36,13 +36,7 @@ type Options struct {
 	// Committed are the request ids of submissions that were acknowledged, RolledBack those of
 	// submissions that were rolled back. Default nil: not checked.
 	Committed, RolledBack []string
-	// TriggersOff are the periods in which triggers were disabled. No events were recorded then
-	// of what became of tasks.
-	TriggersOff []Period
 }
-
-// Period is the time between two moments of the database's clock.
-type Period struct{ From, To time.Time }
 
 // args are the named arguments of the rules.
 func (o Options) args(g store.Graph) pgx.NamedArgs {
@@ -56,16 +50,12 @@ func (o Options) args(g store.Graph) pgx.NamedArgs {
 			divided = append(divided, name)
 		}
 	}
-	var offFrom, offTo []time.Time
-	for _, p := range o.TriggersOff {
-		offFrom, offTo = append(offFrom, p.From), append(offTo, p.To)
-	}
 	return pgx.NamedArgs{
 		"stages": stages, "needing": needing, "needed": needed, "divided": divided,
 		"settled": o.Settled, "no_retries": o.NoRetries, "committed": o.Committed, "rolled_back": o.RolledBack,
 		"max_orphan_s": o.MaxOrphanTime.Seconds(), "max_transaction_s": o.MaxTransactionTime.Seconds(),
 		"max_attempts": o.MaxAttempts, "max_overtaking": o.MaxOvertaking,
-		"off_from": offFrom, "off_to": offTo, "max_per_rule": maxPerRule,
+		"max_per_rule": maxPerRule,
 	}
 }
 

@@ -25,12 +25,6 @@ var (
 // two is a limit that three exceeds.
 func two() *int { n := 2; return &n }
 
-// triggersOff allows missing events between the two times, counted from now.
-func triggersOff(from, to time.Duration) invariant.Options {
-	now := time.Now()
-	return invariant.Options{TriggersOff: []invariant.Period{{From: now.Add(from), To: now.Add(to)}}}
-}
-
 // dropGuards drops the triggers and constraints that prevent forbidden states.
 const dropGuards = `
 alter table tasks disable trigger user;
@@ -201,14 +195,6 @@ func TestCheck_FindsEachViolation(t *testing.T) {
 		"a change without an event": {retried,
 			`delete from outbox where type = 'cancelled'`,
 			[]string{"event-outcome", "event-status"}},
-		"a change without an event while triggers were on": {
-			triggersOff(-2*time.Hour, -time.Hour),
-			`delete from outbox where type = 'cancelled'`,
-			[]string{"event-outcome", "event-status"}},
-		"a change without an event while triggers were off": {
-			triggersOff(-time.Hour, time.Hour),
-			`delete from outbox where type = 'cancelled'`,
-			nil},
 		"a finished task without an event": {settled,
 			`delete from outbox where type in ('completed', 'cancelled')`,
 			[]string{"event-outcome", "event-status"}},
@@ -267,10 +253,6 @@ func TestCheck_FindsEachViolation(t *testing.T) {
 		"a deletion without an event": {retried,
 			deletePlain + `delete from outbox where type = 'deleted'`,
 			[]string{"event-deleted"}},
-		"a deletion without an event while triggers were off": {
-			triggersOff(-time.Hour, time.Hour),
-			deletePlain + `delete from outbox where type = 'deleted'`,
-			nil},
 		"work after a deletion": {retried,
 			deletePlain + `insert into outbox (type, tasks, stages, parts, attempts)
 				select 'started', array[id], '{publish}', '{0}', '{1}' from deleted_tasks`,

@@ -300,9 +300,7 @@ select format('task %s %s, but its last event of that kind is %s, %s', last_even
   left join {deleted_tasks} d on d.id = last_event.task
  where case when t.id is not null then last_event.type not in ('submitted', 'undeleted')
             when d.id is not null and d.purged_at is null
-            then last_event.type <> 'deleted' and not exists (
-                 select from unnest(@off_from::timestamptz[], @off_to::timestamptz[]) as triggers_off (since, until)
-                  where d.deleted_at between since and until)
+            then last_event.type <> 'deleted'
             else last_event.type not in ('deleted', 'purged') end
  union all
 select format('event %s, %s, of task %s follows its deletion with event %s', e.id, e.type, e.task_id, last_event.id)
@@ -349,8 +347,7 @@ select format('stage %s of task %s is %s, but event %s says %s', s.stage, s.task
    and not (last_event.status = 'kept' and s.status in ('pending', 'completed'))
    and not (last_event.status = 'inprogress' and s.status = 'pending'
             and exists (select from undeleted u where u.task = s.task and u.id > last_event.id))
-   and s.task in (select task_id from {events} where type = 'submitted')
-   and ` + triggersOnSQL},
+   and s.task in (select task_id from {events} where type = 'submitted')`},
 	{name: "event-outcome",
 		sentence: "the last event that finishes or restarts a task matches the status of the task", sql: `
 , last_event as (
@@ -366,8 +363,7 @@ select format('task %s is %s, but its last event of that kind is %s, %s', last_e
  where case when t.state = 'completed' then last_event.type <> 'completed'
             when t.state in ('pending', 'inprogress') then last_event.type in ('completed', 'dead', 'cancelled')
             else last_event.type in ('completed', 'submitted') end -- an operator may retry one of two dead stages
-   and t.id in (select task_id from {events} where type = 'submitted')
-   and ` + triggersOnSQL},
+   and t.id in (select task_id from {events} where type = 'submitted')`},
 }
 
 // commonSQL precedes the statement of every rule. PostgreSQL evaluates only the tables that a
@@ -442,10 +438,3 @@ const maxPerRule = 50
 const limitSQL = `
  order by 1
  limit @max_per_rule`
-
-// triggersOnSQL is true unless an attempt at the task ended while triggers were disabled.
-const triggersOnSQL = `not exists (
-       select from {attempts} a
-         join unnest(@off_from::timestamptz[], @off_to::timestamptz[]) as triggers_off (since, until)
-           on a.finished_at between since and until
-        where a.task_id = last_event.task)`
