@@ -44,10 +44,13 @@ type harness struct {
 // run runs the workers with faults and checks the result. An error means that the run did not
 // finish; it says nothing about Cuelight.
 func run(ctx context.Context, o options, out io.Writer) (sum summary, err error) {
-	h := &harness{options: o, injector: &injector{
-		Log: progresslog.New(out), failed: make(map[faultKind]int), deletions: make(map[store.ID]*deletion),
-	}}
+	h := &harness{options: o, injector: &injector{Log: progresslog.New(out), deletions: make(map[store.ID]*deletion)}}
 	started := time.Now()
+	if o.healthy == 0 && o.failover == "" {
+		h.options.healthy = 20 * time.Second // which would show a worker that no notification reaches
+	} else if o.healthy == 0 {
+		h.options.healthy = 8 * time.Second
+	}
 	defer func() {
 		for i := len(h.cleanups) - 1; i >= 0; i-- {
 			err = errors.Join(err, h.cleanups[i]())
@@ -180,7 +183,7 @@ func (h *harness) runPhases(ctx context.Context) error {
 	running.Go(func() { h.submitter.run(ctx, submitting) })
 	h.Logf("%d workers, %d of them remote at %d coordinators; about %d submitted tasks a second",
 		len(h.workers.slots), max(len(h.workers.slots)-workers, 0), len(h.workers.coordinators), tasksPerSecond)
-	if h.options.videos {
+	if h.options.failover == "" {
 		if err := h.startVideos(ctx, submitting, &running); err != nil {
 			return err
 		}
@@ -191,7 +194,7 @@ func (h *harness) runPhases(ctx context.Context) error {
 	h.Restart()
 	h.Logf("the faults begin")
 	end := h.Started().Add(h.options.duration)
-	h.submitter.submitLongTasks(end.Add(-longWork))
+	h.submitter.longUntil.Store(new(end.Add(-longWork)))
 	if err := h.injector.run(ctx, h.options.plan()); err != nil {
 		return err
 	}
@@ -208,10 +211,8 @@ func (h *harness) runPhases(ctx context.Context) error {
 	return nil
 }
 
-// stopRetentionSQL takes the lock of store.Prune.
-const stopRetentionSQL = `select pg_advisory_lock(hashtext('cuelight prune chaos_tasks'))`
-
-// stopRetention keeps processes from deleting more tasks while the others are finished: their history is checked.
+// stopRetention keeps processes from deleting more tasks while the others are finished: their history is checked. It takes
+// the lock of store.Prune.
 func (h *harness) stopRetention(ctx context.Context) error {
 	if h.workers.keep == 0 {
 		return nil
@@ -221,7 +222,7 @@ func (h *harness) stopRetention(ctx context.Context) error {
 		return err
 	}
 	h.cleanups = append(h.cleanups, func() error { return conn.Close(context.WithoutCancel(ctx)) })
-	_, err = conn.Exec(ctx, stopRetentionSQL)
+	_, err = conn.Exec(ctx, "select pg_advisory_lock(hashtext('cuelight prune chaos_tasks'))")
 	return err
 }
 

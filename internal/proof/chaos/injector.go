@@ -27,7 +27,6 @@ type injector struct {
 
 	mu        sync.Mutex // guards the rest
 	faults    []*fault
-	failed    map[faultKind]int // steps that were not possible
 	deletions map[store.ID]*deletion
 }
 
@@ -35,6 +34,7 @@ type injector struct {
 type fault struct {
 	step
 	from, to time.Time
+	isFailed bool // it was not possible
 }
 
 // run injects every fault at its time, and returns when all have ended. An error means that
@@ -66,33 +66,31 @@ func (i *injector) runStep(ctx context.Context, s step) {
 	defer i.mu.Unlock()
 	f.to = time.Now()
 	if err != nil && ctx.Err() == nil {
-		i.failed[s.kind]++
+		f.isFailed = true
 		i.Logf("%s: not possible: %s", s.kind, progresslog.Brief(err))
 	}
 }
 
 func (i *injector) inject(ctx context.Context, s step) error {
 	switch s.kind {
-	case killWorker, powerLoss, freezeWorker, blackHole, holdTraffic, resetConnections:
-		return i.breakWorker(ctx, s, i.workers.slots[s.worker])
+	case killWorker, killCoordinator, powerLoss, freezeWorker, blackHole, holdTraffic, resetConnections:
+		return i.breakWorker(ctx, s, i.workers.all()[s.worker])
 	case restartServer, killServer, freezeServer:
 		return i.breakServer(ctx, s)
 	case failoverKill, failoverReadOnly:
 		return i.failOver(ctx, s)
 	case killDaemon, freezeDaemon:
 		return i.breakDaemon(ctx, s)
-	case killCoordinator:
-		return i.killAndStart(ctx, i.workers.coordinators[s.coordinator], s.duration)
 	case deleteTasks:
 		return i.deleteTasks(ctx, s)
 	}
 	return i.breakDatabase(ctx, s)
 }
 
-// breakWorker breaks one worker, or its connections.
+// breakWorker breaks one worker, or its connections, or a coordinator.
 func (i *injector) breakWorker(ctx context.Context, s step, w *slot) error {
 	switch s.kind {
-	case killWorker:
+	case killWorker, killCoordinator:
 		return i.killAndStart(ctx, w, s.duration)
 	case freezeWorker:
 		return freeze(ctx, w, s.duration)

@@ -72,6 +72,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -95,7 +96,6 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
-	o.setDefaults()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	sum, err := run(ctx, o, os.Stdout)
 	stop()
@@ -103,8 +103,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		os.Exit(2)
 	}
-	fmt.Println(sum)
-	if !sum.passed() {
+	if err := json.NewEncoder(os.Stdout).Encode(sum); err != nil || !sum.passed() {
 		os.Exit(1)
 	}
 }
@@ -113,9 +112,8 @@ func main() {
 type options struct {
 	seed     uint64
 	duration time.Duration
-	failover faultKind // "": the plan of the seed
-	healthy  time.Duration
-	videos   bool
+	failover faultKind     // "": the plan of the seed
+	healthy  time.Duration // before the first fault. Default: 8 s, or 20 s, in which each worker sweeps twice
 }
 
 func (o *options) setFailover(how string) error {
@@ -124,17 +122,6 @@ func (o *options) setFailover(how string) error {
 		return fmt.Errorf("unknown way to fail %q; allowed: kill, readonly", how)
 	}
 	return nil
-}
-
-// setDefaults decides what follows from the mode.
-func (o *options) setDefaults() {
-	if o.failover != "" {
-		o.healthy = 8 * time.Second
-		return
-	}
-	// Each worker sweeps twice, which would show a worker that no notification reaches.
-	o.healthy = 20 * time.Second
-	o.videos = true
 }
 
 // plan returns the faults of this run.

@@ -27,7 +27,6 @@ func TestRun_FindsNoErrorUnderFaults(t *testing.T) {
 	}
 	var out bytes.Buffer
 	o := options{seed: 11, duration: 20 * time.Second}
-	o.setDefaults()
 	sum, err := run(t.Context(), o, &out)
 	if errors.Is(err, postgres.ErrNotInstalled) && os.Getenv("CI") == "" {
 		t.Skip(err)

@@ -42,41 +42,38 @@ const (
 const (
 	// workers is the number of worker processes with the database.
 	workers = 5
-	// remoteWorkers are counted after the workers with the database.
-	remoteWorkers = 3
-	coordinators  = 2
-	noWorker      = -1
+	// remoteWorkers are counted after the workers with the database, and their coordinators after them.
+	remoteWorkers    = 3
+	firstCoordinator = workers + remoteWorkers
+	coordinators     = 2
+	noWorker         = -1
 )
 
 func isRemote(worker int) bool { return worker >= workers }
 
-// workerName names a worker in the output.
+// workerName names a worker, or a coordinator, in the output.
 func workerName(worker int) string {
+	if worker >= firstCoordinator {
+		return fmt.Sprintf("coordinator %d", worker-firstCoordinator+1)
+	}
 	if isRemote(worker) {
 		return fmt.Sprintf("remote worker %d", worker-workers+1)
 	}
 	return fmt.Sprintf("worker %d", worker+1)
 }
 
-// coordinatorName names a coordinator, counted from 0, in the output.
-func coordinatorName(n int) string { return fmt.Sprintf("coordinator %d", n+1) }
-
 // step is one fault to inject.
 type step struct {
 	at, duration time.Duration // at: since the first fault may begin
 	kind         faultKind
-	worker       int // counted from 0, or noWorker
-	coordinator  int // of killCoordinator, counted from 0
+	worker       int // or a coordinator: counted from 0, or noWorker
 }
 
 // String describes the step without its time.
 func (s step) String() string {
 	title := string(s.kind)
-	switch {
-	case s.kind == killCoordinator:
-		title += " of " + coordinatorName(s.coordinator)
-	case s.worker != noWorker:
-		title += " " + workerName(s.worker)
+	if s.worker != noWorker {
+		title += " of " + workerName(s.worker)
 	}
 	if s.duration > 0 {
 		title += fmt.Sprintf(", %.1f s", s.duration.Seconds())
@@ -88,11 +85,9 @@ const ms = time.Millisecond
 
 // track is a list of faults of which there is one at a time, so that they do not undo each other.
 type track struct {
-	faults []faultRange
-	pause  time.Duration // between two faults, on average
-	// workers are those that may have the faults; coordinators says that these have them.
-	workers      []int
-	coordinators bool
+	faults  []faultRange
+	pause   time.Duration // between two faults, on average
+	workers []int         // those that may have the faults, or coordinators
 }
 
 // faultRange says how long faults of a kind last.
@@ -124,7 +119,7 @@ var tracks = []track{
 	{workers: []int{0, 1}, faults: workerFaults, pause: 2 * time.Second},
 	{workers: []int{2}, faults: workerFaults, pause: 2 * time.Second},
 	{workers: []int{workers, workers + 1}, faults: workerFaults, pause: 2 * time.Second},
-	{coordinators: true, pause: 6 * time.Second, faults: []faultRange{
+	{workers: []int{firstCoordinator, firstCoordinator + 1}, pause: 6 * time.Second, faults: []faultRange{
 		{killCoordinator, 6000 * ms, 9000 * ms}, // by then its workers are at the other one
 		{killCoordinator, 1000 * ms, 3000 * ms},
 	}},
@@ -189,9 +184,6 @@ func (t track) draw(r *rand.Rand, from, until time.Duration) (steps plan) {
 			at += between(r, t.pause/2, 3*t.pause/2)
 			if t.workers != nil {
 				s.worker = t.workers[r.IntN(len(t.workers))]
-			}
-			if t.coordinators {
-				s.coordinator = r.IntN(coordinators)
 			}
 			steps = append(steps, s)
 		}

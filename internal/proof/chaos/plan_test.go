@@ -23,10 +23,10 @@ func TestNewPlan_HasEveryFaultInTwoMinutes(t *testing.T) {
 	for seed := range uint64(50) {
 		p := newPlan(seed, 2*time.Minute)
 		has := func(kind faultKind, remote bool) bool {
-			return slices.ContainsFunc(p, func(s step) bool { return s.kind == kind && isRemote(s.worker) == remote })
+			return slices.ContainsFunc(p, func(s step) bool { return s.kind == kind && (isRemote(s.worker) == remote || kind == killCoordinator) })
 		}
-		for _, t2 := range append(tracks, serverTrack) {
-			for _, f := range t2.faults {
+		for _, one := range append(tracks, serverTrack) {
+			for _, f := range one.faults {
 				if !has(f.kind, false) {
 					t.Errorf("seed %d: no %s", seed, f.kind)
 				}
@@ -54,11 +54,11 @@ func TestNewPlan_LeavesOneWorkerOfEachKindWithoutFaults(t *testing.T) {
 				if s.at > at || at > s.at+s.duration {
 					continue
 				}
-				if s.worker != noWorker {
-					faults[s.worker]++
-				}
-				if s.kind == killCoordinator {
+				switch {
+				case s.kind == killCoordinator:
 					coordinatorFaults++
+				case s.worker != noWorker:
+					faults[s.worker]++
 				}
 			}
 			for worker, n := range faults {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,15 +32,6 @@ type summary struct {
 
 func (s summary) passed() bool { return s.Lost+s.Duplicated+s.Violations == 0 }
 
-// String returns the summary as JSON.
-func (s summary) String() string {
-	line, err := json.Marshal(s)
-	if err != nil {
-		panic(err) // every field can be encoded
-	}
-	return string(line)
-}
-
 // maxPrinted limits the findings of a kind that are printed.
 const maxPrinted = 40
 
@@ -61,26 +51,18 @@ func (h *harness) printReport(f *findings, sum summary) {
 	h.printRow("claims only a sweep found", "%d", f.missedWakes)
 	h.printRow("executions by remote workers", "%d of %d", f.remoteExecutions, f.executions)
 	h.printRow("claims of killed workers", "%d retried, %d without attempts left", len(f.recoveries), f.exhausted)
-	for _, group := range recoveryGroups {
-		h.printRow(group.name, "%s", distribution(f.recoveries, group.isChosen))
-	}
+	isRemotePromised := func(r recovery) bool { return r.isPromised() && r.remote }
+	isHidden := func(r recovery) bool { return r.undisturbed && r.hidden }
+	h.printRow("  recovery, all", "%s", distribution(f.recoveries, func(recovery) bool { return true }))
+	h.printRow("  undisturbed (promised: 10 s)", "%s", distribution(f.recoveries, recovery.isPromised))
+	h.printRow("    of remote workers", "%s", distribution(f.recoveries, isRemotePromised))
+	h.printRow("  end hidden (promised: 45 s)", "%s", distribution(f.recoveries, isHidden))
 	h.printRow("remote workers that went on", "%d, after the kill of a coordinator", len(f.switchovers))
 	h.printRow("  undisturbed (promised: 5 s)", "%s", distribution(f.switchovers, recovery.isPromised))
 	h.Printf("\n")
 	h.printFindings("LOST", f.lostTasks)
 	h.printFindings("DUPLICATED", f.duplicates)
 	h.printFindings("VIOLATION", f.violations)
-}
-
-// recoveryGroups are the rows about recoveries.
-var recoveryGroups = []struct {
-	name     string
-	isChosen func(recovery) bool
-}{
-	{"  recovery, all", func(recovery) bool { return true }},
-	{"  undisturbed (promised: 10 s)", recovery.isPromised},
-	{"    of remote workers", func(r recovery) bool { return r.isPromised() && r.remote }},
-	{"  end hidden (promised: 45 s)", func(r recovery) bool { return r.undisturbed && r.hidden }},
 }
 
 func (h *harness) printFindings(title string, found []string) {
@@ -96,18 +78,16 @@ func (h *harness) printRow(name, format string, args ...any) {
 	h.Printf("  %-30s %s\n", name, fmt.Sprintf(format, args...))
 }
 
-// printFaults prints how many faults there were of each kind, and how many of them were not possible.
+// printFaults prints how many faults there were of each kind.
 func (h *harness) printFaults() {
-	counts := make(map[faultKind]int)
+	counts, failed := make(map[faultKind]int), make(map[faultKind]int)
 	for _, f := range h.faults {
-		counts[f.kind]++
+		if counts[f.kind]++; f.isFailed {
+			failed[f.kind]++
+		}
 	}
 	for _, kind := range slices.Sorted(maps.Keys(counts)) {
-		text := fmt.Sprintf("%d times", counts[kind])
-		if n := h.failed[kind]; n > 0 {
-			text += fmt.Sprintf(", %d of them not possible", n)
-		}
-		h.printRow("fault "+string(kind), "%s", text)
+		h.printRow("fault "+string(kind), "%d times, %d of them not possible", counts[kind], failed[kind])
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -38,7 +39,7 @@ type submitter struct {
 	repeated     int                         // submissions that took more than one try
 	rolledBack   []string                    // request ids
 
-	longUntil time.Time // some tasks take longer than a lease until then
+	longUntil atomic.Pointer[time.Time] // some tasks take longer than a lease until then; nil: none
 
 	last   time.Time     // acknowledgement
 	outage time.Duration // the longest between two acknowledgements
@@ -95,7 +96,7 @@ func (s *submitter) next() (tasks []store.Submission, isRolledBack bool) {
 			task.RequestID = "rolled-back-" + task.RequestID
 			s.rolledBack = append(s.rolledBack, task.RequestID)
 		}
-		if !isRolledBack && s.rand.IntN(50) == 0 && time.Now().Before(s.longUntil) {
+		if until := s.longUntil.Load(); !isRolledBack && until != nil && time.Now().Before(*until) && s.rand.IntN(50) == 0 {
 			task.RequestID, task.Priority = longSource+"-"+task.RequestID, 10
 		}
 		task.Source = task.RequestID
@@ -127,13 +128,6 @@ func (s *submitter) next() (tasks []store.Submission, isRolledBack bool) {
 // remoteLabel is what remote workers offer, and the others do not. The workers with the database are
 // nearer to it and take most of the other tasks.
 const remoteLabel = "remote"
-
-// submitLongTasks makes some tasks take longer than a worker's lease until then.
-func (s *submitter) submitLongTasks(until time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.longUntil = until
-}
 
 // placement is that of a task whose transcode stage a remote worker must do.
 func (s *submitter) placement() map[string]store.Placement {

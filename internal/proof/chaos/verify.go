@@ -277,22 +277,19 @@ func (v *verifier) deadTasksWithoutCause() {
 // repeatedConnectionEvents lists changes of a connection that a process reported twice. An outage is reported again when
 // its cause has changed.
 func (v *verifier) repeatedConnectionEvents() {
+	const unavailable, available = string(stages.DatabaseUnavailable), string(stages.DatabaseAvailable)
 	for _, log := range v.logs {
-		for _, pair := range []struct{ first, second, initial string }{
-			{string(stages.DatabaseUnavailable), string(stages.DatabaseAvailable), string(stages.DatabaseAvailable)},
-			{listenerConnected, listenerDisconnected, ""},
-		} {
-			last, why := pair.initial, ""
-			for _, entry := range log.entries {
-				if entry.What != eventEntry || entry.How != pair.first && entry.How != pair.second {
-					continue
-				}
-				isNewCause := entry.How == string(stages.DatabaseUnavailable) && entry.Why != why
-				if entry.How == last && !isNewCause {
-					v.add("%s reported %s twice without a change in between: %s", workerName(log.worker), last, entry.Why)
-				}
-				last, why = entry.How, entry.Why
+		last := map[bool]logEntry{true: {How: available}} // of the database, and of the listener
+		for _, entry := range log.entries {
+			isOfDatabase := entry.How == unavailable || entry.How == available
+			if entry.What != eventEntry || !isOfDatabase && entry.How != listenerConnected && entry.How != listenerDisconnected {
+				continue
 			}
+			before := last[isOfDatabase]
+			if entry.How == before.How && (entry.How != unavailable || entry.Why == before.Why) {
+				v.add("%s reported %s twice without a change in between: %s", workerName(log.worker), entry.How, entry.Why)
+			}
+			last[isOfDatabase] = entry
 		}
 	}
 }

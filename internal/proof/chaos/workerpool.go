@@ -39,7 +39,7 @@ func (p *workerPool) addWorkers(n int) {
 func (p *workerPool) addCoordinators() {
 	for i := range coordinators {
 		config := childConfig{Address: sessionURL(fmt.Sprintf("coordinator-%d", i+1), p.addrs...)}
-		p.coordinators = append(p.coordinators, newSlot(p.log, coordinatorName(i), func(int) (*exec.Cmd, error) {
+		p.coordinators = append(p.coordinators, newSlot(p.log, workerName(firstCoordinator+i), func(int) (*exec.Cmd, error) {
 			return proofkit.ChildCommand(coordinatorEnv, config)
 		}))
 	}
