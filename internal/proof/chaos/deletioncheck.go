@@ -105,7 +105,7 @@ func (v *verifier) executionsAfterDeletion() {
 			continue
 		}
 		isExcused := v.hadFault(d.deleted.Add(-serverRecoveryTime), e.to, func(f *fault) bool {
-			return f.isOfServer() || f.is(killCoordinator) || f.worker == v.workerOf(e)
+			return f.isOfServer() || f.is(killCoordinator) || f.isOf(v.workerOf(e))
 		})
 		if !isExcused {
 			v.add("%s by %s %s after the task was deleted", e, workerName(v.workerOf(e)), how)

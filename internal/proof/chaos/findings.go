@@ -32,11 +32,6 @@ func (h *harness) check(ctx context.Context) (f findings, err error) {
 	if err := h.waitUntilSettled(ctx); err != nil {
 		return f, err
 	}
-	if h.videos != nil {
-		if err := h.videos.waitUntilSettled(ctx); err != nil {
-			return f, err
-		}
-	}
 	h.Logf("stopping the workers")
 	f.violations = h.workers.drain()
 	h.Logf("the workers have ended")
@@ -83,14 +78,14 @@ func (h *harness) checkVideos(ctx context.Context, f *findings) error {
 	if h.videos == nil {
 		return nil
 	}
+	if err := h.videos.waitUntilSettled(ctx); err != nil {
+		return err
+	}
 	f.violations = append(f.violations, h.videos.drain(syscall.SIGTERM)...)
 	playable, violations, err := h.videos.check(ctx)
 	f.playableVideos, f.violations = playable, append(f.violations, violations...)
 	return err
 }
-
-// sessionEndTimeout is how long the server may take to notice that a client is gone.
-const sessionEndTimeout = 5 * time.Second
 
 // checkLeftovers looks for processes and sessions that are left when everything has ended.
 func (h *harness) checkLeftovers(ctx context.Context, f *findings) error {
@@ -113,8 +108,8 @@ func (h *harness) checkLeftovers(ctx context.Context, f *findings) error {
 		}
 	}
 	return h.withConn(ctx, func(conn *pgx.Conn) error {
-		var sessions []string
-		_, err := proofkit.Poll(ctx, sessionEndTimeout, 50*ms, func() (_ bool, err error) {
+		var sessions []string // the server takes a moment to notice that a client is gone
+		_, err := proofkit.Poll(ctx, 5*time.Second, 50*ms, func() (_ bool, err error) {
 			sessions, err = invariant.Sessions(ctx, conn, sessionPrefix)
 			return len(sessions) == 0, err
 		})
@@ -157,8 +152,7 @@ func (d *runData) check(f *findings) {
 		}
 	}
 	for _, id := range d.acknowledged {
-		_, exists := d.tasks[id]
-		switch {
+		switch _, exists := d.tasks[id]; {
 		case !exists && v.isExpired(id):
 			f.Expired++
 		case !exists && v.wasRemoved(id):
@@ -173,7 +167,12 @@ func (d *runData) check(f *findings) {
 			f.Restored++
 		}
 	}
-	f.executions, f.remoteExecutions, f.switchovers = len(v.executions), v.remoteExecutions(), v.switchovers()
+	f.executions, f.switchovers = len(v.executions), v.switchovers()
+	for _, e := range v.executions {
+		if isRemote(v.workerOf(e)) {
+			f.remoteExecutions++
+		}
+	}
 	promised := milliseconds(f.recoveries, recovery.isPromised)
 	f.P50, f.P99 = percentile(promised, 50), percentile(promised, 99)
 	f.RemoteP99 = percentile(milliseconds(f.recoveries, func(r recovery) bool { return r.isPromised() && r.remote }), 99)

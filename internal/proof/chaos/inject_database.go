@@ -37,7 +37,7 @@ func (i *injector) withConn(ctx context.Context, do func(*pgx.Conn) error) error
 func (i *injector) breakDatabase(ctx context.Context, s step) error {
 	inject := map[faultKind]func(context.Context, *pgx.Conn, step) error{
 		endListeners: endSessionsOf, endSessions: endSessionsOf, cancelQueries: cancelAllQueries,
-		notifyBurst: notifyAtOnce, lockRows: lockSomeRows, holdSnapshot: holdOldSnapshot,
+		lockRows: lockSomeRows, holdSnapshot: holdOldSnapshot,
 	}[s.kind]
 	var conn *pgx.Conn
 	err := proofkit.Retry(ctx, faultTimeout, func(ctx context.Context) (err error) {
@@ -74,13 +74,6 @@ func cancelAllQueries(ctx context.Context, conn *pgx.Conn, s step) (err error) {
 			err = ctxsleep.For(ctx, 10*ms)
 		}
 	}
-	return err
-}
-
-func notifyAtOnce(ctx context.Context, conn *pgx.Conn, _ step) error {
-	_, err := conn.Exec(ctx,
-		"select pg_notify(c, n::text) from unnest($1::text[]) as c, generate_series(1, 4000) as n",
-		newPipeline(nil).Channels())
 	return err
 }
 

@@ -14,6 +14,7 @@ import (
 
 // deletion is what this program did with one task, in this order. Zero times are of what it did not.
 type deletion struct {
+	task      store.ID
 	options   store.DeleteOptions
 	asked     time.Time // the first try to delete it
 	deleted   time.Time // acknowledged
@@ -32,7 +33,7 @@ func (i *injector) addDeletion(task store.ID, o store.DeleteOptions) *deletion {
 	if i.deletions[task] != nil {
 		return nil
 	}
-	d := &deletion{options: o, asked: time.Now()}
+	d := &deletion{task: task, options: o, asked: time.Now()}
 	i.deletions[task] = d
 	return d
 }
@@ -64,7 +65,6 @@ func (i *injector) deleteTasks(ctx context.Context, s step) error {
 		return err
 	}
 	var deleted []*deletion
-	var tasks []store.ID
 	for _, id := range chosen {
 		if !acknowledged[id] { // its submission will be repeated, and the task be another one
 			continue
@@ -77,13 +77,13 @@ func (i *injector) deleteTasks(ctx context.Context, s step) error {
 			return err
 		}
 		d.deleted = time.Now()
-		deleted, tasks = append(deleted, d), append(tasks, id)
+		deleted = append(deleted, d)
 	}
 	if err := ctxsleep.For(ctx, s.duration); err != nil {
 		return err
 	}
-	for n, id := range tasks {
-		if err := i.endDeletion(ctx, id, deleted[n], n/2%3); err != nil {
+	for n, d := range deleted {
+		if err := i.endDeletion(ctx, d, n/2%3); err != nil {
 			return err
 		}
 	}
@@ -91,13 +91,13 @@ func (i *injector) deleteTasks(ctx context.Context, s step) error {
 }
 
 // endDeletion restores a deleted task, purges it, or leaves it.
-func (i *injector) endDeletion(ctx context.Context, id store.ID, d *deletion, choice int) (err error) {
+func (i *injector) endDeletion(ctx context.Context, d *deletion, choice int) (err error) {
 	switch {
 	case d.options.Purge:
 	case choice == 0:
 		d.restoring = time.Now()
 		var isThere bool
-		if isThere, err = i.restoreTask(ctx, id); err == nil && isThere {
+		if isThere, err = i.restoreTask(ctx, d.task); err == nil && isThere {
 			d.restored = time.Now()
 		}
 		if errors.Is(err, store.ErrUnpublishing) {
@@ -105,7 +105,7 @@ func (i *injector) endDeletion(ctx context.Context, id store.ID, d *deletion, ch
 		}
 	case choice == 1:
 		d.purging = time.Now()
-		err = i.deleteTask(ctx, id, store.DeleteOptions{Purge: true})
+		err = i.deleteTask(ctx, d.task, store.DeleteOptions{Purge: true})
 	}
 	return err
 }

@@ -23,10 +23,9 @@
 //
 // # How to read the output
 //
-// The first line has the seed, which determines which fault happens when, and to which
-// worker. A run with the same seed injects the same faults, although
-// they meet other work. Each further line is an event, with the seconds since the first fault. The
-// table at the end explains the last line, which is one JSON object:
+// The first line has the seed: a run with the same seed injects the same faults, although they meet other work. Each
+// further line is an event, with the seconds since the first fault. The last line is one JSON object, which the table
+// before it explains:
 //
 //	submitted    tasks that were submitted and not rolled back
 //	completed    of these, tasks with all stages completed
@@ -52,16 +51,12 @@
 // The check compares two independent records: the history in the database, and the logs that the
 // workers write before they start an execution and after they end it.
 //
-// The default settings promise a recovery within 10 s (p99) when a worker is killed while the
-// database is available and can notice its end. recovery_p50_ms and recovery_p99_ms therefore leave
-// out claims that were recovered while a fault locked rows or cancelled queries, while the server was away
-// or less than 10 s after that, and workers whose end the network hid from the server, for which the
-// promise is 45 s. The table has all of them. The two are null where nothing was recovered.
-//
-// The same promise holds for a remote worker whose coordinator notices its end. It is left out if a
-// coordinator was killed at the same time.
-// After the kill of a coordinator, remote workers go on at the other one within 5 s. A claim of a remote
-// worker that expires although only a coordinator failed is a violation.
+// The default settings promise a recovery within 10 s (p99) when a worker is killed while the database is available and
+// can notice its end, or its coordinator can. recovery_p50_ms and recovery_p99_ms therefore leave out claims that were
+// recovered while a fault locked rows or cancelled queries, while the server was away or less than 10 s after that, and
+// workers whose end was hidden, for which the promise is 45 s. The table has all of them. After the kill of a coordinator,
+// remote workers go on at the other one within 5 s. A claim of a remote worker that expires although only a coordinator
+// failed is a violation.
 //
 // The exit code is 0 if lost, duplicated and violations are 0, 1 if they are not, and 2 if chaos
 // could not find out. It leaves nothing behind, also after a Ctrl-C, except the directory with the logs if something

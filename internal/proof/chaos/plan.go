@@ -29,7 +29,6 @@ const (
 	endListeners  faultKind = "end-listeners"  // pg_terminate_backend: notifications are lost
 	endSessions   faultKind = "end-sessions"   // of all
 	cancelQueries faultKind = "cancel-queries" // pg_cancel_backend, over and over
-	notifyBurst   faultKind = "notify-burst"   // many notifications in one transaction
 	lockRows      faultKind = "lock-rows"      // of many tasks
 	holdSnapshot  faultKind = "hold-snapshot"  // an old one
 	deleteTasks   faultKind = "delete-tasks"   // restores and purges some of them afterwards
@@ -127,7 +126,7 @@ var tracks = []track{
 		{killDaemon, 1000 * ms, 3000 * ms}, {freezeDaemon, 1000 * ms, 3000 * ms},
 	}},
 	{pause: 2 * time.Second, faults: []faultRange{
-		{endListeners, 0, 0}, {endSessions, 0, 0}, {cancelQueries, 500 * ms, 2000 * ms}, {notifyBurst, 0, 0},
+		{endListeners, 0, 0}, {endSessions, 0, 0}, {cancelQueries, 500 * ms, 2000 * ms},
 		{lockRows, 2000 * ms, 6000 * ms}, {holdSnapshot, 3000 * ms, 8000 * ms},
 	}},
 	{pause: 3 * time.Second, faults: []faultRange{{deleteTasks, 0, 8 * time.Second}}},

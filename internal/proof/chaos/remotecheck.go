@@ -82,13 +82,3 @@ func (v *verifier) firstOutcomeAfter(incarnation int, at time.Time) (first time.
 	}
 	return first
 }
-
-// remoteExecutions counts those of remote workers.
-func (v *verifier) remoteExecutions() (n int) {
-	for _, e := range v.executions {
-		if isRemote(v.workerOf(e)) {
-			n++
-		}
-	}
-	return n
-}

@@ -132,10 +132,12 @@ func (d *runData) hadFault(from, to time.Time, isMeant func(*fault) bool) bool {
 	return slices.ContainsFunc(d.faults, func(f *fault) bool { return f.overlaps(from, to) && isMeant(f) })
 }
 
-// of returns a condition for hadFault: that a worker had the fault.
-func of(worker int) func(*fault) bool { return func(f *fault) bool { return f.worker == worker } }
+// isOf reports whether a worker had the fault and lives on. It need not notice that its connections were reset.
+func (f *fault) isOf(worker int) bool {
+	return f.worker == worker && !f.is(killWorker, resetConnections)
+}
 
 // ofServerOr returns a condition for hadFault: that the server, or a worker, had the fault.
 func ofServerOr(worker int) func(*fault) bool {
-	return func(f *fault) bool { return f.isOfServer() || f.worker == worker }
+	return func(f *fault) bool { return f.isOfServer() || f.isOf(worker) }
 }

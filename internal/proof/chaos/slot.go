@@ -42,11 +42,9 @@ func newSlot(log *progresslog.Log, name string, command func(n int) (*exec.Cmd, 
 type incarnation struct {
 	*childproc.Process
 	stdin    io.Closer
-	finished chan struct{} // closed after the process has ended
-	ended    time.Time     // valid then
-
-	mu     sync.Mutex
-	killed time.Time // zero: not by this program
+	finished chan struct{}             // closed after the process has ended
+	ended    time.Time                 // valid then
+	killed   atomic.Pointer[time.Time] // nil: not by this program
 }
 
 // start starts the next incarnation, unless the current one runs.
@@ -107,7 +105,7 @@ func (s *slot) watch(i *incarnation) {
 	close(i.finished)
 	violation := fmt.Sprintf("%s ended unexpectedly: %v", s.name, i.Err())
 	s.mu.Lock()
-	isExpected := s.isClosing || i.wasKilled()
+	isExpected := s.isClosing || i.killed.Load() != nil
 	if !isExpected {
 		s.violations = append(s.violations, violation)
 	}
@@ -187,17 +185,9 @@ func (i *incarnation) hasEnded() bool {
 
 // kill ends the process as a crash would. It returns when the process has ended.
 func (i *incarnation) kill() {
-	i.mu.Lock()
-	if i.killed.IsZero() && !i.hasEnded() {
-		i.killed = time.Now()
+	if !i.hasEnded() {
+		i.killed.CompareAndSwap(nil, new(time.Now()))
 	}
-	i.mu.Unlock()
 	_ = i.Signal(syscall.SIGKILL) // it may have ended just now
 	<-i.finished
-}
-
-func (i *incarnation) wasKilled() bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return !i.killed.IsZero()
 }

@@ -221,16 +221,15 @@ func (e execution) endedAs(outcome string) bool {
 // clockError is how much two processes' readings of the same moment may differ.
 const clockError = 2 * time.Millisecond
 
-// overlappingExecutions lists executions of a stage that overlap, except where the process of one of them was frozen or cut
-// off and could not know that its claim was lost, a crash undid the first claim, or the task was deleted.
+// overlappingExecutions lists executions of a stage that overlap, except where a crash undid the claim of the first one, its
+// process could not know that it was lost, its task was deleted, or the second one is of a claim from before a freeze.
 func (v *verifier) overlappingExecutions() {
 	for _, executions := range v.byStage {
 		for i, first := range executions {
 			for _, second := range executions[i+1:] {
 				_, isInHistory := v.rows[first.token]
-				if !second.from.Before(first.to) || !isInHistory || v.wasRevoked(first) ||
-					v.hadFault(first.from, second.from, of(v.workerOf(first))) ||
-					v.hadFault(second.from.Add(-staleClaimTime), second.from, of(v.workerOf(second))) {
+				if !second.from.Before(first.to) || !isInHistory || v.wasRevoked(first) || v.couldNotKnow(first, second.from) ||
+					second.attempt < first.attempt && second.end.How == endedInterrupted && v.beganAfterFreeze(second) {
 					continue
 				}
 				v.add("%s by %s started %v before %s by %s had ended", second,
@@ -240,8 +239,23 @@ func (v *verifier) overlappingExecutions() {
 	}
 }
 
+// couldNotKnow reports whether the process of an execution was frozen before then, or was cut off while the server
+// ended its session.
+func (v *verifier) couldNotKnow(e execution, then time.Time) bool {
+	return v.hadFault(e.from, then, func(f *fault) bool {
+		return f.worker == v.workerOf(e) && (f.is(freezeWorker) || f.is(blackHole, holdTraffic) &&
+			v.hadFault(f.from, then, func(other *fault) bool { return other.is(restartServer, killServer, endListeners, endSessions) }))
+	})
+}
+
 // staleClaimTime is how long a process that was frozen may take to find out that its claims are lost.
 const staleClaimTime = time.Second
+
+func (v *verifier) beganAfterFreeze(e execution) bool {
+	return v.hadFault(e.from.Add(-staleClaimTime), e.from, func(f *fault) bool {
+		return f.is(freezeWorker) && f.worker == v.workerOf(e)
+	})
+}
 
 // asyncCommitTime is how old a claim may be that a crash of the server undoes: three times
 // wal_writer_delay, and some more for a busy machine.
@@ -253,7 +267,7 @@ func (v *verifier) mayBeUndone(e execution) bool {
 	return slices.ContainsFunc(v.faults, func(crash *fault) bool {
 		earliest, latest := crash.from.Add(-asyncCommitTime), crash.to.Add(asyncCommitTime)
 		return crash.is(killServer, failoverKill, failoverReadOnly) && !e.from.Before(earliest) &&
-			(!e.from.After(latest) || v.hadFault(earliest, e.from, of(v.workerOf(e))))
+			(!e.from.After(latest) || v.hadFault(earliest, e.from, func(f *fault) bool { return f.isOf(v.workerOf(e)) }))
 	})
 }
 

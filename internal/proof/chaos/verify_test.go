@@ -145,6 +145,20 @@ func TestCheck_FindsEachError(t *testing.T) {
 			r.addHistory(token, "ingest", 1, worker2, 600*ms, "expired")
 			r.reports(1, stages.ClaimRevoked, "ingest", 1, 1600*ms)
 		}, violation, "by worker 2 had ended"},
+		"overlapping executions behind a black hole": {func(r *dataBuilder) {
+			token := r.executes(1, "ingest", 1, 500*ms, time.Second, endedFailed)
+			r.addHistory(token, "ingest", 1, worker2, 600*ms, "expired")
+			r.reports(1, stages.ClaimRevoked, "ingest", 1, 1600*ms)
+			r.addFault(blackHole, 1, 400*ms, 2*time.Second)
+		}, violation, "by worker 2 had ended"},
+		"an old claim that a frozen worker did not interrupt": {func(r *dataBuilder) {
+			r.beginsOldClaim(endedFailed)
+			r.addFault(freezeWorker, 1, -50*time.Second, 540*ms)
+		}, violation, "by worker 1 had ended"},
+		"an expired claim of a remote worker after a reset of its connections": {func(r *dataBuilder) {
+			r.expiresRemotely()
+			r.addFault(resetConnections, workers, 400*ms, 400*ms)
+		}, violation, "nothing was wrong with remote worker 1"},
 		"an old claim that a worker began long after it was frozen": {func(r *dataBuilder) {
 			r.beginsOldClaim(endedInterrupted)
 			r.addFault(freezeWorker, 1, -50*time.Second, -2*time.Second)
@@ -257,11 +271,12 @@ func TestCheck_AcceptsEffectsOfFaults(t *testing.T) {
 			r.beginsOldClaim(endedInterrupted)
 			r.addFault(freezeWorker, 1, -50*time.Second, 540*ms)
 		},
-		"an execution behind a black hole": func(r *dataBuilder) {
+		"an execution behind a black hole whose session was ended": func(r *dataBuilder) {
 			token := r.executes(1, "ingest", 1, 500*ms, time.Second, endedFailed)
 			r.addHistory(token, "ingest", 1, worker2, 600*ms, "expired")
 			r.reports(1, stages.ClaimRevoked, "ingest", 1, 1600*ms)
 			r.addFault(blackHole, 1, 400*ms, 2*time.Second)
+			r.addFault(endListeners, -1, 520*ms, 521*ms)
 		},
 		"a missed wake after the first fault": func(r *dataBuilder) {
 			r.logs[0].entries = append(r.logs[0].entries,

@@ -43,10 +43,17 @@ func workerMain(c childConfig) error {
 		return err
 	}
 	runner := stages.Runner{Pipeline: newPipeline(log), Observe: log.writeEvent}
-	if c.Coordinator != "" {
-		return workRemotely(ctx, c, runner)
+	if c.Coordinator == "" {
+		return work(ctx, c, log, runner)
 	}
-	return work(ctx, c, log, runner)
+	// As `cuelight work` does.
+	client, err := remote.NewClient(remote.ClientOptions{URL: c.Coordinator, Key: c.Key, Graph: graph()})
+	if err != nil {
+		return err
+	}
+	runner.Backend, runner.Wakes = client.Backend(), client.Wakes()
+	runner.Capabilities = json.RawMessage(`{"labels": ["` + remoteLabel + `"]}`)
+	return runner.Run(ctx)
 }
 
 // untilInputEnds returns a context that is done when the standard input ends.
@@ -73,17 +80,6 @@ func work(ctx context.Context, c childConfig, log *logWriter, runner stages.Runn
 		Unpublish: log.removal(removedPublished), RemoveFiles: log.removal(removedFiles),
 	}
 	runner.Wakes = notify.New(pool, notify.Options{Channels: runner.Pipeline.Channels(), OnChange: log.writeListener})
-	return runner.Run(ctx)
-}
-
-// workRemotely runs the pipeline as `cuelight work` does.
-func workRemotely(ctx context.Context, c childConfig, runner stages.Runner) error {
-	client, err := remote.NewClient(remote.ClientOptions{URL: c.Coordinator, Key: c.Key, Graph: graph()})
-	if err != nil {
-		return err
-	}
-	runner.Backend, runner.Wakes = client.Backend(), client.Wakes()
-	runner.Capabilities = json.RawMessage(`{"labels": ["` + remoteLabel + `"]}`)
 	return runner.Run(ctx)
 }
 

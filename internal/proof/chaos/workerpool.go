@@ -134,7 +134,11 @@ func (p *workerPool) readLogs() ([]workerLog, error) {
 			if err != nil {
 				return nil, err
 			}
-			logs = append(logs, workerLog{worker: number, ended: i.ended, killed: i.killed, entries: entries})
+			log := workerLog{worker: number, ended: i.ended, entries: entries}
+			if killed := i.killed.Load(); killed != nil {
+				log.killed = *killed
+			}
+			logs = append(logs, log)
 		}
 	}
 	return logs, nil
