@@ -29,15 +29,11 @@ type daemon struct {
 }
 
 // startDaemon starts a daemon with its directories below dir.
-func startDaemon(ctx context.Context, program, dir, databaseURL string) (*daemon, error) {
-	program, err := filepath.Abs(program)
-	if err != nil {
-		return nil, err
-	}
+func startDaemon(ctx context.Context, program, dir, databaseURL string) (d *daemon, err error) {
 	cmd := exec.Command(program, "serve", "--listen", "127.0.0.1:0", "--reserve", "0", "--grace", "1s")
 	dataDir := filepath.Join(dir, "data")
 	cmd.Env = proofkit.DaemonEnviron("CUELIGHT_DATABASE_URL="+databaseURL, "CUELIGHT_DATA_DIR="+dataDir)
-	d := &daemon{}
+	d = &daemon{}
 	listening := make(chan struct{})
 	cmd.Stderr = childproc.Lines(func(line []byte) { d.readLogLine(string(line), listening) })
 	if d.Process, err = childproc.Start(cmd, childproc.Options{Session: true}); err != nil {

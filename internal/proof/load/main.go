@@ -36,13 +36,11 @@ import (
 const maxGrowth = 1.5
 
 func main() {
-	o := options{phase: 20 * time.Second, warmup: 3 * time.Second, tasksPerSecond: 20}
+	o := options{phase: 20 * time.Second, warmup: 3 * time.Second, streams: 500, rate: 50, tasksPerSecond: 20}
 	flag.StringVar(&o.program, "program", "bin/cuelight", "the cuelight to measure")
 	flag.IntVar(&o.pairs, "pairs", 4, "number of phases without clients, and of phases with them")
-	flag.IntVar(&o.streams, "streams", 500, "streams of all events")
-	flag.IntVar(&o.rate, "rate", 50, "requests per second")
 	flag.Parse()
-	if flag.NArg() > 0 || o.pairs < 1 || o.streams < 1 || o.rate < 1 {
+	if flag.NArg() > 0 || o.pairs < 1 {
 		flag.Usage()
 		os.Exit(2)
 	}
@@ -66,7 +64,7 @@ type options struct {
 	program        string
 	pairs          int           // of phases without and with clients
 	phase, warmup  time.Duration // of a phase, and before it
-	streams        int
-	rate           int // requests per second
+	streams        int           // of all events
+	rate           int           // requests per second
 	tasksPerSecond int
 }
