@@ -254,6 +254,6 @@ func (h *harness) waitUntilSettled(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("count unfinished tasks: %w", err)
 	}
-	h.Logf("%d tasks are not finished", unfinished)
+	h.Logf("the workers have finished all but %d tasks", unfinished)
 	return nil
 }
