@@ -149,8 +149,8 @@ func (h *harness) submitVideos(ctx context.Context) error {
 
 // runPhases measures alternately without clients and with them.
 func (h *harness) runPhases(ctx context.Context) (all []phase, err error) {
-	for isBusy := false; !isBusy; { // the daemon works on a video
-		const isBusySQL = "select exists (select from tasks where state = 'inprogress')"
+	for isBusy := false; !isBusy; { // the daemon transcodes a video
+		const isBusySQL = "select exists (select from tasks where transcode_status in ('inprogress', 'divided'))"
 		if err := h.pool.QueryRow(ctx, isBusySQL).Scan(&isBusy); err != nil {
 			return nil, err
 		}
