@@ -95,17 +95,19 @@ type faultRange struct {
 	min, max time.Duration
 }
 
-// serverTrack is for half a minute of every second minute. Faults of workers would not be visible if the server were
-// never available.
-var serverTrack = track{pause: 3 * time.Second, faults: []faultRange{
-	{restartServer, 0, 4 * time.Second}, {killServer, 0, 4 * time.Second}, {freezeServer, time.Second, 4 * time.Second},
+// serverTrack is for the first or the last third of every second minute. How long a recovery takes would not be visible if
+// the server were never available.
+var serverTrack = track{pause: 2 * time.Second, faults: []faultRange{
+	{restartServer, 0, 3 * time.Second}, {killServer, 0, 3 * time.Second}, {freezeServer, time.Second, 3 * time.Second},
 }}
 
-// workerFaults are those of a track of workers.
-var workerFaults = []faultRange{
-	{killWorker, 1000 * ms, 3000 * ms}, // a service manager starts it again
-	{killWorker, 1000 * ms, 3000 * ms},
+// kills and otherFaults are those of tracks of workers.
+var kills = []faultRange{
+	{killWorker, 1000 * ms, 3000 * ms},   // a service manager starts it again
 	{killWorker, 15000 * ms, 15000 * ms}, // by then other workers have its claims
+}
+
+var otherFaults = []faultRange{
 	{powerLoss, 3000 * ms, 8000 * ms},
 	{freezeWorker, 1000 * ms, 5000 * ms},
 	{blackHole, 3000 * ms, 8000 * ms},
@@ -115,9 +117,9 @@ var workerFaults = []faultRange{
 
 // tracks are for all the time. At any time a worker with the database, a remote worker and a coordinator have no fault.
 var tracks = []track{
-	{workers: []int{0, 1}, faults: workerFaults, pause: 2 * time.Second},
-	{workers: []int{2}, faults: workerFaults, pause: 2 * time.Second},
-	{workers: []int{workers, workers + 1}, faults: workerFaults, pause: 2 * time.Second},
+	{workers: []int{0}, faults: kills, pause: 2 * time.Second},
+	{workers: []int{1, 2}, faults: otherFaults, pause: 2 * time.Second},
+	{workers: []int{workers, workers + 1}, faults: slices.Concat(kills, otherFaults), pause: 2 * time.Second},
 	{workers: []int{firstCoordinator, firstCoordinator + 1}, pause: 6 * time.Second, faults: []faultRange{
 		{killCoordinator, 6000 * ms, 9000 * ms}, // by then its workers are at the other one
 		{killCoordinator, 1000 * ms, 3000 * ms},
@@ -154,9 +156,9 @@ func newPlan(seed uint64, duration time.Duration) (p plan) {
 	for from := time.Duration(0); from < duration; from += time.Minute {
 		minute, end := int(from/time.Minute), min(from+time.Minute, duration)
 		if minute%2 == 0 {
-			half := (end - from) / 2
-			start := from + time.Duration(r.IntN(2))*half
-			p = append(p, serverTrack.draw(r, start, start+half)...)
+			third := (end - from) / 3
+			start := from + time.Duration(2*r.IntN(2))*third
+			p = append(p, serverTrack.draw(r, start, start+third)...)
 		}
 		for i, worker := range longWorkers {
 			s := step{at: from + between(r, time.Second, 10*time.Second), duration: beyondLease, worker: worker}

@@ -32,7 +32,7 @@ func TestNewPlan_HasEveryFaultInTwoMinutes(t *testing.T) {
 				}
 			}
 		}
-		for _, f := range workerFaults {
+		for _, f := range slices.Concat(kills, otherFaults) {
 			if !has(f.kind, true) {
 				t.Errorf("seed %d: no %s of a remote worker", seed, f.kind)
 			}
