@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -93,7 +96,15 @@ func (i *injector) breakWorker(ctx context.Context, s step, w *slot) error {
 	case killWorker, killCoordinator:
 		return i.killAndStart(ctx, w, s.duration)
 	case freezeWorker:
-		return freeze(ctx, w, s.duration)
+		if s.duration < store.DefaultLease {
+			return freeze(ctx, w, s.duration)
+		}
+		// From when others have its claims until it has reported its outcomes; see logWriter.waitWhileSlow.
+		file := filepath.Join(i.workers.dir, fmt.Sprintf(slowFile, s.worker))
+		slow := time.AfterFunc(store.DefaultLease, func() { _ = os.WriteFile(file, nil, 0o644) })
+		defer os.Remove(file)
+		defer slow.Stop()
+		return errors.Join(freeze(ctx, w, s.duration), ctxsleep.For(ctx, 3*time.Second))
 	case resetConnections:
 		w.proxy.resetAll()
 		return nil

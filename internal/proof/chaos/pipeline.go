@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -64,6 +65,24 @@ const (
 	longWork   = 45 * time.Second
 )
 
+// slowFile is the name of a file in the directory of the worker logs, while a worker was frozen for longer than its lease.
+const slowFile = "slow-%d"
+
+// waitWhileSlow makes a further attempt last as long as there is such a file. The outdated outcomes of the frozen worker
+// then meet claims in progress.
+func (w *logWriter) waitWhileSlow(ctx context.Context, job *stages.Job) error {
+	for job.Attempt > 1 {
+		files, err := filepath.Glob(filepath.Join(filepath.Dir(w.file.Name()), "slow-*"))
+		if err != nil || len(files) == 0 {
+			return err
+		}
+		if err := ctxsleep.For(ctx, 50*ms); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // divide makes as many parts as follow from the source. Where it makes none, work follows, which is
 // the execution of the claim.
 func (w *logWriter) divide(ctx context.Context, job *stages.Job) (parts []stages.Part, err error) {
@@ -114,6 +133,9 @@ func (w *logWriter) execute(ctx context.Context, job *stages.Job, divide func() 
 	if err = ctxsleep.For(ctx, b.duration/2); err == nil {
 		job.Progress(stages.Progress{Percent: 50, Note: "waiting"})
 		err = ctxsleep.For(ctx, b.duration/2)
+	}
+	if err == nil {
+		err = w.waitWhileSlow(ctx, job)
 	}
 	if err == nil && isJoin(job) {
 		end.Joined, err = stages.PartResults[store.ID](ctx, job)
