@@ -11,9 +11,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/internal/postgres"
 	"github.com/cuelight/cuelight/internal/progresslog"
+	"github.com/cuelight/cuelight/internal/proof/proofkit"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -99,11 +102,11 @@ func (i *injector) breakWorker(ctx context.Context, s step, w *slot) error {
 		if s.duration < store.DefaultLease {
 			return freeze(ctx, w, s.duration)
 		}
-		// From when others have its claims until it has reported its outcomes; see logWriter.waitWhileSlow.
-		file := filepath.Join(i.workers.dir, fmt.Sprintf(slowFile, s.worker))
-		slow := time.AfterFunc(store.DefaultLease, func() { _ = os.WriteFile(file, nil, 0o644) })
+		// Until it has reported its outcomes; see logWriter.waitWhileSlow.
+		file := filepath.Join(i.workers.dir, fmt.Sprintf("slow-%d", s.worker))
 		defer os.Remove(file)
-		defer slow.Stop()
+		listing := time.AfterFunc(100*ms, func() { _ = i.listClaims(ctx, w.current().PID(), file) })
+		defer listing.Stop()
 		return errors.Join(freeze(ctx, w, s.duration), ctxsleep.For(ctx, 3*time.Second))
 	case resetConnections:
 		w.proxy.resetAll()
@@ -141,6 +144,23 @@ func freeze(ctx context.Context, s *slot, d time.Duration) error {
 	err := ctxsleep.For(ctx, d)
 	_ = process.Signal(syscall.SIGCONT)
 	return err
+}
+
+const claimsSQL = `
+select coalesce(string_agg(distinct s.task_id::text, ' '), '')
+  from chaos_steps s join chaos_workers w on w.id = s.locked_by
+ where w.pid = $1`
+
+// listClaims writes the tasks that a frozen process has claimed into a file.
+func (i *injector) listClaims(ctx context.Context, pid int, file string) error {
+	return proofkit.Retry(ctx, faultTimeout, func(ctx context.Context) error {
+		var list string
+		err := i.withConn(ctx, func(conn *pgx.Conn) error { return conn.QueryRow(ctx, claimsSQL, pid).Scan(&list) })
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(file, []byte(list), 0o644)
+	})
 }
 
 // breakDaemon breaks the daemon that publishes videos.

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -65,15 +68,16 @@ const (
 	longWork   = 45 * time.Second
 )
 
-// slowFile is the name of a file in the directory of the worker logs, while a worker was frozen for longer than its lease.
-const slowFile = "slow-%d"
-
-// waitWhileSlow makes a further attempt last as long as there is such a file. The outdated outcomes of the frozen worker
-// then meet claims in progress.
+// waitWhileSlow makes a further attempt last as long as a file lists its task, which a worker had claimed when it was frozen
+// for longer than its lease. The outdated outcomes of that worker then meet claims in progress.
 func (w *logWriter) waitWhileSlow(ctx context.Context, job *stages.Job) error {
+	isListed := func(file string) bool {
+		list, _ := os.ReadFile(file) // it may have been removed
+		return bytes.Contains(list, []byte(job.Task.String()))
+	}
 	for job.Attempt > 1 {
 		files, err := filepath.Glob(filepath.Join(filepath.Dir(w.file.Name()), "slow-*"))
-		if err != nil || len(files) == 0 {
+		if err != nil || !slices.ContainsFunc(files, isListed) {
 			return err
 		}
 		if err := ctxsleep.For(ctx, 50*ms); err != nil {
