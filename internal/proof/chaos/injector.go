@@ -30,6 +30,7 @@ type injector struct {
 	submitter *submitter
 
 	kills, restarts atomic.Int32
+	serverMu        sync.Mutex // held while the server is away, which may take longer than planned
 
 	mu        sync.Mutex // guards the rest
 	faults    []*fault
@@ -180,6 +181,8 @@ func (i *injector) breakDaemon(ctx context.Context, s step) error {
 // breakServer stops or freezes the server, and starts it again.
 func (i *injector) breakServer(ctx context.Context, s step) (err error) {
 	repairCtx := context.WithoutCancel(ctx)
+	i.serverMu.Lock()
+	defer i.serverMu.Unlock()
 	switch s.kind {
 	case killServer:
 		err = i.server.Kill()
