@@ -38,6 +38,10 @@ trap 'trap "" TERM; kill 0; exit 130' INT TERM
 ) &
 failed=
 run others "$@" $("$go" list ./... | grep -v -e /internal/media$ -e /stages/video$) || failed=yes
+for name in chaos load; do
+	export MODULE=internal/proof/$name
+	run "$name" "$@" ./... || failed=yes
+done
 wait $! || failed=yes
 export RACE=no MODULE=internal/e2e
 run e2e "$@" ./... || failed=yes
