@@ -8,14 +8,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cuelight/cuelight/internal/postgres"
+	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/notify"
 )
 
 // A connection that a proxy refuses does not mean that the server is down.
 func TestDirect_IsFalseBehindAProxy(t *testing.T) {
 	t.Parallel()
-	s := newServer(t, postgres.EphemeralOptions{Listen: []string{"127.0.0.1"}})
+	s := newServer(t, pgtest.EphemeralOptions{Listen: []string{"127.0.0.1"}})
 	relay, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	var all sync.WaitGroup
@@ -34,9 +34,9 @@ func TestDirect_IsFalseBehindAProxy(t *testing.T) {
 	})
 	pool := connect(t, s.URL("postgres"))
 	for address, want := range map[string]bool{
-		s.URL("postgres"):                                  true,
-		postgres.TCPURL("postgres", s.Addr()):              true,
-		postgres.TCPURL("postgres", relay.Addr().String()): false,
+		s.URL("postgres"):                                true,
+		pgtest.TCPURL("postgres", s.Addr()):              true,
+		pgtest.TCPURL("postgres", relay.Addr().String()): false,
 	} {
 		cc, err := pgx.ParseConfig(address)
 		must(t, err)

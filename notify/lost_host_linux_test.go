@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sys/unix"
 
-	"github.com/cuelight/cuelight/internal/postgres"
+	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/notify"
 )
@@ -72,9 +72,9 @@ func (i remoteNetwork) down() { i.ip("-n", i.name, "link", "set", i.link, "down"
 func (i remoteNetwork) up()   { i.ip("-n", i.name, "link", "set", i.link, "up") }
 
 // server starts a server that can be reached from the namespace.
-func (i remoteNetwork) server(t *testing.T) *postgres.Ephemeral {
+func (i remoteNetwork) server(t *testing.T) *pgtest.Ephemeral {
 	t.Helper()
-	return newServer(t, postgres.EphemeralOptions{
+	return newServer(t, pgtest.EphemeralOptions{
 		Listen: []string{i.localAddress}, Trust: []string{i.remoteAddress + "/32"},
 	})
 }
@@ -116,7 +116,7 @@ func TestSession_OfALostHostEndsAfterItsLease(t *testing.T) {
 	i := newRemoteNetwork(t)
 	s := i.server(t)
 	pool := connect(t, s.URL("postgres"))
-	far, err := pgx.ParseConfig(postgres.TCPURL("postgres", s.Addr()))
+	far, err := pgx.ParseConfig(pgtest.TCPURL("postgres", s.Addr()))
 	must(t, err)
 	far.ConnectTimeout = time.Second
 	far.DialFunc = i.dial

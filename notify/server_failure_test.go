@@ -77,7 +77,7 @@ func TestListener_ReplacesAFrozenSession(t *testing.T) {
 // intact, and is kept.
 func TestListener_WaitsForASuspendedServer(t *testing.T) {
 	t.Parallel()
-	s := newServer(t, postgres.EphemeralOptions{})
+	s := newServer(t, pgtest.EphemeralOptions{})
 	pool := connect(t, s.URL("postgres"))
 	alive := make(aliveSignal)
 	b := listen(t, pool, notify.Options{
@@ -94,9 +94,9 @@ func TestListener_WaitsForASuspendedServer(t *testing.T) {
 	b.wantNoChange()
 }
 
-func newServer(t *testing.T, o postgres.EphemeralOptions) *postgres.Ephemeral {
+func newServer(t *testing.T, o pgtest.EphemeralOptions) *pgtest.Ephemeral {
 	t.Helper()
-	s, err := postgres.StartEphemeral(t.Context(), o)
+	s, err := pgtest.StartEphemeral(t.Context(), o)
 	if errors.Is(err, postgres.ErrNotInstalled) && os.Getenv("CI") == "" {
 		t.Skip(err)
 	}
@@ -105,7 +105,7 @@ func newServer(t *testing.T, o postgres.EphemeralOptions) *postgres.Ephemeral {
 	return s
 }
 
-func newStandby(t *testing.T, primary *postgres.Ephemeral) *postgres.Ephemeral {
+func newStandby(t *testing.T, primary *pgtest.Ephemeral) *pgtest.Ephemeral {
 	t.Helper()
 	pgtest.Program(t, "pg_basebackup")
 	standby, err := primary.Standby(t.Context(), "standby")
@@ -302,13 +302,13 @@ func TestListener_ReconnectsAfterRefusedConnections(t *testing.T) {
 // primary after the third has failed.
 func TestListener_FollowsThePrimary(t *testing.T) {
 	t.Parallel()
-	primary := newServer(t, postgres.EphemeralOptions{Listen: []string{"127.0.0.1"}})
+	primary := newServer(t, pgtest.EphemeralOptions{Listen: []string{"127.0.0.1"}})
 	standby := newStandby(t, primary)
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections
 	must(t, err)
 	t.Cleanup(func() { silent.Close() })
 
-	c, err := pgxpool.ParseConfig(postgres.TCPURL("postgres", silent.Addr().String(), standby.Addr(), primary.Addr()))
+	c, err := pgxpool.ParseConfig(pgtest.TCPURL("postgres", silent.Addr().String(), standby.Addr(), primary.Addr()))
 	must(t, err)
 	c.ConnConfig.ConnectTimeout = 500 * time.Millisecond
 	pool, err := pgxpool.NewWithConfig(t.Context(), c)
@@ -336,7 +336,7 @@ func TestListener_FollowsThePrimary(t *testing.T) {
 // the promotion.
 func TestListener_WorksOnAStandbyAfterItsPromotion(t *testing.T) {
 	t.Parallel()
-	primary := newServer(t, postgres.EphemeralOptions{})
+	primary := newServer(t, pgtest.EphemeralOptions{})
 	standby := newStandby(t, primary)
 	b := start(t, connect(t, standby.URL("postgres")), fastRetries())
 	b.wantChange(false)

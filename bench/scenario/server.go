@@ -11,12 +11,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cuelight/cuelight/bench/system"
-	"github.com/cuelight/cuelight/internal/postgres"
+	"github.com/cuelight/cuelight/internal/pgtest"
 )
 
 // Server is the temporary PostgreSQL server of a benchmark run, with its data on a disk.
 type Server struct {
-	*postgres.Ephemeral
+	*pgtest.Ephemeral
 	Settings string // in one line
 	created  int    // databases
 }
@@ -24,7 +24,7 @@ type Server struct {
 // StartServer starts the server with its data below dir, and with further settings, as "name=value". Without them its
 // settings for durability are PostgreSQL's defaults, and others are an error.
 func StartServer(ctx context.Context, dir string, memoryMiB int, settings ...string) (*Server, error) {
-	server, err := postgres.StartEphemeral(ctx, postgres.EphemeralOptions{Durable: true, Dir: dir, Settings: append([]string{
+	server, err := pgtest.StartEphemeral(ctx, pgtest.EphemeralOptions{Durable: true, Dir: dir, Settings: append([]string{
 		fmt.Sprintf("shared_buffers=%dMB", min(max(memoryMiB/4, 128), 4096)),
 		"max_wal_size=8GB",
 		fmt.Sprintf("min_wal_size=%dMB", preparedWAL), "wal_keep_size=0",

@@ -26,8 +26,8 @@ const URLEnv = "CUELIGHT_TEST_DATABASE_URL"
 
 // shared is the server of all tests of this process: a server per test would cost a
 // second each.
-var shared = sync.OnceValues(func() (*postgres.Ephemeral, error) {
-	return postgres.StartEphemeral(context.Background(), postgres.EphemeralOptions{})
+var shared = sync.OnceValues(func() (*Ephemeral, error) {
+	return StartEphemeral(context.Background(), EphemeralOptions{})
 })
 
 // New creates a database with the schema and returns a pool of connections to it. At

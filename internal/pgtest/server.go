@@ -4,12 +4,9 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/cuelight/cuelight/internal/postgres"
 )
 
 // ServerOptions say what kind of server a test needs.
@@ -27,29 +24,15 @@ type ServerOptions struct {
 // server ends with the test, and its data are removed.
 type Server struct {
 	t   testing.TB
-	s   *postgres.Ephemeral
+	s   *Ephemeral
 	dbs int
 }
-
-// StopMode is how a server shuts down.
-type StopMode = postgres.StopMode
-
-// The ways to stop a server.
-const (
-	// Fast ends all sessions and writes everything to disk.
-	Fast = postgres.Fast
-	// Immediate drops everything; the server recovers at its next start.
-	Immediate = postgres.Immediate
-)
-
-// stopTimeout limits how long a server may take to stop.
-const stopTimeout = time.Minute
 
 // NewServer starts a server for the test alone, which takes about a second. A test that
 // only needs a database uses [New].
 func NewServer(t testing.TB, o ServerOptions) *Server {
 	t.Helper()
-	s, err := postgres.StartEphemeral(context.Background(), postgres.EphemeralOptions{
+	s, err := StartEphemeral(context.Background(), EphemeralOptions{
 		Durable: o.Durable, Settings: o.Settings,
 	})
 	if err != nil {

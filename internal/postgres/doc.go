@@ -1,8 +1,4 @@
-// Package postgres runs PostgreSQL from the programs installed on the machine: one
-// durable server for the daemon, and temporary servers for tests and measurements.
-//
-// # The private server
-//
+// Package postgres runs PostgreSQL from the programs installed on the machine.
 // [Start] runs the server of a data directory, so that Cuelight needs no database
 // that was set up by hand:
 //
@@ -40,30 +36,6 @@
 // idle, until the next user has closed it. A service manager that ends the whole
 // control group, as systemd does, ends the server, too; other users learn of that
 // from [Server.Done] and start the server again.
-//
-// # Ephemeral servers
-//
-// [StartEphemeral] starts a temporary server that can be stopped, killed, frozen,
-// replicated and promoted:
-//
-//	s, err := postgres.StartEphemeral(ctx, postgres.EphemeralOptions{Durable: true})
-//	if err != nil {
-//		return err
-//	}
-//	defer s.Close()
-//	pool, err := pgxpool.New(ctx, s.URL("postgres"))
-//
-// The package promises:
-//
-//   - No process and no file remains after [Ephemeral.Close], or after the death of
-//     this program, whatever its cause. Two shells wait for the end of their
-//     standard input: one then ends the server, the other removes the data.
-//   - [Ephemeral.Stop] and [Ephemeral.Kill] return when every process of the server
-//     is gone.
-//   - The server works for root, too: it then runs as the user "postgres".
-//   - The server listens on a Unix socket that only its user and root can reach. It
-//     listens on a network only where [EphemeralOptions].Listen says so, and accepts
-//     clients there without a password. Do not keep data of value in it.
 //
 // The package does not update PostgreSQL, make backups, or replace a server that an
 // administrator runs; for that, give Cuelight the address of such a server.

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
 
 	"github.com/cuelight/cuelight/internal/postgres"
@@ -306,4 +307,29 @@ func otherAccount(t *testing.T) *syscall.Credential {
 		t.Fatal(err)
 	}
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+}
+
+// queryText runs statements on a connection of its own and returns the first column of
+// the result as text.
+func queryText(ctx context.Context, address, sql string) (string, error) {
+	conn, err := pgx.Connect(ctx, address)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	rows, err := conn.Query(ctx, sql, pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		return "", err
+	}
+	values, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	return strings.Join(values, ","), err
+}
+
+func query(t *testing.T, address, sql string) string {
+	t.Helper()
+	text, err := queryText(t.Context(), address, sql)
+	if err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return text
 }

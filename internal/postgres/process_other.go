@@ -2,30 +2,5 @@
 
 package postgres
 
-import (
-	"bytes"
-	"fmt"
-	"os/exec"
-)
-
 // anyProcessIn needs /proc.
 func anyProcessIn(string) (running, known bool) { return false, false }
-
-// memoryDir has a counterpart on Linux only.
-func memoryDir() (string, bool) { return "", false }
-
-// childrenOf lists the running children of a process.
-func childrenOf(parent int) ([]int, error) {
-	list, err := exec.Command("ps", "-A", "-o", "pid=,ppid=").Output()
-	if err != nil {
-		return nil, fmt.Errorf("list processes: %w", err)
-	}
-	var found []int
-	for line := range bytes.Lines(list) {
-		var pid, ppid int
-		if _, err := fmt.Sscan(string(line), &pid, &ppid); err == nil && ppid == parent {
-			found = append(found, pid)
-		}
-	}
-	return found, nil
-}

@@ -189,14 +189,20 @@ func isRejected(err error) bool {
 }
 
 func ensureDatabase(ctx context.Context, url, name string) error {
-	return withConn(ctx, url, "create database", func(conn *pgx.Conn) error {
-		var exists bool
-		err := conn.QueryRow(ctx, "select exists (select from pg_database where datname = $1)", name).Scan(&exists)
-		if err == nil && !exists {
-			_, err = conn.Exec(ctx, "create database "+pgx.Identifier{name}.Sanitize())
-		}
-		return err
-	})
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return fmt.Errorf("create database: %w", err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	var exists bool
+	err = conn.QueryRow(ctx, "select exists (select from pg_database where datname = $1)", name).Scan(&exists)
+	if err == nil && !exists {
+		_, err = conn.Exec(ctx, "create database "+pgx.Identifier{name}.Sanitize())
+	}
+	if err != nil {
+		return fmt.Errorf("create database: %w", err)
+	}
+	return nil
 }
 
 // quoteListItem makes an item of a setting that is a list of directories.

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cuelight/cuelight/internal/ctxsleep"
-	"github.com/cuelight/cuelight/internal/postgres"
+	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
 	"github.com/cuelight/cuelight/store"
@@ -128,8 +128,8 @@ func (h *harness) build(ctx context.Context) (err error) {
 
 // startServers starts the server with its tables, and perhaps a synchronous standby.
 func (h *harness) startServers(ctx context.Context) (err error) {
-	o := postgres.EphemeralOptions{Durable: true, Listen: []string{"127.0.0.1"}}
-	if h.server, err = postgres.StartEphemeral(ctx, o); err != nil {
+	o := pgtest.EphemeralOptions{Durable: true, Listen: []string{"127.0.0.1"}}
+	if h.server, err = pgtest.StartEphemeral(ctx, o); err != nil {
 		return err
 	}
 	h.cleanups = append(h.cleanups, h.server.Close)

@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cuelight/cuelight/internal/ctxsleep"
-	"github.com/cuelight/cuelight/internal/postgres"
+	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
 	"github.com/cuelight/cuelight/store"
@@ -23,8 +23,8 @@ import (
 // injector injects the faults of a plan.
 type injector struct {
 	*progresslog.Log
-	server    *postgres.Ephemeral // the primary
-	standby   *postgres.Ephemeral // nil without -failover
+	server    *pgtest.Ephemeral // the primary
+	standby   *pgtest.Ephemeral // nil without -failover
 	workers   *workerPool
 	videos    *videoDaemon // nil without videos
 	submitter *submitter
@@ -190,8 +190,8 @@ func (i *injector) breakServer(ctx context.Context, s step) (err error) {
 		err = i.server.Freeze()
 	default:
 		stopCtx, cancel := context.WithTimeout(repairCtx, 20*time.Second)
-		if err = i.server.Stop(stopCtx, postgres.Fast); err != nil { // it hangs, which is not what this program tests
-			err = i.server.Stop(repairCtx, postgres.Immediate)
+		if err = i.server.Stop(stopCtx, pgtest.Fast); err != nil { // it hangs, which is not what this program tests
+			err = i.server.Stop(repairCtx, pgtest.Immediate)
 		}
 		cancel()
 	}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/internal/operators"
-	"github.com/cuelight/cuelight/internal/postgres"
+	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/internal/proof/invariant"
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
@@ -50,7 +50,7 @@ var errNoVideos = errors.New("no videos")
 
 // newVideoDaemon builds the program, makes a clip and tables, and starts the daemon.
 func newVideoDaemon(
-	ctx context.Context, log *progresslog.Log, dir string, server *postgres.Ephemeral,
+	ctx context.Context, log *progresslog.Log, dir string, server *pgtest.Ephemeral,
 ) (_ *videoDaemon, err error) {
 	for _, tool := range []string{"ffmpeg", "ffprobe", "go"} {
 		if _, err := exec.LookPath(tool); err != nil {

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cuelight/cuelight/internal/postgres"
+	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
 )
@@ -87,7 +87,7 @@ func (p *workerPool) command(worker, n int) (*exec.Cmd, error) {
 
 // sessionURL returns the URL of the database on one of the servers, for a session of that name.
 func sessionURL(name string, addrs ...string) string {
-	return postgres.TCPURL(database, addrs...) + "&application_name=" + sessionPrefix + name
+	return pgtest.TCPURL(database, addrs...) + "&application_name=" + sessionPrefix + name
 }
 
 // onHost returns the command that runs another command with a host name of its own.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/internal/operators"
-	"github.com/cuelight/cuelight/internal/postgres"
+	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/progresslog"
 	"github.com/cuelight/cuelight/internal/proof/proofkit"
 	"github.com/cuelight/cuelight/store"
@@ -32,7 +32,7 @@ type harness struct {
 	*progresslog.Log
 	options    options
 	dir        string
-	server     *postgres.Ephemeral
+	server     *pgtest.Ephemeral
 	postmaster int // the server's first process
 	pool       *pgxpool.Pool
 	store      *store.Store
@@ -75,7 +75,7 @@ func (h *harness) build(ctx context.Context) (err error) {
 	if h.dir, err = os.MkdirTemp("", "cuelight-load-"); err != nil {
 		return err
 	}
-	if h.server, err = postgres.StartEphemeral(ctx, postgres.EphemeralOptions{Durable: true}); err != nil {
+	if h.server, err = pgtest.StartEphemeral(ctx, pgtest.EphemeralOptions{Durable: true}); err != nil {
 		return err
 	}
 	if err := h.server.CreateDatabase(ctx, database); err != nil {

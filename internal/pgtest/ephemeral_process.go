@@ -1,4 +1,4 @@
-package postgres
+package pgtest
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -119,11 +120,16 @@ func (s *Ephemeral) pid() (int, error) {
 	if s.keeper == nil || s.waitGone(context.Background(), time.Millisecond) {
 		return 0, errors.New("it is not running")
 	}
-	file, err := readPidFile(s.data())
-	if err == nil && file.pid <= 0 {
-		err = fmt.Errorf("postmaster.pid in %s contains no process id", s.data())
+	text, err := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
+	if err != nil {
+		return 0, err
 	}
-	return file.pid, err
+	line, _, _ := strings.Cut(string(text), "\n")
+	pid, err := strconv.Atoi(line)
+	if err != nil {
+		return 0, fmt.Errorf("postmaster.pid in %s contains no process id: %w", s.data(), err)
+	}
+	return pid, nil
 }
 
 // release ends the keeper, which ends the server if it still runs, and waits until

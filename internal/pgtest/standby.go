@@ -1,4 +1,4 @@
-package postgres
+package pgtest
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cuelight/cuelight/internal/childproc"
+	"github.com/cuelight/cuelight/internal/postgres"
 )
 
 // standbySettings let a standby connect to its primary, and notice its promotion,
@@ -39,7 +40,7 @@ func (s *Ephemeral) Standby(ctx context.Context, name string) (*Ephemeral, error
 // copyTo fills the data directory of a standby, with the address of its primary.
 func (s *Ephemeral) copyTo(ctx context.Context, to *Ephemeral, name string) error {
 	source := fmt.Sprintf("host=%s port=%d user=%s application_name=%s",
-		quoteConninfo(s.SocketDir()), s.port, Superuser, quoteConninfo(name))
+		quoteConninfo(s.SocketDir()), s.port, postgres.Superuser, quoteConninfo(name))
 	cmd := to.account.Command(s.bin.Path("pg_basebackup"), "-D", to.data(), "-d", source,
 		"--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync")
 	cmd.ExtraFiles = []*os.File{to.cleaner.stdin} // the directory stays while the program writes

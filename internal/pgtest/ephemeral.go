@@ -1,4 +1,4 @@
-package postgres
+package pgtest
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+
+	"github.com/cuelight/cuelight/internal/postgres"
 )
 
 // EphemeralOptions say what kind of server to start. The zero value is a server
@@ -39,8 +41,8 @@ type EphemeralOptions struct {
 // several goroutines at once; those that start and stop the server wait for each
 // other.
 type Ephemeral struct {
-	bin     Binaries
-	account Account
+	bin     postgres.Binaries
+	account postgres.Account
 	opts    EphemeralOptions
 	port    int
 
@@ -54,7 +56,7 @@ type Ephemeral struct {
 }
 
 // StartEphemeral creates a server and returns when it answers, after a second or
-// so. On a machine without PostgreSQL the error is [ErrNotInstalled]. ctx bounds
+// so. On a machine without PostgreSQL the error is [postgres.ErrNotInstalled]. ctx bounds
 // the start only.
 func StartEphemeral(ctx context.Context, o EphemeralOptions) (*Ephemeral, error) {
 	return createEphemeral(ctx, o, func(s *Ephemeral) error {
@@ -64,11 +66,11 @@ func StartEphemeral(ctx context.Context, o EphemeralOptions) (*Ephemeral, error)
 
 // createEphemeral starts a server whose data directory fill has filled.
 func createEphemeral(ctx context.Context, o EphemeralOptions, fill func(*Ephemeral) error) (*Ephemeral, error) {
-	bins, err := Find()
+	bins, err := postgres.Find()
 	if err != nil {
 		return nil, err
 	}
-	account, err := LookupAccount()
+	account, err := postgres.LookupAccount()
 	if err != nil {
 		return nil, err
 	}

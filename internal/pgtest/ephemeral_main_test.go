@@ -1,4 +1,4 @@
-package postgres_test
+package pgtest_test
 
 import (
 	"context"
@@ -9,13 +9,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/postgres"
 )
 
 // startEphemeral starts a server for the test, and checks that Close removes it.
-func startEphemeral(t *testing.T, o postgres.EphemeralOptions) *postgres.Ephemeral {
+func startEphemeral(t *testing.T, o pgtest.EphemeralOptions) *pgtest.Ephemeral {
 	t.Helper()
-	s, err := postgres.StartEphemeral(t.Context(), o)
+	s, err := pgtest.StartEphemeral(t.Context(), o)
 	if errors.Is(err, postgres.ErrNotInstalled) && os.Getenv("CI") == "" {
 		t.Skip(err)
 	}
@@ -24,7 +25,7 @@ func startEphemeral(t *testing.T, o postgres.EphemeralOptions) *postgres.Ephemer
 	return s
 }
 
-func closeAtEnd(t *testing.T, s *postgres.Ephemeral) {
+func closeAtEnd(t *testing.T, s *pgtest.Ephemeral) {
 	t.Cleanup(func() {
 		must(t, s.Close())
 		if _, err := os.Lstat(s.SocketDir()); !errors.Is(err, os.ErrNotExist) {

@@ -1,22 +1,22 @@
-package postgres_test
+package pgtest_test
 
 import (
 	"context"
 	"testing"
 	"time"
 
-	"github.com/cuelight/cuelight/internal/postgres"
+	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/waittest"
 )
 
 func TestPromote_KeepsAcknowledgedCommits(t *testing.T) {
 	t.Parallel()
-	primary := startEphemeral(t, postgres.EphemeralOptions{Durable: true, Listen: []string{"127.0.0.1"}})
+	primary := startEphemeral(t, pgtest.EphemeralOptions{Durable: true, Listen: []string{"127.0.0.1"}})
 	query(t, primary.URL("postgres"), "create table items (id int); insert into items values (1)")
 	standby, err := primary.Standby(t.Context(), "it's two")
 	must(t, err)
 	closeAtEnd(t, standby)
-	expectText(t, postgres.TCPURL("postgres", standby.Addr()),
+	expectText(t, pgtest.TCPURL("postgres", standby.Addr()),
 		"select pg_is_in_recovery()::text", "true")
 
 	must(t, primary.Set(t.Context(), "synchronous_standby_names", `"it's two"`))
@@ -41,7 +41,7 @@ func TestPromote_KeepsAcknowledgedCommits(t *testing.T) {
 	must(t, standby.Thaw())
 	must(t, <-waited)
 
-	both := postgres.TCPURL("postgres", standby.Addr(), primary.Addr())
+	both := pgtest.TCPURL("postgres", standby.Addr(), primary.Addr())
 	expectText(t, both, "select inet_server_port() || ''", queryPort(t, primary))
 	must(t, primary.Kill())
 	must(t, standby.Promote(t.Context()))
@@ -50,9 +50,9 @@ func TestPromote_KeepsAcknowledgedCommits(t *testing.T) {
 	query(t, both, "insert into items values (4)")
 }
 
-func queryPort(t *testing.T, s *postgres.Ephemeral) string {
+func queryPort(t *testing.T, s *pgtest.Ephemeral) string {
 	t.Helper()
-	answer, err := queryText(t.Context(), postgres.TCPURL("postgres", s.Addr()), "select inet_server_port() || ''")
+	answer, err := queryText(t.Context(), pgtest.TCPURL("postgres", s.Addr()), "select inet_server_port() || ''")
 	must(t, err)
 	return answer
 }

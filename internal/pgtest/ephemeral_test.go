@@ -1,4 +1,4 @@
-package postgres_test
+package pgtest_test
 
 import (
 	"context"
@@ -10,33 +10,33 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cuelight/cuelight/internal/postgres"
+	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/waittest"
 )
 
 func TestEphemeral_ListensOnlyOnTheGivenAddresses(t *testing.T) {
 	t.Parallel()
-	s := startEphemeral(t, postgres.EphemeralOptions{})
+	s := startEphemeral(t, pgtest.EphemeralOptions{})
 	if s.Addr() != "" {
 		t.Errorf("the server listens at %q", s.Addr())
 	}
 	expectText(t, s.URL("postgres"), "show listen_addresses", "")
 
-	s = startEphemeral(t, postgres.EphemeralOptions{Listen: []string{"127.0.0.1"}})
-	expectText(t, postgres.TCPURL("postgres", s.Addr()), "select host(inet_server_addr())", "127.0.0.1")
+	s = startEphemeral(t, pgtest.EphemeralOptions{Listen: []string{"127.0.0.1"}})
+	expectText(t, pgtest.TCPURL("postgres", s.Addr()), "select host(inet_server_addr())", "127.0.0.1")
 	expectText(t, s.URL("postgres"), "select concat(inet_server_addr(), ' ', current_user)", " cuelight")
 }
 
 func TestEphemeral_KeepsItsPortAndItsRowsAcrossRestarts(t *testing.T) {
 	t.Parallel()
-	s := startEphemeral(t, postgres.EphemeralOptions{Durable: true, Listen: []string{"127.0.0.1"}})
+	s := startEphemeral(t, pgtest.EphemeralOptions{Durable: true, Listen: []string{"127.0.0.1"}})
 	addr := s.Addr()
 	must(t, s.CreateDatabase(t.Context(), `odd "name"`))
-	query(t, postgres.TCPURL(`odd "name"`, s.Addr()), "create table items (id int); insert into items values (7)")
+	query(t, pgtest.TCPURL(`odd "name"`, s.Addr()), "create table items (id int); insert into items values (7)")
 	for _, end := range []func() error{
-		func() error { return s.Stop(t.Context(), postgres.Smart) },
-		func() error { return s.Stop(t.Context(), postgres.Fast) },
-		func() error { return s.Stop(t.Context(), postgres.Immediate) },
+		func() error { return s.Stop(t.Context(), pgtest.Smart) },
+		func() error { return s.Stop(t.Context(), pgtest.Fast) },
+		func() error { return s.Stop(t.Context(), pgtest.Immediate) },
 		s.Kill,
 	} {
 		must(t, end())
@@ -48,7 +48,7 @@ func TestEphemeral_KeepsItsPortAndItsRowsAcrossRestarts(t *testing.T) {
 		if s.Addr() != addr {
 			t.Errorf("the address changed from %s to %s", addr, s.Addr())
 		}
-		expectText(t, postgres.TCPURL(`odd "name"`, s.Addr()), "select id::text from items", "7")
+		expectText(t, pgtest.TCPURL(`odd "name"`, s.Addr()), "select id::text from items", "7")
 	}
 }
 
@@ -56,13 +56,13 @@ func TestEphemeralOptions_DurableDecidesAboutFsync(t *testing.T) {
 	t.Parallel()
 	const safety = `select string_agg(setting, ' ' order by name) from pg_settings
 		where name in ('fsync', 'full_page_writes', 'synchronous_commit')`
-	expectText(t, startEphemeral(t, postgres.EphemeralOptions{}).URL("postgres"), safety, "off off on")
-	expectText(t, startEphemeral(t, postgres.EphemeralOptions{Durable: true}).URL("postgres"), safety, "on on on")
+	expectText(t, startEphemeral(t, pgtest.EphemeralOptions{}).URL("postgres"), safety, "off off on")
+	expectText(t, startEphemeral(t, pgtest.EphemeralOptions{Durable: true}).URL("postgres"), safety, "on on on")
 }
 
 func TestSet_ChangesSettings(t *testing.T) {
 	t.Parallel()
-	s := startEphemeral(t, postgres.EphemeralOptions{Settings: []string{"work_mem = 5MB", "application_name=it's"}})
+	s := startEphemeral(t, pgtest.EphemeralOptions{Settings: []string{"work_mem = 5MB", "application_name=it's"}})
 	expectText(t, s.URL("postgres"), "show work_mem", "5MB")
 	expectText(t, s.URL("postgres"), "show application_name", "it's")
 	must(t, s.Set(t.Context(), "work_mem", "6MB"))
@@ -74,12 +74,12 @@ func TestSet_ChangesSettings(t *testing.T) {
 
 func TestStartEphemeral_NamesAnInvalidSetting(t *testing.T) {
 	t.Parallel()
-	for _, o := range []postgres.EphemeralOptions{
+	for _, o := range []pgtest.EphemeralOptions{
 		{Settings: []string{"work_mem"}},
 		{Settings: []string{"no_such_setting=1"}},
 		{Listen: []string{"127.0.0.1"}, Trust: []string{"anybody"}},
 	} {
-		s, err := postgres.StartEphemeral(t.Context(), o)
+		s, err := pgtest.StartEphemeral(t.Context(), o)
 		if err == nil {
 			t.Errorf("%+v was accepted", o)
 			must(t, s.Close())
@@ -94,12 +94,12 @@ func TestStartEphemeral_NamesAnInvalidSetting(t *testing.T) {
 
 func TestStop_SmartWaitsForSessions(t *testing.T) {
 	t.Parallel()
-	s := startEphemeral(t, postgres.EphemeralOptions{})
+	s := startEphemeral(t, pgtest.EphemeralOptions{})
 	conn, err := pgx.Connect(t.Context(), s.URL("postgres"))
 	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if err := s.Stop(ctx, postgres.Smart); !errors.Is(err, context.DeadlineExceeded) {
+	if err := s.Stop(ctx, pgtest.Smart); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("with a session: %v", err)
 	}
 	must(t, conn.Close(t.Context()))
@@ -110,7 +110,7 @@ func TestStop_SmartWaitsForSessions(t *testing.T) {
 
 func TestStart_AfterTheServerEndedByItself(t *testing.T) {
 	t.Parallel()
-	s := startEphemeral(t, postgres.EphemeralOptions{})
+	s := startEphemeral(t, pgtest.EphemeralOptions{})
 	if err := s.Start(t.Context()); err == nil {
 		t.Error("a running server was started again")
 	}
@@ -127,8 +127,8 @@ func TestStart_AfterTheServerEndedByItself(t *testing.T) {
 
 func TestFreeze_StopsAnswersUntilThaw(t *testing.T) {
 	t.Parallel()
-	s := startEphemeral(t, postgres.EphemeralOptions{Listen: []string{"127.0.0.1"}})
-	conn, err := pgx.Connect(t.Context(), postgres.TCPURL("postgres", s.Addr()))
+	s := startEphemeral(t, pgtest.EphemeralOptions{Listen: []string{"127.0.0.1"}})
+	conn, err := pgx.Connect(t.Context(), pgtest.TCPURL("postgres", s.Addr()))
 	must(t, err)
 	defer conn.Close(context.Background())
 	must(t, s.Freeze())
@@ -139,7 +139,7 @@ func TestFreeze_StopsAnswersUntilThaw(t *testing.T) {
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	_, err = queryText(ctx, postgres.TCPURL("postgres", s.Addr()), "select 'x'")
+	_, err = queryText(ctx, pgtest.TCPURL("postgres", s.Addr()), "select 'x'")
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("query in a new session: %v", err)
 	}
@@ -150,17 +150,17 @@ func TestFreeze_StopsAnswersUntilThaw(t *testing.T) {
 	}
 	must(t, s.Thaw())
 	must(t, <-answered)
-	expectText(t, postgres.TCPURL("postgres", s.Addr()), "select 'x'", "x")
+	expectText(t, pgtest.TCPURL("postgres", s.Addr()), "select 'x'", "x")
 }
 
 func TestFreeze_DoesNotPreventStopOrKill(t *testing.T) {
 	t.Parallel()
-	s := startEphemeral(t, postgres.EphemeralOptions{})
+	s := startEphemeral(t, pgtest.EphemeralOptions{})
 	must(t, s.Freeze())
 	must(t, s.Kill())
 	must(t, s.Start(t.Context()))
 	must(t, s.Freeze())
-	must(t, s.Stop(t.Context(), postgres.Fast))
+	must(t, s.Stop(t.Context(), pgtest.Fast))
 	must(t, s.Start(t.Context()))
 	must(t, s.Freeze()) // Close must work, too
 }

@@ -1,4 +1,4 @@
-package postgres_test
+package pgtest_test
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/cuelight/cuelight/internal/childproc"
-	"github.com/cuelight/cuelight/internal/postgres"
+	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/waittest"
 )
 
@@ -19,13 +19,13 @@ const ephemeralStateEnv = "POSTGRES_TEST_EPHEMERAL_STATE"
 
 func TestEphemeral_EndsWithItsProgram(t *testing.T) {
 	t.Parallel()
-	states := map[string]func(*postgres.Ephemeral) error{
-		"running": func(*postgres.Ephemeral) error { return nil },
-		"stopped": (*postgres.Ephemeral).Kill,
-		"frozen":  (*postgres.Ephemeral).Freeze,
+	states := map[string]func(*pgtest.Ephemeral) error{
+		"running": func(*pgtest.Ephemeral) error { return nil },
+		"stopped": (*pgtest.Ephemeral).Kill,
+		"frozen":  (*pgtest.Ephemeral).Freeze,
 	}
 	if state := os.Getenv(ephemeralStateEnv); state != "" {
-		s := startEphemeral(t, postgres.EphemeralOptions{})
+		s := startEphemeral(t, pgtest.EphemeralOptions{})
 		must(t, states[state](s))
 		fmt.Printf("READY %s\n", filepath.Dir(s.SocketDir()))
 		select {}
@@ -46,7 +46,7 @@ func TestEphemeral_EndsWithItsProgram(t *testing.T) {
 // returns the server's directory.
 func killProgramWithServer(t *testing.T, state string) string {
 	t.Helper()
-	startEphemeral(t, postgres.EphemeralOptions{}) // skips the test on a machine without PostgreSQL
+	startEphemeral(t, pgtest.EphemeralOptions{}) // skips the test on a machine without PostgreSQL
 	self, err := os.Executable()
 	must(t, err)
 	cmd := exec.Command(self, "-test.run=^TestEphemeral_EndsWithItsProgram$")
