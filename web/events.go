@@ -6,12 +6,11 @@ import (
 	"strings"
 
 	"github.com/cuelight/cuelight/store"
-	"github.com/cuelight/cuelight/web/sse"
 )
 
 // listEvents responds with a page of events, or with a stream if the client accepts one.
 func (s *Server) listEvents(w http.ResponseWriter, r *http.Request) {
-	if s.opts.Subscribe != nil && strings.Contains(r.Header.Get("Accept"), sse.ContentType) {
+	if s.opts.Subscribe != nil && strings.Contains(r.Header.Get("Accept"), eventStreamType) {
 		s.streamEvents(w, r)
 		return
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/problem"
 	"github.com/cuelight/cuelight/internal/readcache"
-	"github.com/cuelight/cuelight/web/sse"
 )
 
 // contentSecurityPolicy applies to responses that set none of their own, as the dashboard's pages do.
@@ -29,7 +28,7 @@ type Server struct {
 	stageStats     readcache.Cache[stagesBody]
 	streamLimit    streamLimit
 	requestLimit   *requestLimit
-	eventCache     sse.Cache
+	eventCache     eventCache
 	activeRequests atomic.Int64
 
 	// streamContext is done when the server drains.
@@ -142,7 +141,7 @@ func (s *Server) observeRequests(next http.Handler) http.Handler {
 func (s *Server) observe(rec *responseWriter) {
 	rec.request.Status, rec.request.Duration = cmp.Or(rec.status, http.StatusOK), time.Since(rec.start)
 	rec.request.Bytes = rec.bytes
-	rec.request.Stream = strings.HasPrefix(rec.Header().Get("Content-Type"), sse.ContentType)
+	rec.request.Stream = strings.HasPrefix(rec.Header().Get("Content-Type"), eventStreamType)
 	s.opts.Observe(rec.request)
 }
 

@@ -10,17 +10,16 @@ import (
 	"github.com/cuelight/cuelight/internal/eventfeed"
 	"github.com/cuelight/cuelight/internal/problem"
 	"github.com/cuelight/cuelight/store"
-	"github.com/cuelight/cuelight/web/sse"
 )
 
 // principalCheckInterval is how often the server checks that the principal of an open stream or page is valid.
 const principalCheckInterval = time.Minute
 
-var errShuttingDown = problem.New(problem.Unavailable, "the server is shutting down; try again").After(sse.ReconnectDelay)
+var errShuttingDown = problem.New(problem.Unavailable, "the server is shutting down; try again").After(reconnectDelay)
 
 // stream is an open stream of events.
 type stream struct {
-	*sse.Stream
+	*sseStream
 	server    *Server
 	principal string
 	ctx       context.Context // done when the client disconnects; while it runs, also when the server drains
@@ -50,7 +49,7 @@ func (s *Server) startStream(rec *responseWriter, r *http.Request, start func(st
 		return err
 	}
 	defer st.close()
-	st.Stream = sse.NewStream(rec)
+	st.sseStream = newSSEStream(rec)
 	if r.Method == http.MethodHead {
 		return nil
 	}
@@ -92,7 +91,7 @@ func (st *stream) run() {
 // send sends events, and reports whether the stream goes on. Most errors are the client's.
 func (st *stream) send(events []store.Event) bool {
 	last, err := st.handle(events)
-	if errors.Is(err, sse.ErrEncode) {
+	if errors.Is(err, errEncode) {
 		st.server.opts.OnError("stream", err)
 	}
 	return !last && err == nil

@@ -1,4 +1,4 @@
-package sse
+package web
 
 import (
 	"bytes"
@@ -12,9 +12,9 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// Cache keeps the newest events as they are sent, so that each event is encoded once for all streams. Its zero
+// eventCache keeps the newest events as they are sent, so that each event is encoded once for all streams. Its zero
 // value is ready, and many goroutines may use it.
-type Cache [512]atomic.Pointer[cachedEvent]
+type eventCache [512]atomic.Pointer[cachedEvent]
 
 type cachedEvent struct {
 	id   int64
@@ -24,29 +24,29 @@ type cachedEvent struct {
 }
 
 // encode returns what is sent of an event. The caller must not change it.
-func (c *Cache) encode(e store.Event) ([]byte, error) {
+func (c *eventCache) encode(e store.Event) ([]byte, error) {
 	slot := &c[uint64(e.ID>>16+e.ID)%uint64(len(c))]
 	// A database that was created again may use an id a second time, so the id alone does not identify an event.
 	if had := slot.Load(); had != nil && had.id == e.ID && had.task == e.Task && had.at.Equal(e.At) {
 		return had.text, nil
 	}
-	text, err := encode(e.ID, string(e.Type), e)
+	text, err := encodeEvent(e.ID, string(e.Type), e)
 	if err == nil {
 		slot.Store(&cachedEvent{e.ID, e.Task, e.At, text})
 	}
 	return text, err
 }
 
-// ErrEncode means that an event cannot be encoded.
-var ErrEncode = errors.New("encode event")
+// errEncode means that an event cannot be encoded.
+var errEncode = errors.New("encode event")
 
 // encode formats one event. Neither JSON nor the names of events contain line breaks.
-func encode(id int64, name string, data any) ([]byte, error) {
+func encodeEvent(id int64, name string, data any) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(data); err != nil {
-		return nil, fmt.Errorf("%w %s: %w", ErrEncode, name, err)
+		return nil, fmt.Errorf("%w %s: %w", errEncode, name, err)
 	}
 	text := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
 	out := make([]byte, 0, len(text)+len(name)+40)
