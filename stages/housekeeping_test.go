@@ -112,3 +112,56 @@ func TestHousekeeping_DelaysNoExchange(t *testing.T) {
 		})
 	}
 }
+
+// A sweep asks which claims the process holds, and the answer arrives when the attempt has ended.
+func TestSweep_DoesNotReleaseAnAttemptThatEndedMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		claimed, late, recorded := false, false, make(chan struct{})
+		f := &fakeBackend{
+			exchange: func(in engine.ExchangeRequest) (engine.ExchangeResult, error) {
+				out := engine.ExchangeResult{Claimed: []int{0}, MoreReady: []bool{false}}
+				if !claimed && in.ClaimFrom[0] {
+					claimed = true
+					out.Claims, out.Claimed = []engine.Claim{oneClaim()}, []int{1}
+				}
+				for _, r := range in.Reports {
+					if r.Outcome == engine.Completed {
+						close(recorded)
+					} else {
+						t.Errorf("%s was reported", r.Outcome)
+					}
+				}
+				return out, nil
+			},
+			held: func() ([]engine.HeldClaim, error) {
+				select {
+				case <-recorded:
+					return nil, nil
+				default:
+				}
+				if !claimed {
+					return nil, nil
+				}
+				late = true
+				<-recorded
+				return []engine.HeldClaim{{Claim: oneClaim(), Age: time.Minute}}, nil
+			},
+		}
+		work := func(context.Context, *stages.Job) (any, error) {
+			time.Sleep(30 * time.Second)
+			return nil, nil
+		}
+		events, stop := runFake(t, f, pipeline(t, work, "one"), nil)
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		stop()
+		if !late {
+			t.Error("no sweep waited for the end of the attempt")
+		}
+		for _, kind := range events() {
+			if kind == stages.ClaimReleased || kind == stages.ClaimRevoked {
+				t.Errorf("the attempt ended as %s after it was completed", kind)
+			}
+		}
+	})
+}

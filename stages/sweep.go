@@ -3,6 +3,7 @@ package stages
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -102,7 +103,7 @@ func (d *dispatcher) startSweep(ctx context.Context) {
 	for _, s := range d.p.Pipeline.stages {
 		in.MaxAttempts = append(in.MaxAttempts, s.MaxAttempts)
 	}
-	first := !d.sweeps.done
+	first, known := !d.sweeps.done, d.knownClaims()
 	d.background.Go(func() {
 		timeout := exchangeTimeout
 		if !in.IsQuick {
@@ -118,9 +119,23 @@ func (d *dispatcher) startSweep(ctx context.Context) {
 		if s.err == nil && d.p.housekeeper != nil {
 			s.err = d.p.sweepDatabase(within, in, &s)
 		}
+		// An attempt that was known before the sweep asked may have ended meanwhile.
+		s.held = slices.DeleteFunc(s.held, func(c engine.HeldClaim) bool { return known[c.Token] })
 		s.took = time.Since(began)
 		d.p.swept <- s // has room
 	})
+}
+
+// knownClaims are the claims of which this process knows.
+func (d *dispatcher) knownClaims() map[store.ID]bool {
+	known := make(map[store.ID]bool)
+	for _, a := range d.p.attempts.all() {
+		known[a.claim.Token] = true
+	}
+	for _, f := range d.reports.pending {
+		known[f.report.Token] = true
+	}
+	return known
 }
 
 // sweepDatabase is the part of a sweep for which a process needs the database.
