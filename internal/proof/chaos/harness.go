@@ -254,6 +254,10 @@ func (h *harness) waitUntilSettled(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("count unfinished tasks: %w", err)
 	}
-	h.Logf("the workers have finished all but %d tasks", unfinished)
+	if unfinished == 0 {
+		h.Logf("all tasks are finished")
+	} else {
+		h.Logf("%d tasks are not finished after %v", unfinished, settleTimeout)
+	}
 	return nil
 }

@@ -300,7 +300,9 @@ func (v *verifier) repeatedConnectionEvents() {
 				continue
 			}
 			before := last[isOfDatabase]
-			if entry.How == before.How && (entry.How != unavailable || entry.Why == before.Why) {
+			// The log has the beginning of a cause only.
+			isNewCause := entry.Why != before.Why || entry.time().Sub(before.time()) >= stages.OutageCauseInterval
+			if entry.How == before.How && !(entry.How == unavailable && isNewCause) {
 				v.add("%s reported %s twice without a change in between: %s", workerName(log.worker), entry.How, entry.Why)
 			}
 			last[isOfDatabase] = entry
