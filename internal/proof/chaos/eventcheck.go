@@ -20,6 +20,7 @@ type attemptCounts struct {
 	started  int // by its log
 	recorded int // of these, completed or divided by the history
 	reported int // as completed or divided
+	divided  int // of these, as divided
 	ended    int // reported as failed, dead or revoked
 	released int // reported as released
 }
@@ -38,9 +39,10 @@ func (v *verifier) wrongReports() {
 				v.add("%s was completed or divided %d times, and reported so %d times",
 					subject, n.recorded, n.reported)
 			}
-			// The process also releases claims that it did not start, and reports those as revoked that it lost before.
+			// The process also releases claims that it did not start, and reports those as revoked that it lost before. The
+			// join of a divided stage is one more, of the same attempt.
 			ended, wasPrefetched := n.reported+n.ended, n.started == 0 && n.reported == 0
-			if ended > n.started && !wasPrefetched || !wasKilled && ended+n.released < n.started {
+			if ended > n.started+n.divided && !wasPrefetched || !wasKilled && ended+n.released < n.started {
 				v.add("%s started %d times, and its end was reported %d times",
 					subject, n.started, ended+n.released)
 			}
@@ -69,6 +71,9 @@ func (v *verifier) countEvents(log workerLog) map[attemptKey]*attemptCounts {
 			}
 		case slices.Contains([]stages.Kind{stages.StageCompleted, stages.PartCompleted, stages.StageDivided}, kind):
 			n.reported++
+			if kind == stages.StageDivided {
+				n.divided++
+			}
 		case slices.Contains([]stages.Kind{stages.AttemptFailed, stages.StageDead, stages.ClaimRevoked}, kind):
 			n.ended++
 		case kind == stages.ClaimReleased:

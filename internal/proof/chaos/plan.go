@@ -120,14 +120,15 @@ var tracks = []track{
 	{workers: []int{0}, faults: kills, pause: 2 * time.Second},
 	{workers: []int{1, 2}, faults: otherFaults, pause: 2 * time.Second},
 	{workers: []int{workers, workers + 1}, faults: slices.Concat(kills, otherFaults), pause: 2 * time.Second},
-	{workers: []int{firstCoordinator, firstCoordinator + 1}, pause: 6 * time.Second, faults: []faultRange{
+	{workers: []int{firstCoordinator, firstCoordinator + 1}, pause: 10 * time.Second, faults: []faultRange{
 		{killCoordinator, 6000 * ms, 9000 * ms}, // by then its workers are at the other one
 		{killCoordinator, 1000 * ms, 3000 * ms},
 	}},
 	{pause: 6 * time.Second, faults: []faultRange{
 		{killDaemon, 1000 * ms, 3000 * ms}, {freezeDaemon, 1000 * ms, 3000 * ms},
 	}},
-	{pause: 2 * time.Second, faults: []faultRange{
+	// Locks and cancelled queries delay recoveries: there is time without them.
+	{pause: 6 * time.Second, faults: []faultRange{
 		{endListeners, 0, 0}, {endSessions, 0, 0}, {cancelQueries, 500 * ms, 2000 * ms},
 		{lockRows, 2000 * ms, 6000 * ms}, {holdSnapshot, 3000 * ms, 8000 * ms},
 	}},

@@ -255,6 +255,16 @@ func TestCheck_AcceptsEffectsOfFaults(t *testing.T) {
 					logEntry{What: eventEntry, How: string(stages.DatabaseUnavailable), Why: why})
 			}
 		},
+		"an outage that is reported again after a while, with a cause that begins alike": func(r *dataBuilder) {
+			for _, at := range []time.Duration{time.Second, time.Second + stages.OutageCauseInterval} {
+				r.logs[0].entries = append(r.logs[0].entries, logEntry{
+					At: after(at).UnixMicro(), What: eventEntry, How: string(stages.DatabaseUnavailable), Why: "failed to connect …",
+				})
+			}
+		},
+		"a join that was lost before it started": func(r *dataBuilder) {
+			r.reports(0, stages.ClaimRevoked, dividedStage, 1, 3*time.Second)
+		},
 		"an undone claim that a frozen worker executed later": func(r *dataBuilder) {
 			r.executes(1, "ingest", 1, 900*ms, 10*ms, endedInterrupted)
 			r.reports(1, stages.ClaimRevoked, "ingest", 1, 950*ms)
