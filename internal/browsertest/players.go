@@ -11,8 +11,17 @@ import (
 
 // Video is a directory with a published video, and its length.
 type Video struct {
-	Dir    string
-	Length time.Duration
+	Dir      string
+	Length   time.Duration
+	Captions []Captions // that players must show; nil: not looked at
+}
+
+// Captions are a track in the order of the manifests. A cue is its start and end in seconds with three decimals, and its
+// text: "1.000 3.500 Hello".
+type Captions struct {
+	Language string   `json:"language"`
+	Label    string   `json:"label"`
+	Cues     []string `json:"cues"`
 }
 
 // PlayOptions are options of [Browser.Play].
@@ -32,9 +41,12 @@ type PlayOptions struct {
 // internal.
 func (b Browser) Play(t testing.TB, videos map[string]Video, o PlayOptions) {
 	t.Helper()
-	mux, lengths := http.NewServeMux(), make(map[string]float64)
+	mux, lengths, captions := http.NewServeMux(), make(map[string]float64), make(map[string][]Captions)
 	for name, v := range videos {
 		lengths[name] = v.Length.Seconds()
+		if v.Captions != nil {
+			captions[name] = v.Captions
+		}
 		mux.Handle("GET /"+name+"/", http.StripPrefix("/"+name, http.FileServer(http.Dir(v.Dir))))
 	}
 	for name, file := range map[string]string{
@@ -58,7 +70,7 @@ func (b Browser) Play(t testing.TB, videos map[string]Video, o PlayOptions) {
 		o.Timeout = 2 * time.Minute
 	}
 	b.Run(t, filepath.Join("..", "browsertest", "players.mjs"), map[string]any{
-		"address": server.URL, "clips": lengths, "light": append([]string{}, o.Light...),
+		"address": server.URL, "clips": lengths, "captions": captions, "light": append([]string{}, o.Light...),
 		"rate": o.Rate, "within": o.Timeout.Milliseconds(), "hold": o.Hold != nil,
 	})
 }

@@ -1,20 +1,32 @@
 // Plays published videos with hls.js, its light version and dash.js, several at once,
-// and waits until each says that it has ended.
+// and waits until each says that it has ended. A video with captions is played once for each track, whose
+// texts must be there with their times.
 import { given, must, test, done } from "./browser.mjs";
 
 const players = { hls: "/hls.js", light: "/hls.light.js", dash: "/dash.js" };
 const atOnce = 4;
 
-async function play(page, player, clip) {
+async function play(page, player, clip, track) {
   await page.goto(`${given.address}/blank`);
   await page.addScriptTag({ url: given.address + players[player] });
-  await page.evaluate(([player, clip, rate, hold]) => {
+  await page.evaluate(([player, clip, rate, hold, track]) => {
     const video = document.body.appendChild(document.createElement("video"));
     video.muted = video.autoplay = true;
     window.said = "";
     video.onended = () => window.said ||= `ended at ${(window.endedAt = video.currentTime).toFixed(3)} s`;
     video.onerror = () => window.said ||= `error ${video.error.message}`;
     video.onplaying = () => video.playbackRate = rate;
+    // dash.js has only the cues around the position, and looks at that now and then.
+    window.cues = {};
+    video.ontimeupdate = () => {
+      for (const t of video.textTracks) {
+        if (t.mode === "disabled") continue;
+        for (const c of t.cues) {
+          const cues = window.cues[t.language] ??= new Set();
+          cues.add([c.startTime.toFixed(3), c.endTime.toFixed(3), c.text].join(" "));
+        }
+      }
+    };
     if (hold) video.addEventListener("playing", async () => {
       video.pause();
       await fetch("/hold");
@@ -22,17 +34,29 @@ async function play(page, player, clip) {
     }, { once: true });
     if (player === "dash") {
       const dash = dashjs.MediaPlayer().create();
-      dash.updateSettings({ streaming: { liveCatchup: { enabled: false } } });
+      dash.updateSettings({ streaming: {
+        liveCatchup: { enabled: false }, ...track !== undefined && { buffer: { bufferPruningInterval: 0.1, bufferToKeep: 80 } },
+      } });
       dash.on("error", (e) => window.said ||= `error ${e.error.message}`);
+      if (track !== undefined) {
+        dash.on("streamInitialized", () => { dash.enableText(true); dash.setTextTrack(track); });
+      }
       dash.initialize(video, `/${clip}/manifest.mpd`, true);
       return;
     }
     const hls = new Hls();
     hls.on(Hls.Events.ERROR, (_, e) => { if (e.fatal) window.said ||= `error ${e.type} ${e.details}`; });
+    if (track !== undefined) {
+      hls.once(Hls.Events.SUBTITLE_TRACKS_UPDATED, () => setTimeout(() => {
+        hls.subtitleDisplay = true;
+        hls.subtitleTrack = track;
+      }));
+    }
     hls.loadSource(`/${clip}/master.m3u8`);
     hls.attachMedia(video);
-  }, [player, clip, given.rate, given.hold]);
+  }, [player, clip, given.rate, given.hold, track]);
   await page.waitForFunction(() => window.said, null, { timeout: given.within }).catch(() => {});
+  if (track !== undefined) await checkCaptions(page, player, given.captions[clip][track]);
   const { said, at, length } = await page.evaluate(() => {
     const v = document.querySelector("video");
     return { said: window.said, at: window.endedAt ?? v.currentTime, length: v.duration };
@@ -41,12 +65,26 @@ async function play(page, player, clip) {
   must(said.startsWith("ended") && at > given.clips[clip] - 0.15, `${said}; it lasts ${given.clips[clip]} s`);
 }
 
+async function checkCaptions(page, player, want) {
+  const { cues, shown } = await page.evaluate((language) => ({
+    cues: [...window.cues[language] ?? []],
+    shown: [...document.querySelector("video").textTracks].filter((t) => t.mode === "showing")
+      .map((t) => [t.language, t.label]),
+  }), want.language);
+  must(JSON.stringify(cues) === JSON.stringify(want.cues), `captions ${JSON.stringify(cues)}; want ${JSON.stringify(want)}`);
+  const isShown = shown.length === 1 && shown[0][0] === want.language && (player === "dash" || shown[0][1] === want.label);
+  must(isShown, `tracks shown: ${JSON.stringify(shown)}; want ${want.label}`);
+}
+
 // The light version plays no sound of its own playlist: two clips say what it can.
 const plays = ({ clip, player }) => player !== "light" || given.light.includes(clip);
-const all = Object.keys(given.clips).flatMap((clip) => Object.keys(players).map((player) => ({ clip, player }))).filter(plays);
+const tracks = (clip) => given.captions[clip]?.map((_, i) => i) ?? [undefined];
+const all = Object.keys(given.clips).flatMap((clip) => Object.keys(players).flatMap((player) =>
+  tracks(clip).map((track) => ({ clip, player, track })))).filter(plays);
 await Promise.all(Array.from({ length: atOnce }, async () => {
   for (let next; (next = all.shift());) {
-    await test(`${next.clip} with ${next.player}`, (page) => play(page, next.player, next.clip));
+    const name = `${next.clip} with ${next.player}` + (next.track === undefined ? "" : `, captions ${next.track}`);
+    await test(name, (page) => play(page, next.player, next.clip, next.track));
   }
 }));
 await done();

@@ -5,9 +5,12 @@ import (
 	"encoding/xml"
 	"fmt"
 	"math"
+	"os"
 	"path"
 	"path/filepath"
 	"strconv"
+
+	"github.com/cuelight/cuelight/internal/media/captions"
 )
 
 // WriteMPD atomically writes the DASH manifest manifest.mpd into dir. It refers to the
@@ -49,23 +52,25 @@ type mpdSet struct {
 	ContentType string    `xml:"contentType,attr"`
 	MimeType    string    `xml:"mimeType,attr"`
 	Language    string    `xml:"lang,attr,omitempty"`
-	Alignment   bool      `xml:"segmentAlignment,attr"`
-	StartsSAP   int       `xml:"startWithSAP,attr"`
+	Alignment   bool      `xml:"segmentAlignment,attr,omitempty"`
+	StartsSAP   int       `xml:"startWithSAP,attr,omitempty"`
+	Label       string    `xml:"Label,omitempty"`
 	Role        *mpdValue `xml:"Role,omitempty"`
 	Streams     []mpdRepr `xml:"Representation"`
 }
 
 type mpdRepr struct {
-	ID        string      `xml:"id,attr"`
-	Codecs    string      `xml:"codecs,attr"`
-	Bandwidth int64       `xml:"bandwidth,attr"`
-	Width     int         `xml:"width,attr,omitempty"`
-	Height    int         `xml:"height,attr,omitempty"`
-	SAR       string      `xml:"sar,attr,omitempty"`
-	FrameRate string      `xml:"frameRate,attr,omitempty"`
-	Rate      int         `xml:"audioSamplingRate,attr,omitempty"`
-	Channels  *mpdValue   `xml:"AudioChannelConfiguration,omitempty"`
-	Template  mpdTemplate `xml:"SegmentTemplate"`
+	ID        string       `xml:"id,attr"`
+	Codecs    string       `xml:"codecs,attr,omitempty"`
+	Bandwidth int64        `xml:"bandwidth,attr"`
+	Width     int          `xml:"width,attr,omitempty"`
+	Height    int          `xml:"height,attr,omitempty"`
+	SAR       string       `xml:"sar,attr,omitempty"`
+	FrameRate string       `xml:"frameRate,attr,omitempty"`
+	Rate      int          `xml:"audioSamplingRate,attr,omitempty"`
+	Channels  *mpdValue    `xml:"AudioChannelConfiguration,omitempty"`
+	BaseURL   string       `xml:"BaseURL,omitempty"`
+	Template  *mpdTemplate `xml:"SegmentTemplate,omitempty"`
 }
 
 type mpdValue struct {
@@ -111,6 +116,9 @@ func (t Tools) manifest(ctx context.Context, dir string, out *Output) (*mpd, err
 	if err := t.addAudio(ctx, m, dir, out.Audio); err != nil {
 		return nil, err
 	}
+	if err := addCaptions(m, dir, out); err != nil {
+		return nil, err
+	}
 	for i := range m.Period.Sets {
 		m.Period.Sets[i].ID = i
 	}
@@ -146,6 +154,32 @@ func (t Tools) addAudio(ctx context.Context, m *mpd, dir string, list []Renditio
 	return nil
 }
 
+// addCaptions adds one adaptation set per text track: DASH plays the whole file.
+func addCaptions(m *mpd, dir string, out *Output) error {
+	for _, c := range out.Captions {
+		name := path.Join(c.Dir, captions.WholeName)
+		file, err := os.Stat(filepath.Join(dir, filepath.FromSlash(name)))
+		if err != nil {
+			return err
+		}
+		role := "subtitle"
+		switch {
+		case c.Forced:
+			role = "forced-subtitle"
+		case c.SDH:
+			role = "caption"
+		}
+		m.Period.Sets = append(m.Period.Sets, mpdSet{
+			ContentType: "text", MimeType: "text/vtt", Language: c.Language, Label: quotable(c.Name),
+			Role: &mpdValue{"urn:mpeg:dash:role:2011", role},
+			Streams: []mpdRepr{{
+				ID: c.Dir, Bandwidth: max(1, int64(float64(8*file.Size())/max(out.Duration, 1))), BaseURL: name,
+			}},
+		})
+	}
+	return nil
+}
+
 func (t Tools) representation(ctx context.Context, dir string, r Rendition) (mpdRepr, error) {
 	s, err := t.inspect(ctx, dir, r.Playlist)
 	if err != nil {
@@ -154,7 +188,7 @@ func (t Tools) representation(ctx context.Context, dir string, r Rendition) (mpd
 	folder := path.Dir(r.Playlist)
 	repr := mpdRepr{
 		ID: r.Name, Codecs: r.Codecs, Bandwidth: r.PeakBandwidth,
-		Template: mpdTemplate{Timescale: s.timescale, Init: r.Init, Media: path.Join(folder, "seg-$Number%05d$.m4s")},
+		Template: &mpdTemplate{Timescale: s.timescale, Init: r.Init, Media: path.Join(folder, "seg-$Number%05d$.m4s")},
 	}
 	at := int64(0)
 	for i, g := range s.segments {

@@ -8,6 +8,7 @@
 //	info, err := tools.Probe(ctx, src)
 //	rungs := media.Ladder(info) // or media.LadderWith
 //	out, err := tools.Transcode(ctx, src, info, rungs, dir, progress)
+//	out.Captions, warnings, err = tools.SourceCaptions(ctx, src, info, dir)
 //	err = media.WriteMaster(dir, out, "")
 //	err = tools.WriteMPD(ctx, dir, out)
 //

@@ -66,6 +66,7 @@ type rawStream struct {
 		Thumbs   int `json:"timed_thumbnails"`
 		Comment  int `json:"comment"`
 		Impaired int `json:"visual_impaired"`
+		SDH      int `json:"hearing_impaired"`
 	} `json:"disposition"`
 	Tags     map[string]string `json:"tags"`
 	SideData []struct {

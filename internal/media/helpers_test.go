@@ -10,11 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/cuelight/cuelight/internal/formattest"
+	"github.com/cuelight/cuelight/internal/media/captions"
 )
 
 // fastTools transcode quickly; no test depends on quality. They query what ffmpeg supports once, which takes longer
@@ -102,6 +104,9 @@ func publishWith(t *testing.T, tools Tools, src string) result {
 	if err := tools.Check(t.Context(), r.info, r.dir, r.out); err != nil {
 		t.Fatalf("%v\ninfo %+v\nvideo %+v\nout %+v", err, r.info, r.info.Video, r.out)
 	}
+	if r.out.Captions, _, err = tools.SourceCaptions(t.Context(), src, r.info, r.dir); err != nil {
+		t.Fatal(err)
+	}
 	if err := WriteMaster(r.dir, r.out, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -120,6 +125,9 @@ func (r result) independently(t *testing.T) {
 	for _, v := range append(append([]Rendition{}, r.out.Video...), r.out.Audio...) {
 		lists = append(lists, v.Playlist)
 	}
+	for _, c := range r.out.Captions {
+		lists = append(lists, c.Dir+"/"+captions.PlaylistName)
+	}
 	for _, list := range lists {
 		text, err := os.ReadFile(filepath.Join(r.dir, list))
 		if err != nil {
@@ -135,8 +143,13 @@ func (r result) independently(t *testing.T) {
 		}
 	}
 	for _, list := range []string{MasterName, ManifestName} {
-		cmd := exec.CommandContext(t.Context(), "ffmpeg", "-nostdin", "-hide_banner", "-loglevel", "error", "-xerror",
-			"-i", list, "-map", "0", "-enc_time_base:v", "1:120000", "-f", "null", "-")
+		var options []string
+		if len(r.out.Captions) > 0 {
+			options = []string{"-allowed_extensions", "ALL"} // ffmpeg's DASH reader does not know .vtt
+		}
+		cmd := exec.CommandContext(t.Context(), "ffmpeg", slices.Concat(
+			[]string{"-nostdin", "-hide_banner", "-loglevel", "error", "-xerror"}, options, []string{
+				"-i", list, "-map", "0", "-map", "-0:s", "-enc_time_base:v", "1:120000", "-f", "null", "-"})...)
 		// ffmpeg's DASH reader fails with some characters in directory names.
 		cmd.Dir = r.dir
 		if said, err := cmd.CombinedOutput(); err != nil || len(said) > 0 {

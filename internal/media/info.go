@@ -145,6 +145,8 @@ type Subtitle struct {
 	Language string `json:"language,omitempty"`
 	Title    string `json:"title,omitempty"`
 	Forced   bool   `json:"forced,omitempty"`
+	// SDH means that it also describes sounds, for viewers who do not hear them.
+	SDH bool `json:"sdh,omitempty"`
 }
 
 // outputRate is the frame rate after deinterlacing.

@@ -1,10 +1,16 @@
 package media
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"strings"
 	"unicode"
+
+	"golang.org/x/text/language"
+	"golang.org/x/text/language/display"
+
+	"github.com/cuelight/cuelight/internal/media/captions"
 )
 
 // The names of the files that players open.
@@ -40,8 +46,9 @@ func multivariantPlaylist(out *Output, prefix string) (string, error) {
 	var b strings.Builder
 	b.WriteString("#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-INDEPENDENT-SEGMENTS\n")
 	groups := groupAudio(out.Audio)
+	text := writeCaptions(&b, out.Captions, prefix)
 	if len(out.Video) == 0 {
-		writeAudioVariants(&b, groups, prefix)
+		writeAudioVariants(&b, groups, prefix, text)
 		return b.String(), nil
 	}
 	// All video rungs use the first audio group.
@@ -58,9 +65,26 @@ func multivariantPlaylist(out *Output, prefix string) (string, error) {
 		if audio.name != "" {
 			fmt.Fprintf(&b, ",AUDIO=\"%s\"", audio.name)
 		}
-		fmt.Fprintf(&b, ",CLOSED-CAPTIONS=NONE\n%s%s\n", prefix, v.Playlist)
+		fmt.Fprintf(&b, "%s,CLOSED-CAPTIONS=NONE\n%s%s\n", text, prefix, v.Playlist)
 	}
 	return b.String(), nil
+}
+
+// writeCaptions lists the text tracks, and returns the attribute of the variants that refers to them.
+func writeCaptions(b *strings.Builder, tracks []Captions, prefix string) (attribute string) {
+	for _, c := range tracks {
+		fmt.Fprintf(b, "#EXT-X-MEDIA:TYPE=SUBTITLES,GROUP-ID=\"captions\",NAME=\"%s\"", quotable(c.Name))
+		if c.Language != "" {
+			fmt.Fprintf(b, ",LANGUAGE=\"%s\"", c.Language)
+		}
+		fmt.Fprintf(b, ",DEFAULT=NO,AUTOSELECT=YES,FORCED=%s", yesNo(c.Forced))
+		if c.SDH {
+			b.WriteString(",CHARACTERISTICS=\"public.accessibility.transcribes-spoken-dialog,public.accessibility.describes-music-and-sound\"")
+		}
+		fmt.Fprintf(b, ",URI=\"%s%s/%s\"\n", prefix, c.Dir, captions.PlaylistName)
+		attribute = ",SUBTITLES=\"captions\""
+	}
+	return attribute
 }
 
 // audioGroup is the audio renditions of one rung.
@@ -103,7 +127,7 @@ func writeGroup(b *strings.Builder, g audioGroup, prefix string) {
 
 // writeAudioVariants lists audio without video: each rung is a variant. Rungs need
 // groups only if there are several languages.
-func writeAudioVariants(b *strings.Builder, groups []audioGroup, prefix string) {
+func writeAudioVariants(b *strings.Builder, groups []audioGroup, prefix, text string) {
 	for _, g := range groups {
 		several := len(g.list) > 1
 		if several {
@@ -113,32 +137,41 @@ func writeAudioVariants(b *strings.Builder, groups []audioGroup, prefix string) 
 		if several {
 			fmt.Fprintf(b, ",AUDIO=\"%s\"", g.name)
 		}
-		fmt.Fprintf(b, "\n%s%s\n", prefix, g.list[0].Playlist)
+		fmt.Fprintf(b, "%s\n%s%s\n", text, prefix, g.list[0].Playlist)
 	}
 }
 
-// trackName is the name in a player's menu; names in a group must differ.
+// trackName is the name of sound in a player's menu.
 func trackName(r Rendition, i int, used map[string]bool) string {
-	name := strings.Map(func(c rune) rune {
-		if unicode.IsControl(c) || c == '"' || c == unicode.ReplacementChar {
-			return -1
-		}
-		return c
-	}, strings.TrimSpace(r.Title))
+	return menuName(r.Title, r.Language, fmt.Sprintf("Audio %d", i+1), used)
+}
+
+// menuName is a name in a player's menu: the title, or else the language in its own words, such as "Deutsch". Names in a group
+// must differ.
+func menuName(title, tag, fallback string, used map[string]bool) string {
+	name := quotable(strings.TrimSpace(title))
 	if runes := []rune(name); len(runes) > 60 {
 		name = string(runes[:60])
 	}
-	if name == "" {
-		name = r.Language
+	if known, err := language.Parse(tag); err == nil && name == "" {
+		name = display.Self.Name(known)
 	}
-	if name == "" {
-		name = fmt.Sprintf("Audio %d", i+1)
-	}
+	name = cmp.Or(name, tag, fallback)
 	for base, n := name, 2; used[name]; n++ {
 		name = fmt.Sprintf("%s (%d)", base, n)
 	}
 	used[name] = true
 	return name
+}
+
+// quotable leaves out what a quoted string of a playlist cannot contain.
+func quotable(text string) string {
+	return strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) || c == '"' || c == unicode.ReplacementChar {
+			return -1
+		}
+		return c
+	}, text)
 }
 
 // bcp47 replaces the three-letter ISO 639-2 code that containers use by the

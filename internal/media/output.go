@@ -63,6 +63,8 @@ type Output struct {
 	Bytes int64 `json:"bytes"`
 	// Storyboard is in the directory StoryboardDir; nil if there is none.
 	Storyboard *Storyboard `json:"storyboard,omitempty"`
+	// Captions are the text tracks of the manifests. The caller adds them: Transcode makes none.
+	Captions []Captions `json:"captions,omitempty"`
 
 	// Decoded is the number of frames from the decoder; Distinct counts those
 	// with a timestamp above all earlier ones; DecodedEnd is where the last one

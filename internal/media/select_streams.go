@@ -173,25 +173,36 @@ func rankAudio(s *rawStream, duration, longest float64) int {
 	return 1
 }
 
+// pictureSubtitles are subtitles that are pictures, by ffmpeg's names.
+var pictureSubtitles = map[string]string{
+	"hdmv_pgs_subtitle": "PGS", "dvd_subtitle": "VobSub", "dvb_subtitle": "DVB subtitles", "xsub": "XSUB",
+}
+
 func chooseSubtitles(raw *rawProbe, info *Info) {
 	for i := range raw.Streams {
 		s := &raw.Streams[i]
-		if s.Type != "subtitle" {
+		codec, _ := s.codec()
+		if s.Type == "data" && s.Tag == "stpp" { // ffmpeg does not know TTML in MP4
+			codec = "ttml"
+		} else if s.Type != "subtitle" {
 			continue
 		}
-		codec, _ := s.codec()
 		if len(info.Subtitles) == maxSubtitles {
-			info.warn("only the first %d subtitle streams are listed", maxSubtitles)
+			info.warn("only the first %d subtitle streams are used", maxSubtitles)
 			return
 		}
 		switch codec {
 		case "subrip", "srt", "ass", "ssa", "webvtt", "mov_text", "text", "ttml", "microdvd", "sami", "subviewer":
 			info.Subtitles = append(info.Subtitles, Subtitle{
 				Index: s.Index, Codec: codec, Language: languageTag(s.tag("language")), Title: title(s),
-				Forced: s.Disposition.Forced != 0,
+				Forced: s.Disposition.Forced != 0, SDH: s.Disposition.SDH != 0,
 			})
 		default:
-			info.warn("the subtitle stream %d is left out: %s is not text", s.Index, codec)
+			if name, ok := pictureSubtitles[codec]; ok {
+				info.warn("the subtitle stream %d is left out: %s are pictures; attach a text file", s.Index, name)
+			} else {
+				info.warn("the subtitle stream %d is left out: %s is not text", s.Index, codec)
+			}
 		}
 	}
 }

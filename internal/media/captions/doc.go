@@ -1,0 +1,14 @@
+// Package captions reads subtitle files and writes them as WebVTT, whole and in segments for HLS.
+//
+//	cues, err := captions.Parse("film.srt", data, "de")
+//	cues = captions.Fit(cues, 0, duration)
+//	err = captions.Write(dir, cues, duration)
+//
+// [Parse] reads SubRip, WebVTT, ASS, SSA and TTML in the encodings in which such files exist. An [*Error] names
+// the line that cannot be read.
+//
+// What is written contains the times, the text, italics, bold and underline, the speaker, and at the top or the bottom of the
+// picture. Fonts, colours, style sheets and pictures are left out: players show captions as their viewers have chosen.
+//
+// The package knows nothing of ffmpeg, tasks or databases.
+package captions

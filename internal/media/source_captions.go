@@ -1,0 +1,194 @@
+package media
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cuelight/cuelight/internal/media/captions"
+)
+
+// Captions is a text track, in a directory with a WebVTT file, and its segments with a playlist.
+type Captions struct {
+	// Dir is relative to the manifests, such as "captions-de".
+	Dir string `json:"dir"`
+	// Language is a BCP 47 tag; empty if unknown. Name is what a player's menu shows.
+	Language string `json:"language,omitempty"`
+	Name     string `json:"name"`
+	// Forced has only what every viewer must read, such as signs. SDH also describes sounds, for viewers who do not hear them.
+	Forced bool `json:"forced,omitempty"`
+	SDH    bool `json:"sdh,omitempty"`
+}
+
+const (
+	// CaptionsFile is the WebVTT file in the directory of a track.
+	CaptionsFile = captions.WholeName
+	// MaxCaptionsBytes is its greatest size.
+	MaxCaptionsBytes = captions.MaxBytes
+)
+
+// sourceTracks returns a track for each text subtitle stream of the source, in this order. None is shown by default: the flag
+// of the source says nothing, because programs set it for the first track of every Matroska file.
+func sourceTracks(info *Info) []Captions {
+	dirs, names := map[string]bool{}, map[string]bool{}
+	var tracks []Captions
+	for i, s := range info.Subtitles {
+		t := Captions{Language: bcp47(s.Language), Forced: s.Forced, SDH: s.SDH}
+		t.Name = menuName(s.Title, t.Language, fmt.Sprintf("Captions %d", i+1), names)
+		t.Dir = strings.TrimSuffix("captions-"+strings.ToLower(t.Language), "-")
+		for base, n := t.Dir, 2; dirs[t.Dir]; n++ {
+			t.Dir = fmt.Sprintf("%s-%d", base, n)
+		}
+		dirs[t.Dir] = true
+		tracks = append(tracks, t)
+	}
+	return tracks
+}
+
+// SourceCaptions writes the text subtitle streams of a source into dir, with the times of the output. It reads the whole source
+// once. A stream that cannot be read, or has no text, is left out; a warning says so.
+func (t Tools) SourceCaptions(ctx context.Context, src string, info *Info, dir string) (tracks []Captions, warnings []string, err error) {
+	if len(info.Subtitles) == 0 {
+		return nil, nil, nil
+	}
+	ctx, cancel := t.withTimeLimit(ctx, info.Duration)
+	defer cancel()
+	if tracks, warnings, err = t.withStepCounter().sourceCaptions(ctx, src, info, dir); err != nil {
+		return nil, nil, fmt.Errorf("read captions: %w", err)
+	}
+	return tracks, warnings, nil
+}
+
+func (t Tools) sourceCaptions(ctx context.Context, src string, info *Info, dir string) (tracks []Captions, warnings []string, err error) {
+	source, err := filepath.Abs(src)
+	if err != nil {
+		return nil, nil, err
+	}
+	work, err := os.MkdirTemp(dir, ".captions-")
+	if err != nil {
+		return nil, nil, spaceError(err)
+	}
+	defer os.RemoveAll(work)
+	if err := t.extractSubtitles(ctx, source, work, info.Subtitles); err != nil {
+		return nil, nil, err
+	}
+	for i, track := range sourceTracks(info) {
+		stream := info.Subtitles[i]
+		zero := planTiming(info).offset // the file begins at ffmpeg's zero
+		if stream.Codec == "ttml" {
+			zero = info.Start // its documents have the times of the source
+		}
+		shift := time.Duration(-zero * float64(time.Second))
+		err := rewriteCaptions(filepath.Join(work, stream.extractedName()), filepath.Join(dir, track.Dir), shift, info)
+		wrong, isWrong := errors.AsType[*captions.Error](err)
+		switch {
+		case isWrong:
+			warnings = append(warnings, fmt.Sprintf("the subtitle stream %d is left out: %s", stream.Index, wrong.Reason))
+		case err != nil:
+			return nil, nil, spaceError(err)
+		default:
+			tracks = append(tracks, track)
+		}
+	}
+	return tracks, warnings, nil
+}
+
+// extraction says how ffmpeg takes out a codec's text, and the ending of the file's name: SubRip, ASS and TTML are copied, because
+// package captions understands them better.
+func (s Subtitle) extraction() (ext string, args []string) {
+	switch s.Codec {
+	case "subrip", "srt":
+		return ".srt", []string{"-c", "copy", "-f", "srt"}
+	case "ass", "ssa":
+		return ".ass", []string{"-c", "copy", "-f", "ass"}
+	case "ttml": // ffmpeg has no decoder; each sample is a document
+		return ".ttml", []string{"-c", "copy", "-f", "data"}
+	}
+	return ".vtt", []string{"-c:s", "webvtt", "-f", "webvtt"}
+}
+
+func (s Subtitle) extractedName() string {
+	ext, _ := s.extraction()
+	return strconv.Itoa(s.Index) + ext
+}
+
+// extractSubtitles takes out all streams at once, and if that fails, each of them alone: a damaged stream must not cost the others.
+func (t Tools) extractSubtitles(ctx context.Context, source, dir string, streams []Subtitle) error {
+	args := t.ffmpegArgs(input(source)...)
+	for _, s := range streams {
+		_, options := s.extraction()
+		args = slices.Concat(args, []string{"-map", "0:" + strconv.Itoa(s.Index)}, options, []string{"file:" + s.extractedName()})
+	}
+	out, err := t.run(ctx, command{tool: "ffmpeg", purpose: "captions", args: args, dir: dir, source: source, noProgress: true})
+	exit, err := exitBySource(err)
+	if err == nil && exit != nil {
+		err = out.preferDiskError(nil)
+	}
+	if err != nil || exit == nil || len(streams) == 1 {
+		return err
+	}
+	for _, s := range streams {
+		if err := t.extractSubtitles(ctx, source, dir, []Subtitle{s}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rewriteCaptions writes the text of a WebVTT file into the new directory dir. A file without any within the video is a captions.Error.
+func rewriteCaptions(file, dir string, shift time.Duration, info *Info) error {
+	raw, err := os.ReadFile(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return &captions.Error{Reason: "ffmpeg cannot read it"}
+	}
+	if err != nil {
+		return err
+	}
+	cues, err := captions.Parse(file, raw, "")
+	if err != nil {
+		return err
+	}
+	if cues = captions.Fit(cues, shift, info.Duration); len(cues) == 0 {
+		return &captions.Error{Reason: "it has no text within the video"}
+	}
+	return captions.Write(dir, cues, info.Duration)
+}
+
+// IsSourceCaptions reports whether a worker may deliver a file of this name: the whole text of a subtitle stream. The
+// coordinator makes the segments.
+func IsSourceCaptions(info *Info, name string) bool {
+	dir, file := path.Split(name)
+	return file == captions.WholeName && slices.ContainsFunc(sourceTracks(info), func(t Captions) bool { return t.Dir+"/" == dir })
+}
+
+// AcceptCaptions writes captions again that an untrusted worker has delivered in dir: viewers get none of the worker's
+// bytes but its text, if the source has such a stream. It returns a [*RefusedError] for a file that is not what
+// [Tools.SourceCaptions] writes, and a warning for a stream without one.
+func AcceptCaptions(dir string, info *Info) (tracks []Captions, warnings []string, err error) {
+	for i, track := range sourceTracks(info) {
+		delivered := filepath.Join(dir, "."+track.Dir)
+		err := os.Rename(filepath.Join(dir, track.Dir), delivered)
+		if errors.Is(err, os.ErrNotExist) {
+			warnings = append(warnings, fmt.Sprintf("the subtitle stream %d is left out: the worker found no text", info.Subtitles[i].Index))
+			continue
+		}
+		if err == nil {
+			err = rewriteCaptions(filepath.Join(delivered, captions.WholeName), filepath.Join(dir, track.Dir), 0, info)
+		}
+		if wrong, ok := errors.AsType[*captions.Error](err); ok {
+			return nil, nil, refuse(track.Dir, "%v", wrong)
+		}
+		if err := errors.Join(err, os.RemoveAll(delivered)); err != nil {
+			return nil, nil, fmt.Errorf("accept captions: %w", err)
+		}
+		tracks = append(tracks, track)
+	}
+	return tracks, warnings, nil
+}
