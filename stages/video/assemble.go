@@ -133,8 +133,9 @@ func (c Config) complete(
 	if err != nil {
 		return err
 	}
-	if err := media.WriteMaster(dir, tr.Output, ""); err != nil {
+	out.Captions = md.Captions
+	if err := media.WriteMaster(dir, &out, ""); err != nil {
 		return err
 	}
-	return c.tools(job, -1, "manifest").WriteMPD(ctx, dir, tr.Output)
+	return c.tools(job, -1, "manifest").WriteMPD(ctx, dir, &out)
 }

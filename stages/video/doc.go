@@ -22,7 +22,7 @@
 //     an attempt that makes no progress for Config.Stall.
 //   - A source is read three times: ingest copies and hashes it and lists its
 //     packets; transcode decodes it. Of a divided transcode, each part reads
-//     what it needs.
+//     what it needs. If it has text subtitles, metadata reads it once more.
 //   - A divided transcode has the same frames as an undivided one. docs/architecture.md
 //     says how, and which sources are not divided.
 //   - A stage returns after its files are synced to disk.
@@ -41,7 +41,7 @@
 //	    ingest-0001-k3j9x2mq7b/     the source
 //	    chunk-0001-…/               a part of its transcode
 //	    transcode-0001-…/           its renditions, storyboard/
-//	    metadata-0001-…/            metadata.json, poster.jpg
+//	    metadata-0001-…/            metadata.json, poster.jpg, captions-de/
 //	    assemble-0001-…/            all of it, with master.m3u8 and manifest.mpd
 //	    transcode-0002-….tmp/       a running attempt, or a directory in removal
 //	PublishDir/<task>/

@@ -38,14 +38,16 @@ type Description struct {
 	// Storyboard is in the directory "storyboard"; nil if there is no picture.
 	// In the result of the metadata stage it is nil since transcode makes it.
 	Storyboard *media.Storyboard `json:"storyboard,omitempty"`
+	// Captions are the text tracks; each is in a directory of its own.
+	Captions []media.Captions `json:"captions,omitempty"`
 	// Damage is what the renditions lack; nil if nothing.
 	Damage *media.Damage `json:"damage,omitempty"`
 	// Warnings are sentences about what could not be made, or not well.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// Metadata returns the stage that describes the source: metadata.json, and a
-// poster if there is a picture. The storyboard comes from transcode, which
+// Metadata returns the stage that describes the source: metadata.json, a poster if there is a
+// picture, and the captions of its text subtitles. The storyboard comes from transcode, which
 // decodes every frame anyway.
 func (c Config) Metadata() stages.Stage {
 	c = c.withCache()
@@ -114,6 +116,11 @@ func (c Config) describe(
 	default:
 		return Description{}, err
 	}
+	captions, warnings, err := c.tools(job, -1, "captions").SourceCaptions(ctx, source, info, dir)
+	if err != nil {
+		return Description{}, err
+	}
+	d.Captions, d.Warnings = captions, append(d.Warnings, warnings...)
 	return d, nil
 }
 

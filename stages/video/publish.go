@@ -68,6 +68,9 @@ func (c Config) publishRoots() []rootDir {
 func (c Config) publish(
 	ctx context.Context, job *stages.Job, in Ingest, tr Transcode, md Metadata, as Assemble,
 ) (Publish, error) {
+	out := *tr.Output
+	out.Captions = md.Captions
+	tr.Output = &out
 	if c.PublishBucket != nil {
 		return c.publishToBucket(ctx, job, tr, md, as)
 	}

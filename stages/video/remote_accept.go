@@ -99,7 +99,7 @@ func (f *RemoteFiles) accept(ctx context.Context, c engine.Claim, w *workdir, d 
 			return nil, err
 		}
 	}
-	if d.isPoster() {
+	if d.isMetadata() {
 		return f.acceptMetadata(ctx, c, w, d, result)
 	}
 	return f.acceptChunk(ctx, c, w, d, result)
@@ -109,14 +109,25 @@ func (f *RemoteFiles) accept(ctx context.Context, c engine.Claim, w *workdir, d 
 // metadata stage may deliver none, and neither does a part that says that the source cannot be divided.
 func (d delivery) checkArrived(dir string, result json.RawMessage) error {
 	var claimed struct {
-		Poster      string `json:"poster"`
-		Sent        int    `json:"sent"`
-		Indivisible string `json:"indivisible"`
+		Poster      string           `json:"poster"`
+		Captions    []media.Captions `json:"captions"`
+		Sent        int              `json:"sent"`
+		Indivisible string           `json:"indivisible"`
 	}
 	_ = json.Unmarshal(result, &claimed) // the check of the files refuses it
-	if d.isPoster() {
-		if _, err := os.Lstat(filepath.Join(dir, posterFile)); claimed.Poster != "" && errors.Is(err, fs.ErrNotExist) {
-			return remote.ErrOutputsElsewhere
+	if d.isMetadata() {
+		var names []string
+		if claimed.Poster != "" {
+			names = append(names, posterFile)
+		}
+		for _, c := range claimed.Captions {
+			names = append(names, c.Dir+"/"+media.CaptionsFile)
+		}
+		for _, name := range names {
+			_, err := os.Lstat(filepath.Join(dir, filepath.FromSlash(name)))
+			if d.maxBytes(name) > 0 && errors.Is(err, fs.ErrNotExist) {
+				return remote.ErrOutputsElsewhere
+			}
 		}
 		return nil
 	}
@@ -140,7 +151,7 @@ func (d delivery) checkArrived(dir string, result json.RawMessage) error {
 // acceptNeed is how many bytes a check may need, with those that have arrived: it fetches the source if it
 // cannot read it by ranges.
 func (f *RemoteFiles) acceptNeed(task store.ID, d delivery, receiving string) int64 {
-	if d.isPoster() || !f.config.fetchesSource(d.in) {
+	if d.isMetadata() || !f.config.fetchesSource(d.in) {
 		return 0
 	}
 	need := f.bucket.fetchNeed(task, d.in)
@@ -261,10 +272,7 @@ func (f *RemoteFiles) acceptMetadata(
 	if err := json.Unmarshal(result, &claimed); err != nil {
 		return Metadata{}, refused("the result of stage %s is invalid", metadataStage)
 	}
-	in, err := f.ingest(ctx, c.Task)
-	if err != nil {
-		return Metadata{}, err
-	}
+	in := d.in
 	md := Metadata{Description: Description{Info: in.Info}}
 	switch err := f.acceptPoster(ctx, filepath.Join(w.path, posterFile), in.Info); {
 	case err == nil:
@@ -276,9 +284,15 @@ func (f *RemoteFiles) acceptMetadata(
 	default:
 		return md, err
 	}
-	if err := d.removeUnexpected(w.path); err != nil {
+	err := d.removeUnexpected(w.path)
+	if err != nil {
 		return md, err
 	}
+	captions, warnings, err := media.AcceptCaptions(w.path, in.Info)
+	if err != nil {
+		return md, refusal(err)
+	}
+	md.Captions, md.Warnings = captions, append(md.Warnings, warnings...)
 	if err = md.write(w.path); err == nil {
 		md.Dir, err = f.finish(ctx, c, w)
 	}

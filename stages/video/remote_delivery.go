@@ -10,10 +10,10 @@ import (
 	"github.com/cuelight/cuelight/store/engine"
 )
 
-// delivery is what a claim of a remote worker makes: a poster, or a part of a transcode.
+// delivery is what a claim of a remote worker makes: a poster and captions, or a part of a transcode.
 type delivery struct {
 	name  string // of its directory, without a number
-	in    Ingest // not set for a poster
+	in    Ingest
 	rungs []media.Rung
 	spec  chunkSpec
 	// isLast: no other attempt follows.
@@ -24,7 +24,9 @@ type delivery struct {
 func (f *RemoteFiles) delivery(ctx context.Context, c engine.Claim) (d delivery, err error) {
 	switch stage := store.Video().Stages()[c.Stage]; {
 	case stage == metadataStage:
-		return delivery{name: metadataStage}, nil
+		d.name = metadataStage
+		d.in, err = f.ingest(ctx, c.Task)
+		return d, err
 	case stage != transcodeStage || c.Part == 0:
 		return d, refused("stage %s has no files for remote workers", stage)
 	}
@@ -44,7 +46,7 @@ func (f *RemoteFiles) delivery(ctx context.Context, c engine.Claim) (d delivery,
 	return d, nil
 }
 
-func (d delivery) isPoster() bool { return d.name == metadataStage }
+func (d delivery) isMetadata() bool { return d.name == metadataStage }
 
 func (d delivery) isWhole() bool { return d.spec.Makes == makesWhole }
 
@@ -52,9 +54,11 @@ func (d delivery) isWhole() bool { return d.spec.Makes == makesWhole }
 // are made here.
 func (d delivery) maxBytes(name string) int64 {
 	switch {
-	case d.isPoster() && name == posterFile:
+	case d.isMetadata() && name == posterFile:
 		return maxPosterBytes
-	case d.isPoster():
+	case d.isMetadata() && media.IsSourceCaptions(d.in.Info, name):
+		return media.MaxCaptionsBytes
+	case d.isMetadata():
 		return 0
 	case d.isWhole():
 		return media.MaxFileBytes(d.in.Info, d.rungs, name)
@@ -65,8 +69,8 @@ func (d delivery) maxBytes(name string) int64 {
 // maxTotal is how many bytes all files may have.
 func (d delivery) maxTotal() int64 {
 	switch {
-	case d.isPoster():
-		return maxPosterBytes
+	case d.isMetadata():
+		return maxPosterBytes + int64(len(d.in.Info.Subtitles))*media.MaxCaptionsBytes
 	case d.isWhole():
 		return media.MaxTotalBytes(d.in.Info, d.rungs)
 	}

@@ -158,7 +158,9 @@ func (s remoteResults) upload(ctx context.Context, job *stages.Job, in Ingest, d
 			return err
 		}
 		name, err := filepath.Rel(root, file)
-		if name = filepath.ToSlash(name); err != nil || name != posterFile && !media.ExpectedFile(in.Info, rungs, name) {
+		name = filepath.ToSlash(name)
+		isExpected := name == posterFile || media.IsSourceCaptions(in.Info, name) || media.ExpectedFile(in.Info, rungs, name)
+		if err != nil || !isExpected {
 			return err
 		}
 		sent++

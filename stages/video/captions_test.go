@@ -1,0 +1,83 @@
+package video
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// filmWithCaptions has an English and a German track, and one whose text begins after the end.
+func filmWithCaptions(t *testing.T) string {
+	t.Helper()
+	if clips.picture == "" {
+		t.Skip("there is no ffmpeg here")
+	}
+	dir := t.TempDir()
+	args := []string{"-nostdin", "-v", "error", "-i", clips.picture}
+	for name, text := range map[string]string{
+		"a.srt": "1\n00:00:00,500 --> 00:00:02,000\nHello\n", "b.srt": "1\n00:00:01,000 --> 00:00:09,000\nHallo\n",
+		"c.srt": "1\n00:01:00,000 --> 00:01:01,000\nlate\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	film := filepath.Join(dir, "film.mkv")
+	args = append(args, "-i", filepath.Join(dir, "a.srt"), "-i", filepath.Join(dir, "b.srt"), "-i", filepath.Join(dir, "c.srt"),
+		"-map", "0", "-map", "1", "-map", "2", "-map", "3", "-c", "copy", "-metadata:s:s:0", "language=eng",
+		"-metadata:s:s:1", "language=ger", film)
+	if out, err := exec.Command("ffmpeg", args...).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return film
+}
+
+func TestStages_PublishTheCaptionsOfTheSource(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ isRemote, inBucket bool }{
+		"a worker with the directories": {}, "a remote worker": {isRemote: true}, "a remote worker and a bucket": {true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var bucket *Bucket
+			if c.inBucket {
+				bucket = newBucketHosts(t).bucket("data")
+			}
+			s := newRemoteSiteOver(t, bucket)
+			if c.isRemote {
+				s.workLocally(RemoteStageNames()...)
+				s.workRemotely(s.url, "key-1")
+			} else {
+				s.workLocally()
+			}
+			_, p := s.waitPublished(s.submit(filmWithCaptions(t)))
+			master := read(t, filepath.Join(s.PublishDir, p.Master))
+			for _, want := range []string{
+				`LANGUAGE="en",DEFAULT=NO,AUTOSELECT=YES,FORCED=NO,URI="` + filepath.Base(p.Generation) + `/captions-en/captions.m3u8"`,
+				`LANGUAGE="de"`, `SUBTITLES="captions"`,
+			} {
+				if !strings.Contains(master, want) {
+					t.Errorf("no %s in\n%s", want, master)
+				}
+			}
+			if n := strings.Count(master, "TYPE=SUBTITLES"); n != 2 {
+				t.Errorf("%d tracks in\n%s", n, master)
+			}
+			if mpd := read(t, filepath.Join(s.PublishDir, p.Manifest)); !strings.Contains(mpd, "<BaseURL>captions-de/captions.vtt</BaseURL>") {
+				t.Errorf("no captions in\n%s", mpd)
+			}
+			german := read(t, filepath.Join(s.PublishDir, p.Generation, "captions-de", "seg-00000.vtt"))
+			if want := "\n00:00:01.000 --> 00:00:03."; !strings.Contains(german, want) || !strings.HasSuffix(german, "\nHallo\n") {
+				t.Errorf("no %q in\n%s", want, german)
+			}
+			description := read(t, filepath.Join(s.PublishDir, p.Metadata))
+			for _, want := range []string{`"dir": "captions-de"`, "the subtitle stream 4 is left out"} {
+				if !strings.Contains(description, want) {
+					t.Errorf("no %s in\n%s", want, description)
+				}
+			}
+		})
+	}
+}
