@@ -92,7 +92,7 @@ func (u *UI) loadVideo(ctx context.Context, k viewKey) (screen, error) {
 	r := u.newRenderer()
 	r.add("head", "", "head", head)
 	r.add("stages", "", "stages", head)
-	u.addPlayer(ctx, r, t, head.Poster, len(details.Rows) > 0, isPublished)
+	u.addPlayer(ctx, r, t, history, head.Poster, len(details.Rows) > 0, isPublished)
 	r.add("details", "", "details", details)
 	now := time.Now().Truncate(time.Second)
 	r.add("gantt", "", "gantt", u.layout.drawGantt(t, history, c, now))
@@ -141,13 +141,15 @@ func addAttempts(r *fragmentRenderer, t store.Task, history []store.Attempt) {
 
 // addPlayer adds the player, or a placeholder once there is something to show in it.
 func (u *UI) addPlayer(
-	ctx context.Context, r *fragmentRenderer, t store.Task, poster string, hasDetails, isPublished bool,
+	ctx context.Context, r *fragmentRenderer, t store.Task, history []store.Attempt, poster string, hasDetails, isPublished bool,
 ) {
 	if u.o.Playback == nil {
 		return
 	}
 	if p, ok := u.o.Playback(ctx, t); ok {
-		r.add("player", "", "player", map[string]any{"Playback": p, "Note": playerNote(t.Status, isPublished)})
+		r.add("player", "", "player", map[string]any{
+			"Playback": p, "Note": playerNote(t.Status, isPublished), "Tracks": captionTracks(history, p.HLS),
+		})
 		return
 	}
 	r.add("player", "", "player", map[string]any{"Poster": poster, "IsEmpty": poster == "" && !hasDetails})

@@ -42,8 +42,7 @@ type stageResult struct {
 			Channels int    `json:"channels"`
 			Language string `json:"language"`
 		} `json:"audio"`
-		Subtitles []struct{} `json:"subtitles"`
-		Warnings  []string   `json:"warnings"`
+		Warnings []string `json:"warnings"`
 	} `json:"info"`
 	Rungs []struct {
 		Height int `json:"height"`
@@ -54,6 +53,12 @@ type stageResult struct {
 	Chunks    json.RawMessage `json:"chunks"` // of transcode: how many; of ingest: the plan
 	Undivided string          `json:"undivided"`
 	Files     int             `json:"files"`
+	Captions  []struct {
+		Dir      string `json:"dir"`
+		Language string `json:"language"`
+		Name     string `json:"name"`
+	} `json:"captions"`
+	Generation string `json:"generation"`
 }
 
 // latestResult reads the result of the latest completed attempt of a stage. It returns
@@ -87,6 +92,11 @@ func readVideoDetails(history []store.Attempt) (d videoDetails) {
 		}
 	}
 	d.add("Renditions", strings.Join(heights, ", "))
+	var names []string
+	for _, c := range latestResult(history, "metadata").Captions {
+		names = append(names, c.Name)
+	}
+	d.add("Captions", strings.Join(names, ", "))
 	d.add("Encoder", transcode.Output.Encoder)
 	d.add("Chunks", string(transcode.Chunks))
 	d.add("Not divided", transcode.Undivided)
@@ -99,6 +109,18 @@ func readVideoDetails(history []store.Attempt) (d videoDetails) {
 		d.add("Published", count(p.Files, "file")+", "+formatBytes(p.Bytes))
 	}
 	return d
+}
+
+// track is a text track of the player, which plays no other captions.
+type track struct{ Address, Language, Name string }
+
+// captionTracks returns the captions of the published version, whose master playlist has that address.
+func captionTracks(history []store.Attempt, master string) (tracks []track) {
+	generation := path.Base(latestResult(history, "publish").Generation)
+	for _, c := range latestResult(history, "metadata").Captions {
+		tracks = append(tracks, track{path.Dir(master) + "/" + path.Join(generation, c.Dir, "captions.vtt"), c.Language, c.Name})
+	}
+	return tracks
 }
 
 // add adds a row, unless its value is empty.
@@ -127,9 +149,6 @@ func (d *videoDetails) addMediaInfo(ingest stageResult) {
 		audio = append(audio, strings.TrimSpace(text))
 	}
 	d.add("Audio", strings.Join(audio, "; "))
-	if n := len(i.Subtitles); n > 0 {
-		d.add("Subtitles", fmt.Sprint(n))
-	}
 	d.add("Container", containerName(i.Container))
 	d.Warnings = append(d.Warnings, i.Warnings...)
 }

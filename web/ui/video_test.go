@@ -49,3 +49,21 @@ func TestVideoDetails_HaveTheEncoderAndEachWarningOnce(t *testing.T) {
 		t.Errorf("the rows are %q", got.Rows)
 	}
 }
+
+func TestCaptionTracks_AreThoseOfThePublishedVersion(t *testing.T) {
+	t.Parallel()
+	result := func(stage, text string) store.Attempt {
+		return store.Attempt{Stage: stage, Outcome: "completed", Result: []byte(text)}
+	}
+	history := []store.Attempt{
+		result("metadata", `{"captions": [{"dir": "captions-de", "language": "de", "name": "Deutsch"}]}`),
+		result("publish", `{"generation": "01a2/gen-0002-abc"}`),
+	}
+	want := []track{{"/api/v1/published/01a2/gen-0002-abc/captions-de/captions.vtt", "de", "Deutsch"}}
+	if got := captionTracks(history, "/api/v1/published/01a2/master.m3u8"); !slices.Equal(got, want) {
+		t.Errorf("%q; want %q", got, want)
+	}
+	if got := readVideoDetails(history); !slices.Contains(got.Rows, detail{"Captions", "Deutsch"}) {
+		t.Errorf("the rows are %q", got.Rows)
+	}
+}
