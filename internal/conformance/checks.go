@@ -11,12 +11,10 @@ import (
 const largeFile = 20 << 20 // is sent in three pieces
 
 // checks are all checks, in their order. Each begins with a worker that has just registered.
-type check struct {
+var checks = []struct {
 	name string
 	run  func(ctx context.Context, k *kit) error
-}
-
-var checks = []check{
+}{
 	{"good-path", checkGoodPath},
 	{"late", checkLate},
 	{"lost-lease", checkLostLease},

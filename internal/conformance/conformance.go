@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/cuelight/cuelight/internal/childproc"
 	"github.com/cuelight/cuelight/internal/ctxsleep"
 	"github.com/cuelight/cuelight/stages"
@@ -56,17 +58,12 @@ func Names() (names []string) {
 // Run runs the checks and returns how many failed. An error is one of this process, such as
 // postgres.ErrNotInstalled, and not the worker's.
 func Run(ctx context.Context, o Options) (failed int, err error) {
-	db, err := startServer(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, db.remove()) }()
 	for _, c := range checks {
 		if len(o.Checks) > 0 && !slices.Contains(o.Checks, c.name) {
 			continue
 		}
 		started := time.Now()
-		found, err := o.runCheck(ctx, db, c)
+		found, err := o.run(ctx, c.run)
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
@@ -103,13 +100,18 @@ func pipeline() (*stages.Pipeline, error) {
 	})
 }
 
-// runCheck starts a coordinator and a worker, and runs one check. It returns what the check found.
-func (o Options) runCheck(ctx context.Context, db *server, c check) (found, err error) {
+// run starts a coordinator and a worker, and runs one check. It returns what the check found.
+func (o Options) run(ctx context.Context, check func(context.Context, *kit) error) (found, err error) {
 	p, err := pipeline()
 	if err != nil {
 		return nil, err
 	}
-	pool, err := db.open(ctx, c.name)
+	database, remove, err := startDatabase(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	pool, err := pgxpool.New(ctx, database.URL())
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +152,7 @@ func (o Options) runCheck(ctx context.Context, db *server, c check) (found, err 
 	if err := k.awaitRegistered(ctx, &k.worker); err != nil {
 		return err, nil
 	}
-	return c.run(ctx, k), nil
+	return check(ctx, k), nil
 }
 
 func authenticate(r *http.Request) (string, error) {
