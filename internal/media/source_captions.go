@@ -86,7 +86,7 @@ func (t Tools) sourceCaptions(ctx context.Context, src string, info *Info, dir s
 			zero = info.Start // its documents have the times of the source
 		}
 		shift := time.Duration(-zero * float64(time.Second))
-		err := rewriteCaptions(filepath.Join(work, stream.extractedName()), filepath.Join(dir, track.Dir), shift, info)
+		err := rewriteCaptions(filepath.Join(work, stream.extractedName()), filepath.Join(dir, track.Dir), track.Language, shift, info)
 		wrong, isWrong := errors.AsType[*captions.Error](err)
 		switch {
 		case isWrong:
@@ -143,7 +143,7 @@ func (t Tools) extractSubtitles(ctx context.Context, source, dir string, streams
 }
 
 // rewriteCaptions writes the text of a WebVTT file into the new directory dir. A file without any within the video is a captions.Error.
-func rewriteCaptions(file, dir string, shift time.Duration, info *Info) error {
+func rewriteCaptions(file, dir, language string, shift time.Duration, info *Info) error {
 	raw, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
 		return &captions.Error{Reason: "ffmpeg cannot read it"}
@@ -151,7 +151,7 @@ func rewriteCaptions(file, dir string, shift time.Duration, info *Info) error {
 	if err != nil {
 		return err
 	}
-	cues, err := captions.Parse(file, raw, "")
+	cues, err := captions.Parse(file, raw, language)
 	if err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func AcceptCaptions(dir string, info *Info) (tracks []Captions, warnings []strin
 			continue
 		}
 		if err == nil {
-			err = rewriteCaptions(filepath.Join(delivered, captions.WholeName), filepath.Join(dir, track.Dir), 0, info)
+			err = rewriteCaptions(filepath.Join(delivered, captions.WholeName), filepath.Join(dir, track.Dir), track.Language, 0, info)
 		}
 		if wrong, ok := errors.AsType[*captions.Error](err); ok {
 			return nil, nil, refuse(track.Dir, "%v", wrong)
