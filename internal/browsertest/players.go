@@ -16,8 +16,8 @@ type Video struct {
 	Captions []Captions // that players must show; nil: not looked at
 }
 
-// Captions are a track in the order of the manifests. A cue is its start and end in seconds with three decimals, and its
-// text: "1.000 3.500 Hello".
+// Captions are a track in the order of the manifests. A cue is its start and end in seconds with two decimals, and its
+// text: "1.00 3.50 Hello".
 type Captions struct {
 	Language string   `json:"language"`
 	Label    string   `json:"label"`

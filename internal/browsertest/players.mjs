@@ -23,7 +23,7 @@ async function play(page, player, clip, track) {
         if (t.mode === "disabled") continue;
         for (const c of t.cues) {
           const cues = window.cues[t.language] ??= new Set();
-          cues.add([c.startTime.toFixed(3), c.endTime.toFixed(3), c.text].join(" "));
+          cues.add([c.startTime.toFixed(2), c.endTime.toFixed(2), c.text].join(" "));
         }
       }
     };

@@ -41,8 +41,8 @@ Across the end
 		videos[name] = browsertest.Video{
 			Dir: r.dir, Length: time.Duration(r.info.Duration * float64(time.Second)), Captions: []browsertest.Captions{
 				{Language: "en", Label: "English", Cues: []string{
-					"1.000 3.500 Hello <i>world</i> &amp; more", "59.000 61.500 Across the end"}},
-				{Language: "de", Label: "Deutsch", Cues: []string{"2.250 4.000 Äpfel", "59.500 61.750 Schluß"}},
+					"1.00 3.50 Hello <i>world</i> &amp; more", "59.00 61.50 Across the end"}},
+				{Language: "de", Label: "Deutsch", Cues: []string{"2.25 4.00 Äpfel", "59.50 61.75 Schluß"}},
 			},
 		}
 	}
