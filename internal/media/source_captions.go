@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"path/filepath"
@@ -142,12 +143,17 @@ func (t Tools) extractSubtitles(ctx context.Context, source, dir string, streams
 	return nil
 }
 
-// rewriteCaptions writes the text of a WebVTT file into the new directory dir. A file without any within the video is a captions.Error.
+// rewriteCaptions writes the text of a subtitle file into the new directory dir. A file without any within the video is a captions.Error.
 func rewriteCaptions(file, dir, language string, shift time.Duration, info *Info) error {
-	raw, err := os.ReadFile(file)
+	in, err := os.Open(file)
 	if errors.Is(err, os.ErrNotExist) {
 		return &captions.Error{Reason: "ffmpeg cannot read it"}
 	}
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	raw, err := io.ReadAll(io.LimitReader(in, captions.MaxBytes+1)) // Parse refuses more
 	if err != nil {
 		return err
 	}
@@ -173,22 +179,36 @@ func IsSourceCaptions(info *Info, name string) bool {
 // [Tools.SourceCaptions] writes, and a warning for a stream without one.
 func AcceptCaptions(dir string, info *Info) (tracks []Captions, warnings []string, err error) {
 	for i, track := range sourceTracks(info) {
-		delivered := filepath.Join(dir, "."+track.Dir)
-		err := os.Rename(filepath.Join(dir, track.Dir), delivered)
-		if errors.Is(err, os.ErrNotExist) {
+		final, made := filepath.Join(dir, track.Dir), filepath.Join(dir, "."+track.Dir)
+		if _, err := os.Stat(filepath.Join(final, CaptionsFile)); errors.Is(err, os.ErrNotExist) {
 			warnings = append(warnings, fmt.Sprintf("the subtitle stream %d is left out: the worker found no text", info.Subtitles[i].Index))
 			continue
 		}
-		if err == nil {
-			err = rewriteCaptions(filepath.Join(delivered, captions.WholeName), filepath.Join(dir, track.Dir), track.Language, 0, info)
-		}
+		err := rewriteCaptions(filepath.Join(final, CaptionsFile), made, track.Language, 0, info)
 		if wrong, ok := errors.AsType[*captions.Error](err); ok {
 			return nil, nil, refuse(track.Dir, "%v", wrong)
 		}
-		if err := errors.Join(err, os.RemoveAll(delivered)); err != nil {
+		if err == nil {
+			err = moveFiles(made, final)
+		}
+		if err != nil {
 			return nil, nil, fmt.Errorf("accept captions: %w", err)
 		}
 		tracks = append(tracks, track)
 	}
 	return tracks, warnings, nil
+}
+
+// moveFiles moves the files of a directory into another and removes the first. After a crash in between, all files of either are whole.
+func moveFiles(from, to string) error {
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := os.Rename(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())); err != nil {
+			return err
+		}
+	}
+	return os.Remove(from)
 }

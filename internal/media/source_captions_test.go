@@ -150,9 +150,13 @@ func TestAcceptCaptions_TakesTheTextAlone(t *testing.T) {
 	if want := []string{"captions.m3u8", CaptionsFile, "seg-00000.vtt"}; err != nil || !slices.Equal(found, want) {
 		t.Errorf("%v %q; want %q", err, found, want)
 	}
-	for _, wrong := range []string{"", "\xff\xd8\xff\xe0", "WEBVTT\n\n00:06.000 --> 00:09.000\nafter the end\n"} {
+	if again, _, err := AcceptCaptions(dir, info); err != nil || len(again) != 1 {
+		t.Errorf("a coordinator that was killed before it had recorded the result checks again: %+v %v", again, err)
+	}
+	tooLarge := "WEBVTT\n\n00:01.000 --> 00:02.000\nx\n\nNOTE " + strings.Repeat("x", MaxCaptionsBytes)
+	for _, wrong := range []string{"", "\xff\xd8\xff\xe0", "WEBVTT\n\n00:06.000 --> 00:09.000\nafter the end\n", tooLarge} {
 		if _, _, err := AcceptCaptions(deliver(wrong), info); err == nil || !strings.Contains(err.Error(), "refused the worker's output") {
-			t.Errorf("%q: %v", wrong, err)
+			t.Errorf("%.80q: %v", wrong, err)
 		}
 	}
 }

@@ -125,7 +125,7 @@ func TestParse_NamesTheWrongLine(t *testing.T) {
 	}
 }
 
-// What is written is read back alike, whatever the text contains.
+// Parse reads back the cues that WebVTT has written, whatever their text contains.
 func TestWebVTT_IsReadBack(t *testing.T) {
 	t.Parallel()
 	cues, err := captions.Parse("a.vtt", []byte("WEBVTT\n\n00:00:01.000 --> 00:00:02.000\nA --&gt; B &amp; <b>bold</b>\n\n"+

@@ -7,7 +7,7 @@
 // [Parse] reads SubRip, WebVTT, ASS, SSA and TTML in the encodings in which such files exist. An [*Error] names
 // the line that cannot be read.
 //
-// What is written contains the times, the text, italics, bold and underline, the speaker, and at the top or the bottom of the
+// [Write] keeps the times, the text, italics, bold and underline, the speaker, and whether the text stands at the top of the
 // picture. Fonts, colours, style sheets and pictures are left out: players show captions as their viewers have chosen.
 //
 // The package knows nothing of ffmpeg, tasks or databases.
