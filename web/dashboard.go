@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// maxPageForm limits the forms of the dashboard. Without it, a multipart form would be kept in memory and on disk
-	// even if its sender is not authenticated.
-	maxPageForm = 256 << 10
+	// maxPublicForm limits the forms of clients that are not authenticated. Without it, a multipart form would be kept in memory
+	// and on disk.
+	maxPublicForm = 256 << 10
 	// maxPageDuration is when an open page must send a new request: only the headers of a new response can extend its
 	// session.
 	maxPageDuration = 6 * time.Hour
@@ -26,8 +26,8 @@ const (
 func (s *Server) dashboardHandler() http.Handler {
 	page := s.limitRequests(requestWait, http.HandlerFunc(s.servePage))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, maxPageForm)
 		if isPublicPage(r) {
+			r.Body = http.MaxBytesReader(w, r.Body, maxPublicForm)
 			s.opts.Dashboard.ServeHTTP(w, r)
 			return
 		}

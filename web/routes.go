@@ -28,7 +28,7 @@ func (s *Server) buildRoutes() []route {
 		routes = append(routes, s.webhookRoutes()...)
 	}
 	if s.opts.Profiles {
-		routes = append(routes, s.profileRoutes()...)
+		routes = append(append(routes, s.profileRoutes()...), s.captionRoutes()...)
 	}
 	if s.opts.Workers != nil {
 		workers := http.StripPrefix(s.opts.BasePath+workerPath, s.opts.Workers)

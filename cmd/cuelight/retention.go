@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/cuelight/cuelight/internal/attached"
 	"github.com/cuelight/cuelight/internal/inbox"
 	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/stages"
@@ -88,10 +89,13 @@ func (r *retentions) options(config video.Config, st *store.Store) *stages.Reten
 	o.KeepDeleted, o.RememberPrefix = r.deleted.orForEver(), inbox.RequestPrefix
 	o.KeepFinished, o.KeepDead = time.Duration(r.finished), time.Duration(r.dead)
 	o.KeepWorkers = r.workers.orForEver()
-	if r.audit > 0 {
-		o.PruneOthers = func(ctx context.Context) (int, error) {
-			return operators.PruneAudit(ctx, st.DB(), time.Duration(r.audit))
+	o.PruneOthers = func(ctx context.Context) (int, error) {
+		n, err := attached.New(st).Prune(ctx)
+		if err != nil || r.audit <= 0 {
+			return n, err
 		}
+		entries, err := operators.PruneAudit(ctx, st.DB(), time.Duration(r.audit))
+		return n + entries, err
 	}
 	return o
 }

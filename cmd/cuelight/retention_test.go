@@ -36,7 +36,7 @@ func TestRetentions_AreForEverWith0(t *testing.T) {
 	r := addRetentionFlags(f)
 	o := r.options(video.Config{}, nil)
 	if o.KeepFinished != 0 || o.KeepDead != 0 || o.KeepDeleted != 30*day || o.KeepWorkers != 90*day ||
-		o.PruneOthers == nil || time.Duration(r.audit) != 730*day {
+		time.Duration(r.audit) != 730*day {
 		t.Errorf("by default %+v", o)
 	}
 	if err := f.Parse([]string{"--keep-deleted=0", "--keep-workers=0", "--keep-audit=0", "--keep-events=0", "--keep-finished=2d",
@@ -44,7 +44,7 @@ func TestRetentions_AreForEverWith0(t *testing.T) {
 		t.Fatal(err)
 	}
 	o = r.options(video.Config{}, nil)
-	if o.KeepFinished != 2*day || o.KeepDead != 3*day || o.KeepDeleted >= 0 || o.KeepWorkers >= 0 || o.PruneOthers != nil ||
+	if o.KeepFinished != 2*day || o.KeepDead != 3*day || o.KeepDeleted >= 0 || o.KeepWorkers >= 0 || r.audit != 0 ||
 		r.events.orForEver() >= 0 || r.deliveries.orForEver() >= 0 || r.deadDeliveries.orForEver() != 4*time.Hour {
 		t.Errorf("with flags %+v, %+v", o, r)
 	}

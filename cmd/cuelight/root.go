@@ -90,7 +90,8 @@ func (c *cli) rootCommand() *cobra.Command {
 	hideSettings(root, conformance)
 	add(groupWork, c.runCommand(), c.serveCommand(), work)
 	add(groupTasks, c.submitCommand(), c.listCommand(), c.showCommand(), c.watchCommand(),
-		c.retryCommand(), c.cancelCommand(), c.deleteCommand(), c.undeleteCommand(), c.profilesCommand())
+		c.retryCommand(), c.cancelCommand(), c.deleteCommand(), c.undeleteCommand(), c.profilesCommand(),
+		c.captionsCommand())
 	add(groupWorkers, c.workersCommand(), c.pauseCommand(), c.resumeCommand(), c.drainCommand(),
 		c.keysCommand(), c.webhooksCommand())
 	add(groupMachine, c.migrateCommand(), c.databaseCommand(), c.doctorCommand(), c.duCommand(), c.configCommand(root),

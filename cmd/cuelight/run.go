@@ -54,12 +54,14 @@ func (c *cli) runCommand() *cobra.Command {
 	o := c.workFlags(cmd)
 	var settings videoFlags
 	settings.add(cmd.Flags())
+	var withCaptions captionsFlag
+	withCaptions.add(cmd.Flags())
 	c.jsonFlag(cmd)
 	quiet := cmd.Flags().BoolP("quiet", "q", false, "print errors only, no progress")
 	cmd.PreRunE = func(*cobra.Command, []string) error { return errors.Join(checkRun(o), c.CheckAddresses()) }
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c.locationFlags = locationFlags(cmd.Flags())
-		return c.runTasks(cmd.Context(), args, o, settings, *quiet)
+		return c.runTasks(cmd.Context(), args, o, settings, withCaptions, *quiet)
 	}
 	return cmd
 }
@@ -75,8 +77,14 @@ func checkRun(o *workOptions) error {
 	return err
 }
 
-func (c *cli) runTasks(ctx context.Context, args []string, o *workOptions, settings videoFlags, quiet bool) error {
+func (c *cli) runTasks(
+	ctx context.Context, args []string, o *workOptions, settings videoFlags, withCaptions captionsFlag, quiet bool,
+) error {
 	inputs, err := collectSources(args)
+	if err != nil {
+		return err
+	}
+	files, err := withCaptions.read(args)
 	if err != nil {
 		return err
 	}
@@ -89,7 +97,7 @@ func (c *cli) runTasks(ctx context.Context, args []string, o *workOptions, setti
 		return err
 	}
 	return c.withDatabase(ctx, func(db *dbconn.Database) error {
-		return c.runOn(ctx, db, inputs, params, config, o, quiet)
+		return c.runOn(ctx, db, inputs, params, files, config, o, quiet)
 	})
 }
 
@@ -158,8 +166,8 @@ func (o *workOptions) prepareTools(config video.Config) error {
 }
 
 func (c *cli) runOn(
-	ctx context.Context, db *dbconn.Database, inputs []*input, params json.RawMessage, config video.Config, o *workOptions,
-	quiet bool,
+	ctx context.Context, db *dbconn.Database, inputs []*input, params json.RawMessage, files []captionsFile,
+	config video.Config, o *workOptions, quiet bool,
 ) error {
 	engine, err := daemon.NewOneShotEngine(ctx, db, config)
 	if err != nil {
@@ -170,6 +178,9 @@ func (c *cli) runOn(
 	traceparent, done := c.traceSubmission(ctx, tracer)
 	tasks, err := submitInputs(ctx, db.Store, config.Bucket, inputs, params, traceparent)
 	done(err)
+	if err == nil {
+		err = c.attachAll(ctx, db, files, []store.Receipt{{ID: inputs[0].task}})
+	}
 	if err != nil {
 		return err
 	}

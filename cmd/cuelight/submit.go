@@ -26,6 +26,7 @@ type submitOptions struct {
 	replaces                                    []string
 	placement                                   store.Placement
 	video                                       videoFlags
+	captions                                    captionsFlag
 	wait                                        bool
 }
 
@@ -65,6 +66,7 @@ codes of cuelight run.`,
 		"label or encoder that it should have: other workers wait for --prefer-wait; repeatable")
 	f.DurationVar(&o.placement.Wait, "prefer-wait", store.DefaultPlacementWait, "how long they leave the transcode to workers with --prefers")
 	f.StringSliceVar(&o.replaces, "replaces", nil, "ids of tasks that the new one replaces; repeatable")
+	o.captions.add(f)
 	f.BoolVar(&o.wait, "wait", false, "wait until the tasks have ended")
 	c.jsonFlag(cmd)
 	return cmd
@@ -72,6 +74,10 @@ codes of cuelight run.`,
 
 func (c *cli) submit(ctx context.Context, args []string, o *submitOptions) error {
 	subs, err := o.submissions(args)
+	if err != nil {
+		return err
+	}
+	files, err := o.captions.read(args)
 	if err != nil {
 		return err
 	}
@@ -98,6 +104,9 @@ func (c *cli) submit(ctx context.Context, args []string, o *submitOptions) error
 		receipts, err := c.submitOrReplace(ctx, db, subs, o.replaces)
 		done(err)
 		if err != nil {
+			return err
+		}
+		if err := c.attachAll(ctx, db, files, receipts); err != nil {
 			return err
 		}
 		c.warnNoWorkers(ctx, db.Store, subs[0].Placement["transcode"].Requires)

@@ -72,6 +72,10 @@ func arguments(least, most int, name string) cobra.PositionalArgs {
 		switch command := cmd.CommandPath(); {
 		case len(args) < least && most == 1:
 			return usererr.Usagef("%s needs a %s", command, name)
+		case len(args) < least && least == most:
+			e := usererr.Usagef("%s needs %s", command, name)
+			e.Hint = "usage: " + cmd.UseLine()
+			return e
 		case len(args) < least:
 			e := usererr.Usagef("%s needs at least one %s", command, name)
 			e.Hint = "usage: " + cmd.UseLine()
@@ -82,6 +86,8 @@ func arguments(least, most int, name string) cobra.PositionalArgs {
 				e.Hint = "for a stage: " + command + " --stage " + args[0]
 			}
 			return e
+		case len(args) > most && most > 1:
+			return usererr.Usagef("%s takes %s, but was also given %s", command, name, usererr.Printable(args[most]))
 		case len(args) > most:
 			return usererr.Usagef("%s takes one %s, but was also given %s", command, name, usererr.Printable(args[most]))
 		}

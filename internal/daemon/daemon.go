@@ -95,7 +95,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	d.tracer, d.flush = StartTracing(ctx, o.Engine.Version, o.Engine.Abort,
 		failureLogger(o.Log, "traces cannot be sent", "traces are sent again"),
 		func(what string, err error) { o.Log.Warn(what, zap.Error(err)) })
-	d.Engine.DB, d.Engine.Stages = o.DB, d.tracer.Stages(pipelineStages(o.Config))
+	d.Engine.DB, d.Engine.Stages = o.DB, d.tracer.Stages(pipelineStages(o.DB, o.Config))
 	var err error
 	if d.services, err = d.newServices(ctx); err != nil {
 		d.close()

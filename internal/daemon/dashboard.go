@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/attached"
 	"github.com/cuelight/cuelight/internal/eventfeed"
 	"github.com/cuelight/cuelight/internal/ops"
 	"github.com/cuelight/cuelight/internal/profiles"
@@ -44,6 +45,7 @@ func (s *services) newDashboard() (*ui.UI, error) {
 		},
 		Profiles: dashboardProfiles(s.lists), SettingsOf: dashboardSettings,
 		RenditionsOf: profiles.New(s.lists).PossibleRenditions,
+		Captions:     attached.New(s.lists).List,
 		WakeLatency:  s.wakeLatency.within,
 		Poster:       poster,
 		Playback:     playback,

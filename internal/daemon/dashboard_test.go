@@ -14,6 +14,7 @@ import (
 
 	"github.com/cuelight/cuelight"
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/attached"
 	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/ops"
 	"github.com/cuelight/cuelight/internal/pgtest"
@@ -85,6 +86,7 @@ func TestDashboardActions_AreAudited(t *testing.T) {
 		t.Fatal(err)
 	}
 	var created access.Key
+	var added attached.File
 	type entry struct{ action, target, detail string }
 	acts := []struct {
 		method string
@@ -139,6 +141,14 @@ func TestDashboardActions_AreAudited(t *testing.T) {
 			func() entry { return entry{"key_disable", key.Prefix, `{"name": "north"}`} }},
 		{"EnableKey", func(ctx context.Context) error { _, err := o.EnableKey(ctx, key.ID); return err },
 			func() entry { return entry{"key_enable", key.Prefix, `{"name": "north"}`} }},
+		{"AddCaptions", func(ctx context.Context) (err error) {
+			added, err = o.AddCaptions(ctx, other, "a.de.srt", []byte("1\n00:00:01,000 --> 00:00:02,000\nA\n"), attached.File{})
+			return err
+		}, func() entry {
+			return entry{"captions_add", other.String(), `{"captions": "` + added.ID.String() + `", "language": "de"}`}
+		}},
+		{"RemoveCaptions", func(ctx context.Context) error { return o.RemoveCaptions(ctx, other, added.ID) },
+			func() entry { return entry{"captions_remove", other.String(), `{"captions": "` + added.ID.String() + `"}`} }},
 		{"DrainWorker", func(ctx context.Context) error { return o.DrainWorker(ctx, worker) },
 			func() entry { return entry{"drain", worker.String(), `{}`} }},
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/attached"
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/ops"
 	"github.com/cuelight/cuelight/notify"
@@ -45,13 +46,14 @@ func NewOneShotEngine(ctx context.Context, db *dbconn.Database, config video.Con
 		err = workspace.checkWorkers(ctx, db.Store, true)
 	}
 	return &Engine{
-		DB: db, Stages: limitRetries(pipelineStages(config)), Workspace: workspace,
+		DB: db, Stages: limitRetries(pipelineStages(db, config)), Workspace: workspace,
 		KeepEvents: db.Target.EventRetention(),
 	}, err
 }
 
 // pipelineStages returns the stages of the video pipeline as this program runs them.
-func pipelineStages(config video.Config) []stages.Stage {
+func pipelineStages(db *dbconn.Database, config video.Config) []stages.Stage {
+	config.Captions = attached.New(db.Store).Of
 	all := video.Stages(config)
 	for i := range all {
 		if all[i].Name == publishStage {

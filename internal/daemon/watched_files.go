@@ -3,12 +3,14 @@ package daemon
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"net/url"
 	"slices"
 	"unicode/utf8"
 
 	"go.uber.org/zap"
 
+	"github.com/cuelight/cuelight/internal/attached"
 	"github.com/cuelight/cuelight/internal/inbox"
 	"github.com/cuelight/cuelight/internal/profiles"
 	"github.com/cuelight/cuelight/stages/video"
@@ -69,15 +71,50 @@ func (w watchedFiles) submitAll(ctx context.Context, files []inbox.File) error {
 			return err
 		}
 	}
-	receipts, err := w.store.SubmitAll(ctx, subs)
-	// A request id is that of one version of a file. Its task may have another source if the data
-	// were elsewhere: it was submitted.
-	if err != nil && !errors.Is(err, store.ErrRequestIDTaken) {
+	var receipts []store.Receipt
+	err = w.store.InTx(ctx, func(in *store.Store) error {
+		// A request id is that of one version of a file. Its task may have another source if the data
+		// were elsewhere: it was submitted.
+		if receipts, err = in.SubmitAll(ctx, subs); err != nil && !errors.Is(err, store.ErrRequestIDTaken) {
+			return err
+		}
+		for i, r := range receipts {
+			if r.Existed {
+				continue
+			}
+			if err := w.attachCaptions(ctx, in, r.ID, files[i].Path); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	for i, r := range receipts {
 		if !r.Existed {
 			w.log.Info("file submitted", zap.Stringer("task_id", r.ID), zap.String("path", files[i].Path))
+		}
+	}
+	return nil
+}
+
+// attachCaptions attaches the files with captions that lie next to a video. Those that cannot be read do not delay it.
+func (w watchedFiles) attachCaptions(ctx context.Context, in *store.Store, task store.ID, path string) error {
+	for _, file := range attached.NextTo(path) {
+		f := attached.FromName(file)
+		data, err := attached.Read(file)
+		if err == nil {
+			_, err = attached.New(in).Add(ctx, task, file, data, f)
+		}
+		_, isInvalid := errors.AsType[*attached.InvalidError](err)
+		_, isUnreadable := errors.AsType[*fs.PathError](err)
+		switch {
+		case isInvalid, isUnreadable:
+			w.log.Warn("captions in a watched directory cannot be attached",
+				zap.Stringer("task_id", task), zap.String("path", file), zap.Error(err))
+		case err != nil:
+			return err
 		}
 	}
 	return nil

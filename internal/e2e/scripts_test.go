@@ -166,13 +166,17 @@ func keysCommand(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// setIDCommand is `setid VARIABLE member=value`: the task's id.
+// setIDCommand is `setid VARIABLE member=value`: the id of the task, or of another thing.
 func setIDCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: setid VARIABLE member=value")
 	}
 	member, value, _ := strings.Cut(args[1], "=")
-	id := fmt.Sprint(where(ts, member, value)["task_id"])
+	found := where(ts, member, value)
+	id, isOfTask := found["task_id"].(string)
+	if !isOfTask {
+		id = fmt.Sprint(found["id"])
+	}
 	ts.Setenv(args[0], id)
 	ts.Setenv(args[0]+"_TAIL", id[len(id)-8:])
 }

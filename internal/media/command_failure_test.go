@@ -3,9 +3,7 @@ package media
 import (
 	"context"
 	"errors"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -98,13 +96,6 @@ func TestStep_IsCalledOnlyForProgress(t *testing.T) {
 	counted("Check", func() error { return tools.Check(ctx, info, dir, out) })
 	counted("WriteMPD", func() error { return tools.WriteMPD(ctx, dir, out) })
 	counted("Poster", func() error { return tools.Poster(ctx, src, info, dir+"/poster.jpg") })
-	counted("Storyboard", func() error {
-		if err := os.RemoveAll(filepath.Join(dir, StoryboardDir)); err != nil {
-			return err
-		}
-		_, err := tools.Storyboard(ctx, dir, info, out)
-		return err
-	})
 
 	steps = nil
 	still := Tools{

@@ -77,7 +77,7 @@ func writeCaptions(b *strings.Builder, tracks []Captions, prefix string) (attrib
 		if c.Language != "" {
 			fmt.Fprintf(b, ",LANGUAGE=\"%s\"", c.Language)
 		}
-		fmt.Fprintf(b, ",DEFAULT=NO,AUTOSELECT=YES,FORCED=%s", yesNo(c.Forced))
+		fmt.Fprintf(b, ",DEFAULT=%s,AUTOSELECT=YES,FORCED=%s", yesNo(c.Default), yesNo(c.Forced))
 		if c.SDH {
 			b.WriteString(",CHARACTERISTICS=\"public.accessibility.transcribes-spoken-dialog,public.accessibility.describes-music-and-sound\"")
 		}

@@ -102,7 +102,7 @@ func TestPoster_UsesCoverOfAudio(t *testing.T) {
 	if size := readJPEG(t, file).Bounds().Size(); size != image.Pt(64, 48) {
 		t.Errorf("size %v; want 64x48", size)
 	}
-	if _, err := fastTools.Storyboard(t.Context(), t.TempDir(), info, &Output{}); !errors.Is(err, ErrNoPicture) {
+	if _, err := fastTools.storyboard(t.Context(), t.TempDir(), info, &Output{}); !errors.Is(err, ErrNoPicture) {
 		t.Errorf("storyboard: %v; want ErrNoPicture", err)
 	}
 }

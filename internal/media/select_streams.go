@@ -199,7 +199,7 @@ func chooseSubtitles(raw *rawProbe, info *Info) {
 			})
 		default:
 			if name, ok := pictureSubtitles[codec]; ok {
-				info.warn("the subtitle stream %d is left out: %s are pictures, and captions must be text", s.Index, name)
+				info.warn("the subtitle stream %d is left out: %s are pictures, and captions must be text; attach a file", s.Index, name)
 			} else {
 				info.warn("the subtitle stream %d is left out: %s is not text", s.Index, codec)
 			}

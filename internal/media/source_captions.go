@@ -23,9 +23,43 @@ type Captions struct {
 	// Language is a BCP 47 tag; empty if unknown. Name is what a player's menu shows.
 	Language string `json:"language,omitempty"`
 	Name     string `json:"name"`
-	// Forced has only what every viewer must read, such as signs. SDH also describes sounds, for viewers who do not hear them.
-	Forced bool `json:"forced,omitempty"`
-	SDH    bool `json:"sdh,omitempty"`
+	// Default is shown unless the viewer chose otherwise. Forced has only what every viewer must read, such as signs. SDH also
+	// describes sounds, for viewers who do not hear them.
+	Default bool `json:"default,omitempty"`
+	Forced  bool `json:"forced,omitempty"`
+	SDH     bool `json:"sdh,omitempty"`
+}
+
+// AddCaptions writes the text of a WebVTT file into dir, next to the other tracks, and returns them all. Of the track it needs the
+// language, the name and the flags.
+func AddCaptions(dir string, others []Captions, track Captions, webvtt []byte, info *Info) ([]Captions, error) {
+	dirs, names := map[string]bool{}, map[string]bool{}
+	for i, o := range others {
+		dirs[o.Dir], names[o.Name] = true, true
+		if track.Default {
+			others[i].Default = false // at most one is shown by default
+		}
+	}
+	track.place(len(others), dirs, names)
+	cues, err := captions.Parse(CaptionsFile, webvtt, track.Language)
+	if err == nil {
+		err = captions.Write(filepath.Join(dir, track.Dir), captions.Fit(cues, 0, info.Duration), info.Duration)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("add captions: %w", spaceError(err))
+	}
+	return append(others, track), nil
+}
+
+// place gives the track with this number a directory and a name that no other has.
+func (c *Captions) place(n int, dirs, names map[string]bool) {
+	c.Name = menuName(c.Name, c.Language, fmt.Sprintf("Captions %d", n+1), names)
+	base := strings.TrimSuffix("captions-"+strings.ToLower(c.Language), "-")
+	c.Dir = base
+	for n := 2; dirs[c.Dir]; n++ {
+		c.Dir = fmt.Sprintf("%s-%d", base, n)
+	}
+	dirs[c.Dir] = true
 }
 
 const (
@@ -41,13 +75,8 @@ func sourceTracks(info *Info) []Captions {
 	dirs, names := map[string]bool{}, map[string]bool{}
 	var tracks []Captions
 	for i, s := range info.Subtitles {
-		t := Captions{Language: bcp47(s.Language), Forced: s.Forced, SDH: s.SDH}
-		t.Name = menuName(s.Title, t.Language, fmt.Sprintf("Captions %d", i+1), names)
-		t.Dir = strings.TrimSuffix("captions-"+strings.ToLower(t.Language), "-")
-		for base, n := t.Dir, 2; dirs[t.Dir]; n++ {
-			t.Dir = fmt.Sprintf("%s-%d", base, n)
-		}
-		dirs[t.Dir] = true
+		t := Captions{Language: bcp47(s.Language), Name: s.Title, Forced: s.Forced, SDH: s.SDH}
+		t.place(i, dirs, names)
 		tracks = append(tracks, t)
 	}
 	return tracks

@@ -29,26 +29,12 @@ const (
 	sheetPattern  = "storyboard-%03d.jpg"
 )
 
-// Storyboard writes small pictures of the whole video into [StoryboardDir] in dir,
-// which must not exist: many on a sheet, and a WebVTT file that maps times to parts
-// of sheets. The interval is a hundredth of the duration, but between one and ten
-// seconds. The pictures come from the smallest rendition in dir, not from the
-// source. Output without video gives [ErrNoPicture].
+// storyboard writes small pictures of the whole video into [StoryboardDir] in dir, which must not exist: many on a sheet, and a
+// WebVTT file that maps times to parts of sheets. The interval is a hundredth of the duration, but between one and ten seconds. The
+// pictures come from the smallest rendition in dir, not from the source. Output without video gives [ErrNoPicture].
 //
-// Transcode makes a storyboard itself. This is for output without one.
-func (t Tools) Storyboard(ctx context.Context, dir string, info *Info, out *Output) (*Storyboard, error) {
-	ctx, cancel := t.withTimeLimit(ctx, info.Duration)
-	defer cancel()
-	board, err := t.withStepCounter().storyboard(ctx, dir, info, out)
-	if err != nil {
-		return nil, fmt.Errorf("make storyboard: %w", err)
-	}
-	return board, nil
-}
-
-// storyboard runs an ffmpeg of its own. As another output of the ffmpeg that makes the
-// renditions, ffmpeg 7 would keep the frames of all outputs in memory until each
-// has one, and report no progress.
+// It runs an ffmpeg of its own. As another output of the ffmpeg that makes the renditions, ffmpeg 7 would keep the frames of all
+// outputs in memory until each has one, and report no progress.
 func (t Tools) storyboard(ctx context.Context, dir string, info *Info, out *Output) (*Storyboard, error) {
 	if len(out.Video) == 0 {
 		return nil, ErrNoPicture

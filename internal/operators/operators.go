@@ -26,8 +26,8 @@ const missingSQL = `
 /* find missing tables of operators */
 select (select count(*) from pg_class c
          where c.relnamespace = quote_ident(current_schema())::regnamespace and c.relkind = 'r'
-           and c.relname in ('cuelight_audit', 'cuelight_keys', 'cuelight_leases', 'cuelight_locations', 'cuelight_profiles',
-                             'cuelight_webhooks', 'cuelight_deliveries', 'cuelight_alert_cooldowns')) < 8
+           and c.relname in ('cuelight_audit', 'cuelight_captions', 'cuelight_keys', 'cuelight_leases', 'cuelight_locations',
+                             'cuelight_profiles', 'cuelight_webhooks', 'cuelight_deliveries', 'cuelight_alert_cooldowns')) < 9
     or (select count(*) from pg_trigger t join pg_class c on c.oid = t.tgrelid
          where c.relnamespace = quote_ident(current_schema())::regnamespace
            and t.tgname in ('cuelight_keys_notify', 'cuelight_webhooks_notify')) < 2`

@@ -5,23 +5,36 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
 )
 
 // Assemble is the result of the assemble stage.
 type Assemble struct {
 	// Dir holds all that is published, relative to the task's directory.
 	Dir string `json:"dir"`
+	// From are the directories of transcode's and metadata's results, of which it was made.
+	From []string `json:"from,omitempty"`
 	// Files and Bytes are its number of files and total size.
 	Files int   `json:"files"`
 	Bytes int64 `json:"bytes"`
 	// Storyboard is the published one; nil if there is no picture.
 	Storyboard *media.Storyboard `json:"storyboard,omitempty"`
+	// Captions are those of the source, and those that were attached.
+	Captions []media.Captions `json:"captions,omitempty"`
+}
+
+// AttachedCaptions were attached to a task.
+type AttachedCaptions struct {
+	Language, Name       string
+	Default, Forced, SDH bool
+	WebVTT               []byte
 }
 
 // Assemble returns the stage that combines renditions and metadata, writes
@@ -43,32 +56,20 @@ func (c Config) Assemble() stages.Stage {
 }
 
 func (c Config) assemble(ctx context.Context, job *stages.Job, in Ingest, tr Transcode, md Metadata) (Assemble, error) {
-	taskDir, err := c.findTaskDir(job.Task)
+	taskDir, from, err := c.assembleFrom(ctx, job, tr, md)
 	if err != nil {
 		return Assemble{}, err
 	}
-	renditions, err := findResultDir(taskDir, transcodeStage, tr.Dir)
-	if err != nil {
-		return Assemble{}, err
-	}
-	description, err := findResultDir(taskDir, metadataStage, md.Dir)
-	if err != nil {
-		return Assemble{}, err
-	}
-	var result Assemble
+	result := Assemble{From: []string{tr.Dir, md.Dir}, Storyboard: tr.Output.Storyboard}
 	result.Dir, err = c.inWorkdir(ctx, job, taskDir, assembleStage, servedMode, func(job *stages.Job, dir string) error {
-		linking := reportSteps(job, -1, "linking")
-		l := linker{need: tr.Output.Bytes, reserve: c.reserve(), onFile: func(done treeSize) { linking(int64(done.files)) }}
-		if err := l.add(ctx, renditions, dir, servedMode); err != nil {
-			return fmt.Errorf("link renditions: %w", err)
-		}
-		if result.Storyboard, err = c.storyboard(ctx, job, dir, in, tr, md); err != nil {
+		if err := c.linkAll(ctx, job, from, dir, tr, md); err != nil {
 			return err
 		}
-		if err := l.add(ctx, description, dir, servedMode); err != nil {
-			return fmt.Errorf("link metadata: %w", err)
+		if result.Captions, err = c.attachCaptions(ctx, job, dir, in, md.Captions); err != nil {
+			return err
 		}
-		if err := c.complete(ctx, job, dir, in, tr, md, result.Storyboard); err != nil {
+		md.Captions = result.Captions
+		if err := c.complete(ctx, job, dir, in, tr, md); err != nil {
 			return err
 		}
 		result.Files, result.Bytes, err = measureTree(dir, reportSteps(job, -1, "counting").counter())
@@ -84,46 +85,97 @@ func (c Config) assemble(ctx context.Context, job *stages.Job, in Ingest, tr Tra
 	return result, nil
 }
 
-// storyboard returns transcode's storyboard, or that of an older version's
-// metadata stage. If neither made one, because transcode is of an older version
-// and metadata is not, it makes one here.
-func (c Config) storyboard(
-	ctx context.Context, job *stages.Job, dir string, in Ingest, tr Transcode, md Metadata,
-) (*media.Storyboard, error) {
-	switch {
-	case md.Storyboard != nil:
-		return md.Storyboard, os.RemoveAll(filepath.Join(dir, storyboardDir)) // it is linked with the metadata
-	case tr.Output.Storyboard != nil || in.Info.Video == nil:
-		return tr.Output.Storyboard, nil
+// assembleFrom returns the directories of which a video is assembled: the results of transcode and metadata or, if those were
+// removed after it was published, what was assembled of them then.
+func (c Config) assembleFrom(
+	ctx context.Context, job *stages.Job, tr Transcode, md Metadata,
+) (taskDir string, dirs []string, err error) {
+	taskDir, missing := c.findTaskDir(job.Task)
+	if missing == nil {
+		renditions, err1 := findResultDir(taskDir, transcodeStage, tr.Dir)
+		description, err2 := findResultDir(taskDir, metadataStage, md.Dir)
+		dirs, missing = []string{renditions, description}, errors.Join(err1, err2)
 	}
-	board, err := c.tools(job, -1, "storyboard").Storyboard(ctx, dir, in.Info, tr.Output)
-	if errors.Is(err, media.ErrNoPicture) {
-		return nil, nil
+	if !isMissing(missing) {
+		return taskDir, dirs, missing
 	}
-	return board, err
+	before, err := stages.Result[Assemble](ctx, job, assembleStage)
+	if errors.Is(err, store.ErrNotFound) || err == nil && !slices.Equal(before.From, []string{tr.Dir, md.Dir}) {
+		return "", nil, missing
+	}
+	if err == nil && c.Bucket == nil { // otherwise it is restored before it is fetched
+		err = c.restoreAssembled(ctx, job.Task, job.Results, reportTransfer(job, "restoring"))
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	assembled, err := findResultDir(taskDir, assembleStage, before.Dir)
+	if isMissing(err) {
+		return "", nil, missing
+	}
+	return taskDir, []string{assembled}, err
 }
 
-// completeMetadata adds transcode's findings to metadata.json. It replaces the
-// link, so that the metadata stage's file does not change.
-func completeMetadata(dir string, tr Transcode, md Metadata, board *media.Storyboard) error {
-	if err := os.Remove(filepath.Join(dir, metadataFile)); err != nil {
-		return fmt.Errorf("replace %s: %w", metadataFile, err)
+// linkAll links the files of the directories into dir, without those that are written again.
+func (c Config) linkAll(ctx context.Context, job *stages.Job, from []string, dir string, tr Transcode, md Metadata) error {
+	linking := reportSteps(job, -1, "linking")
+	l := linker{need: tr.Output.Bytes, reserve: c.reserve(), onFile: func(done treeSize) { linking(int64(done.files)) }}
+	for _, each := range from {
+		if err := l.add(ctx, each, dir, servedMode); err != nil {
+			return fmt.Errorf("link files of %s: %w", filepath.Base(each), err)
+		}
 	}
+	return removeRewritten(dir, md.Captions)
+}
+
+// removeRewritten removes what assemble writes, except captions of the source: the manifests, metadata.json, attached captions.
+func removeRewritten(dir string, ofSource []media.Captions) error {
+	attached, err := filepath.Glob(filepath.Join(dir, "*", media.CaptionsFile))
+	errs := []error{err}
+	for _, file := range attached {
+		track := filepath.Dir(file)
+		if !slices.ContainsFunc(ofSource, func(c media.Captions) bool { return c.Dir == filepath.Base(track) }) {
+			errs = append(errs, os.RemoveAll(track))
+		}
+	}
+	for _, name := range []string{media.MasterName, media.ManifestName, metadataFile} {
+		if err := os.Remove(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// attachCaptions writes the attached captions, and returns those of the source and them.
+func (c Config) attachCaptions(
+	ctx context.Context, job *stages.Job, dir string, in Ingest, ofSource []media.Captions,
+) ([]media.Captions, error) {
+	if c.Captions == nil {
+		return ofSource, nil
+	}
+	attached, err := c.Captions(ctx, job.Task)
+	if err != nil {
+		return nil, err
+	}
+	all := slices.Clone(ofSource)
+	for _, a := range attached {
+		track := media.Captions{Language: a.Language, Name: a.Name, Default: a.Default, Forced: a.Forced, SDH: a.SDH}
+		if all, err = media.AddCaptions(dir, all, track, a.WebVTT, in.Info); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// complete writes metadata.json, with transcode's findings, and both manifests if the files are correct.
+func (c Config) complete(ctx context.Context, job *stages.Job, dir string, in Ingest, tr Transcode, md Metadata) error {
 	d := md.Description
-	d.Damage, d.Storyboard = tr.Output.Damage, board
+	d.Damage, d.Storyboard = tr.Output.Damage, tr.Output.Storyboard
 	d.Warnings = slices.Concat(tr.Warnings, d.Warnings)
-	return d.write(dir)
-}
-
-// complete writes metadata.json, and both manifests if the files are correct.
-func (c Config) complete(
-	ctx context.Context, job *stages.Job, dir string, in Ingest, tr Transcode, md Metadata, board *media.Storyboard,
-) error {
-	if err := completeMetadata(dir, tr, md, board); err != nil {
+	if err := d.write(dir); err != nil {
 		return err
 	}
 	out := *tr.Output
-	out.Storyboard = board
 	err := c.tools(job, -1, "checking").Check(ctx, in.Info, dir, &out)
 	if errors.Is(err, media.ErrMismatch) && !isHostError(err) {
 		// The files passed the check in transcode. Checking the same files again

@@ -2,12 +2,14 @@ package video
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync"
 	"time"
 
 	"github.com/cuelight/cuelight/internal/storage"
 	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
 )
 
 // Bucket is a bucket of an S3-compatible service, or a prefix in one.
@@ -66,14 +68,29 @@ func (c Config) bucketResults() *bucketResults {
 }
 
 func (b *bucketResults) open(ctx context.Context, job *stages.Job, stage string, needs []string) (*openResults, error) {
-	stored, err := b.list(ctx, job.Task)
-	if err != nil {
-		return nil, err
-	}
 	if stage == publishStage {
 		if err := b.config.restoreAssembled(ctx, job.Task, job.Results, reportTransfer(job, "restoring")); err != nil {
 			return nil, err
 		}
+	}
+	from, err := b.fetchAll(ctx, job, needs)
+	if stage != assembleStage || !isMissing(err) {
+		return from, err
+	}
+	if restoreErr := b.config.restoreAssembled(ctx, job.Task, job.Results, reportTransfer(job, "restoring")); restoreErr != nil {
+		return nil, restoreErr
+	}
+	if from, again := b.fetchAll(ctx, job, []string{assembleStage}); !isMissing(again) && !errors.Is(again, store.ErrNotFound) {
+		return from, again
+	}
+	return nil, err
+}
+
+// fetchAll makes the results of stages readable.
+func (b *bucketResults) fetchAll(ctx context.Context, job *stages.Job, needs []string) (*openResults, error) {
+	stored, err := b.list(ctx, job.Task)
+	if err != nil {
+		return nil, err
 	}
 	from := &openResults{config: b.config, close: func() {}}
 	from.config.numbers = stored

@@ -1,11 +1,15 @@
 package video
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/cuelight/cuelight/store"
 )
 
 // filmWithCaptions has an English and a German track, and one whose text begins after the end.
@@ -79,5 +83,52 @@ func TestStages_PublishTheCaptionsOfTheSource(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestAssemble_AddsAttachedCaptionsWithoutTranscodingAgain(t *testing.T) {
+	t.Parallel()
+	s := newRemoteSite(t)
+	var attached []AttachedCaptions
+	var mu sync.Mutex // guards attached
+	s.Captions = func(context.Context, store.ID) ([]AttachedCaptions, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return attached, nil
+	}
+	s.workLocally()
+	task := s.submit(filmWithCaptions(t))
+	before, p := s.waitPublished(task)
+	if master := read(t, filepath.Join(s.PublishDir, p.Master)); strings.Contains(master, "captions-fr") {
+		t.Fatalf("captions before they were attached\n%s", master)
+	}
+	mu.Lock()
+	attached = []AttachedCaptions{
+		{Language: "fr", Default: true, WebVTT: []byte("WEBVTT\n\n00:01.000 --> 00:02.000\nBonjour\n")},
+		{Language: "de", Name: "Deutsch", SDH: true, WebVTT: []byte("WEBVTT\n\n00:01.000 --> 00:02.000\n[Musik]\n")},
+	}
+	mu.Unlock()
+	if err := s.Retry(t.Context(), task, assembleStage); err != nil {
+		t.Fatal(err)
+	}
+	after, p := s.waitPublished(task)
+	if after.Dir != before.Dir {
+		t.Errorf("the video was transcoded again: %s, before %s", after.Dir, before.Dir)
+	}
+	master := read(t, filepath.Join(s.PublishDir, p.Master))
+	generation := filepath.Base(p.Generation)
+	for _, want := range []string{
+		`NAME="français",LANGUAGE="fr",DEFAULT=YES,AUTOSELECT=YES,FORCED=NO,URI="` + generation + `/captions-fr/captions.m3u8"`,
+		`NAME="Deutsch (2)",LANGUAGE="de",DEFAULT=NO`, generation + `/captions-de-2/captions.m3u8"`, `LANGUAGE="en",DEFAULT=NO`,
+	} {
+		if !strings.Contains(master, want) {
+			t.Errorf("no %s in\n%s", want, master)
+		}
+	}
+	if text := read(t, filepath.Join(s.PublishDir, p.Generation, "captions-fr", "seg-00000.vtt")); !strings.HasSuffix(text, "\nBonjour\n") {
+		t.Errorf("%q", text)
+	}
+	if text := read(t, filepath.Join(s.PublishDir, p.Metadata)); !strings.Contains(text, `"dir": "captions-fr"`) {
+		t.Errorf("metadata.json has no attached captions: %s", text)
 	}
 }

@@ -16,9 +16,8 @@ import (
 // These are the names of the metadata stage's files, also in the published
 // directory.
 const (
-	metadataFile  = "metadata.json"
-	posterFile    = "poster.jpg"
-	storyboardDir = media.StoryboardDir
+	metadataFile = "metadata.json"
+	posterFile   = "poster.jpg"
 )
 
 // Metadata is the result of the metadata stage.
@@ -35,8 +34,8 @@ type Description struct {
 	Info *media.Info `json:"info"`
 	// Poster is the poster's file name; empty if there is no picture.
 	Poster string `json:"poster,omitempty"`
-	// Storyboard is in the directory "storyboard"; nil if there is no picture.
-	// In the result of the metadata stage it is nil since transcode makes it.
+	// Storyboard is in the directory "storyboard"; nil if there is no picture, and in the result of the metadata stage, because
+	// transcode makes it.
 	Storyboard *media.Storyboard `json:"storyboard,omitempty"`
 	// Captions are the text tracks; each is in a directory of its own.
 	Captions []media.Captions `json:"captions,omitempty"`

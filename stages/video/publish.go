@@ -69,7 +69,7 @@ func (c Config) publish(
 	ctx context.Context, job *stages.Job, in Ingest, tr Transcode, md Metadata, as Assemble,
 ) (Publish, error) {
 	out := *tr.Output
-	out.Captions = md.Captions
+	out.Captions = as.Captions
 	tr.Output = &out
 	if c.PublishBucket != nil {
 		return c.publishToBucket(ctx, job, tr, md, as)
@@ -163,8 +163,8 @@ func publishedPaths(task, generation string, md Metadata, as Assemble) Publish {
 	if md.Poster != "" {
 		p.Poster = path.Join(gen, md.Poster)
 	}
-	if board := cmp.Or(as.Storyboard, md.Storyboard); board != nil {
-		p.Storyboard = path.Join(gen, storyboardDir, board.VTT)
+	if as.Storyboard != nil {
+		p.Storyboard = path.Join(gen, media.StoryboardDir, as.Storyboard.VTT)
 	}
 	return p
 }

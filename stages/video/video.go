@@ -34,6 +34,9 @@ type Config struct {
 	// same file system as DataDir, publishing takes no space and little time.
 	PublishDir string
 
+	// Captions returns the captions that were attached to a task; assemble adds them to those of the source. Default: none.
+	Captions func(ctx context.Context, task store.ID) ([]AttachedCaptions, error)
+
 	// Bucket keeps the results of the stages, instead of DataDir, which then has scratch space of
 	// this process. Hosts with the same Bucket and PublishBucket work on the same tasks and share no
 	// directory; a source must be a URL, what Bucket.StoreSource returned, or a file that every host

@@ -107,7 +107,7 @@ func TestStages_PublishAudioWithoutPoster(t *testing.T) {
 	if p.Poster != "" || p.Storyboard != "" || len(m.tr.Output.Video) != 0 {
 		t.Errorf("got %+v", p)
 	}
-	if names := list(t, filepath.Join(h.PublishDir, p.Generation)); slices.Contains(names, storyboardDir) {
+	if names := list(t, filepath.Join(h.PublishDir, p.Generation)); slices.Contains(names, media.StoryboardDir) {
 		t.Errorf("published: %q", names)
 	}
 	wantPlayable(t, filepath.Join(h.PublishDir, p.Master), m.tr.Output.Audio)

@@ -1,9 +1,11 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -15,10 +17,14 @@ import (
 // action is something that a viewer can do: a page that asks for confirmation, and the
 // execution, which returns a message for the viewer.
 type action struct {
+	maxForm   int64 // bytes; 0 for maxForm
 	isAllowed func(Viewer) bool
 	confirm   func(u *UI, r *http.Request) (confirmation, error)
 	do        func(u *UI, ctx context.Context, r *http.Request) (message string, err error)
 }
+
+// maxForm is the greatest size of a form, in bytes.
+const maxForm = 256 << 10
 
 func maySubmit(v Viewer) bool  { return v.Submit }
 func mayOperate(v Viewer) bool { return v.Operate }
@@ -73,10 +79,13 @@ func (u *UI) serveAction(a action) http.HandlerFunc {
 			u.fail(w, r, errReadOnly)
 			return
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, 256<<10)
-		if err := r.ParseForm(); err != nil {
+		r.Body = http.MaxBytesReader(w, r.Body, cmp.Or(a.maxForm, maxForm))
+		if err := r.ParseMultipartForm(maxForm); err != nil && !errors.Is(err, http.ErrNotMultipart) {
 			u.fail(w, r, fmt.Errorf("%w: %w", errIncomplete, err))
 			return
+		}
+		if r.MultipartForm != nil {
+			defer r.MultipartForm.RemoveAll()
 		}
 		text, err := a.do(u, r.Context(), r)
 		if err != nil {

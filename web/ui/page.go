@@ -58,7 +58,7 @@ func (u *UI) parseTemplates() (map[string]*template.Template, error) {
 		return nil, fmt.Errorf("dashboard: %w", err)
 	}
 	pages := map[string]*template.Template{"": common}
-	for _, name := range []string{"board", "video", "workers", "dead", "latency", "login", "confirm", "key", "profiles", "deleted",
+	for _, name := range []string{"board", "video", "workers", "dead", "latency", "login", "confirm", "key", "profiles", "captions", "deleted",
 		"problem"} {
 		t, err := template.Must(common.Clone()).ParseFS(files, "templates/"+name+".html")
 		if err != nil {

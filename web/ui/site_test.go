@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 
+	"github.com/cuelight/cuelight/internal/attached"
 	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/store"
@@ -40,7 +41,7 @@ func newTestSite(t *testing.T, change func(*ui.Options)) *testSite {
 	s := &testSite{t: t, pool: pool, st: store.New(pool, g), seeded: uitest.Seed(t, pool)}
 	o := ui.Options{
 		Store: ui.NewReader(s.st), Actions: uitest.Actions(s.st), Uploads: "/uploads", Logout: "/logout",
-		Version: "v1", Profiles: uitest.Profiles,
+		Version: "v1", Profiles: uitest.Profiles, Captions: attached.New(s.st).List,
 		SettingsOf: func(store.Task) (profile, settings string) { return "mobile", "quality 28" },
 		Poster:     func(store.Task) (string, bool) { return "/poster.jpg", true },
 		Playback: func(context.Context, store.Task) (ui.Playback, bool) {
@@ -113,7 +114,12 @@ func (s *testSite) get(path string) (status int, text string, header http.Header
 // redirect.
 func (s *testSite) post(path string, form url.Values) (status int, text string) {
 	s.t.Helper()
-	answer, err := s.client.PostForm(s.url+path, form)
+	return s.postBody(path, "application/x-www-form-urlencoded", form.Encode())
+}
+
+func (s *testSite) postBody(path, contentType, form string) (status int, text string) {
+	s.t.Helper()
+	answer, err := s.client.Post(s.url+path, contentType, strings.NewReader(form))
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/attached"
+	"github.com/cuelight/cuelight/internal/media/captions"
 	"github.com/cuelight/cuelight/internal/ops"
 	"github.com/cuelight/cuelight/internal/readcache"
 	"github.com/cuelight/cuelight/internal/report"
@@ -63,6 +65,8 @@ type Actions interface {
 	CreateKey(ctx context.Context, name, scope string, labels ...string) (key access.Key, text string, err error)
 	DisableKey(ctx context.Context, key store.ID) (access.Key, error)
 	EnableKey(ctx context.Context, key store.ID) (access.Key, error)
+	AddCaptions(ctx context.Context, task store.ID, fileName string, data []byte, f attached.File) (attached.File, error)
+	RemoveCaptions(ctx context.Context, task, captions store.ID) error
 }
 
 // ErrForbidden is wrapped by errors of [Actions] that a viewer lacks a permission. The
@@ -128,6 +132,8 @@ type Options struct {
 	// RenditionsOf returns the heights of the renditions that a retry of a task can select. Default: none.
 	RenditionsOf func(ctx context.Context, task store.ID) ([]int, error)
 	SettingsOf   func(t store.Task) (profile, settings string)
+	// Captions returns the captions that are attached to a task. Default: captions cannot be attached.
+	Captions func(ctx context.Context, task store.ID) ([]attached.File, error)
 	// Uploads is the address of a server of the tus protocol, version 1.0.0. Default:
 	// no uploads.
 	Uploads string
@@ -217,22 +223,29 @@ func (u *UI) registerRoutes() {
 	if u.o.Profiles != nil {
 		m.HandleFunc("GET /profiles", u.serveProfiles)
 	}
+	if u.o.Captions != nil {
+		m.HandleFunc("GET /videos/{id}/captions", u.serveCaptions)
+		m.HandleFunc("POST /videos/{id}/captions", u.serveAction(action{
+			isAllowed: mayOperate, do: doAddCaptions, maxForm: captions.MaxBytes + maxForm,
+		}))
+		m.HandleFunc("POST /videos/{id}/captions/remove", u.serveAction(action{isAllowed: mayOperate, do: doRemoveCaptions}))
+	}
 	m.HandleFunc("GET /login", u.serveLogin)
 	m.HandleFunc("GET /live", u.serveStream)
 	m.Handle("GET /assets/", u.assets)
 	for path, a := range map[string]action{
-		"/add":                  {maySubmit, confirmAdd, doAdd},
-		"/videos/{id}/retry":    {mayOperate, confirmRetry, doRetry},
-		"/videos/{id}/override": {mayOperate, confirmOverride, doOverride},
-		"/videos/{id}/cancel":   {mayOperate, confirmCancel, doCancel},
-		"/videos/{id}/delete":   {mayOperate, confirmDelete, doDelete},
-		"/videos/{id}/undelete": {mayOperate, confirmUndelete, doUndelete},
-		"/dead/retry":           {mayOperate, confirmRetryDead, doRetryDead},
-		"/pause":                {mayOperate, confirmPause, doPause},
-		"/resume":               {mayOperate, confirmResume, doResume},
-		"/workers/{id}/drain":   {mayOperate, confirmDrain, doDrain},
-		"/keys/{id}/disable":    {mayOperate, confirmDisableKey, doDisableKey},
-		"/keys/{id}/enable":     {mayOperate, confirmEnableKey, doEnableKey},
+		"/add":                  {isAllowed: maySubmit, confirm: confirmAdd, do: doAdd},
+		"/videos/{id}/retry":    {isAllowed: mayOperate, confirm: confirmRetry, do: doRetry},
+		"/videos/{id}/override": {isAllowed: mayOperate, confirm: confirmOverride, do: doOverride},
+		"/videos/{id}/cancel":   {isAllowed: mayOperate, confirm: confirmCancel, do: doCancel},
+		"/videos/{id}/delete":   {isAllowed: mayOperate, confirm: confirmDelete, do: doDelete},
+		"/videos/{id}/undelete": {isAllowed: mayOperate, confirm: confirmUndelete, do: doUndelete},
+		"/dead/retry":           {isAllowed: mayOperate, confirm: confirmRetryDead, do: doRetryDead},
+		"/pause":                {isAllowed: mayOperate, confirm: confirmPause, do: doPause},
+		"/resume":               {isAllowed: mayOperate, confirm: confirmResume, do: doResume},
+		"/workers/{id}/drain":   {isAllowed: mayOperate, confirm: confirmDrain, do: doDrain},
+		"/keys/{id}/disable":    {isAllowed: mayOperate, confirm: confirmDisableKey, do: doDisableKey},
+		"/keys/{id}/enable":     {isAllowed: mayOperate, confirm: confirmEnableKey, do: doEnableKey},
 	} {
 		m.HandleFunc("GET "+path, u.serveConfirmation(a))
 		m.HandleFunc("POST "+path, u.serveAction(a))

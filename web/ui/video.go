@@ -28,6 +28,7 @@ type videoHead struct {
 	CanRestart bool // from any stage
 	CanCancel  bool
 	CanDelete  bool
+	CanCaption bool
 	Commands   []string
 }
 
@@ -190,7 +191,7 @@ func (u *UI) videoHead(
 		return h, nil
 	}
 	h.CanRetry = canOperate && hasFailed(t)
-	h.CanRestart = canOperate
+	h.CanRestart, h.CanCaption = canOperate, canOperate && u.o.Captions != nil
 	switch t.Status {
 	case store.StatusPending, store.StatusInProgress, store.StatusFailed:
 		h.CanCancel = canOperate

@@ -93,7 +93,7 @@ func readVideoDetails(history []store.Attempt) (d videoDetails) {
 	}
 	d.add("Renditions", strings.Join(heights, ", "))
 	var names []string
-	for _, c := range latestResult(history, "metadata").Captions {
+	for _, c := range latestResult(history, "assemble").Captions {
 		names = append(names, c.Name)
 	}
 	d.add("Captions", strings.Join(names, ", "))
@@ -117,7 +117,7 @@ type track struct{ Address, Language, Name string }
 // captionTracks returns the captions of the published version, whose master playlist has that address.
 func captionTracks(history []store.Attempt, master string) (tracks []track) {
 	generation := path.Base(latestResult(history, "publish").Generation)
-	for _, c := range latestResult(history, "metadata").Captions {
+	for _, c := range latestResult(history, "assemble").Captions {
 		tracks = append(tracks, track{path.Dir(master) + "/" + path.Join(generation, c.Dir, "captions.vtt"), c.Language, c.Name})
 	}
 	return tracks

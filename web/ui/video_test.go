@@ -56,7 +56,7 @@ func TestCaptionTracks_AreThoseOfThePublishedVersion(t *testing.T) {
 		return store.Attempt{Stage: stage, Outcome: "completed", Result: []byte(text)}
 	}
 	history := []store.Attempt{
-		result("metadata", `{"captions": [{"dir": "captions-de", "language": "de", "name": "Deutsch"}]}`),
+		result("assemble", `{"captions": [{"dir": "captions-de", "language": "de", "name": "Deutsch"}]}`),
 		result("publish", `{"generation": "01a2/gen-0002-abc"}`),
 	}
 	want := []track{{"/api/v1/published/01a2/gen-0002-abc/captions-de/captions.vtt", "de", "Deutsch"}}

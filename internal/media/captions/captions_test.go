@@ -98,13 +98,13 @@ func TestParse_NamesTheWrongLine(t *testing.T) {
 		reason     string
 	}{
 		"a time that is none": {
-			"a.srt", "1\n00:00:01,000 --> 00:00:02,000\none\n\n2\n00:00:xx,000 --> 00:00:04,000\ntwo\n", 6, "00:00:xx,000",
+			"a.srt", "1\n00:00:01,000 --> 00:00:02,000\none\n\n2\n00:00:xx,000 --> 00:00:04,000\ntwo\n", 6, `"00:00:xx,000" is not a time`,
 		},
 		"an arrow without an end":   {"a.srt", "1\n00:00:01,000 -->\none\n", 0, "no valid time"},
 		"no text at all":            {"a.srt", "hello\n", 0, "no text with a time"},
 		"an empty file":             {"a.srt", "", 0, "no text with a time"},
 		"WebVTT without its header": {"a.vtt", "00:01.000 --> 00:02.000\none\n", 1, "begins with WEBVTT"},
-		"WebVTT with a wrong time":  {"a.vtt", "WEBVTT\n\n00:01.000 --> 00:0a.000\none\n", 3, "00:0a.000"},
+		"WebVTT with a wrong time":  {"a.vtt", "WEBVTT\n\n00:01.000 --> 00:0a.000\none\n", 3, `"00:0a.000" is not a time`},
 		"TTML without times": {
 			"a.ttml", `<tt xmlns="http://www.w3.org/ns/ttml"><body><div><p>one</p></div></body></tt>`, 0, "no valid time",
 		},

@@ -140,7 +140,10 @@ func guarded(read func() (*astisub.Subtitles, error)) func() (*astisub.Subtitles
 	}
 }
 
-var libraryLine = regexp.MustCompile(`line (\d+):? ?`)
+var (
+	libraryLine = regexp.MustCompile(`line (\d+):? ?`)
+	libraryTime = regexp.MustCompile(`^parsing \w+ duration (.*?)\s+failed: `)
+)
 
 // explain finds the line in an error of the library.
 func explain(err error) error {
@@ -149,6 +152,9 @@ func explain(err error) error {
 	if at := libraryLine.FindStringSubmatchIndex(text); at != nil {
 		e.Line, _ = strconv.Atoi(text[at[2]:at[3]])
 		e.Reason = text[:at[0]] + text[at[1]:]
+	}
+	if wrong := libraryTime.FindStringSubmatch(e.Reason); wrong != nil {
+		e.Reason = fmt.Sprintf("%q is not a time", wrong[1])
 	}
 	return e
 }

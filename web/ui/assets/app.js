@@ -171,8 +171,9 @@
     const buttons = all("button", form);
     buttons.forEach((b) => { b.disabled = true; });
     try {
+      const data = new FormData(form, submitter);
       const answer = await fetch(form.action, {
-        method: "POST", body: new URLSearchParams(new FormData(form, submitter)), headers: { Accept: "application/json" },
+        method: "POST", body: form.enctype === "multipart/form-data" ? data : new URLSearchParams(data), headers: { Accept: "application/json" },
       });
       if (answer.status === 401) return location.reload();
       const said = await answer.json();

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/attached"
 	"github.com/cuelight/cuelight/internal/browsertest"
 	"github.com/cuelight/cuelight/internal/eventfeed"
 	"github.com/cuelight/cuelight/internal/ops"
@@ -41,6 +42,7 @@ func NewSite(st *store.Store, published store.ID, media http.Handler) (*Site, er
 			return ui.Viewer{Name: "operator", Submit: !s.ReadOnly.Load(), Operate: !s.ReadOnly.Load()}
 		},
 		Subscribe: func(keep func(store.Event) bool) ui.Subscription { return s.feed.Subscribe(eventfeed.Now, keep) },
+		Captions:  attached.New(st).List,
 		Profiles:  Profiles, SettingsOf: func(t store.Task) (profile, settings string) { return "mobile", "quality 28" },
 		Poster: func(t store.Task) (string, bool) {
 			return "/posters/" + t.ID.String() + ".jpg", t.Stages[2].Status == store.StatusCompleted

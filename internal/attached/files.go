@@ -1,0 +1,74 @@
+package attached
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/text/language"
+
+	"github.com/cuelight/cuelight/internal/media/captions"
+)
+
+// FromName returns what the name of a file says of it: of film.pt-BR.forced.srt, the language and that it is forced. The language
+// is empty if the name has none.
+func FromName(name string) (f File) {
+	words := strings.Split(strings.TrimSuffix(filepath.Base(name), filepath.Ext(name)), ".")
+	for _, word := range slices.Backward(words[1:]) {
+		switch strings.ToLower(word) {
+		case "forced":
+			f.Forced = true
+		case "sdh", "cc":
+			f.SDH = true
+		case "default":
+			f.Default = true
+		default:
+			if tag, err := language.Parse(word); err == nil {
+				f.Language = tag.String()
+			}
+			return f
+		}
+	}
+	return f
+}
+
+// NextTo returns the files with captions in the directory of a video that have its name and a language: film.en.srt for film.mp4.
+func NextTo(video string) (files []string) {
+	entries, err := os.ReadDir(filepath.Dir(video))
+	if err != nil {
+		return nil
+	}
+	prefix := strings.TrimSuffix(filepath.Base(video), filepath.Ext(video)) + "."
+	for _, e := range entries {
+		name := e.Name()
+		if strings.HasPrefix(name, prefix) && isCaptions(name) && FromName(name[len(prefix)-1:]).Language != "" {
+			files = append(files, filepath.Join(filepath.Dir(video), name))
+		}
+	}
+	return files
+}
+
+func isCaptions(name string) bool {
+	return slices.Contains(captions.Extensions, strings.ToLower(filepath.Ext(name)))
+}
+
+// Read reads a file with captions, but no more of it than they may have. It follows no link: who can write next to a watched video
+// gets no other file published. A file of another kind is an [*InvalidError].
+func Read(file string) ([]byte, error) {
+	if !isCaptions(file) {
+		return nil, &InvalidError{"the ending is not that of a file with subtitles; allowed: " + strings.Join(captions.Extensions, " ")}
+	}
+	in, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	if info, err := in.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, &InvalidError{fmt.Sprintf("%s is not a regular file", filepath.Base(file))}
+	}
+	return io.ReadAll(io.LimitReader(in, captions.MaxBytes+1))
+}

@@ -1,0 +1,100 @@
+package video
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cuelight/cuelight/store"
+)
+
+// The results of transcode and metadata are gone, as with Config.KeepSourceCopies.
+func TestAssemble_AddsCaptionsToAVideoOfWhichOnlyThePublishedFilesAreLeft(t *testing.T) {
+	t.Parallel()
+	for name, layout := range map[string]struct{ data, public bool }{
+		"in directories": {}, "in buckets": {true, true}, "results in a bucket": {data: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newBucketHosts(t)
+			h.job.Source = filmWithCaptions(t)
+			c := Config{DataDir: t.TempDir(), PublishDir: t.TempDir(), Tools: testTools}
+			if layout.data {
+				c.Bucket = h.bucket("data")
+			}
+			if layout.public {
+				c.PublishBucket = h.bucket("public")
+			}
+			attached := "fr"
+			c.Captions = func(context.Context, store.ID) ([]AttachedCaptions, error) {
+				return []AttachedCaptions{{Language: attached, WebVTT: []byte("WEBVTT\n\n00:01.000 --> 00:02.000\nBonjour\n")}}, nil
+			}
+			for _, stage := range []string{ingestStage, transcodeStage, metadataStage, assembleStage, publishStage} {
+				if err := h.run(Stages(c), stage); err != nil {
+					t.Fatalf("%s: %v", stage, err)
+				}
+			}
+			for _, attached = range []string{"it", "es"} {
+				removeSourceCopies(t, c)
+				left, err := c.DataLocation().finished(t.Context(), path.Join(tasksName, h.job.Task.String()))
+				if err != nil || len(left) > 0 {
+					t.Fatalf("the cleanup left %v, %v", left, err)
+				}
+				again := c
+				if c.Bucket != nil { // on another host
+					again.DataDir, again.Bucket = t.TempDir(), h.bucket("data")
+				}
+				for _, stage := range []string{assembleStage, publishStage} {
+					if err := h.run(Stages(again), stage); err != nil {
+						t.Fatalf("%s: %v", stage, err)
+					}
+				}
+			}
+			var p Publish
+			if err := json.Unmarshal(h.results[publishStage], &p); err != nil {
+				t.Fatal(err)
+			}
+			master := h.read(c, p.Master)
+			for language, want := range map[string]bool{"en": true, "es": true, "fr": false, "it": false} {
+				if has := strings.Contains(master, `LANGUAGE="`+language+`"`); has != want {
+					t.Errorf("captions in %s: %v; want %v in\n%s", language, has, want, master)
+				}
+			}
+			text := h.read(c, path.Join(p.Generation, metadataFile))
+			if !strings.Contains(text, "captions-es") || strings.Contains(text, "captions-it") {
+				t.Errorf("metadata.json\n%s", text)
+			}
+			names, err := c.PublishLocation().listFiles(t.Context(), p.Generation)
+			if err != nil || p.Files != len(names) {
+				t.Errorf("the generation has %d files, %v; want %d", len(names), err, p.Files)
+			}
+			for _, f := range names {
+				if strings.HasPrefix(f.Name, "captions-fr") || strings.HasPrefix(f.Name, "captions-it") {
+					t.Errorf("the generation still has %s", f.Name)
+				}
+			}
+		})
+	}
+}
+
+// read returns a published file.
+func (h *bucketHosts) read(c Config, name string) string {
+	h.t.Helper()
+	if c.PublishBucket == nil {
+		return read(h.t, filepath.Join(c.PublishDir, name))
+	}
+	f, _, _, err := c.PublishBucket.Open(h.t.Context(), name)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(f)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return string(text)
+}
