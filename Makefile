@@ -78,6 +78,10 @@ bench-quick: needs-test ## a smaller benchmark of three minutes; the last line i
 bench-once: needs-test ## run every measurement once, briefly, to check that it works
 	@$(bench) -once -out "" $(ARGS)
 
+.PHONY: bench-media
+bench-media: needs-test ## compare the size and quality of videos with others: make bench-media ARGS="film.mp4 …"
+	@$(build_env) $(GO) build -C bench -o ../bin/picture ./picture && exec bin/picture $(ARGS)
+
 .PHONY: bench-test
 bench-test: needs-test ## test the benchmark
 	@MODULE=bench RACE=no internal/setup/test.sh -bench . -benchtime 1x $(ARGS) ./...

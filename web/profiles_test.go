@@ -35,7 +35,7 @@ func TestProfiles_AreChangedReadAndApplied(t *testing.T) {
 	}
 	var list struct{ Profiles []struct{ Name string } }
 	b.do(call{method: "GET", path: all, as: readText}).wantStatus(http.StatusOK, &list)
-	if len(list.Profiles) != 2 || list.Profiles[0].Name != "default" || list.Profiles[1].Name != "mobile" {
+	if len(list.Profiles) != 5 || list.Profiles[1].Name != "default" || list.Profiles[2].Name != "mobile" {
 		t.Errorf("%+v", list)
 	}
 	b.do(call{method: "GET", path: one, as: readText}).wantStatus(http.StatusOK, nil)
@@ -85,7 +85,7 @@ func TestProfiles_InvalidOnesAreRefused(t *testing.T) {
 	b.do(call{method: "PUT", path: one, body: `{"quality":20,"quality":21}`}).wantProblem(http.StatusBadRequest, "invalid-request")
 	b.do(call{method: "PUT", path: api + "/profiles/WEB", body: `{}`}).wantProblem(http.StatusUnprocessableEntity, "invalid")
 	for params, want := range map[string]string{
-		`{"profile":"web"}`: `params: there is no profile \"web\"; existing: default`,
+		`{"profile":"web"}`: `params: there is no profile \"web\"; existing: balanced, default, quick, small`,
 		`{"qualty":20}`:     `params: unknown member \"qualty\"; allowed: title, profile`,
 	} {
 		got := b.post(api+"/tasks", `{"tasks":[{"source":"/a"},{"source":"/b","params":`+params+`}]}`).wantProblem(422, "invalid")

@@ -105,7 +105,7 @@ func (c *cli) readURLFlag(f *pflag.FlagSet) {
 // transcodeFlags adds the flags of work with ffmpeg, wherever the files are.
 func (o *workOptions) transcodeFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.preset, "preset", "veryfast", "speed of libx264 against file size, ultrafast to veryslow")
-	f.IntVar(&o.crf, "crf", 23, "quality (CRF) within each rendition's maximum bitrate, 1 (best) to 51")
+	f.IntVar(&o.crf, "crf", 24, "quality (CRF) within each rendition's maximum bitrate, 1 (best) to 51")
 	f.IntVar(&o.threads, "threads", 0, "threads of each decoder, filter and encoder; 0 lets ffmpeg choose")
 	f.IntVar(&o.nice, "nice", 10, "CPU priority of ffmpeg, 19 (lowest) to 0 (normal)")
 	f.DurationVar(&o.stall, "stall", 2*time.Minute,

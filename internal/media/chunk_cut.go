@@ -150,7 +150,7 @@ func (c *chunkCut) decodedTimeBase() string {
 func (c *chunkCut) keyframes() string {
 	times, zero := []string{c.chunk().startBetween()}, c.plan.Head[0]-keyframeSlack
 	last := int64(c.chunk().Segment+c.chunk().Segments+1) * segmentTicks
-	for at := ((c.chunk().Start-zero)/keyframeTicks + 1) * keyframeTicks; at < last; at += keyframeTicks {
+	for at := ((c.chunk().Start-zero)/segmentTicks + 1) * segmentTicks; at < last; at += segmentTicks {
 		times = append(times, formatSeconds(float64(zero+at)/videoTimescale))
 	}
 	return strings.Join(times, ",")

@@ -7,8 +7,7 @@ import (
 )
 
 const (
-	keyframeTicks = keyframeSeconds * videoTimescale
-	segmentTicks  = segmentSeconds * videoTimescale
+	segmentTicks = segmentSeconds * videoTimescale
 	// keyframeSlack is the 0.0005 s of keyframeExpression.
 	keyframeSlack = videoTimescale / 2000
 	// minTailTicks is the shortest last segment that may be a chunk's only one. It is above minTailSeconds,
@@ -27,11 +26,10 @@ const (
 
 // divide makes chunks of so many segments.
 func (f *frameTimes) divide(perChunk int) (*ChunkPlan, error) {
-	keyframes, ok := f.keyframes(f.shown[0])
+	starts, ok := f.segmentStarts(f.shown[0])
 	if !ok {
-		return nil, &indivisibleError{"a frame is at the very edge of a keyframe interval"}
+		return nil, &indivisibleError{"a frame is at the very edge of a segment"}
 	}
-	starts := f.segmentStarts(keyframes, f.shown[0], 0)
 	first := f.chunkStarts(starts, perChunk)
 	if len(first) < 2 {
 		return nil, &indivisibleError{"it is shorter than two chunks"}
@@ -42,7 +40,7 @@ func (f *frameTimes) divide(perChunk int) (*ChunkPlan, error) {
 		if i+1 < len(first) {
 			end = first[i+1]
 		}
-		c, err := f.chunk(starts, segment, end, keyframes)
+		c, err := f.chunk(starts, segment, end)
 		if err != nil {
 			return nil, err
 		}
@@ -54,32 +52,20 @@ func (f *frameTimes) divide(perChunk int) (*ChunkPlan, error) {
 	return p, nil
 }
 
-// keyframes lists the output frames that keyframeExpression forces, of which the first is at zero. ok is false
-// if rounding could decide about one of them.
-func (f *frameTimes) keyframes(zero int64) (list []int, ok bool) {
+// segmentStarts lists the output frames that are keyframes, with which segments begin; zero is the time of the output's first. ok is
+// false if rounding could decide about one of them.
+func (f *frameTimes) segmentStarts(zero int64) (starts []int, ok bool) {
 	last := int64(-1)
 	for i, t := range f.shown {
 		at := t - zero + keyframeSlack
-		if at%keyframeTicks == 0 {
+		if at%segmentTicks == 0 {
 			return nil, false
 		}
-		if interval := at / keyframeTicks; interval > last {
-			list, last = append(list, i), interval
+		if segment := at / segmentTicks; segment > last {
+			starts, last = append(starts, i), segment
 		}
 	}
-	return list, true
-}
-
-// segmentStarts lists the keyframes with which ffmpeg begins a segment: the first after each multiple of the
-// segments' duration. There are so many segments before.
-func (f *frameTimes) segmentStarts(keyframes []int, zero int64, before int) []int {
-	var starts []int
-	for _, i := range keyframes {
-		if f.shown[i]-zero >= int64(before+len(starts))*segmentTicks {
-			starts = append(starts, i)
-		}
-	}
-	return starts
+	return starts, true
 }
 
 // chunkStarts lists the first segment of each chunk. A rest of less than half a chunk, and a last segment that
@@ -98,7 +84,7 @@ func (f *frameTimes) chunkStarts(starts []int, perChunk int) []int {
 }
 
 // chunk describes the chunk from one segment to before another.
-func (f *frameTimes) chunk(starts []int, segment, end int, keyframes []int) (Chunk, error) {
+func (f *frameTimes) chunk(starts []int, segment, end int) (Chunk, error) {
 	from, to := starts[segment], len(f.shown)
 	source, sourceEnd := f.firstOrigin(from), len(f.decoded)
 	if end < len(starts) {
@@ -120,9 +106,9 @@ func (f *frameTimes) chunk(starts []int, segment, end int, keyframes []int) (Chu
 		c.Lead, c.LeadSource = f.shown[lead], f.decoded[f.origin[lead]]
 		c.Seek, c.Earlier = f.seekTo(f.decoded[max(0, f.origin[lead]-f.preroll)])
 	}
-	var ok bool
-	if c.SegmentTime, ok = f.segmentTime(starts[segment:end], to, keyframes); !ok || len(shown) <= reorderedFrames {
-		return c, &indivisibleError{"its frames are too irregular for segments of equal length"}
+	c.SegmentTime = f.segmentTime(starts[segment:end])
+	if len(shown) <= reorderedFrames {
+		return c, &indivisibleError{"it has too few frames"}
 	}
 	return c, nil
 }
@@ -179,27 +165,12 @@ func (f *frameTimes) seekToKey(k int) float64 {
 	return math.Round((at+margin)*1e6) / 1e6
 }
 
-// segmentTime finds the option with which ffmpeg, starting to count at a chunk's first frame, begins segments
-// at the same keyframes as without chunks. ok is false if there is none.
-func (f *frameTimes) segmentTime(starts []int, to int, keyframes []int) (seconds float64, ok bool) {
-	start := f.shown[starts[0]]
+// segmentTime is the option with which ffmpeg, starting to count at a chunk's first frame, begins a segment at each of the chunk's
+// keyframes, of which none is later than its multiple of it.
+func (f *frameTimes) segmentTime(starts []int) (seconds float64) {
 	us := int64(segmentSeconds * 1e6)
 	for k, i := range starts[1:] {
-		us = min(us, (f.shown[i]-start)*1e6/videoTimescale/int64(k+1))
+		us = min(us, (f.shown[i]-f.shown[starts[0]])*1e6/videoTimescale/int64(k+1))
 	}
-	segments := 1
-	for _, i := range keyframes {
-		if i <= starts[0] || i >= to {
-			continue
-		}
-		isCut := (f.shown[i]-start)*1e6 >= us*int64(segments)*videoTimescale
-		isStart := segments < len(starts) && starts[segments] == i
-		if isCut != isStart {
-			return 0, false
-		}
-		if isCut {
-			segments++
-		}
-	}
-	return float64(us) / 1e6, segments == len(starts)
+	return float64(us) / 1e6
 }

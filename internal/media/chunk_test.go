@@ -118,10 +118,7 @@ func (r result) complete(t *testing.T) {
 	if err := chunkTools.Check(t.Context(), r.info, r.dir, r.out); err != nil {
 		t.Fatalf("%v\ninfo %+v\nvideo %+v\nout %+v", err, r.info, r.info.Video, r.out)
 	}
-	if err := WriteMaster(r.dir, r.out, ""); err != nil {
-		t.Fatal(err)
-	}
-	if err := chunkTools.WriteMPD(t.Context(), r.dir, r.out); err != nil {
+	if err := chunkTools.WriteManifests(t.Context(), r.dir, r.out); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -94,7 +94,7 @@ func TestStep_IsCalledOnlyForProgress(t *testing.T) {
 	counted("Transcode",
 		func() (err error) { out, err = tools.Transcode(ctx, src, info, Ladder(info), dir, nil); return err })
 	counted("Check", func() error { return tools.Check(ctx, info, dir, out) })
-	counted("WriteMPD", func() error { return tools.WriteMPD(ctx, dir, out) })
+	counted("WriteManifests", func() error { return tools.WriteManifests(ctx, dir, out) })
 	counted("Poster", func() error { return tools.Poster(ctx, src, info, dir+"/poster.jpg") })
 
 	steps = nil

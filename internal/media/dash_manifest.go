@@ -1,7 +1,6 @@
 package media
 
 import (
-	"context"
 	"encoding/xml"
 	"fmt"
 	"math"
@@ -12,25 +11,6 @@ import (
 
 	"github.com/cuelight/cuelight/internal/media/captions"
 )
-
-// WriteMPD atomically writes the DASH manifest manifest.mpd into dir. It refers to the
-// same segments as the HLS playlists, by paths relative to dir, and reads the
-// segments to know when each starts.
-func (t Tools) WriteMPD(ctx context.Context, dir string, out *Output) error {
-	m, err := t.withStepCounter().manifest(ctx, dir, out)
-	if err != nil {
-		return fmt.Errorf("write manifest: %w", err)
-	}
-	text, err := xml.MarshalIndent(m, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write manifest: %w", err)
-	}
-	text = append([]byte(xml.Header), append(text, '\n')...)
-	if err := writeFile(filepath.Join(dir, ManifestName), text); err != nil {
-		return fmt.Errorf("write manifest: %w", err)
-	}
-	return nil
-}
 
 type mpd struct {
 	XMLName   xml.Name  `xml:"urn:mpeg:dash:schema:mpd:2011 MPD"`
@@ -69,6 +49,7 @@ type mpdRepr struct {
 	FrameRate string       `xml:"frameRate,attr,omitempty"`
 	Rate      int          `xml:"audioSamplingRate,attr,omitempty"`
 	Channels  *mpdValue    `xml:"AudioChannelConfiguration,omitempty"`
+	Tiles     *mpdValue    `xml:"EssentialProperty,omitempty"`
 	BaseURL   string       `xml:"BaseURL,omitempty"`
 	Template  *mpdTemplate `xml:"SegmentTemplate,omitempty"`
 }
@@ -79,11 +60,16 @@ type mpdValue struct {
 }
 
 type mpdTemplate struct {
-	Timescale int64      `xml:"timescale,attr"`
-	Init      string     `xml:"initialization,attr"`
-	Media     string     `xml:"media,attr"`
-	Start     int        `xml:"startNumber,attr"`
-	Timeline  []mpdEntry `xml:"SegmentTimeline>S"`
+	Timescale int64        `xml:"timescale,attr"`
+	Duration  int64        `xml:"duration,attr,omitempty"` // instead of a timeline
+	Init      string       `xml:"initialization,attr,omitempty"`
+	Media     string       `xml:"media,attr"`
+	Start     int          `xml:"startNumber,attr"`
+	Timeline  *mpdTimeline `xml:"SegmentTimeline"`
+}
+
+type mpdTimeline struct {
+	Entries []mpdEntry `xml:"S"`
 }
 
 type mpdEntry struct {
@@ -92,10 +78,8 @@ type mpdEntry struct {
 	Repeat int    `xml:"r,attr,omitempty"`
 }
 
-func (t Tools) manifest(ctx context.Context, dir string, out *Output) (*mpd, error) {
-	if len(out.Video)+len(out.Audio) == 0 {
-		return nil, fmt.Errorf("the output has no renditions")
-	}
+// manifest returns the DASH manifest. It refers to the same segments as the HLS playlists, by paths relative to dir.
+func (i inspected) manifest(dir string, out *Output) ([]byte, error) {
 	m := &mpd{
 		Profiles: "urn:mpeg:dash:profile:isoff-live:2011", Type: "static",
 		Duration: xmlSeconds(roundUpMillisecond(out.Duration)), MinBuffer: xmlSeconds(segmentSeconds),
@@ -104,7 +88,7 @@ func (t Tools) manifest(ctx context.Context, dir string, out *Output) (*mpd, err
 	if len(out.Video) > 0 {
 		set := mpdSet{ContentType: "video", MimeType: "video/mp4", Alignment: true, StartsSAP: 1}
 		for _, r := range out.Video {
-			repr, err := t.representation(ctx, dir, r)
+			repr, err := i.representation(r)
 			if err != nil {
 				return nil, err
 			}
@@ -113,23 +97,27 @@ func (t Tools) manifest(ctx context.Context, dir string, out *Output) (*mpd, err
 		}
 		m.Period.Sets = append(m.Period.Sets, set)
 	}
-	if err := t.addAudio(ctx, m, dir, out.Audio); err != nil {
+	if err := i.addAudio(m, out.Audio); err != nil {
 		return nil, err
 	}
 	if err := addCaptions(m, dir, out); err != nil {
 		return nil, err
 	}
-	for i := range m.Period.Sets {
-		m.Period.Sets[i].ID = i
+	if out.Storyboard != nil {
+		m.Period.Sets = append(m.Period.Sets, out.Storyboard.thumbnails(dir))
 	}
-	return m, nil
+	for n := range m.Period.Sets {
+		m.Period.Sets[n].ID = n
+	}
+	text, err := xml.MarshalIndent(m, "", "  ")
+	return append([]byte(xml.Header), append(text, '\n')...), err
 }
 
 // addAudio adds one adaptation set per audio stream of the source, with all rungs.
-func (t Tools) addAudio(ctx context.Context, m *mpd, dir string, list []Rendition) error {
+func (i inspected) addAudio(m *mpd, list []Rendition) error {
 	bySource := map[int]int{}
 	for _, r := range list {
-		repr, err := t.representation(ctx, dir, r)
+		repr, err := i.representation(r)
 		if err != nil {
 			return err
 		}
@@ -180,30 +168,26 @@ func addCaptions(m *mpd, dir string, out *Output) error {
 	return nil
 }
 
-func (t Tools) representation(ctx context.Context, dir string, r Rendition) (mpdRepr, error) {
-	s, err := t.inspect(ctx, dir, r.Playlist)
-	if err != nil {
-		return mpdRepr{}, err
-	}
-	folder := path.Dir(r.Playlist)
+func (i inspected) representation(r Rendition) (mpdRepr, error) {
+	s, folder := i[r.Playlist], path.Dir(r.Playlist)
 	repr := mpdRepr{
 		ID: r.Name, Codecs: r.Codecs, Bandwidth: r.PeakBandwidth,
-		Template: &mpdTemplate{Timescale: s.timescale, Init: r.Init, Media: path.Join(folder, "seg-$Number%05d$.m4s")},
+		Template: &mpdTemplate{Timescale: s.timescale, Init: r.Init, Media: path.Join(folder, "seg-$Number%05d$.m4s"), Timeline: &mpdTimeline{}},
 	}
 	at := int64(0)
-	for i, g := range s.segments {
-		if g.name != fmt.Sprintf(segmentPattern, i) {
-			return mpdRepr{}, fmt.Errorf("segment %d of %s is called %q", i, r.Playlist, g.name)
+	for n, g := range s.segments {
+		if g.name != segmentName(n) {
+			return mpdRepr{}, fmt.Errorf("segment %d of %s is called %q", n, r.Playlist, g.name)
 		}
-		line := repr.Template.Timeline
-		if n := len(line); n > 0 && g.start == at && line[n-1].Length == g.length {
-			line[n-1].Repeat++
+		line := repr.Template.Timeline.Entries
+		if last := len(line) - 1; last >= 0 && g.start == at && line[last].Length == g.length {
+			line[last].Repeat++
 		} else {
 			e := mpdEntry{Length: g.length}
-			if i == 0 || g.start != at {
+			if n == 0 || g.start != at {
 				e.Time = &g.start
 			}
-			repr.Template.Timeline = append(line, e)
+			repr.Template.Timeline.Entries = append(line, e)
 		}
 		at = g.start + g.length
 	}

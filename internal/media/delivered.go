@@ -46,9 +46,8 @@ func MaxFileBytes(info *Info, rungs []Rung, name string) int64 {
 	case n < 0 || n >= maxSegments(info):
 		return 0
 	}
-	// A segment ends at the first keyframe after six seconds; the last may have half
-	// a second more. Keyframes are two seconds apart.
-	return bytesAt(jobs[i].rung, segmentSeconds+2*keyframeSeconds) + segmentOverhead
+	// A segment ends at the first frame after six seconds, which may be two seconds late; the last may have half a second more.
+	return bytesAt(jobs[i].rung, segmentSeconds+2*repeatSeconds) + segmentOverhead
 }
 
 // MaxTotalBytes is the size limit of all files that a worker may deliver for this
@@ -67,8 +66,7 @@ func bytesAt(r Rung, seconds float64) int64 {
 	return int64(rateSlack * float64(r.VideoBitrate+r.AudioBitrate) / 8 * (seconds + 2))
 }
 
-// maxSegments is the highest number of segments. ffmpeg starts one at the first
-// keyframe after each multiple of their target duration.
+// maxSegments is the highest number of segments. One starts at the first frame after each multiple of their duration.
 func maxSegments(info *Info) int { return int(planTiming(info).maxSeconds/segmentSeconds) + 2 }
 
 func allJobs(info *Info, rungs []Rung) []renditionJob {

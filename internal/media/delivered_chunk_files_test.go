@@ -156,11 +156,11 @@ func TestCheckDeliveredChunk_RefusesForgedFiles(t *testing.T) {
 			return s
 		})},
 		{"a keyframe that is none", "keyframes", samples(func(s []mp4.FullSample) []mp4.FullSample {
-			s[50].Flags |= mp4.NonSyncSampleFlags
+			s[0].Flags |= mp4.NonSyncSampleFlags
 			return s
 		})},
 		{"an extra keyframe", "keyframes", samples(func(s []mp4.FullSample) []mp4.FullSample {
-			s[51].Flags &^= mp4.NonSyncSampleFlags
+			s[50].Flags &^= mp4.NonSyncSampleFlags
 			return s
 		})},
 		{"a last frame that lasts longer", "ends at", samples(func(s []mp4.FullSample) []mp4.FullSample {

@@ -38,7 +38,11 @@ func (c *chunkCut) checkTimes(segments []segment) (editStart int64, err error) {
 	if err := c.plan.compareTimes(c.n, s.shown); err != nil {
 		return 0, err
 	}
-	frames, keyframes := c.expectedSegments(s.shown)
+	frames := c.expectedSegments(s.shown)
+	keyframes, first := make([]int, 0, len(frames)), 0
+	for _, n := range frames {
+		keyframes, first = append(keyframes, first), first+n
+	}
 	if frames, err = c.mergeTail(frames, segments, s.shown, editStart); err != nil {
 		return 0, err
 	}

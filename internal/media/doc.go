@@ -9,8 +9,7 @@
 //	rungs := media.Ladder(info) // or media.LadderWith
 //	out, err := tools.Transcode(ctx, src, info, rungs, dir, progress)
 //	out.Captions, warnings, err = tools.SourceCaptions(ctx, src, info, dir)
-//	err = media.WriteMaster(dir, out, "")
-//	err = tools.WriteMPD(ctx, dir, out)
+//	err = tools.WriteManifests(ctx, dir, out)
 //
 // If another host transcodes, call [ExpectedFile] and [MaxTotalBytes] before its files are
 // written, and [Tools.CheckDelivered] with the source and the files, in place of Transcode.
@@ -71,8 +70,7 @@
 //
 // The output is CMAF. Video is H.264 High, 4:2:0, BT.709, square pixels, at most
 // 60 frames a second. Audio is AAC-LC stereo at 48 kHz in renditions of its own.
-// All rungs have keyframes at the same frames: the first of every two seconds.
-// HLS and DASH share the segments, which last six seconds. A last segment
+// HLS and DASH share the segments, which last six seconds and have one keyframe each, at the same frame in all rungs. A last segment
 // shorter than half a second is merged into the one before it.
 //
 // Primaries, matrices and transfers that ffmpeg's zscale filter knows are converted, the transfers of standard displays
@@ -82,8 +80,7 @@
 //
 // Frames keep their timestamps, with these exceptions. Above 60 frames a second
 // some are dropped. In sources that show a frame for more than two seconds, the
-// frame is repeated every two seconds; slide shows have one keyframe per
-// segment. Each field of an interlaced frame becomes a frame. Where the clock of a
+// frame is repeated every two seconds. Each field of an interlaced frame becomes a frame. Where the clock of a
 // transport stream, a program stream or FLV jumps, the parts follow one another
 // ([Joins]). Frames without timestamps have those of their stream's frame rate.
 //

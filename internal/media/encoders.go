@@ -29,11 +29,11 @@ type videoEncoder struct {
 
 // encoderSettings are what differs between renditions and sources.
 type encoderSettings struct {
-	preset        string // of libx264
-	crf           int
-	bitrate       int // the limit, in bits per second
-	level         string
-	keyframeEvery int // seconds
+	preset    string // of libx264
+	crf       int
+	lookahead int // frames, for middlePresets
+	bitrate   int // the limit, in bits per second
+	level     string
 }
 
 // hardwareEncoders are in the order in which "hardware" prefers them: a card of its own before the graphics of
@@ -81,10 +81,18 @@ var hardwareEncoders = []videoEncoder{
 var libx264 = videoEncoder{
 	name: softwareEncoder,
 	quality: func(s encoderSettings) []string {
-		return []string{"-preset", s.preset, "-crf", strconv.Itoa(s.crf)}
+		args := []string{"-preset", s.preset, "-crf", strconv.Itoa(s.crf)}
+		if slices.Contains(middlePresets, s.preset) {
+			args = append(args, "-aq-mode", "2", "-rc-lookahead", strconv.Itoa(s.lookahead), "-trellis", "1")
+		}
+		return args
 	},
 	pixels: []string{"-pix_fmt", "yuv420p"}, cuts: []string{"-sc_threshold", "0"}, forced: []string{"-forced-idr", "1"},
 }
+
+// middlePresets need 5 to 30 % fewer bits for the same SSIM if they distribute them by the variance of the picture, look ahead as
+// far as medium does, and optimise the quantisation. Faster ones cannot use it, and slower ones do more.
+var middlePresets = []string{"veryfast", "faster", "fast", "medium"}
 
 // args are the options of the encoder for one rendition.
 func (e videoEncoder) args(s encoderSettings) []string {
@@ -95,7 +103,7 @@ func (e videoEncoder) args(s encoderSettings) []string {
 			"-profile:v", "high", "-level:v", e.levelArg(s.level),
 		}, e.pixels,
 		[]string{"-color_primaries", "bt709", "-color_trc", "bt709", "-colorspace", "bt709", "-color_range", "tv"}, e.cuts,
-		[]string{"-g", "600", "-force_key_frames", keyframeExpression(s.keyframeEvery)}, e.forced, e.more)
+		[]string{"-g", "600", "-force_key_frames", keyframeExpression}, e.forced, e.more)
 }
 
 // levelArg is the level as the encoder wants it. Quick Sync has no option of its own, and the general one

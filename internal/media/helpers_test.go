@@ -107,10 +107,7 @@ func publishWith(t *testing.T, tools Tools, src string) result {
 	if r.out.Captions, _, err = tools.SourceCaptions(t.Context(), src, r.info, r.dir); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteMaster(r.dir, r.out, ""); err != nil {
-		t.Fatal(err)
-	}
-	if err := tools.WriteMPD(t.Context(), r.dir, r.out); err != nil {
+	if err := tools.WriteManifests(t.Context(), r.dir, r.out); err != nil {
 		t.Fatal(err)
 	}
 	r.independently(t)

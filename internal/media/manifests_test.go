@@ -4,7 +4,10 @@ import (
 	"encoding/xml"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -40,12 +43,10 @@ func sampleOutput() *Output {
 	}
 }
 
-func TestWriteMaster_ListsVideoAndAudio(t *testing.T) {
+func TestMultivariantPlaylist_ListsVideoAndAudio(t *testing.T) {
 	t.Parallel()
-	text, err := multivariantPlaylist(sampleOutput(), "g7/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	iframes := []iframePlaylist{{name: "720p/iframes.m3u8", peak: 90, average: 80}, {name: "240p/iframes.m3u8", peak: 30, average: 20}}
+	text := RebaseMaster(multivariantPlaylist(sampleOutput(), iframes), "g7/")
 	want := `#EXTM3U
 #EXT-X-VERSION:7
 #EXT-X-INDEPENDENT-SEGMENTS
@@ -61,16 +62,20 @@ g7/720p/index.m3u8
 #EXT-X-STREAM-INF:BANDWIDTH=540,AVERAGE-BANDWIDTH=428,CODECS="avc1.640015,mp4a.40.2",` +
 		`RESOLUTION=426x240,FRAME-RATE=29.970,VIDEO-RANGE=SDR,AUDIO="audio",CLOSED-CAPTIONS=NONE
 g7/240p/index.m3u8
+#EXT-X-I-FRAME-STREAM-INF:BANDWIDTH=90,AVERAGE-BANDWIDTH=80,CODECS="avc1.64001f",RESOLUTION=1280x720,VIDEO-RANGE=SDR,` +
+		`URI="g7/720p/iframes.m3u8"
+#EXT-X-I-FRAME-STREAM-INF:BANDWIDTH=30,AVERAGE-BANDWIDTH=20,CODECS="avc1.640015",RESOLUTION=426x240,VIDEO-RANGE=SDR,` +
+		`URI="g7/240p/iframes.m3u8"
 `
 	if text != want {
 		t.Errorf("got\n%s\nwant\n%s", text, want)
 	}
-	if n, err := formattest.Playlist([]byte(text)); err != nil || n != 2 {
+	if n, err := formattest.Playlist([]byte(text)); err != nil || n != 4 { // with those of pictures
 		t.Errorf("other parsers find %d variants, %v", n, err)
 	}
 }
 
-func TestWriteMaster_ListsAudioAlone(t *testing.T) {
+func TestMultivariantPlaylist_ListsAudioAlone(t *testing.T) {
 	t.Parallel()
 	out := &Output{Audio: []Rendition{
 		{
@@ -82,10 +87,7 @@ func TestWriteMaster_ListsAudioAlone(t *testing.T) {
 			AverageBandwidth: 64,
 		},
 	}}
-	text, err := multivariantPlaylist(out, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := multivariantPlaylist(out, nil)
 	want := `#EXTM3U
 #EXT-X-VERSION:7
 #EXT-X-INDEPENDENT-SEGMENTS
@@ -99,23 +101,67 @@ audio-low/index.m3u8
 	}
 }
 
-func TestManifests_RejectEmptyOutputAndInvalidPrefix(t *testing.T) {
+func TestWriteManifests_RejectsAnEmptyOutput(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if WriteMaster(dir, &Output{}, "") == nil || fastTools.WriteMPD(t.Context(), dir, &Output{}) == nil {
+	if fastTools.WriteManifests(t.Context(), dir, &Output{}) == nil {
 		t.Error("an empty output was listed")
-	}
-	for _, prefix := range []string{"a\nb/", `a"b/`, "a\x00/"} {
-		if WriteMaster(dir, sampleOutput(), prefix) == nil {
-			t.Errorf("prefix %q was accepted", prefix)
-		}
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
 		t.Errorf("%v, %v were left behind", err, entries)
 	}
 }
 
-func TestWriteMPD_UsesSegmentsOfPlaylists(t *testing.T) {
+// Each range of an I-frame playlist, after the initialization segment, is a picture that can be decoded alone: that at the start
+// of its segment.
+func TestWriteManifests_ListsTheFirstPictureOfEachSegment(t *testing.T) {
+	t.Parallel()
+	r := publish(t, makeClip(t, "a.mp4", "-f lavfi -i testsrc2=s=426x240:r=10:d=14"+h264))
+	folder := filepath.Join(r.dir, "240p")
+	text := mustRead(t, filepath.Join(folder, iframesName))
+	if !strings.Contains(mustRead(t, filepath.Join(r.dir, MasterName)), `URI="240p/iframes.m3u8"`) {
+		t.Error("the multivariant playlist does not name it")
+	}
+	if _, err := formattest.Playlist([]byte(text)); err != nil || !strings.Contains(text, "#EXT-X-I-FRAMES-ONLY\n") {
+		t.Errorf("%v\n%s", err, text)
+	}
+	entries := regexp.MustCompile(`#EXTINF:([\d.]+),\n#EXT-X-BYTERANGE:(\d+)@(\d+)\n(.+)\n`).FindAllStringSubmatch(text, -1)
+	if len(entries) != 3 {
+		t.Fatalf("%d pictures; want 3\n%s", len(entries), text)
+	}
+	for i, e := range entries {
+		if want := []string{"6.000000", "6.000000", "2.000000"}[i]; e[1] != want {
+			t.Errorf("picture %d lasts %s; want %s", i, e[1], want)
+		}
+		length, _ := strconv.Atoi(e[2]) // they are digits
+		from, _ := strconv.Atoi(e[3])
+		segment := mustRead(t, filepath.Join(folder, e[4]))
+		got := frameSums(t, mustRead(t, filepath.Join(folder, "init.mp4"))+segment[from:from+length])
+		want := frameSums(t, mustRead(t, filepath.Join(folder, "init.mp4"))+segment)
+		if len(got) != 1 || len(want) < 20 || got[0] != want[0] {
+			t.Errorf("picture %d is %q; want the first of %d, %.1q", i, got, len(want), want)
+		}
+	}
+}
+
+// frameSums decodes the video of an MP4 file, and returns a checksum for each frame.
+func frameSums(t *testing.T, content string) (sums []string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "ffmpeg", "-v", "fatal", "-f", "mov", "-i", "-", "-map", "0:v:0", "-f", "framemd5", "-")
+	cmd.Stdin = strings.NewReader(content)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		if !strings.HasPrefix(line, "#") {
+			sums = append(sums, strings.TrimSpace(line[strings.LastIndexByte(line, ',')+1:]))
+		}
+	}
+	return sums
+}
+
+func TestWriteManifests_UsesSegmentsOfPlaylists(t *testing.T) {
 	t.Parallel()
 	r := publish(t, makeClip(t, "a.mkv",
 		"-f lavfi -i testsrc2=s=320x240:r=24000/1001:d=20 -f lavfi -i sine=d=20 -map 0 -map 1 -map 1 "+
@@ -141,7 +187,7 @@ func TestWriteMPD_UsesSegmentsOfPlaylists(t *testing.T) {
 	all := append(append([]Rendition{}, r.out.Video...), r.out.Audio...)
 	for i, set := range m.Period.Sets {
 		count, ticks := 0, int64(0)
-		for _, e := range set.Streams[0].Template.Timeline {
+		for _, e := range set.Streams[0].Template.Timeline.Entries {
 			count += 1 + e.Repeat
 			ticks += int64(1+e.Repeat) * e.Length
 		}
@@ -176,7 +222,7 @@ func TestTranscode_KeepsAudioAndVideoInSync(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteMaster(dir, out, ""); err != nil {
+	if err := tools.WriteManifests(t.Context(), dir, out); err != nil {
 		t.Fatal(err)
 	}
 	flash := firstTime(t, filepath.Join(dir, MasterName), "0:v",
@@ -187,4 +233,13 @@ func TestTranscode_KeepsAudioAndVideoInSync(t *testing.T) {
 	if !isNear(flash, beep, frame) || !isNear(flash, 2, 2*frame) {
 		t.Errorf("flash at %.3f s, beep at %.3f s; want both at 2", flash, beep)
 	}
+}
+
+func mustRead(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

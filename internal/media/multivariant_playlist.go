@@ -3,7 +3,6 @@ package media
 import (
 	"cmp"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"unicode"
 
@@ -15,47 +14,41 @@ import (
 
 // The names of the files that players open.
 const (
-	// MasterName is the file that [WriteMaster] writes.
-	MasterName = "master.m3u8"
-	// ManifestName is the file that [Tools.WriteMPD] writes.
+	// MasterName is the HLS multivariant playlist, and ManifestName the DASH manifest.
+	MasterName   = "master.m3u8"
 	ManifestName = "manifest.mpd"
 )
 
-// WriteMaster atomically writes the HLS multivariant playlist master.m3u8 into dir,
-// with measured bandwidths and frame rates. It puts prefix before every URI; with
-// a trailing slash, prefix names the directory of the renditions relative to the
-// playlist. It may be empty.
-func WriteMaster(dir string, out *Output, prefix string) error {
-	text, err := multivariantPlaylist(out, prefix)
-	if err != nil {
-		return fmt.Errorf("write master playlist: %w", err)
+// RebaseMaster returns a multivariant playlist with a prefix before every URI: the directory of its files, with a trailing slash.
+func RebaseMaster(text, prefix string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		switch {
+		case strings.HasPrefix(line, "#"):
+			line = strings.Replace(line, `,URI="`, `,URI="`+prefix, 1) // no quoted string has a quote
+		case strings.TrimSpace(line) != "":
+			line = prefix + line
+		}
+		b.WriteString(line)
 	}
-	if err := writeFile(filepath.Join(dir, MasterName), []byte(text)); err != nil {
-		return fmt.Errorf("write master playlist: %w", err)
-	}
-	return nil
+	return b.String()
 }
 
-func multivariantPlaylist(out *Output, prefix string) (string, error) {
-	if len(out.Video)+len(out.Audio) == 0 {
-		return "", fmt.Errorf("the output has no renditions")
-	}
-	if strings.ContainsFunc(prefix, func(r rune) bool { return unicode.IsControl(r) || r == '"' }) {
-		return "", fmt.Errorf("the prefix %q has a quote or a control character, which a playlist cannot contain", prefix)
-	}
+// multivariantPlaylist lists the renditions, with measured bandwidths and frame rates.
+func multivariantPlaylist(out *Output, iframes []iframePlaylist) string {
 	var b strings.Builder
 	b.WriteString("#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-INDEPENDENT-SEGMENTS\n")
 	groups := groupAudio(out.Audio)
-	text := writeCaptions(&b, out.Captions, prefix)
+	text := writeCaptions(&b, out.Captions)
 	if len(out.Video) == 0 {
-		writeAudioVariants(&b, groups, prefix, text)
-		return b.String(), nil
+		writeAudioVariants(&b, groups, text)
+		return b.String()
 	}
 	// All video rungs use the first audio group.
 	var audio audioGroup
 	if len(groups) > 0 {
 		audio = groups[0]
-		writeGroup(&b, audio, prefix)
+		writeGroup(&b, audio)
 	}
 	for _, v := range out.Video {
 		fmt.Fprintf(&b, "#EXT-X-STREAM-INF:BANDWIDTH=%d,AVERAGE-BANDWIDTH=%d,CODECS=\"%s\",RESOLUTION=%dx%d,"+
@@ -65,13 +58,18 @@ func multivariantPlaylist(out *Output, prefix string) (string, error) {
 		if audio.name != "" {
 			fmt.Fprintf(&b, ",AUDIO=\"%s\"", audio.name)
 		}
-		fmt.Fprintf(&b, "%s,CLOSED-CAPTIONS=NONE\n%s%s\n", text, prefix, v.Playlist)
+		fmt.Fprintf(&b, "%s,CLOSED-CAPTIONS=NONE\n%s\n", text, v.Playlist)
 	}
-	return b.String(), nil
+	for i, p := range iframes {
+		v := out.Video[i]
+		fmt.Fprintf(&b, "#EXT-X-I-FRAME-STREAM-INF:BANDWIDTH=%d,AVERAGE-BANDWIDTH=%d,CODECS=\"%s\",RESOLUTION=%dx%d,VIDEO-RANGE=SDR,"+
+			"URI=\"%s\"\n", p.peak, p.average, v.Codecs, v.Width, v.Height, p.name)
+	}
+	return b.String()
 }
 
 // writeCaptions lists the text tracks, and returns the attribute of the variants that refers to them.
-func writeCaptions(b *strings.Builder, tracks []Captions, prefix string) (attribute string) {
+func writeCaptions(b *strings.Builder, tracks []Captions) (attribute string) {
 	for _, c := range tracks {
 		fmt.Fprintf(b, "#EXT-X-MEDIA:TYPE=SUBTITLES,GROUP-ID=\"captions\",NAME=\"%s\"", quotable(c.Name))
 		if c.Language != "" {
@@ -81,7 +79,7 @@ func writeCaptions(b *strings.Builder, tracks []Captions, prefix string) (attrib
 		if c.SDH {
 			b.WriteString(",CHARACTERISTICS=\"public.accessibility.transcribes-spoken-dialog,public.accessibility.describes-music-and-sound\"")
 		}
-		fmt.Fprintf(b, ",URI=\"%s%s/%s\"\n", prefix, c.Dir, captions.PlaylistName)
+		fmt.Fprintf(b, ",URI=\"%s/%s\"\n", c.Dir, captions.PlaylistName)
 		attribute = ",SUBTITLES=\"captions\""
 	}
 	return attribute
@@ -113,31 +111,31 @@ func groupAudio(list []Rendition) []audioGroup {
 	return groups
 }
 
-func writeGroup(b *strings.Builder, g audioGroup, prefix string) {
+func writeGroup(b *strings.Builder, g audioGroup) {
 	used := map[string]bool{}
 	for i, r := range g.list {
 		fmt.Fprintf(b, "#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"%s\",NAME=\"%s\"", g.name, trackName(r, i, used))
 		if r.Language != "" {
 			fmt.Fprintf(b, ",LANGUAGE=\"%s\"", bcp47(r.Language))
 		}
-		fmt.Fprintf(b, ",DEFAULT=%s,AUTOSELECT=YES,CHANNELS=\"%d\",URI=\"%s%s\"\n",
-			yesNo(r.Default), r.Channels, prefix, r.Playlist)
+		fmt.Fprintf(b, ",DEFAULT=%s,AUTOSELECT=YES,CHANNELS=\"%d\",URI=\"%s\"\n",
+			yesNo(r.Default), r.Channels, r.Playlist)
 	}
 }
 
 // writeAudioVariants lists audio without video: each rung is a variant. Rungs need
 // groups only if there are several languages.
-func writeAudioVariants(b *strings.Builder, groups []audioGroup, prefix, text string) {
+func writeAudioVariants(b *strings.Builder, groups []audioGroup, text string) {
 	for _, g := range groups {
 		several := len(g.list) > 1
 		if several {
-			writeGroup(b, g, prefix)
+			writeGroup(b, g)
 		}
 		fmt.Fprintf(b, "#EXT-X-STREAM-INF:BANDWIDTH=%d,AVERAGE-BANDWIDTH=%d,CODECS=\"%s\"", g.peak, g.average, g.codecs)
 		if several {
 			fmt.Fprintf(b, ",AUDIO=\"%s\"", g.name)
 		}
-		fmt.Fprintf(b, "%s\n%s%s\n", text, prefix, g.list[0].Playlist)
+		fmt.Fprintf(b, "%s\n%s\n", text, g.list[0].Playlist)
 	}
 }
 

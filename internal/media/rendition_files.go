@@ -43,6 +43,7 @@ type segment struct {
 	keyframes             []int64 // decoding times
 	firstPTS, lastPTS     int64   // smallest and largest presentation time
 	bytes                 int64
+	moofStart, keyEnd     int64 // where in the file the first fragment begins, and its first picture ends
 	startsWithKeyframe    bool
 	lastDuration          int64 // of the last frame
 	maxStep, lastStep     int64 // longest time between two frames of the segment, and that between the last two
@@ -262,6 +263,7 @@ func (g *segment) add(frag *mp4.Fragment) error {
 			key := one.Flags&mp4.NonSyncSampleFlags == 0
 			if g.frames == 0 {
 				g.startsWithKeyframe = key
+				g.moofStart, g.keyEnd = int64(frag.Moof.StartPos), data+int64(one.Size)
 			}
 			if key {
 				g.keyframes = append(g.keyframes, dts)

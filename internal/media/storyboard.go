@@ -3,7 +3,9 @@ package media
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -50,11 +52,7 @@ func (t Tools) storyboard(ctx context.Context, dir string, info *Info, out *Outp
 		return nil, err
 	}
 	b := newStoryboard(info.Duration, r.Width, r.Height)
-	args := t.ffmpegArgs("-progress", "pipe:1")
-	if keyframeSeconds <= b.Interval/2 && !out.Constant {
-		args = append(args, "-skip_frame", "nokey") // otherwise a picture may repeat its neighbour
-	}
-	args = append(args, "-protocol_whitelist", "pipe", "-f", "mov", "-i", "pipe:0", "-vf", b.filters(),
+	args := t.ffmpegArgs("-progress", "pipe:1", "-protocol_whitelist", "pipe", "-f", "mov", "-i", "pipe:0", "-vf", b.filters(),
 		"-q:v", "5", "-f", "image2", sheetPattern)
 	reader := newProgressReader(info.Duration, nil, time.Now)
 	cmd := command{tool: "ffmpeg", purpose: "storyboard", args: args, dir: folder, stdin: frames, stdout: reader}
@@ -153,4 +151,26 @@ func formatTimestamp(v float64) string {
 	d := time.Duration(v*1000+0.5) * time.Millisecond
 	return fmt.Sprintf("%02d:%02d:%02d.%03d", int(d.Hours()), int(d.Minutes())%60, int(d.Seconds())%60,
 		d.Milliseconds()%1000)
+}
+
+// thumbnails is the adaptation set of a DASH manifest, from which players show pictures next to the time bar.
+func (b *Storyboard) thumbnails(dir string) mpdSet {
+	total, seconds := int64(0), b.Interval*float64(b.Columns*b.Rows)
+	for _, sheet := range b.Sheets {
+		if info, err := os.Stat(filepath.Join(dir, StoryboardDir, sheet)); err == nil {
+			total += info.Size()
+		}
+	}
+	return mpdSet{
+		ContentType: "image", MimeType: "image/jpeg",
+		Streams: []mpdRepr{{
+			ID: StoryboardDir, Bandwidth: max(1, int64(float64(8*total)/(seconds*float64(max(len(b.Sheets), 1))))),
+			Width: b.Width * b.Columns, Height: b.Height * b.Rows,
+			Tiles: &mpdValue{"http://dashif.org/thumbnail_tile", fmt.Sprintf("%dx%d", b.Columns, b.Rows)},
+			Template: &mpdTemplate{
+				Timescale: 1000, Duration: int64(math.Round(1000 * seconds)), Start: 1,
+				Media: path.Join(StoryboardDir, "storyboard-$Number%03d$.jpg"),
+			},
+		}},
+	}
 }

@@ -10,10 +10,11 @@ const (
 	// a whole number of ticks per frame at 23.976, 24, 25, 29.97, 30, 50, 59.94
 	// and 60 frames a second.
 	videoTimescale = 120000
-	// keyframeSeconds is the keyframe interval, segmentSeconds the target
-	// duration of segments.
-	keyframeSeconds = 2
-	segmentSeconds  = 6
+	// segmentSeconds is the target duration of segments. Each begins with its only keyframe: another one every two seconds would
+	// take 5 to 20 % more bits, and players seek in segments that they have loaded anyway.
+	segmentSeconds = 6
+	// repeatSeconds is how long a frame stays before it is repeated.
+	repeatSeconds = 2
 	// maxRateWithSlack is the frame rate above which frames are dropped.
 	maxRateWithSlack = maxFrameRate + 0.5
 )
@@ -48,8 +49,8 @@ func planTiming(info *Info) timing {
 	t.lead = max(0, v.Start+v.Undecodable-info.Start)
 	after := info.Duration - (v.Start - info.Start) - v.Duration
 	t.dropsFrames = v.outputRate() > maxFrameRate*1.001
-	if v.MaxGap > keyframeSeconds || t.lead > keyframeSeconds || after > keyframeSeconds {
-		t.repeatedFrames = max(1, int(math.Ceil((info.Duration-minTailSeconds)/keyframeSeconds)))
+	if v.MaxGap > repeatSeconds || t.lead > repeatSeconds || after > repeatSeconds {
+		t.repeatedFrames = max(1, int(math.Ceil((info.Duration-minTailSeconds)/repeatSeconds)))
 		t.repeatedSeconds = info.Duration
 		t.isSlideShow = v.Frames < int64(t.repeatedFrames)
 		// In containers that count milliseconds, 60 frames a second may look like 62.
@@ -103,7 +104,7 @@ func (t timing) repeatFilters() []string {
 	return []string{fmt.Sprintf("split[own][latest];[latest]settb=1/1000000,setpts=PTS-500,"+
 		"fps=fps=1/%d:start_time=0:round=up,"+
 		"tpad=stop_mode=clone:stop=-1,trim=end_frame=%d[repeated];[repeated][own]interleave,"+
-		"select='isnan(prev_selected_t)+gt(t-prev_selected_t\\,0.0005)'", keyframeSeconds, t.repeatedFrames)}
+		"select='isnan(prev_selected_t)+gt(t-prev_selected_t\\,0.0005)'", repeatSeconds, t.repeatedFrames)}
 }
 
 // filters change timestamps. After them and repeatFilters, the first frame is

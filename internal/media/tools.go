@@ -25,7 +25,7 @@ type Tools struct {
 	// "veryslow". Empty means "veryfast".
 	Preset string
 	// CRF is the target quality, 1 (best) to 51; each rung's highest bitrate
-	// caps it. Zero means 23.
+	// caps it. Zero means 24.
 	CRF int
 	// Threads limits each decoder, filter graph and encoder of ffmpeg. Zero
 	// lets ffmpeg use all cores.

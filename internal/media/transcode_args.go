@@ -10,7 +10,7 @@ import (
 
 const (
 	defaultPreset = "veryfast"
-	defaultCRF    = 23
+	defaultCRF    = 24
 	sampleRate    = 48000
 
 	playlistName = "index.m3u8"
@@ -140,7 +140,7 @@ func (t Tools) encoderArgs(j renditionJob, v *Video, plan timing, c capabilities
 	r := j.rung
 	s := t.encoderSettings(r, h264LevelFor(r.Width, r.Height, maxDecodeRate(v, plan), r.VideoBitrate))
 	if plan.isSlideShow {
-		s.crf, s.keyframeEvery = min(s.crf+slideShowCRF, 51), segmentSeconds
+		s.crf = min(s.crf+slideShowCRF, 51)
 	}
 	args := append(fpsModeArgs("vfr", c), "-enc_time_base", outputTimeBase, "-t", formatSeconds(plan.maxSeconds))
 	args = append(append(args, e.args(s)...), plan.cut.encoderArgs(r)...)
@@ -165,7 +165,10 @@ func (t Tools) encoderArgs(j renditionJob, v *Video, plan timing, c capabilities
 func (t Tools) encoderSettings(r Rung, level string) encoderSettings {
 	s := encoderSettings{
 		preset: cmp.Or(r.Preset, t.Preset, defaultPreset), crf: cmp.Or(r.Quality, t.CRF), bitrate: r.VideoBitrate, level: level,
-		keyframeEvery: keyframeSeconds,
+		lookahead: 40,
+	}
+	if r.Width*r.Height > 1920*1088 {
+		s.lookahead = 20 // 40 frames of 2160p would take 0.7 GiB more
 	}
 	if s.crf <= 0 {
 		s.crf = defaultCRF
@@ -182,12 +185,10 @@ const frameDurations = `setts=duration=if(gt(NEXT_DTS\,DTS)\,NEXT_DTS-DTS\,DURAT
 // longer it lasts, up to a second; that is some 9 steps more than in a film.
 const slideShowCRF = 4
 
-// keyframeExpression forces a keyframe on the first frame of every so many seconds:
-// at the same frames in all rungs, without drift, and only once after a pause. ffmpeg
-// counts from the first frame.
-func keyframeExpression(every int) string {
-	return fmt.Sprintf("expr:if(isnan(prev_forced_t),1,gt(floor((t+0.0005)/%[1]d),floor((prev_forced_t+0.0005)/%[1]d)))", every)
-}
+// keyframeExpression forces a keyframe on the first frame of every segment: at the same frames in all rungs, without drift, and only
+// once after a pause. ffmpeg counts from the first frame.
+var keyframeExpression = fmt.Sprintf(
+	"expr:if(isnan(prev_forced_t),1,gt(floor((t+0.0005)/%[1]d),floor((prev_forced_t+0.0005)/%[1]d)))", segmentSeconds)
 
 // maxDecodeRate is the frame rate a decoder must support. For irregular frames it is
 // the highest permitted one.

@@ -30,10 +30,17 @@ type Profile struct {
 	UpdatedBy string     `json:"updated_by,omitempty"` // user or API key
 }
 
-// IsBuiltIn reports whether the profile is the built-in default, which nobody has redefined.
+// IsBuiltIn reports whether the profile is built in, and nobody has redefined it.
 func (p Profile) IsBuiltIn() bool { return p.UpdatedAt == nil }
 
-var builtIn = Profile{Name: video.DefaultProfile, Definition: json.RawMessage("{}")}
+// builtIn are the profiles that always exist, by name. The default is the worker's flags, which are those of balanced unless its
+// operator says otherwise. docs/performance.md has what the others cost and save.
+var builtIn = []Profile{
+	{Name: "balanced", Definition: json.RawMessage(`{"quality": 24, "preset": "veryfast"}`)},
+	{Name: video.DefaultProfile, Definition: json.RawMessage("{}")},
+	{Name: "quick", Definition: json.RawMessage(`{"quality": 24, "preset": "superfast"}`)},
+	{Name: "small", Definition: json.RawMessage(`{"quality": 25, "preset": "fast"}`)},
+}
 
 // NotFoundError says that there is no profile of a name. It matches [store.ErrNotFound].
 type NotFoundError struct {
@@ -49,8 +56,7 @@ func (e *NotFoundError) Error() string {
 func (e *NotFoundError) Unwrap() error { return store.ErrNotFound }
 
 // ErrBuiltIn says that a profile cannot be removed. It matches [store.ErrInvalid].
-var ErrBuiltIn = fmt.Errorf("%w: the profile %s is built in and was not redefined, so it cannot be removed", store.ErrInvalid,
-	video.DefaultProfile)
+var ErrBuiltIn = fmt.Errorf("%w: the profile is built in and was not redefined, so it cannot be removed", store.ErrInvalid)
 
 // Profiles reads and writes the profiles of a pipeline. It has no state of its own.
 type Profiles struct{ store *store.Store }
@@ -62,7 +68,7 @@ const listSQL = `
 /* list profiles */
 select name, definition, updated_at, updated_by from cuelight_profiles where pipeline = $1 order by name`
 
-// List returns the profiles by name, with the built-in one.
+// List returns the profiles by name, with the built-in ones.
 func (p Profiles) List(ctx context.Context) ([]Profile, error) {
 	rows, err := p.store.DB().Query(ctx, listSQL, p.store.Graph().Name())
 	if err != nil {
@@ -75,9 +81,11 @@ func (p Profiles) List(ctx context.Context) ([]Profile, error) {
 	if err != nil {
 		return nil, statement.Wrap(p.store.DB(), "list profiles", err)
 	}
-	i, found := slices.BinarySearchFunc(all, builtIn.Name, func(q Profile, name string) int { return strings.Compare(q.Name, name) })
-	if !found {
-		all = slices.Insert(all, i, builtIn)
+	for _, b := range builtIn {
+		i, found := slices.BinarySearchFunc(all, b.Name, func(q Profile, name string) int { return strings.Compare(q.Name, name) })
+		if !found {
+			all = slices.Insert(all, i, b)
+		}
 	}
 	return all, nil
 }
@@ -131,8 +139,8 @@ const removeSQL = `
 /* remove profile */
 delete from cuelight_profiles where pipeline = $1 and name = $2`
 
-// Remove deletes a profile, or a [*NotFoundError]. Without its redefinition, the default is again the
-// built-in profile. Tasks keep the settings that they have.
+// Remove deletes a profile, or returns a [*NotFoundError]. Without its redefinition, a built-in profile is again what it was.
+// Tasks keep the settings that they have.
 func (p Profiles) Remove(ctx context.Context, name string) error {
 	tag, err := p.store.DB().Exec(ctx, removeSQL, p.store.Graph().Name(), name)
 	switch {
@@ -140,10 +148,10 @@ func (p Profiles) Remove(ctx context.Context, name string) error {
 		return statement.Wrap(p.store.DB(), "remove profile", err)
 	case tag.RowsAffected() > 0:
 		return nil
-	case name == builtIn.Name:
-		return ErrBuiltIn
 	}
-	_, err = p.Get(ctx, name)
+	if _, err = p.Get(ctx, name); err == nil {
+		err = ErrBuiltIn
+	}
 	return err
 }
 
@@ -161,7 +169,7 @@ func Prepare(ctx context.Context, in *store.Store, subs []store.Submission) erro
 		if params.ProfileResolvedAt.IsZero() {
 			names[i], isAnyOpen = params.Profile, true
 			if names[i] == "" {
-				names[i] = builtIn.Name
+				names[i] = video.DefaultProfile
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package profiles_test
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,16 +27,22 @@ func mustSet(t *testing.T, st *store.Store, name, definition string) {
 	}
 }
 
-func TestProfiles_AreListedWithTheBuiltInOne(t *testing.T) {
+func TestProfiles_AreListedWithTheBuiltInOnes(t *testing.T) {
 	t.Parallel()
 	st := setup(t)
 	p := profiles.New(st)
+	var builtIn []string
 	list := func() (names string) {
+		builtIn = nil
 		all, err := p.List(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, q := range all {
+			if q.IsBuiltIn() && q.Name != "default" {
+				builtIn = append(builtIn, q.Name)
+				continue
+			}
 			names += q.Name + string(q.Definition) + q.UpdatedBy
 			if q.IsBuiltIn() {
 				names += "built-in"
@@ -52,12 +59,19 @@ func TestProfiles_AreListedWithTheBuiltInOne(t *testing.T) {
 	if got := list(); got != `archive{"quality": 18}ann|default{}built-in|web{"renditions": [1080, 480]}ann|` {
 		t.Error(got)
 	}
+	if !slices.Equal(builtIn, []string{"balanced", "quick", "small"}) {
+		t.Errorf("built in are %q", builtIn)
+	}
+	mustSet(t, st, "small", `{"quality": 33}`)
+	if list(); !slices.Equal(builtIn, []string{"balanced", "quick"}) {
+		t.Errorf("after one was redefined, built in are %q", builtIn)
+	}
 	mustSet(t, st, "default", `{"quality": 20}`)
 	mustSet(t, st, "web", `{"quality": 30}`)
-	if got := list(); got != `archive{"quality": 18}ann|default{"quality": 20}ann|web{"quality": 30}ann|` {
+	if got := list(); got != `archive{"quality": 18}ann|default{"quality": 20}ann|small{"quality": 33}ann|web{"quality": 30}ann|` {
 		t.Error(got)
 	}
-	for _, name := range []string{"web", "default", "archive"} {
+	for _, name := range []string{"web", "default", "archive", "small"} {
 		if err := p.Remove(t.Context(), name); err != nil {
 			t.Error(err)
 		}
@@ -69,7 +83,7 @@ func TestProfiles_AreListedWithTheBuiltInOne(t *testing.T) {
 		t.Errorf("remove the built-in profile: %v", err)
 	}
 	err := p.Remove(t.Context(), "web")
-	if !errors.Is(err, store.ErrNotFound) || err.Error() != `there is no profile "web"; existing: default` {
+	if !errors.Is(err, store.ErrNotFound) || err.Error() != `there is no profile "web"; existing: balanced, default, quick, small` {
 		t.Errorf("remove a profile twice: %v", err)
 	}
 	for name, definition := range map[string]string{"Web": `{}`, "a": `{"title": "x"}`, "b": `[]`, "c": `{"quality": 1}`} {
@@ -128,7 +142,7 @@ func TestPrepare_RefusesUnknownProfilesAndParams(t *testing.T) {
 	st := setup(t)
 	mustSet(t, st, "web", `{}`)
 	for params, want := range map[string]string{
-		`{"profile": "wep"}`: `params: there is no profile "wep"; existing: default, web`,
+		`{"profile": "wep"}`: `params: there is no profile "wep"; existing: balanced, default, quick, small, web`,
 		`{"qualty": 1}`:      `params: unknown member "qualty"`,
 	} {
 		err := profiles.Prepare(t.Context(), st, []store.Submission{{}, {Params: []byte(params)}})

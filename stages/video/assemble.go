@@ -186,8 +186,5 @@ func (c Config) complete(ctx context.Context, job *stages.Job, dir string, in In
 		return err
 	}
 	out.Captions = md.Captions
-	if err := media.WriteMaster(dir, &out, ""); err != nil {
-		return err
-	}
-	return c.tools(job, -1, "manifest").WriteMPD(ctx, dir, &out)
+	return c.tools(job, -1, "manifest").WriteManifests(ctx, dir, &out)
 }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/internal/storage"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
@@ -18,7 +17,7 @@ import (
 // artifact, then the two manifests at the stable address, each by one conditional write. A
 // player gets the old or the new manifest, and both refer to complete generations.
 func (c Config) publishToBucket(
-	ctx context.Context, job *stages.Job, tr Transcode, md Metadata, as Assemble,
+	ctx context.Context, job *stages.Job, md Metadata, as Assemble,
 ) (Publish, error) {
 	taskDir, err := c.makeTaskDir(job.Task)
 	if err != nil {
@@ -39,7 +38,7 @@ func (c Config) publishToBucket(
 		return Publish{}, err
 	}
 	job.Progress(stages.Progress{Percent: -1, Note: "switching"})
-	if err := p.replaceStable(ctx, job, taskDir, tr.Output); err != nil {
+	if err := p.replaceStable(ctx, job, taskDir); err != nil {
 		return Publish{}, err
 	}
 	p.removeOld(ctx, stored)
@@ -97,11 +96,11 @@ func (c Config) copiesInService() bool {
 }
 
 // replaceStable switches both manifests to the generation.
-func (p *bucketPublish) replaceStable(ctx context.Context, job *stages.Job, taskDir string, out *media.Output) error {
+func (p *bucketPublish) replaceStable(ctx context.Context, job *stages.Job, taskDir string) error {
 	if err := checkStillCurrent(job, p.mine)(ctx); err != nil {
 		return err
 	}
-	texts, err := p.stableTexts(ctx, taskDir, out)
+	texts, err := p.stableTexts(ctx, taskDir)
 	if err != nil {
 		return err
 	}
@@ -124,32 +123,16 @@ func (p *bucketPublish) removeOld(ctx context.Context, stored []storage.Artifact
 }
 
 // stableTexts returns the manifests of the stable address.
-func (p *bucketPublish) stableTexts(
-	ctx context.Context, taskDir string, out *media.Output,
-) (texts [2][]byte, err error) {
-	base := p.generation.String() + "/"
-	tmp, err := os.MkdirTemp(taskDir, switchPrefix)
+func (p *bucketPublish) stableTexts(ctx context.Context, taskDir string) ([2][]byte, error) {
+	texts, err := rebasedManifests(p.generation.String()+"/", func(name string) ([]byte, error) {
+		if p.config.copiesInService() {
+			text, _, err := p.bucket.ReadDocument(ctx, path.Join(p.task.String(), p.generation.String(), name))
+			return text, err
+		}
+		return os.ReadFile(filepath.Join(taskDir, p.mine.Dir, name))
+	})
 	if err != nil {
-		return texts, fmt.Errorf("create new manifests: %w", err)
-	}
-	defer os.RemoveAll(tmp)
-	if err = media.WriteMaster(tmp, out, base); err == nil {
-		texts[0], err = os.ReadFile(filepath.Join(tmp, media.MasterName))
-	}
-	if err != nil {
-		return texts, err
-	}
-	var mpd []byte
-	if p.config.copiesInService() {
-		mpd, _, err = p.bucket.ReadDocument(ctx, path.Join(p.task.String(), p.generation.String(), media.ManifestName))
-	} else {
-		mpd, err = os.ReadFile(filepath.Join(taskDir, p.mine.Dir, media.ManifestName))
-	}
-	if err == nil {
-		texts[1], err = withBaseURL(mpd, base)
-	}
-	if err != nil {
-		return texts, fmt.Errorf("write manifest: %w", err)
+		return texts, fmt.Errorf("write manifests: %w", err)
 	}
 	return texts, nil
 }

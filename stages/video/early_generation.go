@@ -48,10 +48,7 @@ func (c Config) publishEarly(ctx context.Context, job *stages.Job, taskDir strin
 		if err := l.add(ctx, from, dir, servedMode); err != nil {
 			return fmt.Errorf("link renditions: %w", err)
 		}
-		if err := media.WriteMaster(dir, tr.Output, ""); err != nil {
-			return err
-		}
-		if err := c.tools(job, -1, "manifest").WriteMPD(ctx, dir, tr.Output); err != nil {
+		if err := c.tools(job, -1, "manifest").WriteManifests(ctx, dir, tr.Output); err != nil {
 			return err
 		}
 		as.Files, as.Bytes, err = measureTree(dir, func() {})

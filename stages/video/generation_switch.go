@@ -33,7 +33,6 @@ type generationSwitch struct {
 	publishedDir string // of the task
 	workdir      *workdir
 	keepOld      time.Duration
-	out          *media.Output
 	checkCurrent func(ctx context.Context) error // fails if the attempt was overtaken; may be nil
 	switched     bool                            // a manifest refers to workdir, so it must stay
 }
@@ -149,11 +148,8 @@ func (s *generationSwitch) replaceManifests(ctx context.Context) error {
 	final := s.workdir.dirName
 	final.unfinished = false
 	base := final.String() + "/"
-	if err := media.WriteMaster(tmp, s.out, base); err != nil {
-		return err
-	}
-	if err := s.rebaseManifest(tmp, base); err != nil {
-		return fmt.Errorf("write manifest: %w", err)
+	if err := s.rebaseManifests(tmp, base); err != nil {
+		return fmt.Errorf("write manifests: %w", err)
 	}
 	if err := makeTreeReadable(tmp, func() {}); err != nil {
 		return err
@@ -189,16 +185,29 @@ func (s *generationSwitch) discardManifests(tmp string) {
 // switchPrefix starts the names of the directories of prepared manifests.
 const switchPrefix = ".switch-"
 
-// rebaseManifest writes the generation's DASH manifest with a base URL.
-func (s *generationSwitch) rebaseManifest(dir, base string) error {
-	text, err := os.ReadFile(filepath.Join(s.workdir.path, media.ManifestName))
+// rebaseManifests writes the stable manifests: those of the generation, with its address before every URI.
+func (s *generationSwitch) rebaseManifests(dir, base string) error {
+	texts, err := rebasedManifests(base, func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(s.workdir.path, name)) })
+	for i, name := range []string{media.MasterName, media.ManifestName} {
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), texts[i], servedFileMode)
+		}
+	}
+	return err
+}
+
+// rebasedManifests reads the manifests of a generation, and returns those of the stable address.
+func rebasedManifests(base string, read func(name string) ([]byte, error)) (texts [2][]byte, err error) {
+	master, err := read(media.MasterName)
 	if err != nil {
-		return err
+		return texts, err
 	}
-	if text, err = withBaseURL(text, base); err != nil {
-		return err
+	texts[0] = []byte(media.RebaseMaster(string(master), base))
+	mpd, err := read(media.ManifestName)
+	if err == nil {
+		texts[1], err = withBaseURL(mpd, base)
 	}
-	return os.WriteFile(filepath.Join(dir, media.ManifestName), text, servedFileMode)
+	return texts, err
 }
 
 // withBaseURL adds a BaseURL to an MPD, as the first child after ProgramInformation,

@@ -68,11 +68,8 @@ func (c Config) publishRoots() []rootDir {
 func (c Config) publish(
 	ctx context.Context, job *stages.Job, in Ingest, tr Transcode, md Metadata, as Assemble,
 ) (Publish, error) {
-	out := *tr.Output
-	out.Captions = as.Captions
-	tr.Output = &out
 	if c.PublishBucket != nil {
-		return c.publishToBucket(ctx, job, tr, md, as)
+		return c.publishToBucket(ctx, job, md, as)
 	}
 	dir, err := c.findTaskDir(job.Task)
 	if err != nil {
@@ -95,7 +92,7 @@ func (c Config) publish(
 		return Publish{}, err
 	}
 	s := generationSwitch{
-		publishedDir: w.parent, workdir: w, keepOld: c.keepOld(), out: tr.Output, checkCurrent: checkStillCurrent(job, as),
+		publishedDir: w.parent, workdir: w, keepOld: c.keepOld(), checkCurrent: checkStillCurrent(job, as),
 	}
 	if err := s.run(ctx, job); err != nil {
 		return Publish{}, err

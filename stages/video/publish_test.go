@@ -132,7 +132,7 @@ func TestPublish_OvertakenAttemptDoesNotSwitch(t *testing.T) {
 	if !exists(zombie.path) {
 		t.Fatal("the directory of a running attempt was removed")
 	}
-	s := generationSwitch{publishedDir: public, workdir: zombie, out: m.tr.Output}
+	s := generationSwitch{publishedDir: public, workdir: zombie}
 	if err := s.run(t.Context(), h.job); err == nil || s.switched {
 		t.Errorf("got %v, switched %v", err, s.switched)
 	}

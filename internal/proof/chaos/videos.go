@@ -211,7 +211,8 @@ func (d *videoDaemon) checkVideo(ctx context.Context, id store.ID) error {
 	dir := filepath.Join(d.publishDir(), id.String())
 	playlists := 0
 	err = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || filepath.Ext(path) != ".m3u8" {
+		// ffprobe reads I-frame playlists like others, for which their ranges are incomplete files.
+		if err != nil || filepath.Ext(path) != ".m3u8" || filepath.Base(path) == "iframes.m3u8" {
 			return err
 		}
 		playlists++
