@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/playback"
 	"github.com/cuelight/cuelight/internal/webhook"
 	"github.com/cuelight/cuelight/store"
 )
@@ -50,6 +51,8 @@ type Options struct {
 	// OpenPublished opens a published file that is not in a directory, by the name that it would have in Published. It
 	// returns fs.ErrNotExist if there is none. Reading ends with ctx. Default: the files in Published are served.
 	OpenPublished func(ctx context.Context, name string) (PublishedFile, error)
+	// PlaybackKeys sign addresses with which anybody can watch a published video. Default: there are none.
+	PlaybackKeys *playback.Keys
 	// CheckSource refuses a submitted source: an error that matches [access.ErrForbidden] as forbidden, any other as
 	// invalid. The client gets its text. Default: [CheckSource].
 	CheckSource func(who access.Principal, source string) error

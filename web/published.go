@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/cuelight/cuelight/internal/contenttype"
 	"github.com/cuelight/cuelight/internal/problem"
@@ -17,8 +19,16 @@ import (
 
 var errNoFile = problem.New(problem.NotFound, "the published file does not exist")
 
-// servePublished serves a published file, with ranges. The open file stays the same if another replaces it.
+// maxFileAge is how long a file of a generation may be cached: it never changes.
+const maxFileAge = 365 * 24 * time.Hour
+
+// servePublished serves a published file. Only the browser may cache it, not a proxy.
 func (s *Server) servePublished(w http.ResponseWriter, r *http.Request) {
+	s.serveFile(w, r, "private", maxFileAge)
+}
+
+// serveFile serves a published file, with ranges. The open file stays the same if another replaces it.
+func (s *Server) serveFile(w http.ResponseWriter, r *http.Request, caches string, maxAge time.Duration) {
 	f, err := s.openPublished(r)
 	if err != nil {
 		s.writeError(w, r, err)
@@ -29,11 +39,10 @@ func (s *Server) servePublished(w http.ResponseWriter, r *http.Request) {
 	// Browsers must not interpret files of other types.
 	h.Set("Content-Type", contenttype.Of(r.PathValue("path")))
 	h.Set("Etag", f.ETag)
-	// Only the browser may cache a file, not a proxy. The directory of a generation never changes; the files above
-	// it, which refer to the newest generation, do.
-	h.Set("Cache-Control", "private, no-cache")
+	// The directory of a generation never changes; the files above it, which refer to the newest generation, do.
+	h.Set("Cache-Control", caches+", no-cache")
 	if strings.Contains(r.PathValue("path"), "/") {
-		h.Set("Cache-Control", "private, max-age=31536000, immutable")
+		h.Set("Cache-Control", fmt.Sprintf("%s, max-age=%.0f, immutable", caches, maxAge.Seconds()))
 	}
 	http.ServeContent(w, r, "", f.Modified, f)
 }
@@ -44,12 +53,16 @@ func (s *Server) openPublished(r *http.Request) (PublishedFile, error) {
 	if err != nil {
 		return PublishedFile{}, err
 	}
-	name, err := publishedName(id, r.PathValue("path"))
+	return s.openPublishedFile(r.Context(), id, r.PathValue("path"))
+}
+
+func (s *Server) openPublishedFile(ctx context.Context, id store.ID, name string) (PublishedFile, error) {
+	name, err := publishedName(id, name)
 	if err != nil {
 		return PublishedFile{}, err
 	}
 	if s.opts.OpenPublished != nil {
-		f, err := s.opts.OpenPublished(r.Context(), name)
+		f, err := s.opts.OpenPublished(ctx, name)
 		if errors.Is(err, fs.ErrNotExist) {
 			err = errNoFile
 		}

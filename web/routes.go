@@ -23,6 +23,9 @@ func (s *Server) buildRoutes() []route {
 	}
 	if s.opts.Published != "" || s.opts.OpenPublished != nil {
 		routes = append(routes, rawRoute("GET", apiPath+"/published/{id}/{path...}", access.Read, s.servePublished))
+		if s.opts.PlaybackKeys != nil {
+			routes = append(routes, s.playbackRoutes()...)
+		}
 	}
 	if s.opts.Webhooks != nil {
 		routes = append(routes, s.webhookRoutes()...)

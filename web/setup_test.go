@@ -23,6 +23,7 @@ import (
 	"github.com/cuelight/cuelight/internal/eventfeed"
 	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/internal/playback"
 	"github.com/cuelight/cuelight/internal/upload"
 	"github.com/cuelight/cuelight/internal/waittest"
 	"github.com/cuelight/cuelight/internal/webhook"
@@ -41,11 +42,12 @@ var (
 // testServer is a server with its own database.
 type testServer struct {
 	*store.Store
-	t         *testing.T
-	pool      *pgxpool.Pool
-	server    *web.Server
-	url       string
-	published string
+	t            *testing.T
+	pool         *pgxpool.Pool
+	server       *web.Server
+	url          string
+	published    string
+	playbackKeys playback.Keys
 
 	mu       sync.Mutex
 	requests []web.Request
@@ -63,8 +65,13 @@ func setup(t *testing.T, change ...func(*web.Options)) *testServer {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		t.Fatal(err)
 	}
+	keys, _, err := playback.LoadKeys(filepath.Join(t.TempDir(), "playback"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.playbackKeys = keys
 	o := web.Options{
-		Store: b.Store, Guard: guard, Subscribe: b.feed(), Published: b.published,
+		Store: b.Store, Guard: guard, PlaybackKeys: &keys, Subscribe: b.feed(), Published: b.published,
 		Webhooks: webhook.New(webhook.Options{DB: pool, Store: b.Store}),
 		Metrics:  textHandler("figures 1\n"), Healthy: healthHandler(http.StatusOK),
 		Ready:     healthHandler(http.StatusServiceUnavailable),

@@ -53,8 +53,8 @@ var ways = []way{
 	cuelight("quick", "superfast", 24), cuelight("balanced", "veryfast", 24), cuelight("small", "fast", 25),
 	{"PeerTube", 23, []int{19, 23, 27}, eachRung(func(t *title, r media.Rung, crf int) []string {
 		return []string{
-			"-preset", "veryfast", "-crf", strconv.Itoa(crf), "-b_strategy", "1", "-bf", "16", "-g", strconv.Itoa(int(math.Round(2 * t.info.Video.FPS))),
-			"-vf", fmt.Sprintf("scale=%d:%d", r.Width, r.Height), "-hls_time", "4",
+			"-preset", "veryfast", "-crf", strconv.Itoa(crf), "-b_strategy", "1", "-bf", "16",
+			"-g", strconv.Itoa(int(math.Round(2 * t.info.Video.FPS))), "-vf", fmt.Sprintf("scale=%d:%d", r.Width, r.Height), "-hls_time", "4",
 		}
 	})},
 	{"VLog", 23, []int{19, 23, 27}, eachRung(func(_ *title, r media.Rung, crf int) []string {
@@ -163,7 +163,8 @@ var ssimPattern = regexp.MustCompile(`All:([\d.]+)`)
 // ssim compares a rendition with the source frame by frame, in order: their times differ by rounding.
 func (t *title) ssim(ctx context.Context, playlist string) (float64, error) {
 	r := t.rungs[0]
-	graph := fmt.Sprintf("[1:v:0]scale=%d:%d,format=yuv420p,settb=1/1000,setpts=40*N[a];[0:v:0]settb=1/1000,setpts=40*N[b];[b][a]ssim", r.Width, r.Height)
+	graph := fmt.Sprintf("[1:v:0]scale=%d:%d,format=yuv420p,settb=1/1000,setpts=40*N[a];"+
+		"[0:v:0]settb=1/1000,setpts=40*N[b];[b][a]ssim", r.Width, r.Height)
 	cmd := exec.CommandContext(ctx, "ffmpeg", "-nostdin", "-i", playlist, "-i", "file:"+t.path, "-lavfi", graph, "-f", "null", "-")
 	text, err := cmd.CombinedOutput()
 	found := ssimPattern.FindStringSubmatch(string(text))
@@ -259,7 +260,8 @@ func compare(ctx context.Context, path string) (cells []string, ratios [][2]floa
 		}
 	}
 	v := t.info.Video
-	cells = []string{fmt.Sprintf("%s, %dx%d", strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)), v.Width, v.Height), fmt.Sprintf("%.4f", base.ssim)}
+	name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+	cells = []string{fmt.Sprintf("%s, %dx%d", name, v.Width, v.Height), fmt.Sprintf("%.4f", base.ssim)}
 	for i := range ways {
 		r := [2]float64{bitsAt(all[i], base.ssim) / base.bits, float64(all[i][1].cpu) / float64(base.cpu)}
 		ratios = append(ratios, r)

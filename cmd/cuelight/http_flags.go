@@ -36,6 +36,7 @@ func addHTTPFlags(f *pflag.FlagSet) *httpFlags {
 		"file with the secret for full access, created if it does not exist (default DATA-DIR/secrets/admin)")
 	f.StringVar(&o.ReadFile, "read-secret-file", "",
 		"file with the secret for read access (default DATA-DIR/secrets/read)")
+	f.StringVar(&o.PlaybackKeys, "playback-keys", "", playbackKeysUsage)
 	f.IntVar(&o.ConnectionsPerAddress, "max-connections-per-address", 500,
 		"maximum connections to --listen from one address, except loopback addresses and --proxy")
 	f.Var((*byteSize)(&o.MaxUpload), "max-upload", "largest upload")
@@ -93,6 +94,7 @@ func (o *httpFlags) listenFlags() (names []string) {
 		{o.CertFile != "", "--tls-cert"}, {o.KeyFile != "", "--tls-key"}, {o.NoAuth, "--no-auth"}, {o.Insecure, "--insecure"},
 		{o.BasePath != "", "--base-path"}, {len(o.Origins) > 0, "--origin"}, {len(o.Proxies) > 0, "--proxy"},
 		{o.AdminFile != "", "--admin-secret-file"}, {o.ReadFile != "", "--read-secret-file"},
+		{o.PlaybackKeys != "", "--playback-keys"},
 		{o.MaxSubmissions != 0, "--max-submissions-per-user"},
 	} {
 		if f.isGiven {

@@ -1,7 +1,6 @@
 package access
 
 import (
-	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -12,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"unique"
 )
 
@@ -70,19 +70,9 @@ func (s Secret) is(digest [sha256.Size]byte) int {
 // LoadSecret rejects a file that users other than the owner can write, or that all users
 // can read. (A group may read it, as with systemd's credentials.)
 func LoadSecret(path string) (s Secret, created bool, err error) {
-	text, err := ReadSecret(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = createSecret(path); err == nil {
-			created = true
-		} else if errors.Is(err, fs.ErrExist) {
-			err = nil // another process was faster
-		}
-		if err == nil {
-			text, err = ReadSecret(path)
-		}
-	}
+	lines, created, err := load(path, 1)
 	if err == nil {
-		s, err = NewSecret(text)
+		s, err = NewSecret(lines[0])
 	}
 	if err != nil {
 		return Secret{}, false, fmt.Errorf("load secret from %q: %w", path, err)
@@ -90,29 +80,72 @@ func LoadSecret(path string) (s Secret, created bool, err error) {
 	return s, created, nil
 }
 
+// maxSecrets is how many secrets LoadSecrets reads.
+const maxSecrets = 16
+
+// LoadSecrets is [LoadSecret] for a file that may have several secrets, one in each line, and returns them in clear: to sign with.
+func LoadSecrets(path string) (all []string, created bool, err error) {
+	all, created, err = load(path, maxSecrets)
+	for i := range all {
+		if err == nil {
+			_, err = NewSecret(all[i])
+		}
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("load secrets from %q: %w", path, err)
+	}
+	return all, created, nil
+}
+
+// load reads the lines of a file, which it creates if there is none.
+func load(path string, most int) (lines []string, created bool, err error) {
+	lines, err = readLines(path, most)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return lines, false, err
+	}
+	err = createSecret(path)
+	created = err == nil
+	if created || errors.Is(err, fs.ErrExist) { // another process was faster
+		lines, err = readLines(path, most)
+	}
+	return lines, created, err
+}
+
 // ReadSecret reads the one line of a file with a secret or a key. It rejects files as [LoadSecret] does.
 func ReadSecret(path string) (string, error) {
-	f, err := os.Open(path)
+	lines, err := readLines(path, 1)
 	if err != nil {
 		return "", err
+	}
+	return lines[0], nil
+}
+
+// readLines reads at most so many lines, at least one; the last has what follows.
+func readLines(path string, most int) ([]string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return "", errors.New("it is not a regular file")
+		return nil, errors.New("it is not a regular file")
 	}
 	if info.Mode().Perm()&0o027 != 0 {
-		return "", fmt.Errorf("its mode is %04o, but only its owner may access it; run chmod 600", info.Mode().Perm())
+		return nil, fmt.Errorf("its mode is %04o, but only its owner may access it; run chmod 600", info.Mode().Perm())
 	}
-	text, err := io.ReadAll(io.LimitReader(f, maxSecret+3))
+	text, err := io.ReadAll(io.LimitReader(f, int64(most)*(maxSecret+3)))
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	text = bytes.TrimSuffix(text, []byte("\n"))
-	return string(bytes.TrimSuffix(text, []byte("\r"))), nil
+	lines := strings.SplitN(strings.TrimSuffix(string(text), "\n"), "\n", most)
+	for i := range lines {
+		lines[i] = strings.TrimSuffix(lines[i], "\r")
+	}
+	return lines, nil
 }
 
 // makeSecret writes a new secret to a temporary file and links it to path, which

@@ -1,6 +1,6 @@
 // Package attached has the captions that users attach to videos: files of subtitles, each with a language.
 //
-//	id, err := attached.New(st).Add(ctx, task, attached.File{Name: "film.srt", Language: "de"}, data)
+//	added, err := attached.New(st).Add(ctx, task, "film.srt", data, attached.File{Language: "de"})
 //	err = st.Retry(ctx, task, "assemble")
 //
 // They are in the database, because hosts share no files, and stay with a task until it is purged. [Captions.Of] gives them to the

@@ -16,9 +16,15 @@ import (
 
 // FromName returns what the name of a file says of it: of film.pt-BR.forced.srt, the language and that it is forced. The language
 // is empty if the name has none.
-func FromName(name string) (f File) {
-	words := strings.Split(strings.TrimSuffix(filepath.Base(name), filepath.Ext(name)), ".")
-	for _, word := range slices.Backward(words[1:]) {
+func FromName(name string) File {
+	f, _ := fromName(filepath.Base(name))
+	return f
+}
+
+// fromName also returns what is before the language.
+func fromName(name string) (f File, video string) {
+	words := strings.Split(strings.TrimSuffix(name, filepath.Ext(name)), ".")
+	for i, word := range slices.Backward(words) {
 		switch strings.ToLower(word) {
 		case "forced":
 			f.Forced = true
@@ -27,13 +33,14 @@ func FromName(name string) (f File) {
 		case "default":
 			f.Default = true
 		default:
-			if tag, err := language.Parse(word); err == nil {
+			if tag, err := language.Parse(word); err == nil && i > 0 {
 				f.Language = tag.String()
+				return f, strings.Join(words[:i], ".")
 			}
-			return f
+			return f, ""
 		}
 	}
-	return f
+	return f, ""
 }
 
 // NextTo returns the files with captions in the directory of a video that have its name and a language: film.en.srt for film.mp4.
@@ -42,11 +49,10 @@ func NextTo(video string) (files []string) {
 	if err != nil {
 		return nil
 	}
-	prefix := strings.TrimSuffix(filepath.Base(video), filepath.Ext(video)) + "."
+	title := strings.TrimSuffix(filepath.Base(video), filepath.Ext(video))
 	for _, e := range entries {
-		name := e.Name()
-		if strings.HasPrefix(name, prefix) && isCaptions(name) && FromName(name[len(prefix)-1:]).Language != "" {
-			files = append(files, filepath.Join(filepath.Dir(video), name))
+		if _, of := fromName(e.Name()); of == title && isCaptions(e.Name()) {
+			files = append(files, filepath.Join(filepath.Dir(video), e.Name()))
 		}
 	}
 	return files

@@ -33,6 +33,7 @@ func TestNextTo_FindsTheFilesOfOneVideo(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{
 		"film.mp4", "film.en.srt", "film.de.forced.vtt", "film.txt", "film.srt", "film.en.jpg", "film2.en.srt", "film.part.mp4", "other.en.srt",
+		"film.cut.en.srt", ".en.srt", "en.srt",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600); err != nil {
 			t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/cuelight/cuelight/internal/attached"
 	"github.com/cuelight/cuelight/internal/eventfeed"
 	"github.com/cuelight/cuelight/internal/ops"
+	"github.com/cuelight/cuelight/internal/playback"
 	"github.com/cuelight/cuelight/internal/profiles"
 	"github.com/cuelight/cuelight/internal/trace"
 	"github.com/cuelight/cuelight/stages/video"
@@ -21,15 +23,21 @@ import (
 	"github.com/cuelight/cuelight/web/ui"
 )
 
+// linkAge is how long the addresses for viewers that pages offer are valid.
+const linkAge = 7 * 24 * time.Hour
+
 // newDashboard returns the dashboard's pages.
 func (s *services) newDashboard() (*ui.UI, error) {
 	d, base := s.d, s.d.HTTP.BasePath
 	files := publishedFiles{publish: d.Config.PublishDir, base: base}
 	poster := func(t store.Task) (string, bool) { return files.newest(t.ID, "poster.jpg") }
-	playback := func(_ context.Context, t store.Task) (ui.Playback, bool) { return files.playback(t.ID) }
+	playing := func(_ context.Context, t store.Task) (ui.Playback, bool) { return files.playback(t.ID) }
 	if d.Config.PublishBucket != nil {
 		results := &publishedResults{read: s.lists.Result, base: base}
-		poster, playback = results.poster, results.playback
+		poster, playing = results.poster, results.playback
+	}
+	link := func(t store.Task) string {
+		return web.PlaybackPath(base, s.playbackKeys.Sign(t.ID, playback.Expiry(time.Now(), linkAge)), t.ID, "master.m3u8")
 	}
 	return ui.New(ui.Options{
 		Store: ui.NewReader(s.lists), Actions: newDashboardActions(d.DB.Reads.Store, d.HTTP.MaxSubmissions), BasePath: base,
@@ -48,7 +56,8 @@ func (s *services) newDashboard() (*ui.UI, error) {
 		Captions:     attached.New(s.lists).List,
 		WakeLatency:  s.wakeLatency.within,
 		Poster:       poster,
-		Playback:     playback,
+		Playback:     playing,
+		Link:         link,
 		ReadFrom:     s.readFrom(),
 		OnAction:     s.requireReplay,
 	})

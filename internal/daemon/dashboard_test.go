@@ -148,7 +148,9 @@ func TestDashboardActions_AreAudited(t *testing.T) {
 			return entry{"captions_add", other.String(), `{"captions": "` + added.ID.String() + `", "language": "de"}`}
 		}},
 		{"RemoveCaptions", func(ctx context.Context) error { return o.RemoveCaptions(ctx, other, added.ID) },
-			func() entry { return entry{"captions_remove", other.String(), `{"captions": "` + added.ID.String() + `"}`} }},
+			func() entry {
+				return entry{"captions_remove", other.String(), `{"captions": "` + added.ID.String() + `"}`}
+			}},
 		{"DrainWorker", func(ctx context.Context) error { return o.DrainWorker(ctx, worker) },
 			func() entry { return entry{"drain", worker.String(), `{}`} }},
 	}

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/playback"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/web"
 )
@@ -27,6 +28,7 @@ type HTTPOptions struct {
 	Origins               []string
 	Proxies               []netip.Prefix
 	AdminFile, ReadFile   string // files with secrets; empty for those in the data directory
+	PlaybackKeys          string // file with the keys of addresses for viewers; empty for that in the data directory
 	MaxUpload             int64  // bytes
 	MaxSubmissions        int    // of one user per minute; 0 for no limit
 	ConnectionsPerAddress int
@@ -87,6 +89,21 @@ func (o *HTTPOptions) loadSecrets(to *access.Options, dir string, log *zap.Logge
 		}
 	}
 	return nil
+}
+
+// PlaybackKeysFile is the file with the keys of addresses for viewers, unless another is named.
+func PlaybackKeysFile(dataDir string) string { return filepath.Join(dataDir, "secrets", "playback") }
+
+// loadPlaybackKeys reads the keys of addresses for viewers. The first start creates one.
+func (o *HTTPOptions) loadPlaybackKeys(dataDir string) (*playback.Keys, error) {
+	if err := os.MkdirAll(filepath.Join(dataDir, "secrets"), 0o700); err != nil {
+		return nil, fmt.Errorf("create directory of secrets: %w", err)
+	}
+	keys, _, err := playback.LoadKeys(cmp.Or(o.PlaybackKeys, PlaybackKeysFile(dataDir)))
+	if err != nil {
+		return nil, &usererr.Error{Kind: usererr.Usage, Text: err.Error()}
+	}
+	return &keys, nil
 }
 
 // bind opens the listening socket.

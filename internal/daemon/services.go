@@ -17,6 +17,7 @@ import (
 	"github.com/cuelight/cuelight/internal/eventfeed"
 	"github.com/cuelight/cuelight/internal/metrics"
 	"github.com/cuelight/cuelight/internal/metrics/health"
+	"github.com/cuelight/cuelight/internal/playback"
 	"github.com/cuelight/cuelight/internal/standby"
 	"github.com/cuelight/cuelight/internal/upload"
 	"github.com/cuelight/cuelight/internal/usererr"
@@ -51,6 +52,7 @@ type services struct {
 	standby   *standby.Router // nil without a standby
 	uploads   *upload.Uploads
 
+	playbackKeys     *playback.Keys
 	coordinator      *remote.Coordinator // of remote workers
 	coordinatorWakes *notify.Wakes
 	refusals         *refusals
@@ -120,6 +122,9 @@ func (s *services) listen(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if s.playbackKeys, err = d.HTTP.loadPlaybackKeys(d.Config.DataDir); err != nil {
+		return err
+	}
 	s.feed = eventfeed.New(eventfeed.Options{
 		Reader: eventReader{reads.Store, s.standby}, Wake: s.feedWakes,
 		OnError: failureLogger(d.Log, "events cannot be read", "events are read again"),
@@ -171,6 +176,7 @@ func (s *services) webOptions(guard *access.Guard) web.Options {
 	o.Store, o.Reads, o.Guard, o.Webhooks = reads.Store, s.lists, guard, webhook.New(hooks)
 	o.Workers, o.Profiles, o.MaxSubmissionsPerUser = s.coordinator, true, d.HTTP.MaxSubmissions
 	o.Dashboard, o.Published, o.Uploads, o.Metrics = s.dashboard, d.Config.PublishDir, s.uploads, s.metrics.Handler()
+	o.PlaybackKeys = s.playbackKeys
 	if d.Config.PublishBucket != nil {
 		o.OpenPublished = openPublished(d.Config.PublishBucket)
 	}

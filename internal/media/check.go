@@ -147,9 +147,9 @@ func checkDecoded(info *Info, out *Output) error {
 // pictureEnd is when the picture ends, in seconds from the start of the output.
 func (i *Info) pictureEnd() float64 { return i.Video.Start - i.Start + i.Video.Duration }
 
-// checkDir checks that a rendition's directory contains only what its playlist names.
+// checkDir checks that a rendition's directory contains only what its playlist names, and the I-frame playlist.
 func checkDir(dir string, r Rendition, s *renditionFiles) error {
-	wanted := map[string]bool{path.Base(r.Playlist): true, s.init: true}
+	wanted := map[string]bool{path.Base(r.Playlist): true, s.init: true, iframesName: r.Width > 0}
 	for _, g := range s.segments {
 		wanted[g.name] = true
 	}

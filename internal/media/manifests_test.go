@@ -175,7 +175,7 @@ func TestWriteManifests_UsesSegmentsOfPlaylists(t *testing.T) {
 	if err := xml.Unmarshal(text, &m); err != nil {
 		t.Fatal(err)
 	}
-	if len(m.Period.Sets) != 3 || m.Period.Sets[2].Language != "fr" ||
+	if len(m.Period.Sets) != 4 || m.Period.Sets[3].ContentType != "image" || m.Period.Sets[2].Language != "fr" ||
 		m.Period.Sets[0].Streams[0].FrameRate != "24000/1001" {
 		t.Errorf("manifest\n%s", text)
 	}
@@ -185,7 +185,7 @@ func TestWriteManifests_UsesSegmentsOfPlaylists(t *testing.T) {
 		t.Errorf("%v: the manifest lasts %s; want PT20.020S", err, m.Duration)
 	}
 	all := append(append([]Rendition{}, r.out.Video...), r.out.Audio...)
-	for i, set := range m.Period.Sets {
+	for i, set := range m.Period.Sets[:3] {
 		count, ticks := 0, int64(0)
 		for _, e := range set.Streams[0].Template.Timeline.Entries {
 			count += 1 + e.Repeat

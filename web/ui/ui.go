@@ -125,6 +125,8 @@ type Options struct {
 	// Playback returns the addresses of a task's published video, which may be an older
 	// version. Default: no player.
 	Playback func(ctx context.Context, t store.Task) (Playback, bool)
+	// Link returns the path of an address with which anybody can watch a published video for a week. Default: none is offered.
+	Link func(t store.Task) string
 	// Profiles returns the profiles of videos, which are listed and which forms offer; the one of submissions that name
 	// none is first. SettingsOf describes what a task's parameters ask for: the name of a profile, which may be empty,
 	// and the settings. Default: none, and no page of profiles.

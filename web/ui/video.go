@@ -148,8 +148,12 @@ func (u *UI) addPlayer(
 		return
 	}
 	if p, ok := u.o.Playback(ctx, t); ok {
+		link := ""
+		if u.o.Link != nil {
+			link = u.o.Link(t)
+		}
 		r.add("player", "", "player", map[string]any{
-			"Playback": p, "Note": playerNote(t.Status, isPublished), "Tracks": captionTracks(history, p.HLS),
+			"Link": link, "Playback": p, "Note": playerNote(t.Status, isPublished), "Tracks": captionTracks(history, p.HLS),
 		})
 		return
 	}

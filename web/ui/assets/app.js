@@ -195,7 +195,8 @@
   // The clipboard is available over TLS or on localhost only.
   const copyFrom = async (button) => {
     try {
-      await navigator.clipboard.writeText(button.dataset.copy);
+      const text = button.dataset.copy;
+      await navigator.clipboard.writeText(text.startsWith("/") ? location.origin + text : text);
       showMessage("Copied.");
     } catch {
       getSelection().selectAllChildren(button.previousElementSibling);
