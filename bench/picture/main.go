@@ -105,7 +105,7 @@ type title struct {
 }
 
 // maxSeconds is how much of a title is used.
-const maxSeconds = "20"
+const maxSeconds = "12"
 
 // readTitle makes an upload of good quality from a file, in dir. Its colours are said to be those of BT.709: Cuelight converts others,
 // and the others do not, so that what they make could not be compared.
@@ -195,6 +195,9 @@ func bitsAt(points []point, ssim float64) float64 {
 	return math.NaN()
 }
 
+const heading = "Bits for the same SSIM / processor time of all sizes, as ratios to `balanced`. `make bench-media` describes itself in\n" +
+	"bench/picture/main.go.\n\n"
+
 // reference is the way that the others are compared with.
 const reference = "balanced"
 
@@ -231,7 +234,7 @@ func run(ctx context.Context, paths []string, out string) error {
 		mean = append(mean, fmt.Sprintf("**%.2f / %.2f**", math.Exp(p[0]), math.Exp(p[1])))
 	}
 	line(mean...)
-	return os.WriteFile(out, []byte(b.String()), 0o644)
+	return os.WriteFile(out, []byte(heading+b.String()), 0o644)
 }
 
 // compare returns a line of the table, and the ratios of bits and of time to the reference.

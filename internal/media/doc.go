@@ -86,7 +86,7 @@
 //
 // # Limits
 //
-// It does not extract subtitles, encrypt, decode or scale on a GPU, resume in the middle
+// It does not encrypt, decode or scale on a GPU, resume in the middle
 // of a chunk, or log. Transcodes with a hardware encoder are not divided. It needs ffmpeg 4.4 or later with libx264. HDR
 // and wide colours need the zscale filter to be exact; without it they are approximate, with a warning.
 package media
