@@ -80,7 +80,7 @@ bench-once: needs-test ## run every measurement once, briefly, to check that it 
 
 .PHONY: bench-media
 bench-media: needs-test ## compare the size and quality of videos with others: make bench-media ARGS="film.mp4 …"
-	@$(build_env) $(GO) build -C bench -o ../bin/picture ./picture && exec bin/picture $(ARGS)
+	@$(build_env) $(GO) build -C bench -o ../bin/bench-media ./media && exec bin/bench-media $(ARGS)
 
 .PHONY: bench-test
 bench-test: needs-test ## test the benchmark

@@ -1,11 +1,11 @@
 package web
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cuelight/cuelight/internal/access"
@@ -30,7 +30,7 @@ func (s *Server) playbackRoutes() []route {
 	return []route{
 		jsonRoute("GET", apiPath+"/tasks/{id}/playback", access.Read, s.getPlayback, "expires_in"),
 		rawRoute("GET", signed, access.None, s.servePlayback),
-		rawRoute("OPTIONS", signed, access.None, allowOtherSites),
+		rawRoute("OPTIONS", signed, access.None, answerPreflight),
 	}
 }
 
@@ -55,7 +55,7 @@ func (s *Server) getPlayback(_ http.ResponseWriter, r *http.Request) (jsonRespon
 		return jsonResponse{}, err
 	}
 	f, err := s.openPublishedFile(r.Context(), id, "master.m3u8")
-	if errors.Is(err, error(errNoFile)) {
+	if errors.Is(err, errNoFile) {
 		err = problem.New(problem.NotFound, "the video is not published yet")
 	}
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *Server) origin(r *http.Request) string {
 	if len(s.opts.Origins) > 0 {
 		return s.opts.Origins[0]
 	}
-	if r.TLS != nil {
+	if r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https") {
 		return "https://" + r.Host
 	}
 	return "http://" + r.Host
@@ -93,21 +93,21 @@ func (s *Server) servePlayback(w http.ResponseWriter, r *http.Request) {
 		s.writeError(w, r, problem.New(problem.Forbidden, "%v", err))
 		return
 	}
-	setOtherSites(w.Header())
-	s.serveFile(w, r, "public", min(cmp.Or(time.Until(expires), time.Second), maxFileAge))
+	setCORS(w.Header())
+	s.serveFile(w, r, "public", min(time.Until(expires), maxFileAge))
 }
 
-// allowOtherSites answers the question of a browser whether a page of another site may ask for parts of a file.
-func allowOtherSites(w http.ResponseWriter, _ *http.Request) {
+// answerPreflight answers the question of a browser whether a page of another site may ask for parts of a file.
+func answerPreflight(w http.ResponseWriter, _ *http.Request) {
 	h := w.Header()
-	setOtherSites(h)
+	setCORS(h)
 	h.Set("Access-Control-Allow-Methods", "GET, HEAD")
 	h.Set("Access-Control-Allow-Headers", "Range, If-Match, If-None-Match, If-Modified-Since, If-Range")
 	h.Set("Access-Control-Max-Age", "86400")
 	w.WriteHeader(http.StatusNoContent)
 }
 
-func setOtherSites(h http.Header) {
+func setCORS(h http.Header) {
 	h.Set("Access-Control-Allow-Origin", "*")
 	h.Set("Access-Control-Expose-Headers", "Content-Length, Content-Range, ETag")
 	h.Set("Cross-Origin-Resource-Policy", "cross-origin")

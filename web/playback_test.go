@@ -32,6 +32,11 @@ func TestPlayback_ASignedAddressNeedsNoKeyAndServesAllFilesOfOneVideo(t *testing
 	if left := time.Until(links.ExpiresAt); left < time.Hour-time.Second || left > time.Hour+time.Minute {
 		t.Errorf("it expires in %s", left)
 	}
+	var proxied struct{ HLS string }
+	behindTLS := call{method: "GET", path: at, as: readText, header: http.Header{"X-Forwarded-Proto": {"https"}}}
+	if b.do(behindTLS).wantStatus(200, &proxied); !strings.HasPrefix(proxied.HLS, "https://") {
+		t.Errorf("behind a proxy with TLS: %s", proxied.HLS)
+	}
 	_, path, _ := strings.Cut(links.HLS, "/play/")
 	path = "/play/" + path
 	if !strings.HasPrefix(links.HLS, "http://") || !strings.HasSuffix(links.DASH, "/manifest.mpd") {

@@ -65,7 +65,7 @@ func setup(t *testing.T, change ...func(*web.Options)) *testServer {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		t.Fatal(err)
 	}
-	keys, _, err := playback.LoadKeys(filepath.Join(t.TempDir(), "playback"))
+	keys, err := playback.LoadKeys(filepath.Join(t.TempDir(), "playback"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -120,12 +120,12 @@ func (c captionsFlag) read(sources []string) ([]captionsFile, error) {
 }
 
 // attachAll attaches files to the only submitted task. A task that existed before has them already.
-func (c *cli) attachAll(ctx context.Context, db *dbconn.Database, files []captionsFile, receipts []store.Receipt) error {
+func attachAll(ctx context.Context, do ops.Actions, files []captionsFile, r store.Receipt) error {
 	for _, f := range files {
-		if receipts[0].Existed {
+		if r.Existed {
 			break
 		}
-		if _, err := f.attach(ctx, c.actions(db), receipts[0].ID); err != nil {
+		if _, err := f.attach(ctx, do, r.ID); err != nil {
 			return err
 		}
 	}

@@ -91,7 +91,7 @@ func (c *cli) playbackKeys(file string) (playback.Keys, error) {
 			Hint: "cuelight serve --listen creates them; --playback-keys names another file",
 		}
 	}
-	keys, _, err := playback.LoadKeys(file)
+	keys, err := playback.LoadKeys(file)
 	if err != nil {
 		return keys, usererr.Usagef("%v", err)
 	}

@@ -179,7 +179,7 @@ func (c *cli) runOn(
 	tasks, err := submitInputs(ctx, db.Store, config.Bucket, inputs, params, traceparent)
 	done(err)
 	if err == nil {
-		err = c.attachAll(ctx, db, files, []store.Receipt{{ID: inputs[0].task}})
+		err = attachAll(ctx, c.actions(db), files, store.Receipt{ID: inputs[0].task})
 	}
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/daemon"
 	"github.com/cuelight/cuelight/internal/dbconn"
+	"github.com/cuelight/cuelight/internal/ops"
 	"github.com/cuelight/cuelight/internal/profiles"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
@@ -101,12 +102,17 @@ func (c *cli) submit(ctx context.Context, args []string, o *submitOptions) error
 				return err
 			}
 		}
-		receipts, err := c.submitOrReplace(ctx, db, subs, o.replaces)
+		var receipts []store.Receipt
+		err := db.Store.InTx(ctx, func(in *store.Store) (err error) { // a task without its captions would not be submitted again
+			do := c.actions(db)
+			do.Store = in
+			if receipts, err = submitOrReplace(ctx, do, subs, o.replaces); err == nil {
+				err = attachAll(ctx, do, files, receipts[0])
+			}
+			return err
+		})
 		done(err)
 		if err != nil {
-			return err
-		}
-		if err := c.attachAll(ctx, db, files, receipts); err != nil {
 			return err
 		}
 		c.warnNoWorkers(ctx, db.Store, subs[0].Placement["transcode"].Requires)
@@ -121,21 +127,19 @@ func (c *cli) submit(ctx context.Context, args []string, o *submitOptions) error
 	})
 }
 
-func (c *cli) submitOrReplace(
-	ctx context.Context, db *dbconn.Database, subs []store.Submission, replaces []string,
-) ([]store.Receipt, error) {
+func submitOrReplace(ctx context.Context, do ops.Actions, subs []store.Submission, replaces []string) ([]store.Receipt, error) {
 	if len(replaces) == 0 {
-		return db.Store.SubmitAll(ctx, subs)
+		return do.Store.SubmitAll(ctx, subs)
 	}
 	var old []store.ID
 	for _, word := range replaces {
-		id, err := db.Store.Find(ctx, strings.ToLower(word))
+		id, err := do.Store.Find(ctx, strings.ToLower(word))
 		if err != nil {
 			return nil, err
 		}
 		old = append(old, id)
 	}
-	r, err := c.actions(db).Override(ctx, old, subs[0])
+	r, err := do.Override(ctx, old, subs[0])
 	return []store.Receipt{r}, err
 }
 

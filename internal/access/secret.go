@@ -84,17 +84,17 @@ func LoadSecret(path string) (s Secret, created bool, err error) {
 const maxSecrets = 16
 
 // LoadSecrets is [LoadSecret] for a file that may have several secrets, one in each line, and returns them in clear: to sign with.
-func LoadSecrets(path string) (all []string, created bool, err error) {
-	all, created, err = load(path, maxSecrets)
+func LoadSecrets(path string) ([]string, error) {
+	all, _, err := load(path, maxSecrets)
 	for i := range all {
 		if err == nil {
 			_, err = NewSecret(all[i])
 		}
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("load secrets from %q: %w", path, err)
+		return nil, fmt.Errorf("load secrets from %q: %w", path, err)
 	}
-	return all, created, nil
+	return all, nil
 }
 
 // load reads the lines of a file, which it creates if there is none.

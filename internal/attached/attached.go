@@ -3,7 +3,7 @@
 //	added, err := attached.New(st).Add(ctx, task, "film.srt", data, attached.File{Language: "de"})
 //	err = st.Retry(ctx, task, "assemble")
 //
-// They are in the database, because hosts share no files, and stay with a task until it is purged. [Captions.Of] gives them to the
+// They are in the database, because hosts share no files, and stay with a task until it is purged. [Captions.Contents] gives them to the
 // stage that assembles the video. The package neither retries the task nor publishes anything.
 package attached
 
@@ -164,8 +164,8 @@ select language, name, is_default, forced, sdh, content
  where pipeline = $1 and task_id = $2
  order by added_at, id`
 
-// Of returns the captions of a task, with their text, for video.Config.Captions.
-func (c Captions) Of(ctx context.Context, task store.ID) ([]video.AttachedCaptions, error) {
+// Contents returns the captions of a task, with their text, for video.Config.Captions.
+func (c Captions) Contents(ctx context.Context, task store.ID) ([]video.AttachedCaptions, error) {
 	db := c.store.DB()
 	rows, err := db.Query(ctx, contentSQL, c.store.Graph().Name(), task)
 	if err != nil {

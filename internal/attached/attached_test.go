@@ -40,7 +40,7 @@ func TestCaptions_AreListedReadAndRemoved(t *testing.T) {
 	if err != nil || len(all) != 2 || all[0] != first || all[1].Name != "English, the songs" || !all[1].Default || !all[1].Forced {
 		t.Fatalf("%+v %v", all, err)
 	}
-	texts, err := c.Of(t.Context(), task)
+	texts, err := c.Contents(t.Context(), task)
 	if err != nil || len(texts) != 2 || !texts[0].SDH ||
 		!strings.Contains(string(texts[0].WebVTT), "\n00:00:03.000 --> 00:00:04.000\nWelt\n") {
 		t.Fatalf("%+v %v", texts, err)

@@ -31,10 +31,10 @@ func (s *services) newDashboard() (*ui.UI, error) {
 	d, base := s.d, s.d.HTTP.BasePath
 	files := publishedFiles{publish: d.Config.PublishDir, base: base}
 	poster := func(t store.Task) (string, bool) { return files.newest(t.ID, "poster.jpg") }
-	playing := func(_ context.Context, t store.Task) (ui.Playback, bool) { return files.playback(t.ID) }
+	playbackOf := func(_ context.Context, t store.Task) (ui.Playback, bool) { return files.playback(t.ID) }
 	if d.Config.PublishBucket != nil {
 		results := &publishedResults{read: s.lists.Result, base: base}
-		poster, playing = results.poster, results.playback
+		poster, playbackOf = results.poster, results.playback
 	}
 	link := func(t store.Task) string {
 		return web.PlaybackPath(base, s.playbackKeys.Sign(t.ID, playback.Expiry(time.Now(), linkAge)), t.ID, "master.m3u8")
@@ -56,7 +56,7 @@ func (s *services) newDashboard() (*ui.UI, error) {
 		Captions:     attached.New(s.lists).List,
 		WakeLatency:  s.wakeLatency.within,
 		Poster:       poster,
-		Playback:     playing,
+		Playback:     playbackOf,
 		Link:         link,
 		ReadFrom:     s.readFrom(),
 		OnAction:     s.requireReplay,

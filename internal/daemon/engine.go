@@ -53,7 +53,7 @@ func NewOneShotEngine(ctx context.Context, db *dbconn.Database, config video.Con
 
 // pipelineStages returns the stages of the video pipeline as this program runs them.
 func pipelineStages(db *dbconn.Database, config video.Config) []stages.Stage {
-	config.Captions = attached.New(db.Store).Of
+	config.Captions = attached.New(db.Store).Contents
 	all := video.Stages(config)
 	for i := range all {
 		if all[i].Name == publishStage {

@@ -99,7 +99,7 @@ func (o *HTTPOptions) loadPlaybackKeys(dataDir string) (*playback.Keys, error) {
 	if err := os.MkdirAll(filepath.Join(dataDir, "secrets"), 0o700); err != nil {
 		return nil, fmt.Errorf("create directory of secrets: %w", err)
 	}
-	keys, _, err := playback.LoadKeys(cmp.Or(o.PlaybackKeys, PlaybackKeysFile(dataDir)))
+	keys, err := playback.LoadKeys(cmp.Or(o.PlaybackKeys, PlaybackKeysFile(dataDir)))
 	if err != nil {
 		return nil, &usererr.Error{Kind: usererr.Usage, Text: err.Error()}
 	}

@@ -102,10 +102,9 @@ func (w watchedFiles) submitAll(ctx context.Context, files []inbox.File) error {
 // attachCaptions attaches the files with captions that lie next to a video. Those that cannot be read do not delay it.
 func (w watchedFiles) attachCaptions(ctx context.Context, in *store.Store, task store.ID, path string) error {
 	for _, file := range attached.NextTo(path) {
-		f := attached.FromName(file)
 		data, err := attached.Read(file)
 		if err == nil {
-			_, err = attached.New(in).Add(ctx, task, file, data, f)
+			_, err = attached.New(in).Add(ctx, task, file, data, attached.File{AddedBy: "watched directory"})
 		}
 		_, isInvalid := errors.AsType[*attached.InvalidError](err)
 		_, isUnreadable := errors.AsType[*fs.PathError](err)

@@ -3,6 +3,7 @@ package media
 import (
 	"encoding/xml"
 	"fmt"
+	"image/jpeg"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -178,6 +179,13 @@ func TestWriteManifests_UsesSegmentsOfPlaylists(t *testing.T) {
 	if len(m.Period.Sets) != 4 || m.Period.Sets[3].ContentType != "image" || m.Period.Sets[2].Language != "fr" ||
 		m.Period.Sets[0].Streams[0].FrameRate != "24000/1001" {
 		t.Errorf("manifest\n%s", text)
+	}
+	thumbnails := m.Period.Sets[3].Streams[0]
+	first := strings.Replace(thumbnails.Template.Media, "$Number%03d$", "001", 1)
+	sheet, err := jpeg.DecodeConfig(strings.NewReader(mustRead(t, filepath.Join(r.dir, first))))
+	if err != nil || sheet.Width != thumbnails.Width || sheet.Height != thumbnails.Height ||
+		thumbnails.Tiles.Value != "10x3" || thumbnails.Template.Duration != 30000 { // 21 pictures, one a second
+		t.Errorf("thumbnails %+v are in sheets of %dx%d, %v", thumbnails, sheet.Width, sheet.Height, err)
 	}
 	// 480 frames are 20.020 s; the audio would be 20.032 s with the encoder delay.
 	var length float64

@@ -40,7 +40,7 @@ func AddCaptions(dir string, others []Captions, track Captions, webvtt []byte, i
 			others[i].Default = false // at most one is shown by default
 		}
 	}
-	track.place(len(others), dirs, names)
+	track.assignNames(len(others), dirs, names)
 	cues, err := captions.Parse(CaptionsFile, webvtt, track.Language)
 	if err == nil {
 		err = captions.Write(filepath.Join(dir, track.Dir), captions.Fit(cues, 0, info.Duration), info.Duration)
@@ -51,8 +51,8 @@ func AddCaptions(dir string, others []Captions, track Captions, webvtt []byte, i
 	return append(others, track), nil
 }
 
-// place gives the track with this number a directory and a name that no other has.
-func (c *Captions) place(n int, dirs, names map[string]bool) {
+// assignNames gives the track with this number a directory and a name that no other has.
+func (c *Captions) assignNames(n int, dirs, names map[string]bool) {
 	c.Name = menuName(c.Name, c.Language, fmt.Sprintf("Captions %d", n+1), names)
 	base := strings.TrimSuffix("captions-"+strings.ToLower(c.Language), "-")
 	c.Dir = base
@@ -76,7 +76,7 @@ func sourceTracks(info *Info) []Captions {
 	var tracks []Captions
 	for i, s := range info.Subtitles {
 		t := Captions{Language: bcp47(s.Language), Name: s.Title, Forced: s.Forced, SDH: s.SDH}
-		t.place(i, dirs, names)
+		t.assignNames(i, dirs, names)
 		tracks = append(tracks, t)
 	}
 	return tracks

@@ -1,6 +1,6 @@
 // Package playback signs the addresses of published videos: who has one can watch until it expires, without an account.
 //
-//	keys, created, err := playback.LoadKeys("/var/lib/cuelight/secrets/playback")
+//	keys, err := playback.LoadKeys("/var/lib/cuelight/secrets/playback")
 //	token := keys.Sign(task, time.Now().Add(24*time.Hour))
 //	expires, err := keys.Verify(task, token, time.Now())
 //
@@ -36,9 +36,9 @@ var (
 type Keys struct{ secrets []string }
 
 // LoadKeys reads a file with a key in each line, of at least 32 characters. If there is none, it creates one with a random key.
-func LoadKeys(path string) (k Keys, created bool, err error) {
-	lines, created, err := access.LoadSecrets(path)
-	return Keys{lines}, created, err
+func LoadKeys(path string) (Keys, error) {
+	lines, err := access.LoadSecrets(path)
+	return Keys{lines}, err
 }
 
 // Expiry is when an address ends that is to be valid for a time from now on: the next full minute after that, or hour if it is a day

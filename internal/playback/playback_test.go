@@ -14,7 +14,7 @@ import (
 
 func load(t *testing.T, path string) playback.Keys {
 	t.Helper()
-	k, _, err := playback.LoadKeys(path)
+	k, err := playback.LoadKeys(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestKeys_AreReplacedWithoutEndingAddresses(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := playback.LoadKeys(path); err == nil {
+		if _, err := playback.LoadKeys(path); err == nil {
 			t.Errorf("a file with %q was accepted", text)
 		}
 	}

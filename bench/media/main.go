@@ -1,9 +1,9 @@
-// Command picture compares the size, the quality and the cost of videos that Cuelight makes with those of other command lines:
+// Command media compares the size, the quality and the cost of videos that Cuelight makes with those of other command lines:
 //
 //	make bench-media ARGS="film.mp4 screen.mkv …"
 //
-// Every way makes the same sizes of each title, with the same highest bitrates, at three qualities. It prints, and keeps in
-// bench/results/media.md, how many bits each way needs for the quality of Cuelight's default, interpolated, and the processor time
+// Every method makes the same sizes of each title, with the same highest bitrates, at three qualities. It prints, and keeps in
+// bench/results/media.md, how many bits each method needs for the quality of Cuelight's default, interpolated, and the processor time
 // of the whole ladder at its own default. Quality is SSIM against the source in the size of the rendition, of the largest one.
 //
 // Cuelight makes all sizes in one ffmpeg, and its time includes the checks of the result. The others are reconstructed from the
@@ -36,28 +36,28 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, flag.Args(), *out); err != nil {
-		fmt.Fprintln(os.Stderr, "picture:", err)
+		fmt.Fprintln(os.Stderr, "bench-media:", err)
 		os.Exit(1)
 	}
 }
 
-// way is a way to make a ladder of renditions.
-type way struct {
-	name  string
-	crf   int // its default
-	steps []int
-	make  func(ctx context.Context, t *title, crf int, dir string) (top string, err error)
+// method is how a ladder of renditions is made; name is its column.
+type method struct {
+	name string
+	crf  int // its default
+	make func(ctx context.Context, t *title, crf int, dir string) (top string, err error)
 }
 
-var ways = []way{
+// methods are the built-in profiles of package profiles, and the others.
+var methods = []method{
 	cuelight("quick", "superfast", 24), cuelight("balanced", "veryfast", 24), cuelight("small", "fast", 25),
-	{"PeerTube", 23, []int{19, 23, 27}, eachRung(func(t *title, r media.Rung, crf int) []string {
+	{"PeerTube", 23, eachRung(func(t *title, r media.Rung, crf int) []string {
 		return []string{
 			"-preset", "veryfast", "-crf", strconv.Itoa(crf), "-b_strategy", "1", "-bf", "16",
 			"-g", strconv.Itoa(int(math.Round(2 * t.info.Video.FPS))), "-vf", fmt.Sprintf("scale=%d:%d", r.Width, r.Height), "-hls_time", "4",
 		}
 	})},
-	{"VLog", 23, []int{19, 23, 27}, eachRung(func(_ *title, r media.Rung, crf int) []string {
+	{"VLog", 23, eachRung(func(_ *title, r media.Rung, crf int) []string {
 		return []string{
 			"-preset", "medium", "-crf", strconv.Itoa(crf), "-b:v", strconv.Itoa(r.VideoBitrate),
 			"-vf", fmt.Sprintf("scale=%d:%d", r.Width, r.Height), "-hls_time", "6",
@@ -65,8 +65,8 @@ var ways = []way{
 	})},
 }
 
-func cuelight(name, preset string, crf int) way {
-	return way{name, crf, []int{crf - 4, crf, crf + 4}, func(ctx context.Context, t *title, crf int, dir string) (string, error) {
+func cuelight(name, preset string, crf int) method {
+	return method{name, crf, func(ctx context.Context, t *title, crf int, dir string) (string, error) {
 		tools := media.Tools{Preset: preset, CRF: crf, Sandbox: media.SandboxOff}
 		out, err := tools.Transcode(ctx, t.path, t.info, t.rungs, dir, nil)
 		if err != nil {
@@ -128,14 +128,14 @@ func readTitle(ctx context.Context, file, dir string) (*title, error) {
 	return &title{path, info, rungs}, nil
 }
 
-// point is what a way made at one quality.
+// point is what a method made at one quality.
 type point struct {
 	bits, ssim float64 // of the largest size; bits per second
 	cpu        time.Duration
 }
 
-func (t *title) measure(ctx context.Context, w way, crf int) (p point, err error) {
-	dir, err := os.MkdirTemp("", "cuelight-picture-")
+func (t *title) measure(ctx context.Context, w method, crf int) (p point, err error) {
+	dir, err := os.MkdirTemp("", "cuelight-bench-media-")
 	if err != nil {
 		return p, err
 	}
@@ -180,7 +180,7 @@ func childrenCPU() time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// bitsAt interpolates the bits that a way needs for a quality: their logarithm is nearly linear in that of the distance from 1.
+// bitsAt interpolates the bits that a method needs for a quality: their logarithm is nearly linear in that of the distance from 1.
 func bitsAt(points []point, ssim float64) float64 {
 	quality := func(p point) float64 { return -math.Log(1 - p.ssim) }
 	points = slices.SortedFunc(slices.Values(points), func(a, b point) int { return cmp.Compare(quality(a), quality(b)) })
@@ -196,9 +196,9 @@ func bitsAt(points []point, ssim float64) float64 {
 }
 
 const heading = "Bits for the same SSIM / processor time of all sizes, as ratios to `balanced`. `make bench-media` describes itself in\n" +
-	"bench/picture/main.go.\n\n"
+	"bench/media/main.go.\n\n"
 
-// reference is the way that the others are compared with.
+// reference is the method that the others are compared with.
 const reference = "balanced"
 
 func run(ctx context.Context, paths []string, out string) error {
@@ -212,12 +212,12 @@ func run(ctx context.Context, paths []string, out string) error {
 		b.WriteString(text + "\n")
 	}
 	header, rule := []string{"title", "SSIM"}, []string{"---", "---"}
-	for _, w := range ways {
+	for _, w := range methods {
 		header, rule = append(header, w.name), append(rule, "---")
 	}
 	line(header...)
 	line(rule...)
-	products := make([][2]float64, len(ways)) // of bits, of time, as logarithms
+	products := make([][2]float64, len(methods)) // of bits, of time, as logarithms
 	for _, path := range paths {
 		cells, ratios, err := compare(ctx, path)
 		if err != nil {
@@ -248,10 +248,10 @@ func compare(ctx context.Context, path string) (cells []string, ratios [][2]floa
 	if err != nil {
 		return nil, nil, err
 	}
-	all := make([][]point, len(ways))
+	all := make([][]point, len(methods))
 	var base point
-	for i, w := range ways {
-		for _, crf := range w.steps {
+	for i, w := range methods {
+		for _, crf := range []int{w.crf - 4, w.crf, w.crf + 4} {
 			p, err := t.measure(ctx, w, crf)
 			if err != nil {
 				return nil, nil, err
@@ -265,7 +265,7 @@ func compare(ctx context.Context, path string) (cells []string, ratios [][2]floa
 	v := t.info.Video
 	name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 	cells = []string{fmt.Sprintf("%s, %dx%d", name, v.Width, v.Height), fmt.Sprintf("%.4f", base.ssim)}
-	for i := range ways {
+	for i := range methods {
 		r := [2]float64{bitsAt(all[i], base.ssim) / base.bits, float64(all[i][1].cpu) / float64(base.cpu)}
 		ratios = append(ratios, r)
 		cells = append(cells, fmt.Sprintf("%.2f / %.2f", r[0], r[1]))
