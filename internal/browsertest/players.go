@@ -14,6 +14,8 @@ type Video struct {
 	Dir      string
 	Length   time.Duration
 	Captions []Captions // that players must show; nil: not looked at
+	// Codec is the beginning of the codec that players must choose, such as "av01"; empty: any.
+	Codec string
 }
 
 // Captions are a track in the order of the manifests. A cue is its start and end in seconds with two decimals, and its
@@ -42,8 +44,9 @@ type PlayOptions struct {
 func (b Browser) Play(t testing.TB, videos map[string]Video, o PlayOptions) {
 	t.Helper()
 	mux, lengths, captions := http.NewServeMux(), make(map[string]float64), make(map[string][]Captions)
+	codecs := make(map[string]string)
 	for name, v := range videos {
-		lengths[name] = v.Length.Seconds()
+		lengths[name], codecs[name] = v.Length.Seconds(), v.Codec
 		if v.Captions != nil {
 			captions[name] = v.Captions
 		}
@@ -70,7 +73,7 @@ func (b Browser) Play(t testing.TB, videos map[string]Video, o PlayOptions) {
 		o.Timeout = 2 * time.Minute
 	}
 	b.Run(t, filepath.Join("..", "browsertest", "players.mjs"), map[string]any{
-		"address": server.URL, "clips": lengths, "captions": captions, "light": append([]string{}, o.Light...),
+		"address": server.URL, "clips": lengths, "captions": captions, "codecs": codecs, "light": append([]string{}, o.Light...),
 		"rate": o.Rate, "within": o.Timeout.Milliseconds(), "hold": o.Hold != nil,
 	})
 }

@@ -9,7 +9,7 @@ const atOnce = 4;
 async function play(page, player, clip, track) {
   await page.goto(`${given.address}/blank`);
   await page.addScriptTag({ url: given.address + players[player] });
-  await page.evaluate(([player, clip, rate, hold, track]) => {
+  await page.evaluate(([player, clip, rate, hold, track, codec]) => {
     const video = document.body.appendChild(document.createElement("video"));
     video.muted = video.autoplay = true;
     window.said = "";
@@ -42,6 +42,9 @@ async function play(page, player, clip, track) {
         dash.on("streamInitialized", () => { dash.enableText(true); dash.setTextTrack(track); });
       }
       dash.initialize(video, `/${clip}/manifest.mpd`, true);
+      if (codec) {
+        dash.on("streamInitialized", () => dash.setCurrentTrack(dash.getTracksFor("video").find((t) => t.codec.includes(codec))));
+      }
       return;
     }
     const hls = new Hls();
@@ -52,15 +55,23 @@ async function play(page, player, clip, track) {
         hls.subtitleTrack = track;
       }));
     }
+    if (codec) {
+      hls.once(Hls.Events.MANIFEST_PARSED, () => hls.loadLevel = hls.levels.findIndex((l) => l.videoCodec.startsWith(codec)));
+    }
     hls.loadSource(`/${clip}/master.m3u8`);
     hls.attachMedia(video);
-  }, [player, clip, given.rate, given.hold, track]);
+  }, [player, clip, given.rate, given.hold, track, given.codecs[clip]]);
   await page.waitForFunction(() => window.said, null, { timeout: given.within }).catch(() => {});
   if (track !== undefined) await checkCaptions(page, player, given.captions[clip][track]);
   const { said, at, length } = await page.evaluate(() => {
     const v = document.querySelector("video");
     return { said: window.said, at: window.endedAt ?? v.currentTime, length: v.duration };
   });
+  if (given.codecs[clip]) {
+    const played = await page.evaluate(() => performance.getEntriesByType("resource").map((e) => e.name).filter((n) => /seg-/.test(n)));
+    const folder = { av01: "-av1/", avc1: "p/" }[given.codecs[clip]];
+    must(played.length > 1 && played.slice(-1)[0].includes(folder), `segments ${played}; want those of ${folder}`);
+  }
   must(said, `no end; it stands at ${at.toFixed(3)} of ${length.toFixed(3)} s`);
   must(said.startsWith("ended") && at > given.clips[clip] - 0.15, `${said}; it lasts ${given.clips[clip]} s`);
 }

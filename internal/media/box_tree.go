@@ -24,9 +24,11 @@ var (
 		"mdia": {"mdhd", "hdlr", "minf"},
 		"minf": {"vmhd", "smhd", "dinf", "stbl"},
 		"dinf": {"dref"},
-		"stbl": {"stsd", "stts", "stsc", "stsz", "stco"},
-		"stsd": {"avc1", "mp4a"},
+		"stbl": {"stsd", "stts", "stsc", "stsz", "stco", "sdtp"},
+		"stsd": {"avc1", "hvc1", "av01", "mp4a"},
 		"avc1": {"avcC", "colr", "pasp", "btrt", "fiel"},
+		"hvc1": {"hvcC", "colr", "pasp", "btrt", "fiel"},
+		"av01": {"av1C", "colr", "pasp", "btrt", "fiel"},
 		"mp4a": {"esds", "btrt"},
 		"mvex": {"trex"},
 	}
@@ -39,7 +41,7 @@ var (
 
 // fieldBytes is how many bytes of fields a box has between its header and the
 // boxes it contains.
-var fieldBytes = map[string]int64{"stsd": 8, "avc1": 78, "mp4a": 28}
+var fieldBytes = map[string]int64{"stsd": 8, "avc1": 78, "hvc1": 78, "av01": 78, "mp4a": 28}
 
 // tableBytes are the sizes of boxes whose declared number of entries the parser
 // trusts when it allocates. A fragmented file has no entries there. ffmpeg writes one edit or two, in 32 or 64 bits.
@@ -81,7 +83,7 @@ func (b boxTree) checkRange(f io.ReaderAt, parent string, offset, end int64, lef
 		case err != nil || length < 8 || length > end-offset:
 			return fmt.Errorf("its boxes do not fit into the file")
 		case !slices.Contains(b[parent], kind):
-			return fmt.Errorf("it has a box that no %s needs", describeParent(parent))
+			return fmt.Errorf("it has a box %q that no %s needs", kind, describeParent(parent))
 		case kind != "mdat" && length > maxIndexBytes:
 			return fmt.Errorf("its box %s is too large", kind)
 		case *left < 0:

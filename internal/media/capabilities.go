@@ -20,30 +20,39 @@ type capabilities struct {
 	zscale   bool
 	sidedata bool
 	bwdif    bool
-	decoders decoderSet
-	encoders []string
+	// forcesAV1 means that keyframes of AV1 can be forced (since ffmpeg 7.0). Before, they have a constant distance.
+	forcesAV1 bool
+	decoders  decoderSet
+	encoders  []string
 }
 
-func (t Tools) capabilities(ctx context.Context, video, audio bool) (capabilities, error) {
+// capabilities returns what ffmpeg supports, or ErrToolMissing if it lacks an encoder of the renditions.
+func (t Tools) capabilities(ctx context.Context, renditions ...renditionJob) (capabilities, error) {
 	version, err1 := t.Version(ctx)
 	filters, err2 := t.ffmpegOutput(ctx, "-filters")
 	decoders, encoders, err3 := t.codecs(ctx)
 	if err := cmp.Or(err1, err2, err3); err != nil {
 		return capabilities{}, err
 	}
-	for encoder, needed := range map[string]bool{"libx264": video, "aac": audio} {
-		if needed && !slices.Contains(encoders, encoder) {
-			return capabilities{}, fmt.Errorf("%w: this ffmpeg has no %s encoder", ErrToolMissing, encoder)
+	c := capabilities{
+		decoders:  decoders,
+		encoders:  encoders,
+		fpsMode:   isCodecVersion(version, 59, 37),
+		forcesAV1: isCodecVersion(version, 61, 0),
+		zscale:    hasFilter(filters, "zscale") && hasFilter(filters, "tonemap"),
+		sidedata:  hasFilter(filters, "sidedata"),
+		bwdif:     hasFilter(filters, "bwdif"),
+	}
+	for _, j := range renditions {
+		encoder := "aac"
+		if j.audio == nil {
+			encoder = libx264.encoderOf(j.rung.Codec, c).name
+		}
+		if !slices.Contains(encoders, encoder) {
+			return c, fmt.Errorf("%w: this ffmpeg has no %s encoder", ErrToolMissing, encoder)
 		}
 	}
-	return capabilities{
-		decoders: decoders,
-		encoders: encoders,
-		fpsMode:  hasFPSModeOption(version),
-		zscale:   hasFilter(filters, "zscale") && hasFilter(filters, "tonemap"),
-		sidedata: hasFilter(filters, "sidedata"),
-		bwdif:    hasFilter(filters, "bwdif"),
-	}, nil
+	return c, nil
 }
 
 // OptionalFilters returns the names of the filters that this ffmpeg has and that Transcode uses only if they
@@ -117,9 +126,9 @@ func hasFilter(list, name string) bool {
 	return false
 }
 
-// hasFPSModeOption checks the version of libavcodec, because the program's version may
+// isCodecVersion reports whether libavcodec has at least a version, because the program's version may
 // be a date, a commit or a distributor's own.
-func hasFPSModeOption(version string) bool {
+func isCodecVersion(version string, major, minor int) bool {
 	for line := range strings.Lines(version) {
 		rest, ok := strings.CutPrefix(line, "libavcodec")
 		if !ok {
@@ -132,7 +141,7 @@ func hasFPSModeOption(version string) bool {
 				n[i], _ = strconv.Atoi(strings.TrimSpace(part))
 			}
 		}
-		return n[0] > 59 || n[0] == 59 && n[1] >= 37
+		return n[0] > major || n[0] == major && n[1] >= minor
 	}
 	return true
 }

@@ -61,7 +61,7 @@ func (u *deliveryCheck) do(ctx context.Context, src string, check func(context.C
 	}
 	u.tools, u.plan = u.tools.joining(u.source, u.info).withStepCounter(), planTiming(u.info)
 	u.out = &Output{Video: []Rendition{}, Audio: []Rendition{}, Warnings: []string{}}
-	if u.found, err = u.tools.capabilities(ctx, false, false); err == nil {
+	if u.found, err = u.tools.capabilities(ctx); err == nil {
 		err = check(ctx)
 	}
 	if err != nil && ctx.Err() != nil {

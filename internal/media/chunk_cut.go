@@ -2,6 +2,7 @@ package media
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -15,8 +16,11 @@ type chunkCut struct {
 	leads      bool // encode the lead-in; ffmpeg before 5.1 may not be able to drop its packets
 }
 
-func newChunkCut(plan *ChunkPlan, n int, info *Info, found capabilities) *chunkCut {
+func newChunkCut(plan *ChunkPlan, n int, info *Info, found capabilities, video []renditionJob) *chunkCut {
 	leads := found.fpsMode && plan.Chunks[n].Lead < plan.Chunks[n].Start
+	if slices.ContainsFunc(video, func(j renditionJob) bool { return j.rung.Codec == av1Codec }) {
+		leads = leads && found.forcesAV1 // or else its keyframes are counted from the first frame
+	}
 	return &chunkCut{plan: plan, n: n, interlaced: info.Video.Interlaced, leads: leads && n > 0}
 }
 
@@ -149,8 +153,9 @@ func (c *chunkCut) decodedTimeBase() string {
 // frame, which may be any of the lead-in's if the source is damaged there.
 func (c *chunkCut) keyframes() string {
 	times, zero := []string{c.chunk().startBetween()}, c.plan.Head[0]-keyframeSlack
-	last := int64(c.chunk().Segment+c.chunk().Segments+1) * segmentTicks
-	for at := ((c.chunk().Start-zero)/segmentTicks + 1) * segmentTicks; at < last; at += segmentTicks {
+	step := c.plan.segmentTicks()
+	last := int64(c.chunk().Segment+c.chunk().Segments+1) * step
+	for at := ((c.chunk().Start-zero)/step + 1) * step; at < last; at += step {
 		times = append(times, formatSeconds(float64(zero+at)/videoTimescale))
 	}
 	return strings.Join(times, ",")
@@ -188,12 +193,12 @@ func (c *chunkCut) encoderArgs(r Rung) []string {
 		"-bsf:v", `noise=drop=lt(pts*tb\,`+c.chunk().startBetween()+")")
 }
 
-func (c *chunkCut) hlsArgs(folder string) []string {
-	if c == nil {
-		return hlsArgs(folder, segmentSeconds)
+func (t timing) hlsArgs(folder string) []string {
+	if t.cut == nil {
+		return hlsArgs(folder, float64(t.segment)/videoTimescale)
 	}
-	first := []string{"-start_number", strconv.Itoa(c.chunk().Segment)}
-	return append(first, hlsArgs(folder, c.chunk().SegmentTime)...)
+	first := []string{"-start_number", strconv.Itoa(t.cut.chunk().Segment)}
+	return append(first, hlsArgs(folder, t.cut.chunk().SegmentTime)...)
 }
 
 // stitchable is libx264 with headers that do not depend on the content.

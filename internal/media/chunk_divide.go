@@ -34,7 +34,7 @@ func (f *frameTimes) divide(perChunk int) (*ChunkPlan, error) {
 	if len(first) < 2 {
 		return nil, &indivisibleError{"it is shorter than two chunks"}
 	}
-	p := &ChunkPlan{TimeBase: f.timeBase, Zero: f.zero, Head: f.shown[:min(len(f.shown), reorderedFrames+1)]}
+	p := &ChunkPlan{TimeBase: f.timeBase, Zero: f.zero, SegmentTicks: f.segment, Head: f.shown[:min(len(f.shown), reorderedFrames+1)]}
 	for i, segment := range first {
 		end := len(starts)
 		if i+1 < len(first) {
@@ -58,10 +58,10 @@ func (f *frameTimes) segmentStarts(zero int64) (starts []int, ok bool) {
 	last := int64(-1)
 	for i, t := range f.shown {
 		at := t - zero + keyframeSlack
-		if at%segmentTicks == 0 {
+		if at%f.segment == 0 {
 			return nil, false
 		}
-		if segment := at / segmentTicks; segment > last {
+		if segment := at / f.segment; segment > last {
 			starts, last = append(starts, i), segment
 		}
 	}
@@ -168,7 +168,7 @@ func (f *frameTimes) seekToKey(k int) float64 {
 // segmentTime is the option with which ffmpeg, starting to count at a chunk's first frame, begins a segment at each of the chunk's
 // keyframes, of which none is later than its multiple of it.
 func (f *frameTimes) segmentTime(starts []int) (seconds float64) {
-	us := int64(segmentSeconds * 1e6)
+	us := f.segment * 1e6 / videoTimescale
 	for k, i := range starts[1:] {
 		us = min(us, (f.shown[i]-f.shown[starts[0]])*1e6/videoTimescale/int64(k+1))
 	}

@@ -1,6 +1,8 @@
 package media
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -18,11 +20,11 @@ const maxFrameBytes = 32 << 20
 func (t Tools) chunkHeaders(
 	ctx context.Context, source string, info *Info, rungs []Rung, p *ChunkPlan,
 ) (map[string]string, error) {
-	c, err := t.capabilities(ctx, true, false)
+	video, _ := renditionJobs(info, rungs)
+	c, err := t.capabilities(ctx, video...)
 	if err != nil {
 		return nil, err
 	}
-	video, _ := renditionJobs(info, rungs)
 	headers := make(map[string]string)
 	for _, j := range video {
 		answer := &limitedBuffer{limit: maxFrameBytes}
@@ -32,17 +34,39 @@ func (t Tools) chunkHeaders(
 		if err != nil {
 			return nil, err
 		}
-		var s renditionFiles
-		if err := s.parseInit(answer.Bytes()); err != nil {
+		text, err := initOf(answer.Bytes(), j)
+		if err != nil {
 			return nil, fmt.Errorf("read the header of %s: %w", j.dir, err)
 		}
-		if s.sps == nil || s.sps.reordered < 0 || s.sps.reordered >= len(p.Head) {
+		var s renditionFiles
+		if err := s.parseInit(text); err != nil {
+			return nil, fmt.Errorf("read the header of %s: %w", j.dir, err)
+		}
+		if s.picture == nil || s.picture.reordered < 0 || s.picture.reordered >= len(p.Head) {
 			return nil, &indivisibleError{"its encoder does not say how many frames it reorders"}
 		}
-		s.editStart = p.Head[s.sps.reordered] - p.Head[0]
+		s.editStart = p.Head[s.picture.reordered] - p.Head[0]
 		headers[j.rung.Name] = s.headerDigest()
 	}
 	return headers, nil
+}
+
+// initOf returns the initialization segment of a file with one frame, with what a chunk's has of the frame.
+func initOf(text []byte, j renditionJob) ([]byte, error) {
+	if j.rung.Codec != av1Codec {
+		return text, nil
+	}
+	parsed, err := decodeMP4(bytes.NewReader(text))
+	if err != nil || parsed.Init == nil || len(parsed.Segments) == 0 || len(parsed.Segments[0].Fragments) == 0 {
+		return nil, cmp.Or(err, fmt.Errorf("it has no frame"))
+	}
+	header, err := sequenceHeader(parsed.Segments[0].Fragments[0].Mdat.Data)
+	if err == nil {
+		err = setConfigOBUs(parsed, header)
+	}
+	var out bytes.Buffer
+	err = cmp.Or(err, parsed.Init.Encode(&out))
+	return out.Bytes(), err
 }
 
 // headerArgs encode the first frame as a chunk does.

@@ -1,6 +1,7 @@
 package media
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,8 @@ type ChunkPlan struct {
 	// that ffmpeg takes for zero.
 	TimeBase [2]int64 `json:"time_base,omitzero"`
 	Zero     int64    `json:"zero,omitempty"`
+	// SegmentTicks is after how many ticks of 1/120000 s a segment begins, at the next frame. 0 in plans of older versions: six seconds.
+	SegmentTicks int64 `json:"segment_ticks,omitempty"`
 	// Head are the times of the first frames of the output.
 	Head []int64 `json:"head,omitempty"`
 	// Preset and CRF are those of the Tools that made the plan, for rungs that do not say. So all chunks are
@@ -88,6 +91,8 @@ func (p *ChunkPlan) Seconds(n int, info *Info) float64 {
 	}
 	return max(0, end-float64(p.Chunks[n].Start)/videoTimescale)
 }
+
+func (p *ChunkPlan) segmentTicks() int64 { return cmp.Or(p.SegmentTicks, segmentTicks) }
 
 // PlanChunks decides whether a transcode can be divided into chunks such that every frame is in exactly one
 // of them, at the time that it has in an undivided one. It computes from the packets' timestamps what each chunk
@@ -198,7 +203,7 @@ var seekableContainers = []string{"mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm", "a
 // depend on the card, and one that fails half-way would leave chunks of two encoders.
 func (t Tools) checkSoftwareEncoder(ctx context.Context, info *Info, rungs []Rung) error {
 	video, audio := renditionJobs(info, rungs)
-	c, err := t.capabilities(ctx, true, len(audio) > 0)
+	c, err := t.capabilities(ctx, slices.Concat(video, audio)...)
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func fromIntraFrame(v *Video) string {
 
 // trySeeking decodes the first frames of some chunks. A source in which ffmpeg does not find them is not divided.
 func (t Tools) trySeeking(ctx context.Context, source string, info *Info, p *ChunkPlan, decoded []int64) error {
-	c, err := t.capabilities(ctx, true, false)
+	c, err := t.capabilities(ctx)
 	if err != nil {
 		return err
 	}

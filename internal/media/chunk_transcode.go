@@ -67,7 +67,7 @@ func (t Tools) transcodeChunk(
 	if n < 0 || n >= len(plan.Chunks) || info.Video == nil || len(video) == 0 {
 		return nil, fmt.Errorf("the plan has no such chunk")
 	}
-	c, err := t.capabilities(ctx, true, false)
+	c, err := t.capabilities(ctx, video...)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (t Tools) transcodeChunk(
 		tools: t, source: source, dir: dir, info: info, video: video, plan: planTiming(info), found: c, progress: progress,
 	}
 	r.tools.Preset, r.tools.CRF = plan.Preset, plan.CRF
-	r.plan.cut = newChunkCut(plan, n, info, c)
+	r.plan.cut = newChunkCut(plan, n, info, c, video)
 	return r.encodeChunk(ctx)
 }
 
@@ -224,6 +224,11 @@ func (r transcodeRun) finishChunk(ctx context.Context, j renditionJob, shown []i
 	if err != nil {
 		return err
 	}
+	if j.rung.Codec == av1Codec {
+		if err := setSequenceHeader(filepath.Join(dir, initName), filepath.Join(dir, segmentName(r.plan.cut.chunk().Segment))); err != nil {
+			return fmt.Errorf("set sequence header: %w", err)
+		}
+	}
 	if err := writeInit(filepath.Join(dir, initName), j, r.info, r.plan, editStart); err != nil {
 		return fmt.Errorf("write initialization segment: %w", err)
 	}
@@ -270,7 +275,7 @@ func (t Tools) transcodeAudio(
 	if len(chunks.Chunks) == 0 || len(audio) == 0 {
 		return nil, fmt.Errorf("the plan has no chunks, or the ladder no rung for the audio of this source")
 	}
-	c, err := t.capabilities(ctx, false, true)
+	c, err := t.capabilities(ctx, audio...)
 	if err != nil {
 		return nil, err
 	}

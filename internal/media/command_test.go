@@ -31,7 +31,7 @@ func TestProbe_NamesMissingProgram(t *testing.T) {
 func TestCapabilities_RequireEncoder(t *testing.T) {
 	t.Parallel()
 	tools := Tools{FFmpeg: script(t, "exit 0\n")}
-	_, err := tools.capabilities(t.Context(), true, false)
+	_, err := tools.capabilities(t.Context(), renditionJob{})
 	if !errors.Is(err, ErrToolMissing) || !strings.Contains(err.Error(), "libx264") {
 		t.Errorf("error %v; want ErrToolMissing for libx264", err)
 	}
@@ -44,7 +44,7 @@ func TestCapabilityCache_QueriesAgainAfterFileChange(t *testing.T) {
 	tools := Tools{FFmpeg: file, Cache: new(CapabilityCache), Sandbox: SandboxOff} // it writes outside its directory
 	times := func() int {
 		t.Helper()
-		if _, err := tools.capabilities(t.Context(), true, false); err != nil {
+		if _, err := tools.capabilities(t.Context(), renditionJob{}); err != nil {
 			t.Fatal(err)
 		}
 		text, err := os.ReadFile(asked)

@@ -85,9 +85,9 @@ func (i inspected) manifest(dir string, out *Output) ([]byte, error) {
 		Duration: xmlSeconds(roundUpMillisecond(out.Duration)), MinBuffer: xmlSeconds(segmentSeconds),
 		Period: mpdPeriod{ID: "0", Start: "PT0S"},
 	}
-	if len(out.Video) > 0 {
+	for _, list := range videoSets(out.Video) {
 		set := mpdSet{ContentType: "video", MimeType: "video/mp4", Alignment: true, StartsSAP: 1}
-		for _, r := range out.Video {
+		for _, r := range list {
 			repr, err := i.representation(r)
 			if err != nil {
 				return nil, err

@@ -13,11 +13,12 @@ const (
 	allHardware = "hardware"
 )
 
-// videoEncoder is one of ffmpeg's H.264 encoders. Its options make the same video for players, whichever
-// it is: High profile, a level, a limited bitrate, keyframes exactly where they are forced, each of them
-// an IDR picture, and no others before the next forced one.
+// videoEncoder is one of ffmpeg's video encoders. Its options make the same video for players, whichever
+// of a codec it is: the profile of all decoders, a limited bitrate, keyframes exactly where they are forced, from which decoding can
+// begin, and no others before the next forced one.
 type videoEncoder struct {
 	name    string
+	codec   string // of the rungs
 	device  deviceKind
 	quality func(s encoderSettings) []string
 	pixels  []string // the pixel format, unless upload sets it
@@ -34,6 +35,10 @@ type encoderSettings struct {
 	lookahead int // frames, for middlePresets
 	bitrate   int // the limit, in bits per second
 	level     string
+	fps       string // as a fraction, for encoders that do not use the times of frames
+	threads   int    // 0: the encoder's choice
+	keyframes string // ffmpeg's -force_key_frames; empty if the encoder ignores it
+	interval  int    // the highest number of frames between two keyframes
 }
 
 // hardwareEncoders are in the order in which "hardware" prefers them: a card of its own before the graphics of
@@ -96,14 +101,25 @@ var middlePresets = []string{"veryfast", "faster", "fast", "medium"}
 
 // args are the options of the encoder for one rendition.
 func (e videoEncoder) args(s encoderSettings) []string {
-	return slices.Concat(
-		[]string{"-c:v", e.name}, e.quality(s),
-		[]string{
-			"-maxrate", strconv.Itoa(s.bitrate), "-bufsize", strconv.Itoa(2 * s.bitrate),
-			"-profile:v", "high", "-level:v", e.levelArg(s.level),
-		}, e.pixels,
+	args := slices.Concat([]string{"-c:v", e.name}, e.quality(s),
+		[]string{"-maxrate", strconv.Itoa(s.bitrate), "-bufsize", strconv.Itoa(2 * s.bitrate)}, e.profileArgs(s.level), e.pixels,
 		[]string{"-color_primaries", "bt709", "-color_trc", "bt709", "-colorspace", "bt709", "-color_range", "tv"}, e.cuts,
-		[]string{"-g", "600", "-force_key_frames", keyframeExpression}, e.forced, e.more)
+		[]string{"-g", strconv.Itoa(s.interval)})
+	if s.keyframes != "" {
+		args = append(args, "-force_key_frames", s.keyframes)
+	}
+	return slices.Concat(args, e.forced, e.more)
+}
+
+// profileArgs name the profile of all decoders. Only H.264 has a level that its encoders would exceed.
+func (e videoEncoder) profileArgs(level string) []string {
+	switch e.codec {
+	case h264Codec:
+		return []string{"-profile:v", "high", "-level:v", e.levelArg(level)}
+	case hevcCodec:
+		return []string{"-profile:v", "main", "-tag:v", "hvc1"}
+	}
+	return nil
 }
 
 // levelArg is the level as the encoder wants it. Quick Sync has no option of its own, and the general one
@@ -147,6 +163,17 @@ func findHardware(name string) (e videoEncoder, ok bool) {
 		return e, false
 	}
 	return hardwareEncoders[i], true
+}
+
+// encoderOf returns the encoder for a codec: that of the same device, if this ffmpeg has it, or else the one in software.
+func (e videoEncoder) encoderOf(codec string, c capabilities) videoEncoder {
+	if codec == e.codec {
+		return e
+	}
+	i := slices.IndexFunc(secondEncoders, func(s videoEncoder) bool {
+		return s.codec == codec && (!s.isHardware() || s.device == e.device && slices.Contains(c.encoders, s.name))
+	})
+	return secondEncoders[i]
 }
 
 // ParseEncoders checks a list for Tools.Encoders and returns it with "hardware" replaced by all hardware

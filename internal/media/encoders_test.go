@@ -15,7 +15,10 @@ var update = flag.Bool("update", false, "write the expected argument lists")
 
 // argumentLists are the arguments of transcodes of a film with sound and of slides, one argument a line.
 func argumentLists(e videoEncoder, d *device) string {
-	found := capabilities{fpsMode: true, zscale: true, sidedata: true, bwdif: true}
+	found := capabilities{fpsMode: true, zscale: true, sidedata: true, bwdif: true, forcesAV1: true}
+	for _, second := range secondEncoders {
+		found.encoders = append(found.encoders, second.name)
+	}
 	film := &Info{
 		Duration: 10, Container: "matroska", Codecs: []string{"h264", "aac"},
 		Video: &Video{
@@ -31,16 +34,22 @@ func argumentLists(e videoEncoder, d *device) string {
 			Frames: 6, MaxGap: 10, Duration: 60, PixelFormat: "yuvj420p", FullRange: true,
 		},
 	}
+	large := *film
+	largeVideo := *film.Video
+	large.Video, large.Audio = &largeVideo, nil
+	large.Video.Width, large.Video.Height, large.Video.CodedWidth, large.Video.CodedHeight = 1280, 720, 1280, 720
 	var b strings.Builder
 	for _, c := range []struct {
-		title string
-		tools Tools
-		info  *Info
+		title  string
+		tools  Tools
+		info   *Info
+		ladder LadderOptions
 	}{
-		{"a film with sound", Tools{}, film},
-		{"slides, with the preset slow and two threads", Tools{Preset: "slow", CRF: 20, Threads: 2}, slides},
+		{"a film with sound", Tools{}, film, LadderOptions{}},
+		{"slides, with the preset slow and two threads", Tools{Preset: "slow", CRF: 20, Threads: 2}, slides, LadderOptions{}},
+		{"a film in HEVC and AV1, too, with two threads", Tools{Threads: 2}, &large, LadderOptions{Heights: []int{720}, Codecs: LadderCodecs()}},
 	} {
-		video, audio := renditionJobs(c.info, Ladder(c.info))
+		video, audio := renditionJobs(c.info, LadderWith(c.info, c.ladder))
 		args := c.tools.transcodeArgs("/source.mkv", c.info, video, audio, planTiming(c.info), found, e, d)
 		b.WriteString("# " + c.title + "\n" + strings.Join(args, "\n") + "\n")
 	}
@@ -78,8 +87,8 @@ func TestHardwareEncoders_HaveOnlyOptionsThatFFmpegKnows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range hardwareEncoders {
-		if !slices.Contains(installed, e.name) {
+	for _, e := range slices.Concat(hardwareEncoders, secondEncoders) {
+		if !e.isHardware() || !slices.Contains(installed, e.name) {
 			continue
 		}
 		args := e.args(Tools{}.encoderSettings(Rung{VideoBitrate: 800_000}, "3.1"))

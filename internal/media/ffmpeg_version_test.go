@@ -13,7 +13,7 @@ func TestHasFPSModeOption_UsesLibraryVersion(t *testing.T) {
 		"ffmpeg version N-12-gabc\nlibavcodec     61.  3.100 / 61.  3.100\n":       true,
 		"ffmpeg version 8.0\nlibavcodec     62. 11.100 / 62. 11.100\n":             true,
 	} {
-		if got := hasFPSModeOption(version); got != want {
+		if got := isCodecVersion(version, 59, 37); got != want {
 			t.Errorf("%q: %v; want %v", version, got, want)
 		}
 	}

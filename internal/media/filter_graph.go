@@ -9,9 +9,9 @@ import (
 // deinterlaces, rotates, tone-maps and scales to the largest rung once, and
 // scales the other rungs from that. Its outputs are [decoded], every frame from
 // the decoder; [shown], the frames for the encoders; and [v0], [v1] …, one per
-// rung, through the filter upload if there is one. Every output must get frames
+// rung, through the filter that its encoder needs. Every output must get frames
 // continuously: ffmpeg 7 buffers the frames of the others until it does.
-func videoGraph(info *Info, rungs []Rung, t timing, c capabilities, upload string) string {
+func videoGraph(info *Info, rungs []Rung, t timing, c capabilities, e videoEncoder) string {
 	v := info.Video
 	chain := []string{"null"}
 	if v.Interlaced {
@@ -33,10 +33,10 @@ func videoGraph(info *Info, rungs []Rung, t timing, c capabilities, upload strin
 	b.WriteString(trimShown)
 	for i, r := range rungs {
 		scale := "null"
-		if i > 0 {
+		if r.Width != rungs[0].Width || r.Height != rungs[0].Height {
 			scale = fmt.Sprintf("scale=w=%d:h=%d:flags=bicubic,setsar=1", r.Width, r.Height)
 		}
-		if upload != "" {
+		if upload := e.encoderOf(r.Codec, c).upload; upload != "" {
 			scale += "," + upload
 		}
 		fmt.Fprintf(&b, ";[s%d]%s[v%d]", i, scale, i)

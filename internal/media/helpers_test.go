@@ -93,12 +93,17 @@ func publish(t *testing.T, src string) result {
 
 func publishWith(t *testing.T, tools Tools, src string) result {
 	t.Helper()
+	return publishLadder(t, tools, src, LadderOptions{})
+}
+
+func publishLadder(t *testing.T, tools Tools, src string, o LadderOptions) result {
+	t.Helper()
 	r := result{src: src, dir: t.TempDir()}
 	var err error
 	if r.info, err = tools.Probe(t.Context(), src); err != nil {
 		t.Fatal(err)
 	}
-	if r.out, err = tools.Transcode(t.Context(), src, r.info, Ladder(r.info), r.dir, nil); err != nil {
+	if r.out, err = tools.Transcode(t.Context(), src, r.info, LadderWith(r.info, o), r.dir, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := tools.Check(t.Context(), r.info, r.dir, r.out); err != nil {

@@ -2,11 +2,11 @@ package media
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
 
-	"github.com/Eyevinn/mp4ff/avc"
 	"github.com/Eyevinn/mp4ff/mp4"
 )
 
@@ -31,7 +31,10 @@ func writeInit(file string, j renditionJob, info *Info, plan timing, editStart i
 	init := mp4.CreateEmptyInit()
 	init.Ftyp = mp4.NewFtyp("iso6", 0, []string{"iso6", "cmfc", "mp41"})
 	init.Children[0] = init.Ftyp
-	entry := s.sampleEntry(j.rung)
+	entry, err := s.sampleEntry(j.rung)
+	if err != nil {
+		return err
+	}
 	init.AddEmptyTrack(uint32(s.timescale), map[bool]string{true: "video", false: "audio"}[j.audio == nil], "und")
 	trak := init.Moov.Trak
 	trak.Tkhd.Width, trak.Tkhd.Height = mp4.Fixed32(s.width<<16), mp4.Fixed32(s.height<<16)
@@ -47,46 +50,39 @@ func writeInit(file string, j renditionJob, info *Info, plan timing, editStart i
 }
 
 // sampleEntry describes the samples of a rendition to decoders.
-func (s *renditionFiles) sampleEntry(r Rung) mp4.Box {
-	if s.sps == nil {
-		esds := mp4.CreateEsdsBox([]byte(aacConfig))
-		esds.DecConfigDescriptor.MaxBitrate, esds.DecConfigDescriptor.AvgBitrate = uint32(r.AudioBitrate), uint32(r.AudioBitrate)
-		return mp4.CreateAudioSampleEntryBox("mp4a", uint16(s.channels), 16, uint16(s.sampleRate), esds)
+func (s *renditionFiles) sampleEntry(r Rung) (mp4.Box, error) {
+	if s.picture != nil {
+		return s.videoEntry()
 	}
-	sps := s.parameters[0]
-	entry := mp4.CreateVisualSampleEntryBox("avc1", uint16(s.width), uint16(s.height), &mp4.AvcCBox{DecConfRec: avc.DecConfRec{
-		AVCProfileIndication: sps[1], ProfileCompatibility: sps[2], AVCLevelIndication: sps[3],
-		SPSnalus: s.parameters[:1], PPSnalus: s.parameters[1:], ChromaFormat: 1,
-	}})
-	entry.CompressorName = ""
-	entry.AddChild(&mp4.ColrBox{
-		ColorType: mp4.ColorTypeOnScreenColors, ColorPrimaries: bt709, TransferCharacteristics: bt709, MatrixCoefficients: bt709,
-	})
-	entry.AddChild(&mp4.PaspBox{HSpacing: 1, VSpacing: 1})
-	return entry
+	esds := mp4.CreateEsdsBox([]byte(aacConfig))
+	esds.DecConfigDescriptor.MaxBitrate, esds.DecConfigDescriptor.AvgBitrate = uint32(r.AudioBitrate), uint32(r.AudioBitrate)
+	return mp4.CreateAudioSampleEntryBox("mp4a", uint16(s.channels), 16, uint16(s.sampleRate), esds), nil
 }
 
 // checkRung compares the parameters of the encoder with the rung.
 func (s *renditionFiles) checkRung(j renditionJob, info *Info, plan timing) error {
 	r := j.rung
-	if isAudio := s.sps == nil; isAudio || j.audio != nil {
+	if isAudio := s.picture == nil; isAudio || j.audio != nil {
 		if !isAudio || j.audio == nil {
 			return fmt.Errorf("it has sound instead of a picture, or a picture instead of sound, which is not AAC")
 		}
 		return nil
 	}
+	if s.picture.codec != r.Codec {
+		return fmt.Errorf("it is %s instead of %s", codecName(s.picture.codec), codecName(r.Codec))
+	}
 	if s.width != r.Width || s.height != r.Height {
 		return fmt.Errorf("it is %dx%d pixels instead of %dx%d", s.width, s.height, r.Width, r.Height)
 	}
 	highest := levelNumber(h264LevelFor(r.Width, r.Height, maxDecodeRate(info.Video, plan), r.VideoBitrate))
-	if s.sps.level > highest {
-		return fmt.Errorf("its H.264 level is %d; the highest for its rung is %d", s.sps.level, highest)
+	if r.Codec == h264Codec && s.picture.level > highest {
+		return fmt.Errorf("its H.264 level is %d; the highest for its rung is %d", s.picture.level, highest)
 	}
 	return nil
 }
 
 // readInit reads an initialization segment, and checks that it says what every rendition must: one enabled track, of
-// H.264 or AAC as in the package documentation, shown as it is.
+// H.264, HEVC, AV1 or AAC as in the package documentation, shown as it is.
 func (s *renditionFiles) readInit(file string) error {
 	if err := checkTree(file, initBoxes); err != nil {
 		return err
@@ -122,56 +118,17 @@ func (s *renditionFiles) parseInit(text []byte) error {
 	}
 	stsd, want := trak.Mdia.Minf.Stbl.Stsd, int64(videoTimescale)
 	switch handler := trak.Mdia.Hdlr.HandlerType; {
-	case handler == "vide" && stsd.AvcX != nil:
-		err = s.readVideoEntry(stsd.AvcX)
+	case handler == "vide" && cmp.Or(stsd.AvcX, stsd.HvcX, stsd.Av01) != nil:
+		err = s.readVideoEntry(cmp.Or(stsd.AvcX, stsd.HvcX, stsd.Av01))
 	case handler == "soun" && stsd.Mp4a != nil:
 		want, err = sampleRate, s.readAudioEntry(stsd.Mp4a)
 	default:
-		return fmt.Errorf("it is neither H.264 nor AAC")
+		return fmt.Errorf("it is neither H.264, HEVC, AV1 nor AAC")
 	}
 	if err == nil && s.timescale != want {
 		err = fmt.Errorf("its clock has %d ticks a second instead of %d", s.timescale, want)
 	}
 	return err
-}
-
-func (s *renditionFiles) readVideoEntry(entry *mp4.VisualSampleEntryBox) (err error) {
-	if entry.Type() != "avc1" || entry.AvcC == nil || len(entry.AvcC.SPSnalus) != 1 || len(entry.AvcC.PPSnalus) == 0 {
-		return fmt.Errorf("its codec is not H.264")
-	}
-	config := entry.AvcC
-	s.parameters = append(config.SPSnalus[:1:1], config.PPSnalus...)
-	if s.sps, err = parseSPS(s.parameters[0]); err != nil {
-		return err
-	}
-	for _, pps := range s.parameters[1:] {
-		if len(pps) < 2 || len(pps) > maxParameterBytes || nalType(pps[0]) != nalPPS {
-			return fmt.Errorf("its H.264 picture parameters cannot be read")
-		}
-	}
-	s.width, s.height = s.sps.width, s.sps.height
-	s.codecs = fmt.Sprintf("avc1.%02x%02x%02x", config.AVCProfileIndication, config.ProfileCompatibility,
-		config.AVCLevelIndication)
-	switch pasp := entry.Pasp; {
-	case !bytes.Equal(s.parameters[0][1:4],
-		[]byte{config.AVCProfileIndication, config.ProfileCompatibility, config.AVCLevelIndication}):
-		return fmt.Errorf("its codec string differs from its parameters")
-	case int(entry.Width) != s.width || int(entry.Height) != s.height:
-		return fmt.Errorf("it is %dx%d pixels, but its parameters say %dx%d", entry.Width, entry.Height, s.width, s.height)
-	case pasp != nil && pasp.HSpacing != pasp.VSpacing:
-		return fmt.Errorf("its pixels are not square")
-	}
-	for _, box := range entry.Children {
-		if colr, ok := box.(*mp4.ColrBox); ok && !isBT709(colr) {
-			return fmt.Errorf("its colours are not those of BT.709 in limited range")
-		}
-	}
-	return s.sps.check()
-}
-
-func isBT709(c *mp4.ColrBox) bool {
-	return c.ColorType == mp4.ColorTypeOnScreenColors && c.ColorPrimaries == bt709 && c.TransferCharacteristics == bt709 &&
-		c.MatrixCoefficients == bt709 && !c.FullRangeFlag
 }
 
 func (s *renditionFiles) readAudioEntry(entry *mp4.AudioSampleEntryBox) error {

@@ -59,7 +59,12 @@ type LadderOptions struct {
 	Loudness float64
 	// AudioBitrate is bits per second. Default 128,000.
 	AudioBitrate int
+	// Codecs are those of further renditions next to the ones of H.264, for sizes from 720p on: hevc, av1.
+	Codecs []string
 }
+
+// LadderCodecs are the codecs of further renditions.
+func LadderCodecs() []string { return []string{hevcCodec, av1Codec} }
 
 // LadderHeights are the short sides of the standard sizes, the largest first.
 func LadderHeights() []int {
@@ -71,10 +76,11 @@ func LadderHeights() []int {
 }
 
 // LadderWith is [Ladder] with what the options ask for. If no wanted size fits, it has the largest one that
-// fits and is not above the wanted ones. It has "audio-low" only if that is lower than "audio".
+// fits and is not above the wanted ones. It has "audio-low" only if that is lower than "audio". H.264 ends at 1080p if larger sizes
+// are not asked for: few devices decode it beyond.
 func LadderWith(info *Info, o LadderOptions) []Rung {
 	var rungs []Rung
-	for _, r := range o.choose(Ladder(info)) {
+	for _, r := range o.withCodecs(o.choose(Ladder(info))) {
 		if r.IsAudio() {
 			r.Loudness = o.Loudness
 		} else {
@@ -90,15 +96,43 @@ func LadderWith(info *Info, o LadderOptions) []Rung {
 	return rungs
 }
 
+const (
+	largestH264 = 1080 // short side, unless asked for
+	// minSecondSize is the smallest size in further codecs: in smaller ones they save little.
+	minSecondSize = 720
+	// secondBitrate is the limit of their bitrates, as a share of that of H.264.
+	secondBitrate = 0.7
+)
+
+// withCodecs adds the rungs of further codecs, and leaves out those of H.264 that are too large.
+func (o LadderOptions) withCodecs(all []Rung) []Rung {
+	var rungs []Rung
+	for i, r := range all {
+		isLast := i+1 == len(all) || all[i+1].IsAudio()
+		if r.IsAudio() || r.NominalHeight() <= largestH264 || isLast || slices.Contains(o.Heights, r.NominalHeight()) {
+			rungs = append(rungs, r)
+		}
+		for _, codec := range o.Codecs {
+			if r.NominalHeight() >= minSecondSize {
+				second := r
+				second.Name, second.Codec = r.Name+"-"+codec, codec
+				second.VideoBitrate = int(math.Round(secondBitrate*float64(r.VideoBitrate)/1000)) * 1000
+				rungs = append(rungs, second)
+			}
+		}
+	}
+	return rungs
+}
+
 // choose leaves out video rungs that are not wanted, but not all.
 func (o LadderOptions) choose(all []Rung) []Rung {
-	isWanted := func(r Rung) bool { return slices.Contains(o.Heights, r.short()) }
+	isWanted := func(r Rung) bool { return slices.Contains(o.Heights, r.NominalHeight()) }
 	if len(o.Heights) == 0 || len(all) == 0 || all[0].IsAudio() {
 		return all
 	}
 	keep := all[0].Name
 	for _, r := range slices.Backward(all) {
-		if !r.IsAudio() && r.short() <= slices.Max(o.Heights) {
+		if !r.IsAudio() && r.NominalHeight() <= slices.Max(o.Heights) {
 			keep = r.Name // the largest in the end
 		}
 	}
@@ -108,9 +142,11 @@ func (o LadderOptions) choose(all []Rung) []Rung {
 	})
 }
 
-// short is the size of a video rung that its name says; the short side may be a little smaller.
-func (r Rung) short() int {
-	n, _ := strconv.Atoi(strings.TrimSuffix(r.Name, "p"))
+// NominalHeight is the height in the name of a video rung, of [LadderHeights] for most sources. It is that of the short side, which
+// may be a little smaller.
+func (r Rung) NominalHeight() int {
+	number, _, _ := strings.Cut(r.Name, "p")
+	n, _ := strconv.Atoi(number)
 	return n
 }
 

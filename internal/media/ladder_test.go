@@ -1,6 +1,7 @@
 package media
 
 import (
+	"strings"
 	"testing"
 )
 
@@ -122,6 +123,33 @@ func TestLadderWith_MakesWhatWasAskedForAndAtLeastOneSize(t *testing.T) {
 }
 
 // The settings of a rung go before those of the host that encodes it.
+func TestLadderWith_AddsFurtherCodecsFrom720pOn(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		height int
+		o      LadderOptions
+		want   string
+	}{
+		{2160, LadderOptions{}, "1080p 720p 480p 360p 240p"},
+		{2160, LadderOptions{Heights: []int{2160, 720}}, "2160p 720p"},
+		{2160, LadderOptions{Codecs: []string{"av1"}}, "2160p-av1 1440p-av1 1080p 1080p-av1 720p 720p-av1 480p 360p 240p"},
+		{1440, LadderOptions{Codecs: []string{"hevc", "av1"}, Heights: []int{1440, 480}}, "1440p 1440p-hevc 1440p-av1 480p"},
+		{480, LadderOptions{Codecs: []string{"hevc"}}, "480p 360p 240p"},
+	} {
+		info := &Info{Video: &Video{Width: c.height * 16 / 9, Height: c.height, FPS: 25}}
+		var got []string
+		for _, r := range LadderWith(info, c.o) {
+			got = append(got, r.Name)
+			if second := r.Codec != ""; second && r.VideoBitrate >= maxBitrate(r.Width, r.Height, 25) {
+				t.Errorf("%s may have %d bit/s", r.Name, r.VideoBitrate)
+			}
+		}
+		if text := strings.Join(got, " "); text != c.want {
+			t.Errorf("%dp with %+v gives %s; want %s", c.height, c.o, text, c.want)
+		}
+	}
+}
+
 func TestEncoderSettings_AreThoseOfTheRung(t *testing.T) {
 	t.Parallel()
 	host := Tools{Preset: "fast", CRF: 30}

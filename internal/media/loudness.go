@@ -37,7 +37,7 @@ func (t Tools) MeasureLoudness(ctx context.Context, src string, info *Info) erro
 		return err
 	}
 	t = t.joining(source, info)
-	c, err := t.capabilities(ctx, false, false)
+	c, err := t.capabilities(ctx)
 	if err != nil {
 		return err
 	}

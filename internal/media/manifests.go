@@ -37,11 +37,12 @@ func (t Tools) writeManifests(ctx context.Context, dir string, out *Output) (err
 		return err
 	}
 	var iframes []iframePlaylist
-	for _, r := range out.Video {
+	for _, r := range slices.Concat(videoSets(out.Video)...) {
 		p := files[r.Playlist].iframes(path.Dir(r.Playlist))
 		if err := writeFile(filepath.Join(dir, filepath.FromSlash(p.name)), []byte(p.text)); err != nil {
 			return err
 		}
+		p.of = r
 		iframes = append(iframes, p)
 	}
 	if err := writeFile(filepath.Join(dir, ManifestName), manifest); err != nil {
@@ -53,6 +54,7 @@ func (t Tools) writeManifests(ctx context.Context, dir string, out *Output) (err
 // iframePlaylist lists the first picture of each segment, by ranges of bytes of the segments: players show them while the viewer
 // winds forwards or backwards.
 type iframePlaylist struct {
+	of            Rendition
 	name, text    string
 	peak, average int64 // bits per second
 }

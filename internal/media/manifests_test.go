@@ -46,8 +46,12 @@ func sampleOutput() *Output {
 
 func TestMultivariantPlaylist_ListsVideoAndAudio(t *testing.T) {
 	t.Parallel()
-	iframes := []iframePlaylist{{name: "720p/iframes.m3u8", peak: 90, average: 80}, {name: "240p/iframes.m3u8", peak: 30, average: 20}}
-	text := RebaseMaster(multivariantPlaylist(sampleOutput(), iframes), "g7/")
+	out := sampleOutput()
+	iframes := []iframePlaylist{
+		{of: out.Video[0], name: "720p/iframes.m3u8", peak: 90, average: 80},
+		{of: out.Video[1], name: "240p/iframes.m3u8", peak: 30, average: 20},
+	}
+	text := RebaseMaster(multivariantPlaylist(out, iframes), "g7/")
 	want := `#EXTM3U
 #EXT-X-VERSION:7
 #EXT-X-INDEPENDENT-SEGMENTS
@@ -73,6 +77,25 @@ g7/240p/index.m3u8
 	}
 	if n, err := formattest.Playlist([]byte(text)); err != nil || n != 4 { // with those of pictures
 		t.Errorf("other parsers find %d variants, %v", n, err)
+	}
+}
+
+func TestVideoSets_BeginWithH264(t *testing.T) {
+	t.Parallel()
+	var list []Rendition
+	for _, codecs := range []string{"av01.0.12M.08", "avc1.640028", "hvc1.1.6.L120.90", "av01.0.08M.08", "avc1.64001f"} {
+		list = append(list, Rendition{Codecs: codecs})
+	}
+	var got []string
+	for _, set := range videoSets(list) {
+		for _, r := range set {
+			got = append(got, r.Codecs)
+		}
+		got = append(got, "|")
+	}
+	want := "avc1.640028 avc1.64001f | av01.0.12M.08 av01.0.08M.08 | hvc1.1.6.L120.90 |"
+	if text := strings.Join(got, " "); text != want {
+		t.Errorf("got %s; want %s", text, want)
 	}
 }
 

@@ -1,6 +1,7 @@
 package media
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -130,7 +131,8 @@ func (r *momentDecoder) addRenditions() error {
 			return err
 		}
 		options := []string{
-			"-protocol_whitelist", "file", "-f", "mov", "-codec_whitelist", "h264", "-max_pixels", strconv.Itoa(maxEncodedPixels),
+			"-protocol_whitelist", "file", "-f", "mov",
+			"-codec_whitelist", strings.Join(r.found.decoders[cmp.Or(d.rung.Codec, "h264")], ","), "-max_pixels", strconv.Itoa(maxEncodedPixels),
 			"-noaccurate_seek",
 		}
 		filter := "trim=end_frame=1"

@@ -90,7 +90,7 @@ func FuzzCapabilityLists(f *testing.F) {
 	f.Add(" ... zscale            V->V       Resize", "zscale")
 	f.Add(" DEAIL. aac  AAC (decoders: aac aac_fixed )", "aac")
 	f.Fuzz(func(t *testing.T, text, name string) {
-		hasFPSModeOption(text)
+		isCodecVersion(text, 59, 37)
 		if hasFilter(text, name) && !strings.Contains(text, name) {
 			t.Errorf("%q lists %q", text, name)
 		}

@@ -3,6 +3,7 @@ package media
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -50,7 +51,7 @@ func multivariantPlaylist(out *Output, iframes []iframePlaylist) string {
 		audio = groups[0]
 		writeGroup(&b, audio)
 	}
-	for _, v := range out.Video {
+	for _, v := range slices.Concat(videoSets(out.Video)...) {
 		fmt.Fprintf(&b, "#EXT-X-STREAM-INF:BANDWIDTH=%d,AVERAGE-BANDWIDTH=%d,CODECS=\"%s\",RESOLUTION=%dx%d,"+
 			"FRAME-RATE=%.3f,VIDEO-RANGE=SDR",
 			v.PeakBandwidth+audio.peak, v.AverageBandwidth+audio.average, joinCodecs(v.Codecs, audio.codecs),
@@ -60,13 +61,28 @@ func multivariantPlaylist(out *Output, iframes []iframePlaylist) string {
 		}
 		fmt.Fprintf(&b, "%s,CLOSED-CAPTIONS=NONE\n%s\n", text, v.Playlist)
 	}
-	for i, p := range iframes {
-		v := out.Video[i]
+	for _, p := range iframes {
+		v := p.of
 		fmt.Fprintf(&b, "#EXT-X-I-FRAME-STREAM-INF:BANDWIDTH=%d,AVERAGE-BANDWIDTH=%d,CODECS=\"%s\",RESOLUTION=%dx%d,VIDEO-RANGE=SDR,"+
 			"URI=\"%s\"\n", p.peak, p.average, v.Codecs, v.Width, v.Height, p.name)
 	}
 	return b.String()
 }
+
+// videoSets are the renditions of each codec, the largest first. Those of H.264 come first, because every player can begin with one.
+func videoSets(list []Rendition) (sets [][]Rendition) {
+	for _, r := range list {
+		i := slices.IndexFunc(sets, func(s []Rendition) bool { return s[0].Codecs[:4] == r.Codecs[:4] })
+		if i < 0 {
+			i, sets = len(sets), append(sets, nil)
+		}
+		sets[i] = append(sets[i], r)
+	}
+	slices.SortStableFunc(sets, func(a, b []Rendition) int { return strings.Compare(h264First(a), h264First(b)) })
+	return sets
+}
+
+func h264First(set []Rendition) string { return strings.TrimPrefix(set[0].Codecs[:4], "avc1") }
 
 // writeCaptions lists the text tracks, and returns the attribute of the variants that refers to them.
 func writeCaptions(b *strings.Builder, tracks []Captions) (attribute string) {

@@ -24,6 +24,8 @@ type Rung struct {
 	// Tools that encode it.
 	Quality int    `json:"quality,omitempty"`
 	Preset  string `json:"preset,omitempty"`
+	// Codec is "hevc" or "av1"; empty for H.264.
+	Codec string `json:"codec,omitempty"`
 	// Loudness is the target of an audio rung in LUFS, below 0; 0: the source's own.
 	Loudness float64 `json:"loudness,omitempty"`
 }

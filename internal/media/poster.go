@@ -50,7 +50,7 @@ func (t Tools) poster(ctx context.Context, src string, info *Info, at float64, f
 	if info.Video == nil && info.Cover < 0 {
 		return ErrNoPicture
 	}
-	c, err := t.capabilities(ctx, false, false)
+	c, err := t.capabilities(ctx)
 	if err != nil {
 		return err
 	}

@@ -15,8 +15,8 @@ import (
 // renditionFiles is what a rendition's files contain.
 type renditionFiles struct {
 	codecs        string
-	sps           *spsParameters // nil for audio
-	parameters    [][]byte       // H.264's sequence parameters, and those of pictures
+	picture       *pictureParameters // nil for audio
+	parameters    [][]byte           // the codec's parameter sets, as in its configuration record
 	width, height int
 	channels      int
 	sampleRate    int

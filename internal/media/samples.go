@@ -1,9 +1,7 @@
 package media
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"os"
@@ -42,17 +40,17 @@ func (s *renditionFiles) checkSegment(file string, isLast bool) error {
 		if _, err := f.ReadAt(data, frame.offset); err != nil && err != io.EOF {
 			return err
 		}
-		if s.sps == nil {
+		if s.picture == nil {
 			err = checkAAC(frame, data, isLast && i+1 == len(g.samples))
 		} else {
-			err = s.checkH264(frame, data)
+			err = s.checkPicture(frame, data)
 		}
 		if err != nil {
 			return fmt.Errorf("frame %d: %w", i, err)
 		}
 	}
-	if s.sps != nil {
-		return g.checkOrder(s.sps)
+	if s.picture != nil {
+		return g.checkOrder(s.picture)
 	}
 	return nil
 }
@@ -71,50 +69,10 @@ func checkAAC(frame sample, data []byte, isLast bool) error {
 	return nil
 }
 
-// checkH264 checks that a frame consists of NAL units that belong into one, each of them after its length.
-func (s *renditionFiles) checkH264(frame sample, data []byte) error {
-	slice, found := nalSlice, 0
-	if frame.isKey {
-		slice = nalIDR
-	}
-	for len(data) > 0 {
-		const lengthBytes = 4
-		end := int64(lengthBytes)
-		if len(data) > lengthBytes {
-			end += int64(binary.BigEndian.Uint32(data))
-		}
-		if end == lengthBytes || end > int64(len(data)) {
-			return fmt.Errorf("its NAL units do not fill it")
-		}
-		unit := data[lengthBytes:end]
-		data = data[end:]
-		switch kind := nalType(unit[0]); kind {
-		case slice:
-			found++
-		case nalSEI, nalDelimiter, nalFiller:
-		case nalSPS, nalPPS:
-			// Some devices repeat those of the header. Others would override it.
-			if !slices.ContainsFunc(s.parameters, func(p []byte) bool { return bytes.Equal(p, unit) }) {
-				return fmt.Errorf("it has other parameters than the header")
-			}
-		default:
-			return fmt.Errorf("it has a NAL unit of the type %d", kind)
-		}
-		// Emulation prevention (H.264 7.4.1) leaves no three zeros. A lost block on a disk has them.
-		if unit[0]&0x80 != 0 || bytes.Contains(unit, []byte{0, 0, 0}) {
-			return fmt.Errorf("it has a damaged NAL unit")
-		}
-	}
-	if found == 0 {
-		return fmt.Errorf("it has no picture")
-	}
-	return nil
-}
-
 // checkOrder checks the times of the frames of a segment, which are in decoding order. The first one may be at another
 // time; see segmentStarts.
-func (g *segment) checkOrder(sps *spsParameters) error {
-	reordered := sps.reordered
+func (g *segment) checkOrder(p *pictureParameters) error {
+	reordered := p.reordered
 	if reordered < 0 {
 		reordered = maxReordered
 	}

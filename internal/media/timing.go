@@ -11,7 +11,7 @@ const (
 	// and 60 frames a second.
 	videoTimescale = 120000
 	// segmentSeconds is the target duration of segments. Each begins with its only keyframe: another one every two seconds would
-	// take 5 to 20 % more bits, and players seek in segments that they have loaded anyway.
+	// take 5 to 20 % more bits, and players seek in segments that they have loaded anyway. See timing.segment for their exact length.
 	segmentSeconds = 6
 	// repeatSeconds is how long a frame stays before it is repeated.
 	repeatSeconds = 2
@@ -36,11 +36,12 @@ type timing struct {
 	isSlideShow     bool    // hardly anything but repeated frames
 	repeatedSeconds float64 // seconds that the repeated frames fill
 	maxSeconds      float64 // output is cut here
+	segment         int64   // ticks of videoTimescale after which a segment begins, at the next frame
 	cut             *chunkCut
 }
 
 func planTiming(info *Info) timing {
-	t := timing{maxSeconds: max(info.Duration*1.05, info.Duration+5)}
+	t := timing{maxSeconds: max(info.Duration*1.05, info.Duration+5), segment: segmentTicks}
 	t.offset = info.Start - ffmpegZero(info)
 	v := info.Video
 	if v == nil {
@@ -56,7 +57,33 @@ func planTiming(info *Info) timing {
 		// In containers that count milliseconds, 60 frames a second may look like 62.
 		t.dropsFrames = t.dropsFrames || v.MinGap > 0 && v.MinGap < 0.8/maxFrameRate
 	}
+	if !t.dropsFrames && t.repeatedFrames == 0 {
+		t.segment = wholeFrames(v.outputRate())
+	}
 	return t
+}
+
+// wholeFrames is the shortest segment of at least segmentSeconds that has a whole number of frames, in ticks. So all segments have
+// as many. Of other than the usual frame rates it is segmentSeconds, and their numbers differ by one.
+func wholeFrames(rate float64) int64 {
+	frames := math.Ceil(segmentSeconds*standardRate(rate) - 0.001)
+	ticks := frames / standardRate(rate) * videoTimescale
+	if math.Abs(ticks-math.Round(ticks)) < 0.001 && ticks < 1.01*segmentTicks {
+		return int64(math.Round(ticks))
+	}
+	return segmentTicks
+}
+
+// framesPerSegment is how many frames all segments have; 0 if that is not certain.
+func (t timing) framesPerSegment(v *Video) int {
+	if len(v.FrameTimes) != 1 || t.dropsFrames || t.repeatedFrames > 0 {
+		return 0
+	}
+	frames := math.Round(float64(t.segment) / v.FrameTimes[0].Step)
+	if math.Abs(frames*v.FrameTimes[0].Step/float64(t.segment)-1) > 0.0005 {
+		return 0
+	}
+	return int(frames)
 }
 
 // firstFrameHold is how much longer than others the first frame is shown.

@@ -55,8 +55,22 @@ func TestPlanTiming_FollowsSource(t *testing.T) {
 	}
 	for _, tt := range tests {
 		got := planTiming(&tt.info)
+		tt.want.segment = segmentTicks
 		if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(timing{}), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
 			t.Errorf("%s: %s", tt.name, diff)
+		}
+	}
+}
+
+func TestPlanTiming_GivesSegmentsOfUsualRatesAWholeNumberOfFrames(t *testing.T) {
+	t.Parallel()
+	for rate, want := range map[float64]float64{
+		24: 6, 25: 6, 30: 6, 50: 6, 60: 6, 24000.0 / 1001: 6.006, 30000.0 / 1001: 6.006, 60000.0 / 1001: 6.006, 29.97: 6.006,
+		29.8: 6, 15: 6, 12.5: 6, 10.1: 6, 0.7: 6, 1: 6,
+	} {
+		plan := planTiming(&Info{Duration: 100, Video: &Video{FPS: rate, Duration: 100}})
+		if got := float64(plan.segment) / videoTimescale; got != want {
+			t.Errorf("segments of %g frames a second last %g s; want %g", rate, got, want)
 		}
 	}
 }

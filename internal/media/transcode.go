@@ -52,7 +52,7 @@ func (t Tools) transcode(
 	if len(video)+len(audio) == 0 {
 		return nil, fmt.Errorf("the ladder has no rung for this source")
 	}
-	c, err := t.capabilities(ctx, len(video) > 0, len(audio) > 0)
+	c, err := t.capabilities(ctx, slices.Concat(video, audio)...)
 	if err != nil {
 		return nil, err
 	}
@@ -318,15 +318,20 @@ func (t Tools) finishRendition(
 	if err != nil {
 		return Rendition{}, err
 	}
-	init := path.Join(j.dir, s.init)
 	editStart, end := s.segments[0].firstPTS, plan.repeatedSeconds
 	if j.audio != nil {
 		editStart, end = editStart+encoderDelay, 0 // each audio stream ends where it does in the source
 	}
-	if err := writeInit(filepath.Join(dir, filepath.FromSlash(init)), j, info, plan, editStart); err != nil {
+	folder := filepath.Join(dir, filepath.FromSlash(j.dir))
+	if j.rung.Codec == av1Codec {
+		if err := setSequenceHeader(filepath.Join(folder, s.init), filepath.Join(folder, s.segments[0].name)); err != nil {
+			return Rendition{}, fmt.Errorf("set sequence header of %s: %w", playlist, err)
+		}
+	}
+	if err := writeInit(filepath.Join(folder, s.init), j, info, plan, editStart); err != nil {
 		return Rendition{}, fmt.Errorf("write initialization segment of %s: %w", playlist, err)
 	}
-	if err := s.fixSegments(filepath.Join(dir, filepath.FromSlash(j.dir)), end); err != nil {
+	if err := s.fixSegments(folder, end); err != nil {
 		return Rendition{}, fmt.Errorf("fix segments of %s: %w", playlist, err)
 	}
 	if err := writeFile(filepath.Join(dir, filepath.FromSlash(playlist)), []byte(s.playlist())); err != nil {

@@ -81,7 +81,7 @@ func (t Tools) transcodeArgs(
 		for i, j := range video {
 			rungs[i] = j.rung
 		}
-		args = append(args, "-filter_complex", videoGraph(info, rungs, plan, c, e.upload))
+		args = append(args, "-filter_complex", videoGraph(info, rungs, plan, c, e))
 		args = append(args, frameListArgs("[decoded]", "passthrough", plan.cut.decodedTimeBase(), decodedFrames, plan, c)...)
 		args = append(args, frameListArgs("[shown]", "vfr", outputTimeBase, encodedFrames, plan, c)...)
 		if plan.cut.hasFramesBefore() {
@@ -132,20 +132,25 @@ func fpsModeArgs(mode string, c capabilities) []string {
 
 func (t Tools) videoArgs(i int, j renditionJob, v *Video, plan timing, c capabilities, e videoEncoder) []string {
 	args := append([]string{"-map", fmt.Sprintf("[v%d]", i)}, t.encoderArgs(j, v, plan, c, e)...)
-	return append(args, plan.cut.hlsArgs(j.dir)...)
+	return append(args, plan.hlsArgs(j.dir)...)
 }
 
-// encoderArgs are the options of a video rendition's encoder.
+// encoderArgs are the options of a video rendition's encoder: e, or the one that goes with it for another codec.
 func (t Tools) encoderArgs(j renditionJob, v *Video, plan timing, c capabilities, e videoEncoder) []string {
 	r := j.rung
+	e = e.encoderOf(r.Codec, c)
 	s := t.encoderSettings(r, h264LevelFor(r.Width, r.Height, maxDecodeRate(v, plan), r.VideoBitrate))
+	s.keyframes, s.fps = plan.keyframes(), xmlRate(min(max(v.outputRate(), 1), maxFrameRate))
+	if e.name == svtAV1 && !c.forcesAV1 {
+		s.keyframes, s.interval = "", plan.framesPerSegment(v)
+	}
 	if plan.isSlideShow {
 		s.crf = min(s.crf+slideShowCRF, 51)
 	}
 	args := append(fpsModeArgs("vfr", c), "-enc_time_base", outputTimeBase, "-t", formatSeconds(plan.maxSeconds))
 	args = append(append(args, e.args(s)...), plan.cut.encoderArgs(r)...)
 	if plan.repeatedFrames > 0 {
-		if !e.isHardware() {
+		if !e.isHardware() && e.codec != av1Codec {
 			// With frames that last seconds, B-frames would delay the picture by seconds.
 			args = append(args, "-bf", "0")
 		}
@@ -154,7 +159,7 @@ func (t Tools) encoderArgs(j renditionJob, v *Video, plan timing, c capabilities
 		}
 	}
 	if !e.isHardware() {
-		if slices.Contains(slowPresets, s.preset) {
+		if slices.Contains(slowPresets, s.preset) && e.codec == h264Codec {
 			args = append(args, "-refs", strconv.Itoa(maxReferences))
 		}
 		args = append(args, t.threads()[:min(2, len(t.threads()))]...)
@@ -162,10 +167,13 @@ func (t Tools) encoderArgs(j renditionJob, v *Video, plan timing, c capabilities
 	return append(args, "-map_metadata", "-1", "-map_chapters", "-1")
 }
 
+// maxInterval is more frames than a segment has.
+const maxInterval = 600
+
 func (t Tools) encoderSettings(r Rung, level string) encoderSettings {
 	s := encoderSettings{
 		preset: cmp.Or(r.Preset, t.Preset, defaultPreset), crf: cmp.Or(r.Quality, t.CRF), bitrate: r.VideoBitrate, level: level,
-		lookahead: 40,
+		lookahead: 40, interval: maxInterval, threads: t.Threads,
 	}
 	if r.Width*r.Height > 1920*1088 {
 		s.lookahead = 20 // 40 frames of 2160p would take 0.7 GiB more
@@ -185,10 +193,12 @@ const frameDurations = `setts=duration=if(gt(NEXT_DTS\,DTS)\,NEXT_DTS-DTS\,DURAT
 // longer it lasts, up to a second; that is some 9 steps more than in a film.
 const slideShowCRF = 4
 
-// keyframeExpression forces a keyframe on the first frame of every segment: at the same frames in all rungs, without drift, and only
-// once after a pause. ffmpeg counts from the first frame.
-var keyframeExpression = fmt.Sprintf(
-	"expr:if(isnan(prev_forced_t),1,gt(floor((t+0.0005)/%[1]d),floor((prev_forced_t+0.0005)/%[1]d)))", segmentSeconds)
+// keyframes is an expression that forces a keyframe on the first frame of every segment: at the same frames in all rungs, without
+// drift, and only once after a pause. ffmpeg counts from the first frame.
+func (t timing) keyframes() string {
+	return fmt.Sprintf("expr:if(isnan(prev_forced_t),1,gt(floor((t+0.0005)/%[1]g),floor((prev_forced_t+0.0005)/%[1]g)))",
+		float64(t.segment)/videoTimescale)
+}
 
 // maxDecodeRate is the frame rate a decoder must support. For irregular frames it is
 // the highest permitted one.

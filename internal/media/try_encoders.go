@@ -27,18 +27,9 @@ type EncoderTrial struct {
 	Hint string
 }
 
-// otherEncoders are tried for the list of workers: those in software if ffmpeg has them, and those of a
-// device with the wanted encoder of that device.
-var otherEncoders = []videoEncoder{
-	{name: "libx265"}, {name: "libsvtav1"},
-	{name: "hevc_nvenc", device: nvidiaDevice}, {name: "av1_nvenc", device: nvidiaDevice},
-	{name: "hevc_qsv", device: intelDevice},
-	{name: "hevc_vaapi", device: renderDevice, upload: "format=nv12,hwupload"},
-}
-
 // IsEncoder reports whether a name is that of an encoder which TryEncoders may find.
 func IsEncoder(name string) bool {
-	return slices.ContainsFunc(slices.Concat([]videoEncoder{libx264}, hardwareEncoders, otherEncoders),
+	return slices.ContainsFunc(slices.Concat([]videoEncoder{libx264}, hardwareEncoders, secondEncoders),
 		func(e videoEncoder) bool { return e.name == name })
 }
 
@@ -67,7 +58,7 @@ func (t Tools) TryEncoders(ctx context.Context) ([]EncoderTrial, error) {
 			devices[e.device], hardware = d, append(hardware, e)
 		}
 	}
-	for _, e := range otherEncoders {
+	for _, e := range secondEncoders {
 		switch {
 		case devices[e.device] != nil:
 			hardware = append(hardware, e)
@@ -94,7 +85,7 @@ func (t Tools) trySoftware(ctx context.Context, list []videoEncoder) []EncoderTr
 	trials := make([]EncoderTrial, len(list))
 	together := t.encodeTrial(ctx, nil, list...)
 	for i, e := range list {
-		trials[i] = EncoderTrial{Name: e.name, IsWanted: e.quality != nil}
+		trials[i] = EncoderTrial{Name: e.name, IsWanted: e.codec == h264Codec}
 		if together == nil {
 			continue
 		}
@@ -106,7 +97,7 @@ func (t Tools) trySoftware(ctx context.Context, list []videoEncoder) []EncoderTr
 }
 
 func (t Tools) tryHardware(ctx context.Context, e videoEncoder, d *device) EncoderTrial {
-	trial := EncoderTrial{Name: e.name, IsHardware: true, IsWanted: e.quality != nil}
+	trial := EncoderTrial{Name: e.name, IsHardware: true, IsWanted: e.codec == h264Codec}
 	err := t.encodeTrial(ctx, d, e)
 	if err == nil {
 		t.Cache.resumeEncoder(e.name)
@@ -133,13 +124,10 @@ func (t Tools) encodeTrial(ctx context.Context, d *device, list ...videoEncoder)
 		if e.upload != "" {
 			args = append(args, "-vf", e.upload)
 		}
-		if e.quality == nil {
-			args = append(args, "-c:v", e.name)
-		} else {
-			rung := Rung{Width: 320, Height: 240, VideoBitrate: 500_000}
-			args = append(args, e.args(t.encoderSettings(rung, h264LevelFor(rung.Width, rung.Height, 25, rung.VideoBitrate)))...)
-		}
-		args = append(args, "-f", "null", "-")
+		rung := Rung{Width: 320, Height: 240, VideoBitrate: 500_000}
+		s := t.encoderSettings(rung, h264LevelFor(rung.Width, rung.Height, 25, rung.VideoBitrate))
+		s.fps, s.keyframes = "25", timing{segment: segmentTicks}.keyframes()
+		args = append(append(args, e.args(s)...), "-f", "null", "-")
 	}
 	_, err := t.run(ctx, command{
 		tool: "ffmpeg", purpose: "try " + list[0].name, args: args, device: d, noProgress: true,

@@ -31,7 +31,8 @@ type Ingest struct {
 	Method string `json:"method"`
 	// Info describes the source.
 	Info *media.Info `json:"info"`
-	// Settings say how the video is made, as the task's params did. Later stages take them from here.
+	// Settings say how the video is made, as the task's params did, without what this host cannot make. Later stages take them from
+	// here.
 	Settings Settings `json:"settings,omitzero"`
 	// Chunks says how the transcode is divided, or why it is not.
 	Chunks *media.ChunkPlan `json:"chunks,omitempty"`
@@ -91,6 +92,11 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 			return Ingest{}, err
 		}
 	}
+	codecs, leftOut, err := c.tools(job, -1, "listing encoders").EncodableCodecs(ctx, info, params.Codecs)
+	if err != nil {
+		return Ingest{}, err
+	}
+	params.Codecs = codecs
 	chunks, err := c.planChunks(ctx, job, file, info, packets, params.Settings.ladder(info))
 	if err != nil {
 		return Ingest{}, err
@@ -102,7 +108,7 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 	return Ingest{
 		File: filepath.Join(name, filepath.Base(file)), Name: f.Name,
 		Bytes: f.Bytes, SHA256: f.SHA256, Method: f.Method, Info: info, Settings: params.Settings, Chunks: chunks,
-		Warnings: slices.Concat(info.Warnings, params.Settings.warnings(info)), origin: origin,
+		Warnings: slices.Concat(info.Warnings, params.Settings.warnings(info), leftOut), origin: origin,
 	}, nil
 }
 

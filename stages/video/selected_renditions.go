@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/cuelight/cuelight/internal/media"
@@ -82,7 +81,7 @@ func PossibleRenditions(ingest json.RawMessage) (heights []int, err error) {
 		return nil, nil
 	}
 	for _, r := range in.Settings.fullLadder(in.Info) {
-		if n, err := strconv.Atoi(strings.TrimSuffix(r.Name, "p")); err == nil {
+		if n := r.NominalHeight(); n > 0 && !slices.Contains(heights, n) {
 			heights = append(heights, n)
 		}
 	}
@@ -111,7 +110,7 @@ func renditionNames(heights []int) (names []string) {
 
 // fullLadder returns the rungs of all sizes that are possible.
 func (s Settings) fullLadder(info *media.Info) []media.Rung {
-	s.Renditions = nil
+	s.Renditions = media.LadderHeights()
 	return s.ladder(info)
 }
 
@@ -126,7 +125,12 @@ func (in Ingest) selectedRungs(ctx context.Context, job *stages.Job) (only []str
 	if errors.Is(err, store.ErrNotFound) || err == nil && (latest.Dir != p.Selected.After || latest.Output == nil) {
 		return nil, nil, nil
 	}
-	return renditionNames(p.Selected.Renditions), &latest, err
+	for _, r := range in.Settings.fullLadder(in.Info) {
+		if slices.Contains(p.Selected.Renditions, r.NominalHeight()) {
+			only = append(only, r.Name)
+		}
+	}
+	return only, &latest, err
 }
 
 // rungs returns the rungs that a part makes.

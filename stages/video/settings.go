@@ -3,6 +3,7 @@ package video
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,6 +19,8 @@ import (
 type Settings struct {
 	// Renditions are the heights to make, of media.LadderHeights, the largest first. Default: all.
 	Renditions []int `json:"renditions,omitempty"`
+	// Codecs are those of further renditions of 720p and more, next to the ones in H.264: of media.LadderCodecs.
+	Codecs []string `json:"codecs,omitempty"`
 	// Quality is the CRF and Preset is x264's. Default: those of the worker.
 	Quality int    `json:"quality,omitempty"`
 	Preset  string `json:"preset,omitempty"`
@@ -66,11 +69,12 @@ type parsers[T any] map[string]parser[T]
 
 // settingMembers are the members of a profile, in the order of the documentation.
 var settingMembers = []string{
-	"renditions", "quality", "preset", "audio", "poster", "watch_early", "failed_rendition", "requires", "prefers",
+	"renditions", "codecs", "quality", "preset", "audio", "poster", "watch_early", "failed_rendition", "requires", "prefers",
 }
 
 var settingParsers = parsers[Settings]{
 	"renditions": parseRenditions,
+	"codecs":     parseCodecs,
 	"quality": func(s *Settings, value json.RawMessage) error {
 		n, err := strconv.Atoi(string(value))
 		if err != nil || n < minQuality || n > maxQuality {
@@ -196,6 +200,26 @@ func parseRenditions(s *Settings, value json.RawMessage) error {
 	return nil
 }
 
+// parseCodecs parses names of codecs. H.264 may be among them, because every video has it.
+func parseCodecs(s *Settings, value json.RawMessage) error {
+	const always = "h264"
+	var names []string
+	err := json.Unmarshal(value, &names)
+	allowed := append([]string{always}, media.LadderCodecs()...)
+	for _, name := range names {
+		if !slices.Contains(allowed, name) {
+			err = errors.New("unknown codec")
+		}
+		if name != always && !slices.Contains(s.Codecs, name) {
+			s.Codecs = append(s.Codecs, name)
+		}
+	}
+	if err != nil {
+		return wrongValue("codecs", value, "a list of %s; h264 is always made", strings.Join(allowed, ", "))
+	}
+	return nil
+}
+
 // ParseHeight parses the height of a rendition, such as 1080 or 1080p.
 func ParseHeight(text string) (int, error) {
 	n, err := strconv.Atoi(strings.TrimSuffix(text, "p"))
@@ -247,7 +271,7 @@ func parseLabels(name string, value json.RawMessage, to *[]string) error {
 // ladder returns the rungs of a source.
 func (s Settings) ladder(info *media.Info) []media.Rung {
 	return media.LadderWith(info, media.LadderOptions{
-		Heights: s.Renditions, Quality: s.Quality, Preset: s.Preset, Loudness: s.Audio.Loudness, AudioBitrate: s.Audio.Bitrate,
+		Heights: s.Renditions, Codecs: s.Codecs, Quality: s.Quality, Preset: s.Preset, Loudness: s.Audio.Loudness, AudioBitrate: s.Audio.Bitrate,
 	})
 }
 
@@ -288,6 +312,7 @@ func (s Settings) String() string {
 		heights = append(heights, fmt.Sprintf("%dp", h))
 	}
 	add(len(heights) > 0, "renditions %s", strings.Join(heights, " "))
+	add(len(s.Codecs) > 0, "codecs h264 %s", strings.Join(s.Codecs, " "))
 	add(s.Quality > 0, "quality %d", s.Quality)
 	add(s.Preset != "", "preset %s", s.Preset)
 	add(s.Audio.Bitrate > 0, "audio %g kbit/s", float64(s.Audio.Bitrate)/1000)

@@ -45,7 +45,8 @@ type stageResult struct {
 		Warnings []string `json:"warnings"`
 	} `json:"info"`
 	Rungs []struct {
-		Height int `json:"height"`
+		Name   string `json:"name"`
+		Height int    `json:"height"`
 	} `json:"rungs"`
 	Output struct {
 		Encoder string `json:"encoder"`
@@ -84,14 +85,14 @@ func readVideoDetails(history []store.Attempt) (d videoDetails) {
 		d.add("Size", formatBytes(ingest.Bytes))
 	}
 	d.addMediaInfo(ingest)
-	var heights []string
+	var renditions []string
 	transcode := latestResult(history, "transcode")
 	for _, r := range transcode.Rungs {
 		if r.Height > 0 {
-			heights = append(heights, fmt.Sprintf("%dp", r.Height))
+			renditions = append(renditions, r.Name)
 		}
 	}
-	d.add("Renditions", strings.Join(heights, ", "))
+	d.add("Renditions", strings.Join(renditions, ", "))
 	var names []string
 	for _, c := range latestResult(history, "assemble").Captions {
 		names = append(names, c.Name)

@@ -7,7 +7,7 @@ import (
 )
 
 // parametersWith encodes a frame with x264, and changes its parameters with a filter of ffmpeg.
-func parametersWith(t *testing.T, change string) *spsParameters {
+func parametersWith(t *testing.T, change string) *pictureParameters {
 	t.Helper()
 	args := fields("-f lavfi -i testsrc2=s=64x64:r=25:d=0.4 -c:v libx264 -pix_fmt yuv420p -colorspace bt709 " +
 		"-color_primaries bt709 -color_trc bt709 -color_range tv -bsf:v h264_metadata=" + change)
