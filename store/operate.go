@@ -48,6 +48,19 @@ func (s *Store) stageArg(act, name string) (*string, error) {
 	return &name, nil
 }
 
+const paramsSQL = `
+/* get params */
+select params from {tasks} where id = $1`
+
+// Params returns the parameters of a task, and reads nothing else. It returns [ErrNotFound].
+func (s *Store) Params(ctx context.Context, task ID) (params json.RawMessage, err error) {
+	err = s.queryRow(ctx, paramsSQL, task).Scan(&params)
+	if err == pgx.ErrNoRows {
+		err = ErrNotFound
+	}
+	return params, s.explain("get params", err)
+}
+
 const setParamsSQL = `
 /* set params */
 update {tasks} set params = $2 where id = $1 returning id`

@@ -248,6 +248,12 @@ func TestSetParams_AreThoseOfLaterAttempts(t *testing.T) {
 	if got := b.claim(w, ingest); string(got.Params) != `{"n": 2}` {
 		t.Errorf("the claim has the params %s", got.Params)
 	}
+	if got, err := b.Params(t.Context(), id); string(got) != `{"n": 2}` || err != nil {
+		t.Errorf("the task has the params %s, %v", got, err)
+	}
+	if _, err := b.Params(t.Context(), store.ID{1}); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("the error for the params of a missing task is %v", err)
+	}
 	if err := b.SetParams(t.Context(), store.ID{1}, json.RawMessage(`{}`)); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("the error for a missing task is %v", err)
 	}

@@ -31,6 +31,7 @@ func TestReads_UseIndexesAmongManyFinishedTasks(t *testing.T) {
 		"find workers":     {findWorkersSQL, nulls(1), "workers_pkey"},
 		"workers of a key": {workersOfSQL, nulls(1), "workers_alive"},
 		"get":              {getSQL, nulls(1), "tasks_pkey steps_pkey attempts_pkey"},
+		"params":           {paramsSQL, nulls(1), "tasks_pkey"},
 		"history":          {historySQL, nulls(1), "attempts_pkey workers_pkey"},
 		"parts":            {partsSQL, nulls(1), "steps_pkey attempts_pkey"},
 		"prune tasks":      {pruneTasksSQL, nulls(5) + ", 'dead'", "tasks_state tasks_overridden steps_pkey"},

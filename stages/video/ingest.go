@@ -105,6 +105,7 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 	if err != nil {
 		return Ingest{}, err
 	}
+	params.Visibility = "" // it may change
 	return Ingest{
 		File: filepath.Join(name, filepath.Base(file)), Name: f.Name,
 		Bytes: f.Bytes, SHA256: f.SHA256, Method: f.Method, Info: info, Settings: params.Settings, Chunks: chunks,

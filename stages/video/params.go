@@ -125,6 +125,29 @@ func paramsObject(params json.RawMessage) (map[string]json.RawMessage, error) {
 	return object, nil
 }
 
+// IsPublic reports whether the params of a task make its video public. Params that are not valid do not.
+func IsPublic(params json.RawMessage) bool {
+	p, err := ParseParams(params)
+	return err == nil && p.Visibility == VisibilityPublic
+}
+
+// SetVisibility returns params with another visibility, or a [*ParamsError].
+func SetVisibility(params json.RawMessage, visibility string) (json.RawMessage, error) {
+	object, err := paramsObject(params)
+	if err != nil {
+		return nil, err
+	}
+	value, err := json.Marshal(visibility)
+	if err != nil {
+		return nil, err
+	}
+	changed, err := json.Marshal(mergeMembers(map[string]json.RawMessage{visibilityMember: value}, object))
+	if err == nil {
+		_, err = ParseParams(changed)
+	}
+	return changed, err
+}
+
 // ParseSettings reads the definition of a profile as strictly.
 func ParseSettings(definition json.RawMessage) (s Settings, err error) {
 	object, err := paramsObject(definition)

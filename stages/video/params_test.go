@@ -16,7 +16,7 @@ func TestParseParams_ReadsEveryMember(t *testing.T) {
 	got, err := ParseParams(json.RawMessage(`{
 		"title": "Holiday", "profile": "web", "profile_resolved_at": "2030-01-31T08:00:00Z", "custom": {"order": 7},
 		"renditions": [240, "1080p", "720", 720], "quality": 20, "preset": "slow",
-		"audio": {"bitrate": "96k", "loudness": -16}, "poster": "25%", "requires": ["gpu"], "prefers": ["north"]}`))
+		"audio": {"bitrate": "96k", "loudness": -16}, "poster": "25%", "visibility": "public", "requires": ["gpu"], "prefers": ["north"]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,8 @@ func TestParseParams_ReadsEveryMember(t *testing.T) {
 		Custom: json.RawMessage(`{"order": 7}`),
 		Settings: Settings{
 			Renditions: []int{1080, 720, 240}, Quality: 20, Preset: "slow",
-			Audio: AudioSettings{Bitrate: 96000, Loudness: -16}, Poster: "25%", Requires: []string{"gpu"}, Prefers: []string{"north"},
+			Audio: AudioSettings{Bitrate: 96000, Loudness: -16}, Poster: "25%", Visibility: "public",
+			Requires: []string{"gpu"}, Prefers: []string{"north"},
 		},
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -68,6 +69,7 @@ func TestParseParams_SaysWhatIsAllowed(t *testing.T) {
 		`{"poster": -1}`:                     `params: poster must be a number of seconds such as 12.5, or a share`,
 		`{"poster": "101%"}`:                 `params: poster must be a number of seconds`,
 		`{"poster": "NaN"}`:                  `params: poster must be a number of seconds`,
+		`{"visibility": "private"}`:          `params: visibility must be public or signed, not "private"`,
 		`{"requires": "gpu"}`:                `params: requires must be a list of labels, not "gpu"`,
 		`{"prefers": ["a b"]}`:               `params: prefers: label "a b": a label has`,
 		`{"title": "` + string('\xff') + `}`: `params: they must be a JSON object`,
@@ -83,6 +85,26 @@ func TestParseParams_SaysWhatIsAllowed(t *testing.T) {
 	_, err := ParseSettings(json.RawMessage(`{"title": "a"}`))
 	if err == nil || !strings.HasPrefix(err.Error(), `profile: unknown member "title"; allowed: renditions, quality`) {
 		t.Errorf("a profile with a title: %v", err)
+	}
+}
+
+func TestIsPublic_SaysWhatSetVisibilityHasSet(t *testing.T) {
+	t.Parallel()
+	for params, want := range map[string]bool{
+		``: false, `{"visibility": null}`: false, `{"visibility": "signed"}`: false, `{"visibility": "public"}`: true,
+		`{"visibility": "public", "qualty": 20}`: false, `[]`: false,
+	} {
+		if got := IsPublic(json.RawMessage(params)); got != want {
+			t.Errorf("%s: %t", params, got)
+		}
+	}
+	params := json.RawMessage(`{"title":"a","visibility":"signed"}`)
+	changed, err := SetVisibility(params, VisibilityPublic)
+	if err != nil || string(changed) != `{"title":"a","visibility":"public"}` || !IsPublic(changed) {
+		t.Errorf("%s, %v", changed, err)
+	}
+	if _, err := SetVisibility(params, ""); err == nil || err.Error() != `params: visibility must be public or signed, not ""` {
+		t.Errorf("without a visibility: %v", err)
 	}
 }
 

@@ -34,10 +34,19 @@ type Settings struct {
 	// FailedRendition is "skip" if a video is published without the renditions that cannot be made, or "wait" if the
 	// transcode fails and waits for a retry. Default: wait.
 	FailedRendition string `json:"failed_rendition,omitempty"`
+	// Visibility is VisibilityPublic or VisibilitySigned. Default: signed. It may change at any time, so only the task's
+	// params say what it is; see [IsPublic].
+	Visibility string `json:"visibility,omitempty"`
 	// Requires and Prefers are labels for the placement of the transcode stage.
 	Requires []string `json:"requires,omitempty"`
 	Prefers  []string `json:"prefers,omitempty"`
 }
+
+// The values of Settings.Visibility: everybody can watch a public video, and a signed one only with a signed address.
+const (
+	VisibilityPublic = "public"
+	VisibilitySigned = "signed"
+)
 
 // AudioSettings are those of all audio streams.
 type AudioSettings struct {
@@ -69,8 +78,10 @@ type parsers[T any] map[string]parser[T]
 
 // settingMembers are the members of a profile, in the order of the documentation.
 var settingMembers = []string{
-	"renditions", "codecs", "quality", "preset", "audio", "poster", "watch_early", "failed_rendition", "requires", "prefers",
+	"renditions", "codecs", "quality", "preset", "audio", "poster", "watch_early", "failed_rendition", visibilityMember, "requires", "prefers",
 }
+
+const visibilityMember = "visibility"
 
 var settingParsers = parsers[Settings]{
 	"renditions": parseRenditions,
@@ -110,6 +121,13 @@ var settingParsers = parsers[Settings]{
 			return nil
 		}
 		return wrongValue("failed_rendition", value, "%s or %s", failedWaits, failedIsSkipped)
+	},
+	visibilityMember: func(s *Settings, value json.RawMessage) error {
+		if text, ok := parseText(value); ok && (text == VisibilityPublic || text == VisibilitySigned) {
+			s.Visibility = text
+			return nil
+		}
+		return wrongValue(visibilityMember, value, "%s or %s", VisibilityPublic, VisibilitySigned)
 	},
 	"requires": func(s *Settings, value json.RawMessage) error { return parseLabels("requires", value, &s.Requires) },
 	"prefers":  func(s *Settings, value json.RawMessage) error { return parseLabels("prefers", value, &s.Prefers) },
@@ -324,6 +342,7 @@ func (s Settings) String() string {
 	}
 	add(s.WatchEarly, "watch early")
 	add(s.FailedRendition != "", "failed rendition: %s", s.FailedRendition)
+	add(s.Visibility != "", "visibility %s", s.Visibility)
 	add(len(s.Requires) > 0, "requires %s", strings.Join(s.Requires, " "))
 	add(len(s.Prefers) > 0, "prefers %s", strings.Join(s.Prefers, " "))
 	return strings.Join(parts, ", ")
