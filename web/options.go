@@ -51,7 +51,8 @@ type Options struct {
 	// OpenPublished opens a published file that is not in a directory, by the name that it would have in Published. It
 	// returns fs.ErrNotExist if there is none. Reading ends with ctx. Default: the files in Published are served.
 	OpenPublished func(ctx context.Context, name string) (PublishedFile, error)
-	// PlaybackKeys sign addresses with which anybody can watch a published video. Default: there are none.
+	// PlaybackKeys sign addresses with which anybody can watch a published video. Default: there are none, and public videos
+	// are not served.
 	PlaybackKeys *playback.Keys
 	// CheckSource refuses a submitted source: an error that matches [access.ErrForbidden] as forbidden, any other as
 	// invalid. The client gets its text. Default: [CheckSource].

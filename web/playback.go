@@ -1,9 +1,11 @@
 package web
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/playback"
 	"github.com/cuelight/cuelight/internal/problem"
+	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -18,29 +21,37 @@ const (
 	playPath = "/play"
 	// defaultPlayback is how long an address is valid that is asked for without a time.
 	defaultPlayback = 24 * time.Hour
+	// maxPublicAge is how long proxies may serve a file of a video that is not public any more.
+	maxPublicAge = time.Minute
 )
 
-// PlaybackPath returns the signed URL path of a published file of a task, such as master.m3u8.
+var errNotPublic = problem.New(problem.NotFound, "no public video has this address; any other video needs a link for viewers")
+
+// PlaybackPath returns the URL path of a published file of a task, such as master.m3u8: signed by a token, or without one, for a
+// public video.
 func PlaybackPath(basePath, token string, task store.ID, name string) string {
-	return basePath + playPath + "/" + token + "/" + task.String() + "/" + name
+	return path.Join(basePath+playPath, token, task.String(), name)
 }
 
 func (s *Server) playbackRoutes() []route {
-	const signed = playPath + "/{token}/{id}/{path...}"
+	// Files in directories of a public video match the first one, too: with two patterns that end in dots, the mux redirects.
+	const signed, public = playPath + "/{token}/{id}/{path...}", playPath + "/{id}/{path}"
 	return []route{
 		jsonRoute("GET", apiPath+"/tasks/{id}/playback", access.Read, s.getPlayback, "expires_in"),
 		rawRoute("GET", signed, access.None, s.servePlayback),
 		rawRoute("OPTIONS", signed, access.None, answerPreflight),
+		rawRoute("GET", public, access.None, s.servePublic),
+		rawRoute("OPTIONS", public, access.None, answerPreflight),
 	}
 }
 
 type playbackBody struct {
 	HLS       string    `json:"hls"`
 	DASH      string    `json:"dash"`
-	ExpiresAt time.Time `json:"expires_at"`
+	ExpiresAt time.Time `json:"expires_at,omitzero"` // zero for a public video
 }
 
-// getPlayback returns signed addresses of a published video.
+// getPlayback returns addresses of a published video that need no key.
 func (s *Server) getPlayback(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {
 	age := defaultPlayback
 	if text := r.URL.Query().Get("expires_in"); text != "" {
@@ -51,7 +62,8 @@ func (s *Server) getPlayback(_ http.ResponseWriter, r *http.Request) (jsonRespon
 		}
 	}
 	id := pathID(r)
-	if _, err := s.opts.Reads.Get(r.Context(), id); err != nil {
+	params, err := s.opts.Reads.Params(r.Context(), id)
+	if err != nil {
 		return jsonResponse{}, err
 	}
 	f, err := s.openPublishedFile(r.Context(), id, "master.m3u8")
@@ -62,8 +74,12 @@ func (s *Server) getPlayback(_ http.ResponseWriter, r *http.Request) (jsonRespon
 		return jsonResponse{}, err
 	}
 	f.Close()
-	body := playbackBody{ExpiresAt: playback.Expiry(time.Now(), age)}
-	token := s.opts.PlaybackKeys.Sign(id, body.ExpiresAt)
+	var body playbackBody
+	token := ""
+	if !video.IsPublic(params) {
+		body.ExpiresAt = playback.Expiry(time.Now(), age)
+		token = s.opts.PlaybackKeys.Sign(id, body.ExpiresAt)
+	}
 	origin := s.origin(r)
 	body.HLS = origin + PlaybackPath(s.opts.BasePath, token, id, "master.m3u8")
 	body.DASH = origin + PlaybackPath(s.opts.BasePath, token, id, "manifest.mpd")
@@ -83,6 +99,12 @@ func (s *Server) origin(r *http.Request) string {
 
 // servePlayback serves a published file to anybody who has a signed address, also to pages of other sites and to proxies.
 func (s *Server) servePlayback(w http.ResponseWriter, r *http.Request) {
+	if _, err := store.ParseID(r.PathValue("token")); err == nil { // no token, and the file is in a directory of the video's
+		r.SetPathValue("path", r.PathValue("id")+"/"+r.PathValue("path"))
+		r.SetPathValue("id", r.PathValue("token"))
+		s.servePublic(w, r)
+		return
+	}
 	id, err := parsePathID(r)
 	if err != nil {
 		s.writeError(w, r, err)
@@ -95,6 +117,37 @@ func (s *Server) servePlayback(w http.ResponseWriter, r *http.Request) {
 	}
 	setCORS(w.Header())
 	s.serveFile(w, r, "public", min(time.Until(expires), maxFileAge))
+}
+
+// servePublic serves a published file of a public video, as servePlayback does.
+func (s *Server) servePublic(w http.ResponseWriter, r *http.Request) {
+	if err := s.checkPublic(r); err != nil {
+		s.writeError(w, r, err)
+		return
+	}
+	setCORS(w.Header())
+	s.serveFile(w, r, "public", maxPublicAge)
+}
+
+// checkPublic returns errNotPublic unless the video in the path is public: the same for a signed, a deleted and an unknown one.
+// It reads one row of the primary server by its key. A cache or a standby would serve a video that is not public any more.
+func (s *Server) checkPublic(r *http.Request) error {
+	id, err := parsePathID(r)
+	if err != nil {
+		return errNotPublic
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), handlerTimeout)
+	defer cancel()
+	release, err := s.requestLimit.acquire(ctx, "the public", requestWait)
+	if err != nil {
+		return err
+	}
+	defer release()
+	params, err := s.opts.Store.Params(ctx, id)
+	if errors.Is(err, store.ErrNotFound) || err == nil && !video.IsPublic(params) {
+		return errNotPublic
+	}
+	return err
 }
 
 // answerPreflight answers the question of a browser whether a page of another site may ask for parts of a file.

@@ -1,7 +1,10 @@
 package web_test
 
 import (
+	"encoding/json"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -77,5 +80,112 @@ func TestPlayback_EndsAtItsTime(t *testing.T) {
 		if !strings.Contains(string(got.body), want) {
 			t.Errorf("%s: %s", token, got.body)
 		}
+	}
+}
+
+func TestPlayback_WithoutATokenIsForPublicVideosOnly(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	submit := func(params string) store.ID {
+		t.Helper()
+		r, err := b.Submit(t.Context(), store.Submission{Source: "/film.mp4", Params: json.RawMessage(params)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.publish(r.ID, "master.m3u8", "#EXTM3U")
+		b.publish(r.ID, "gen-0001-aaaaaaaaaa/v/seg.m4s", "0123456789")
+		return r.ID
+	}
+	deleted, changing := submit(`{"visibility": "public"}`), submit(`{}`)
+	if err := b.Delete(t.Context(), deleted, store.DeleteOptions{KeepPublished: true}); err != nil {
+		t.Fatal(err)
+	}
+	unknown := store.ID{7}
+	b.publish(unknown, "master.m3u8", "#EXTM3U")
+	change := func(visibility string) {
+		t.Helper()
+		b.do(call{method: "PATCH", path: api + "/tasks/" + changing.String(), body: map[string]string{"visibility": visibility}}).
+			wantStatus(http.StatusOK, nil)
+	}
+	change("public")
+	signedLink := web.PlaybackPath("", b.playbackKeys.Sign(changing, time.Now().Add(time.Hour)), changing, "master.m3u8")
+	b.do(call{method: "GET", path: signedLink, as: "-"}).wantStatus(http.StatusOK, nil)
+	watch := func(name, id string, isPublic bool) {
+		t.Helper()
+		for file, cache := range map[string]string{
+			"master.m3u8": "public, no-cache", "gen-0001-aaaaaaaaaa/v/seg.m4s": "public, max-age=60, immutable",
+		} {
+			got := b.do(call{method: "GET", path: "/play/" + id + "/" + file, as: "-"})
+			if !isPublic {
+				got.wantProblem(http.StatusNotFound, "not-found")
+				if !strings.Contains(string(got.body), "no public video has this address") || got.header.Get("Cache-Control") != "no-store" {
+					t.Errorf("%s: %s, %v", name, got.body, got.header)
+				}
+				continue
+			}
+			got.wantStatus(http.StatusOK, nil)
+			if got.header.Get("Cache-Control") != cache || got.header.Get("Access-Control-Allow-Origin") != "*" {
+				t.Errorf("%s: %s: %v", name, file, got.header)
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		id       string
+		isPublic bool
+	}{
+		"public": {submit(`{"visibility": "public"}`).String(), true}, "made public": {changing.String(), true},
+		"signed": {submit(`{"visibility": "signed"}`).String(), false}, "without a visibility": {submit(`{}`).String(), false},
+		"not valid": {submit(`{"visibility": "public", "nonsense": 1}`).String(), false},
+		"deleted":   {deleted.String(), false}, "unknown": {unknown.String(), false}, "the zero id": {store.ID{}.String(), false},
+	} {
+		if watch(name, c.id, c.isPublic); !c.isPublic {
+			continue
+		}
+		at := "/play/" + c.id
+		segment := call{method: "GET", path: at + "/gen-0001-aaaaaaaaaa/v/seg.m4s", as: "-", header: http.Header{"Range": {"bytes=3-5"}}}
+		if got := b.do(segment).wantStatus(http.StatusPartialContent, nil); string(got.body) != "345" {
+			t.Errorf("%s: %s", name, got.body)
+		}
+		b.do(call{method: "GET", path: at + "/.cuelight-id", as: "-"}).wantProblem(http.StatusNotFound, "not-found")
+		b.do(call{method: "OPTIONS", path: at + "/master.m3u8", as: "-"}).wantStatus(http.StatusNoContent, nil)
+		var links map[string]string
+		b.do(call{method: "GET", path: api + "/tasks/" + c.id + "/playback", as: readText}).wantStatus(http.StatusOK, &links)
+		want := map[string]string{"hls": b.url + at + "/master.m3u8", "dash": b.url + at + "/manifest.mpd"}
+		if !maps.Equal(links, want) {
+			t.Errorf("%s: %v, want %v", name, links, want)
+		}
+	}
+	change("signed")
+	watch("signed again", changing.String(), false)
+	b.do(call{method: "GET", path: signedLink, as: "-"}).wantStatus(http.StatusOK, nil)
+}
+
+func TestVisibility_IsChangedByAdminsAndAudited(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	at := api + "/tasks/" + b.submit("/film.mp4").String()
+	for name, c := range map[string]struct {
+		call
+		status int
+		kind   string
+	}{
+		"a reader":       {call{path: at, as: readText, body: `{"visibility": "public"}`}, http.StatusForbidden, "forbidden"},
+		"another value":  {call{path: at, body: `{"visibility": "secret"}`}, http.StatusUnprocessableEntity, "invalid"},
+		"no value":       {call{path: at, body: `{}`}, http.StatusUnprocessableEntity, "invalid"},
+		"another member": {call{path: at, body: `{"title": "a"}`}, http.StatusBadRequest, "invalid-request"},
+		"an unknown task": {
+			call{path: api + "/tasks/" + store.ID{7}.String(), body: `{"visibility": "public"}`}, http.StatusNotFound, "not-found",
+		},
+	} {
+		t.Log(name)
+		c.method = "PATCH"
+		b.do(c.call).wantProblem(c.status, c.kind)
+	}
+	const body = `{"visibility": "public"}`
+	checkRequestAgainstOpenAPI(t, "PATCH", at, body)
+	var task struct{ Params map[string]string }
+	b.do(call{method: "PATCH", path: at, body: body}).wantStatus(http.StatusOK, &task)
+	if task.Params["visibility"] != "public" || !slices.Equal(b.auditActions(), []string{"visibility_set by admin"}) {
+		t.Errorf("%v, %v", task.Params, b.auditActions())
 	}
 }

@@ -32,6 +32,7 @@ func (s *Server) buildRoutes() []route {
 	}
 	if s.opts.Profiles {
 		routes = append(append(routes, s.profileRoutes()...), s.captionRoutes()...)
+		routes = append(routes, jsonRoute("PATCH", apiPath+"/tasks/{id}", access.Admin, s.updateTask))
 	}
 	if s.opts.Workers != nil {
 		workers := http.StripPrefix(s.opts.BasePath+workerPath, s.opts.Workers)

@@ -31,6 +31,17 @@ func (s *Server) retryTask(w http.ResponseWriter, r *http.Request) (jsonResponse
 	return s.changeTask(r, func(id store.ID) error { return s.actions().Retry(r.Context(), id, in) })
 }
 
+// updateTask changes the visibility of a video.
+func (s *Server) updateTask(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {
+	var in struct {
+		Visibility string `json:"visibility"`
+	}
+	if err := decode(w, r, maxBody, false, &in); err != nil {
+		return jsonResponse{}, err
+	}
+	return s.changeTask(r, func(id store.ID) error { return s.actions().SetVisibility(r.Context(), id, in.Visibility) })
+}
+
 func (s *Server) cancelTask(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {
 	return s.changeTask(r, func(id store.ID) error { return s.actions().Cancel(r.Context(), id) })
 }

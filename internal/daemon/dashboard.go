@@ -36,8 +36,11 @@ func (s *services) newDashboard() (*ui.UI, error) {
 		results := &publishedResults{read: s.lists.Result, base: base}
 		poster, playbackOf = results.poster, results.playback
 	}
-	link := func(t store.Task) string {
-		return web.PlaybackPath(base, s.playbackKeys.Sign(t.ID, playback.Expiry(time.Now(), linkAge)), t.ID, "master.m3u8")
+	link := func(t store.Task) (path string, isPublic bool) {
+		if video.IsPublic(t.Params) {
+			return web.PlaybackPath(base, "", t.ID, "master.m3u8"), true
+		}
+		return web.PlaybackPath(base, s.playbackKeys.Sign(t.ID, playback.Expiry(time.Now(), linkAge)), t.ID, "master.m3u8"), false
 	}
 	return ui.New(ui.Options{
 		Store: ui.NewReader(s.lists), Actions: newDashboardActions(d.DB.Reads.Store, d.HTTP.MaxSubmissions), BasePath: base,

@@ -18,6 +18,7 @@ import (
 	"github.com/cuelight/cuelight/internal/attached"
 	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/web/ui"
 	"github.com/cuelight/cuelight/web/ui/internal/uitest"
@@ -43,6 +44,7 @@ func newTestSite(t *testing.T, change func(*ui.Options)) *testSite {
 		Store: ui.NewReader(s.st), Actions: uitest.Actions(s.st), Uploads: "/uploads", Logout: "/logout",
 		Version: "v1", Profiles: uitest.Profiles, Captions: attached.New(s.st).List,
 		SettingsOf: func(store.Task) (profile, settings string) { return "mobile", "quality 28" },
+		Link:       func(t store.Task) (string, bool) { return "/play/" + t.ID.String(), video.IsPublic(t.Params) },
 		Poster:     func(store.Task) (string, bool) { return "/poster.jpg", true },
 		Playback: func(context.Context, store.Task) (ui.Playback, bool) {
 			return ui.Playback{HLS: "/x.m3u8", DASH: "/x.mpd"}, true
@@ -88,7 +90,7 @@ func (s *testSite) pages() []string {
 		"/videos/" + s.seeded.Retrying.String(), "/videos/" + s.seeded.Dead.String(), "/videos/" + s.seeded.Replaced.String(),
 		"/workers", "/dead", "/dead?stage=ingest", "/dead?q=nothing-like-it", "/latency", "/latency?span=30d",
 		"/workers?stopped", "/login", "/login?failed=wrong&next=%2Fdead", "/login?failed=limited&wait=30",
-		video + "/retry", video + "/cancel", video + "/override", "/dead/retry", "/dead/retry?selected=1", "/pause",
+		video + "/retry", video + "/cancel", video + "/override", video + "/visibility", "/dead/retry", "/dead/retry?selected=1", "/pause",
 		"/pause?stage=ingest", "/resume?host=a",
 		"/workers/" + s.seeded.Workers[0].String() + "/drain", "/add", "/nowhere", "/profiles", "/deleted", video + "/delete",
 		"/videos/" + s.seeded.Deleted.String() + "/undelete",

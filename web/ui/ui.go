@@ -59,6 +59,7 @@ type Actions interface {
 	Cancel(ctx context.Context, id store.ID) error
 	Delete(ctx context.Context, id store.ID, o store.DeleteOptions) (store.DeletedTask, error)
 	Undelete(ctx context.Context, id store.ID) error
+	SetVisibility(ctx context.Context, id store.ID, visibility string) error
 	Pause(ctx context.Context, p store.Pause) error
 	Resume(ctx context.Context, p store.Pause) error
 	DrainWorker(ctx context.Context, worker store.ID) error
@@ -125,8 +126,9 @@ type Options struct {
 	// Playback returns the addresses of a task's published video, which may be an older
 	// version. Default: no player.
 	Playback func(ctx context.Context, t store.Task) (Playback, bool)
-	// Link returns the path of an address with which anybody can watch a published video for a week. Default: none is offered.
-	Link func(t store.Task) string
+	// Link returns the path of an address with which anybody can watch a published video: for a week, or if it is public, as
+	// long as that. Default: none is offered, and the visibility cannot be changed.
+	Link func(t store.Task) (path string, isPublic bool)
 	// Profiles returns the profiles of videos, which are listed and which forms offer; the one of submissions that name
 	// none is first. SettingsOf describes what a task's parameters ask for: the name of a profile, which may be empty,
 	// and the settings. Default: none, and no page of profiles.
@@ -231,6 +233,11 @@ func (u *UI) registerRoutes() {
 			isAllowed: mayOperate, do: doAddCaptions, maxForm: captions.MaxBytes + maxForm,
 		}))
 		m.HandleFunc("POST /videos/{id}/captions/remove", u.serveAction(action{isAllowed: mayOperate, do: doRemoveCaptions}))
+	}
+	if u.o.Link != nil {
+		visibility := action{isAllowed: mayOperate, confirm: confirmVisibility, do: doSetVisibility}
+		m.HandleFunc("GET /videos/{id}/visibility", u.serveConfirmation(visibility))
+		m.HandleFunc("POST /videos/{id}/visibility", u.serveAction(visibility))
 	}
 	m.HandleFunc("GET /login", u.serveLogin)
 	m.HandleFunc("GET /live", u.serveStream)

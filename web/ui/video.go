@@ -29,6 +29,7 @@ type videoHead struct {
 	CanCancel  bool
 	CanDelete  bool
 	CanCaption bool
+	Visibility string // that the viewer can change the video to
 	Commands   []string
 }
 
@@ -148,12 +149,12 @@ func (u *UI) addPlayer(
 		return
 	}
 	if p, ok := u.o.Playback(ctx, t); ok {
-		link := ""
+		link, isPublic := "", false
 		if u.o.Link != nil {
-			link = u.o.Link(t)
+			link, isPublic = u.o.Link(t)
 		}
 		r.add("player", "", "player", map[string]any{
-			"Link": link, "Playback": p, "Note": playerNote(t.Status, isPublished), "Tracks": captionTracks(history, p.HLS),
+			"Link": link, "IsPublic": isPublic, "Playback": p, "Note": playerNote(t.Status, isPublished), "Tracks": captionTracks(history, p.HLS),
 		})
 		return
 	}
@@ -191,6 +192,9 @@ func (u *UI) videoHead(
 		return h, err
 	}
 	h.CanDelete = canOperate
+	if canOperate && u.o.Link != nil {
+		h.Visibility = u.otherVisibility(t)
+	}
 	if h.IsReplaced {
 		return h, nil
 	}
