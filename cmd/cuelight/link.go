@@ -15,6 +15,7 @@ import (
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/playback"
 	"github.com/cuelight/cuelight/internal/usererr"
+	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/web"
 )
@@ -32,7 +33,8 @@ func (c *cli) linkCommand() *cobra.Command {
 		Use: "link ID", Short: "Print an address with which anybody can watch a video", Args: exactlyOne("ID"),
 		Long: `Link prints an address of a published video that is valid for a time, for everybody
 who has it. A daemon that serves the video with --listen, and has the same keys, checks
-it. It plays all versions of the video that are published meanwhile.
+it. It plays all versions of the video that are published meanwhile. The address of a
+public video (cuelight visibility) has no time, and needs no keys.
 
   cuelight link 5f9c41ab --expires 168h --address https://media.example`,
 	}
@@ -52,10 +54,6 @@ func (c *cli) link(ctx context.Context, word string, o linkOptions) error {
 	if u, err := url.Parse(o.address); err != nil || o.address != "" && (u.Scheme == "" || u.Host == "") {
 		return usererr.Usagef("--address %s: it must be an address such as https://media.example", usererr.Printable(o.address))
 	}
-	keys, err := c.playbackKeys(o.keys)
-	if err != nil {
-		return err
-	}
 	return c.withExistingDatabase(ctx, func(db *dbconn.Database) error {
 		return c.eachTask(ctx, db.Store, []string{word}, func(task store.ID) error {
 			if _, err := db.Store.Result(ctx, task, "publish"); errors.Is(err, store.ErrNotFound) {
@@ -63,17 +61,36 @@ func (c *cli) link(ctx context.Context, word string, o linkOptions) error {
 			} else if err != nil {
 				return err
 			}
-			expires := playback.Expiry(time.Now(), o.expires)
+			token, expires, err := c.playbackToken(ctx, db.Store, task, o)
+			if err != nil {
+				return err
+			}
 			address := func(name string) string {
-				return strings.TrimSuffix(o.address, "/") + web.PlaybackPath("", keys.Sign(task, expires), task, name)
+				return strings.TrimSuffix(o.address, "/") + web.PlaybackPath("", token, task, name)
 			}
 			return c.print(struct {
 				HLS       string    `json:"hls"`
 				DASH      string    `json:"dash"`
-				ExpiresAt time.Time `json:"expires_at"`
+				ExpiresAt time.Time `json:"expires_at,omitzero"`
 			}{address("master.m3u8"), address("manifest.mpd"), expires}, "%s", address("master.m3u8"))
 		})
 	})
+}
+
+// playbackToken returns the token of an address for viewers, and when it expires. Of a public video both are empty.
+func (c *cli) playbackToken(
+	ctx context.Context, st *store.Store, task store.ID, o linkOptions,
+) (token string, expires time.Time, err error) {
+	params, err := st.Params(ctx, task)
+	if err != nil || video.IsPublic(params) {
+		return "", time.Time{}, err
+	}
+	keys, err := c.playbackKeys(o.keys)
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	expires = playback.Expiry(time.Now(), o.expires)
+	return keys.Sign(task, expires), expires, nil
 }
 
 // playbackKeys reads the keys of the daemon. It creates none: a daemon would not know them.

@@ -116,6 +116,12 @@ func TestServe_PlaysFromABucketAsFromADirectory(t *testing.T) {
 			t.Errorf("play %s: %v: %s", name, err, out)
 		}
 	}
+	p.run(0, "visibility", task.String(), "public")
+	out, err := exec.Command("ffmpeg", "-nostdin", "-v", "error", "-i", web.base+"/play/"+task.String()+"/master.m3u8", "-f", "null", "-").
+		CombinedOutput()
+	if err != nil || len(out) > 0 {
+		t.Errorf("play the public video without a key: %v: %s", err, out)
+	}
 	proxy.Inject(func(int, *http.Request) s3test.Fault { return s3test.ServerError })
 	if text := string(web.do(503, "GET", master, nil)); !strings.Contains(text, "storage service is not available") {
 		t.Errorf("without the service: %s", text)

@@ -95,6 +95,7 @@ func (c *cli) profilesSetCommand() *cobra.Command {
 	f.String("loudness", "", "loudness of the sound in LUFS, -40 to -5 (default that of the source)")
 	f.Bool("watch-early", false, "publish a small size first, as soon as it is complete")
 	f.String("failed-rendition", "", "what happens if a size cannot be made: wait, or skip (default wait)")
+	f.String("visibility", "", "who can watch without a key: public, or signed (default signed)")
 	f.String("poster", "", "time of the poster in seconds, or 25% of the duration (default a frame with detail)")
 	f.Var(new(labels), "requires", "label or encoder that the worker of the transcode must have; repeatable")
 	f.Var(new(labels), "prefers", "label or encoder that it should have; repeatable")
@@ -144,7 +145,7 @@ func profileFlags(f *pflag.FlagSet) map[string]any {
 			members[flag.Name] = json.RawMessage(flag.Value.String())
 		case "watch-early":
 			members["watch_early"] = flag.Value.String() == "true"
-		case "preset", "poster", "failed-rendition":
+		case "preset", "poster", "failed-rendition", "visibility":
 			members[strings.ReplaceAll(flag.Name, "-", "_")] = flag.Value.String()
 		case "audio-bitrate":
 			audio["bitrate"] = flag.Value.String()
