@@ -89,6 +89,7 @@ func (c *cli) profilesSetCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.Var(new(heights), "renditions", "heights to make, such as 1080p,720p (default all up to the source's)")
 	f.StringSlice("codecs", nil, "codecs of further renditions from 720p on, next to H.264: hevc,av1")
+	f.Bool("hdr", false, "keep the dynamic range of HDR sources in these codecs")
 	f.Int("quality", 0, "CRF, 15 (best) to 40 (default that of the worker)")
 	f.String("preset", "", "preset of x264, such as slow (default that of the worker)")
 	f.String("audio-bitrate", "", "bitrate of the sound, 32k to 320k (default 128k)")
@@ -143,8 +144,8 @@ func profileFlags(f *pflag.FlagSet) map[string]any {
 			members["codecs"], _ = f.GetStringSlice("codecs") // it is one
 		case "quality":
 			members[flag.Name] = json.RawMessage(flag.Value.String())
-		case "watch-early":
-			members["watch_early"] = flag.Value.String() == "true"
+		case "watch-early", "hdr":
+			members[strings.ReplaceAll(flag.Name, "-", "_")] = flag.Value.String() == "true"
 		case "preset", "poster", "failed-rendition", "visibility":
 			members[strings.ReplaceAll(flag.Name, "-", "_")] = flag.Value.String()
 		case "audio-bitrate":

@@ -46,7 +46,7 @@ func (t Tools) capabilities(ctx context.Context, renditions ...renditionJob) (ca
 	for _, j := range renditions {
 		encoder := "aac"
 		if j.audio == nil {
-			encoder = libx264.encoderOf(j.rung.Codec, c).name
+			encoder = libx264.encoderOf(j.rung, c).name
 		}
 		if !slices.Contains(encoders, encoder) {
 			return c, fmt.Errorf("%w: this ffmpeg has no %s encoder", ErrToolMissing, encoder)

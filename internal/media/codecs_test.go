@@ -1,6 +1,9 @@
 package media
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -19,7 +22,7 @@ func secondCodecs(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	return slices.DeleteFunc(LadderCodecs(), func(codec string) bool {
-		return !slices.Contains(installed, libx264.encoderOf(codec, capabilities{}).name)
+		return !slices.Contains(installed, libx264.encoderOf(Rung{Codec: codec}, capabilities{}).name)
 	})
 }
 
@@ -64,7 +67,10 @@ func TestJoinChunks_JoinsFurtherCodecs(t *testing.T) {
 // parametersOf encodes a frame, changes its parameters with a filter of ffmpeg, and reads them.
 func parametersOf(t *testing.T, args string) (*pictureParameters, error) {
 	t.Helper()
-	frame := "-f lavfi -i testsrc2=s=64x64:r=25:d=0.04 -colorspace bt709 -color_primaries bt709 -color_trc bt709 -color_range tv "
+	if !strings.Contains(args, "-vf") {
+		args = tagged("bt709", "bt709", "bt709") + args
+	}
+	frame := "-f lavfi -i testsrc2=s=64x64:r=25:d=0.04 "
 	text := ffmpeg(t, fields(frame+args+" -video_track_timescale 120000 -f mp4 -movflags empty_moov+delay_moov -")...)
 	var s renditionFiles
 	err := s.parseInit(text)
@@ -81,11 +87,14 @@ func TestReadVideoEntry_RefusesWhatPlayersWouldShowDifferently(t *testing.T) {
 		{x265 + "yuv422p", "profile"},
 		{x265 + "yuv420p -bsf:v hevc_metadata=sample_aspect_ratio=4/3", "square"},
 		{x265 + "yuv420p -bsf:v hevc_metadata=transfer_characteristics=16", "colours"},
+		{x265 + "yuv420p10le -bsf:v hevc_metadata=transfer_characteristics=16", "colours"},
+		{x265 + "yuv420p10le" + tagged("bt2020", "smpte2084", "bt2020nc"), ""},
 		{x265 + "yuv420p -bsf:v hevc_metadata=video_full_range_flag=1", "colours"},
 		{strings.Replace(x265, "hvc1", "hev1", 1) + "yuv420p", "codec"},
 		{svt + "yuv420p", ""},
 		{svt + "yuv420p10le", "profile"},
 		{svt + "yuv420p -bsf:v av1_metadata=transfer_characteristics=16", "colours"},
+		{svt + "yuv420p10le" + tagged("bt2020", "smpte2084", "bt2020nc"), ""},
 		{svt + "yuv420p -bsf:v av1_metadata=color_range=pc", "colours"},
 	} {
 		if codec := map[bool]string{true: "hevc", false: "av1"}[strings.Contains(c.args, "x265")]; !slices.Contains(secondCodecs(t), codec) {
@@ -94,6 +103,44 @@ func TestReadVideoEntry_RefusesWhatPlayersWouldShowDifferently(t *testing.T) {
 		p, err := parametersOf(t, c.args)
 		if c.word == "" && err != nil || c.word != "" && (err == nil || !strings.Contains(err.Error(), c.word)) {
 			t.Errorf("%s: %+v, error %v; want one about %q", c.args, p, err, c.word)
+		}
+	}
+}
+
+// tagged are frames with the primaries, transfer and matrix of H.273, as an argument of ffmpeg.
+func tagged(primaries, transfer, matrix string) string {
+	return fmt.Sprintf(" -vf setparams=range=tv:color_primaries=%s:color_trc=%s:colorspace=%s ", primaries, transfer, matrix)
+}
+
+func TestTranscode_KeepsHDRNextToSDR(t *testing.T) {
+	t.Parallel()
+	if !slices.Contains(secondCodecs(t), "hevc") {
+		t.Skip("this ffmpeg has no libx265")
+	}
+	for transfer, name := range map[string]string{"smpte2084": "PQ", "arib-std-b67": "HLG"} {
+		src := makeClip(t, "source.mp4", "-f lavfi -i testsrc=s=720x720:r=24:d=1 -pix_fmt yuv420p10le -c:v libx265 -preset ultrafast "+
+			"-x265-params log-level=error"+tagged("bt2020", transfer, "bt2020nc"))
+		o := withCodecs(t, 720)
+		o.HDR = true
+		r := publishLadder(t, fastTools, src, o)
+		for _, v := range r.out.Video {
+			want := "yuv420p10le " + transfer + " " + name
+			if v.Name == "720p" {
+				want = "yuv420p bt709 SDR"
+			}
+			got := strings.Fields(string(tool(t, "ffprobe", "-v", "error", "-select_streams", "v", "-show_entries",
+				"stream=pix_fmt,color_transfer", "-of", "default=nk=1:nw=1", filepath.Join(r.dir, v.Playlist))))
+			if text := strings.Join(append(got[:2], v.videoRange()), " "); text != want {
+				t.Errorf("%s of %s is %s; want %s", v.Name, transfer, text, want)
+			}
+		}
+		master, err := os.ReadFile(filepath.Join(r.dir, MasterName))
+		if want := 2 * (len(r.out.Video) - 1); err != nil || strings.Count(string(master), "VIDEO-RANGE="+name) != want {
+			t.Errorf("the playlist does not have %d variants with %s: %v\n%s", want, name, err, master)
+		}
+		manifest, err := os.ReadFile(filepath.Join(r.dir, ManifestName))
+		if err != nil || strings.Count(string(manifest), "cicp:TransferCharacteristics") != len(r.out.Video)-1 {
+			t.Errorf("the manifest does not name the transfer of each set with HDR: %v\n%s", err, manifest)
 		}
 	}
 }

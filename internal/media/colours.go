@@ -110,6 +110,29 @@ func colourFilters(v *Video, top Rung, c capabilities) []string {
 		"setparams=range=tv:color_primaries=bt709:color_trc=bt709:colorspace=bt709")
 }
 
+// hdrTransfers are ffmpeg's names of the transfers of HDR.
+var hdrTransfers = map[string]string{"pq": "smpte2084", "hlg": "arib-std-b67"}
+
+// hdrFilters scale to the largest HDR rung, and convert to 10 bits in BT.2020 with the transfer of the source.
+func hdrFilters(v *Video, top Rung) []string {
+	s, in, transfer := v.colours(), "tv", hdrTransfers[top.HDR]
+	if v.FullRange || s.matrix == "gbr" {
+		in = "pc"
+	}
+	return append(alphaFilters(v, s), zscaleFormats(v, s),
+		fmt.Sprintf("zscale=w=%d:h=%d:f=bicubic:param_a=0:param_b=0.6:min=%s:pin=%s:tin=%s:rin=%s:p=bt2020:t=%[5]s:m=bt2020nc:r=tv",
+			top.Width, top.Height, s.matrix, s.primaries, transfer, in),
+		"format=yuv420p10le", "setsar=1", "setparams=range=tv:color_primaries=bt2020:color_trc="+transfer+":colorspace=bt2020nc")
+}
+
+// asSource describes the pictures of an HDR rung as those of a source.
+func (r Rung) asSource() *Video {
+	return &Video{
+		CodedWidth: r.Width, CodedHeight: r.Height, Width: r.Width, Height: r.Height, SAR: 1, HDR: r.HDR,
+		PixelFormat: "yuv420p10le", Matrix: "bt2020nc", Primaries: "bt2020", Transfer: hdrTransfers[r.HDR],
+	}
+}
+
 // alphaFilters put a transparent picture on black, by multiplying it by its alpha channel.
 func alphaFilters(v *Video, s colourSpace) []string {
 	with, without, depth := "yuva444p", "yuv444p", ""

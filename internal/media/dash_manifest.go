@@ -28,15 +28,16 @@ type mpdPeriod struct {
 }
 
 type mpdSet struct {
-	ID          int       `xml:"id,attr"`
-	ContentType string    `xml:"contentType,attr"`
-	MimeType    string    `xml:"mimeType,attr"`
-	Language    string    `xml:"lang,attr,omitempty"`
-	Alignment   bool      `xml:"segmentAlignment,attr,omitempty"`
-	StartsSAP   int       `xml:"startWithSAP,attr,omitempty"`
-	Label       string    `xml:"Label,omitempty"`
-	Role        *mpdValue `xml:"Role,omitempty"`
-	Streams     []mpdRepr `xml:"Representation"`
+	ID          int        `xml:"id,attr"`
+	ContentType string     `xml:"contentType,attr"`
+	MimeType    string     `xml:"mimeType,attr"`
+	Language    string     `xml:"lang,attr,omitempty"`
+	Alignment   bool       `xml:"segmentAlignment,attr,omitempty"`
+	StartsSAP   int        `xml:"startWithSAP,attr,omitempty"`
+	Colours     []mpdValue `xml:"EssentialProperty,omitempty"` // of HDR: other players must ignore the set
+	Label       string     `xml:"Label,omitempty"`
+	Role        *mpdValue  `xml:"Role,omitempty"`
+	Streams     []mpdRepr  `xml:"Representation"`
 }
 
 type mpdRepr struct {
@@ -87,6 +88,7 @@ func (i inspected) manifest(dir string, out *Output) ([]byte, error) {
 	}
 	for _, list := range videoSets(out.Video) {
 		set := mpdSet{ContentType: "video", MimeType: "video/mp4", Alignment: true, StartsSAP: 1}
+		set.Colours = hdrProperties(list[0].HDR)
 		for _, r := range list {
 			repr, err := i.representation(r)
 			if err != nil {
@@ -111,6 +113,18 @@ func (i inspected) manifest(dir string, out *Output) ([]byte, error) {
 	}
 	text, err := xml.MarshalIndent(m, "", "  ")
 	return append([]byte(xml.Header), append(text, '\n')...), err
+}
+
+// hdrProperties say how the values of HDR become light (ISO 23091-2).
+func hdrProperties(hdr string) []mpdValue {
+	if hdr == "" {
+		return nil
+	}
+	c, cicp := rungColours[hdr], "urn:mpeg:mpegB:cicp:"
+	return []mpdValue{
+		{cicp + "ColourPrimaries", strconv.Itoa(c.primaries)}, {cicp + "TransferCharacteristics", strconv.Itoa(c.transfer)},
+		{cicp + "MatrixCoefficients", strconv.Itoa(c.matrix)},
+	}
 }
 
 // addAudio adds one adaptation set per audio stream of the source, with all rungs.

@@ -35,7 +35,9 @@ type encoderSettings struct {
 	lookahead int // frames, for middlePresets
 	bitrate   int // the limit, in bits per second
 	level     string
-	fps       string // as a fraction, for encoders that do not use the times of frames
+	hdr       string // of the rung
+	// rate is frames a second, for encoders whose rate control does not use the times of frames: behind filters, ffmpeg 7 does not know it.
+	rate      float64
 	threads   int    // 0: the encoder's choice
 	keyframes string // ffmpeg's -force_key_frames; empty if the encoder ignores it
 	interval  int    // the highest number of frames between two keyframes
@@ -102,8 +104,7 @@ var middlePresets = []string{"veryfast", "faster", "fast", "medium"}
 // args are the options of the encoder for one rendition.
 func (e videoEncoder) args(s encoderSettings) []string {
 	args := slices.Concat([]string{"-c:v", e.name}, e.quality(s),
-		[]string{"-maxrate", strconv.Itoa(s.bitrate), "-bufsize", strconv.Itoa(2 * s.bitrate)}, e.profileArgs(s.level), e.pixels,
-		[]string{"-color_primaries", "bt709", "-color_trc", "bt709", "-colorspace", "bt709", "-color_range", "tv"}, e.cuts,
+		[]string{"-maxrate", strconv.Itoa(s.bitrate), "-bufsize", strconv.Itoa(2 * s.bitrate)}, e.profileArgs(s), e.pixelArgs(s.hdr), e.cuts,
 		[]string{"-g", strconv.Itoa(s.interval)})
 	if s.keyframes != "" {
 		args = append(args, "-force_key_frames", s.keyframes)
@@ -112,14 +113,27 @@ func (e videoEncoder) args(s encoderSettings) []string {
 }
 
 // profileArgs name the profile of all decoders. Only H.264 has a level that its encoders would exceed.
-func (e videoEncoder) profileArgs(level string) []string {
-	switch e.codec {
-	case h264Codec:
-		return []string{"-profile:v", "high", "-level:v", e.levelArg(level)}
-	case hevcCodec:
+func (e videoEncoder) profileArgs(s encoderSettings) []string {
+	switch {
+	case e.codec == h264Codec:
+		return []string{"-profile:v", "high", "-level:v", e.levelArg(s.level)}
+	case e.codec == hevcCodec && s.hdr != "":
+		return []string{"-profile:v", "main10", "-tag:v", "hvc1"}
+	case e.codec == hevcCodec:
 		return []string{"-profile:v", "main", "-tag:v", "hvc1"}
 	}
 	return nil
+}
+
+// pixelArgs are the format of the pixels, and their colours.
+func (e videoEncoder) pixelArgs(hdr string) []string {
+	if transfer, ok := hdrTransfers[hdr]; ok {
+		return []string{
+			"-pix_fmt", "yuv420p10le", "-color_primaries", "bt2020", "-color_trc", transfer, "-colorspace", "bt2020nc", "-color_range", "tv",
+		}
+	}
+	return append(e.pixels[:len(e.pixels):len(e.pixels)],
+		"-color_primaries", "bt709", "-color_trc", "bt709", "-colorspace", "bt709", "-color_range", "tv")
 }
 
 // levelArg is the level as the encoder wants it. Quick Sync has no option of its own, and the general one
@@ -165,13 +179,14 @@ func findHardware(name string) (e videoEncoder, ok bool) {
 	return hardwareEncoders[i], true
 }
 
-// encoderOf returns the encoder for a codec: that of the same device, if this ffmpeg has it, or else the one in software.
-func (e videoEncoder) encoderOf(codec string, c capabilities) videoEncoder {
-	if codec == e.codec {
+// encoderOf returns the encoder for a rung: that of the same device, if this ffmpeg has it, or else, and for HDR, the one in software.
+func (e videoEncoder) encoderOf(r Rung, c capabilities) videoEncoder {
+	if r.Codec == e.codec {
 		return e
 	}
 	i := slices.IndexFunc(secondEncoders, func(s videoEncoder) bool {
-		return s.codec == codec && (!s.isHardware() || s.device == e.device && slices.Contains(c.encoders, s.name))
+		isPossible := s.device == e.device && slices.Contains(c.encoders, s.name) && r.HDR == ""
+		return s.codec == r.Codec && (!s.isHardware() || isPossible)
 	})
 	return secondEncoders[i]
 }

@@ -2,13 +2,13 @@ package media
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
-// videoGraph is ffmpeg's filter graph for all video rungs. It decodes,
-// deinterlaces, rotates, tone-maps and scales to the largest rung once, and
-// scales the other rungs from that. Its outputs are [decoded], every frame from
-// the decoder; [shown], the frames for the encoders; and [v0], [v1] …, one per
+// videoGraph is ffmpeg's filter graph for all video rungs. It decodes, deinterlaces and rotates once; tone-maps and scales to the
+// largest rung once, and scales the other rungs from that. HDR rungs are scaled from the largest of them instead. Its outputs are
+// [decoded], every frame from the decoder; [shown], the frames for the encoders; and [v0], [v1] …, one per
 // rung, through the filter that its encoder needs. Every output must get frames
 // continuously: ffmpeg 7 buffers the frames of the others until it does.
 func videoGraph(info *Info, rungs []Rung, t timing, c capabilities, e videoEncoder) string {
@@ -19,29 +19,65 @@ func videoGraph(info *Info, rungs []Rung, t timing, c capabilities, e videoEncod
 	}
 	chain = append(chain, t.filters()...)
 	chain = append(chain, orientationFilters(v)...)
-	chain = append(chain, colourFilters(v, rungs[0], c)...)
-	chain = append(chain, t.repeatFilters()...)
 
 	var b strings.Builder
 	decoded, trim := t.cut.decodedLabel()
 	shown, trimShown := t.cut.shownLabel()
-	fmt.Fprintf(&b, "[0:%d]%s,split=2[%s][source]%s;[source]%s,split=%d[%s]", v.Index, strings.Join(append(t.cut.sourceFilters(),
-		uniformFrames(v)), ","), decoded, trim, strings.Join(chain, ","), len(rungs)+1, shown)
-	for i := range rungs {
-		fmt.Fprintf(&b, "[s%d]", i)
+	fmt.Fprintf(&b, "[0:%d]%s,split=2[%s][source]%s;[source]%s", v.Index, strings.Join(append(t.cut.sourceFilters(), uniformFrames(v)), ","),
+		decoded, trim, strings.Join(chain, ","))
+	ranges := dynamicRanges(rungs)
+	if len(ranges) > 1 {
+		b.WriteString(",split=2[range0][range1];[range0]null")
+	}
+	for n, members := range ranges {
+		if n > 0 {
+			b.WriteString(";[range1]null")
+		}
+		colours := append(colourFilters(v, rungs[members[0]], c), t.repeatFilters()...)
+		if top := rungs[members[0]]; top.HDR != "" {
+			colours = hdrFilters(v, top) // no frames are repeated
+		}
+		outputs := ""
+		if n == 0 {
+			outputs = "[" + shown + "]"
+		}
+		for _, i := range members {
+			outputs += fmt.Sprintf("[s%d]", i)
+		}
+		fmt.Fprintf(&b, ",%s,split=%d%s", strings.Join(colours, ","), strings.Count(outputs, "["), outputs)
 	}
 	b.WriteString(trimShown)
-	for i, r := range rungs {
-		scale := "null"
-		if r.Width != rungs[0].Width || r.Height != rungs[0].Height {
-			scale = fmt.Sprintf("scale=w=%d:h=%d:flags=bicubic,setsar=1", r.Width, r.Height)
+	for n := range ranges {
+		for _, i := range ranges[n] {
+			fmt.Fprintf(&b, ";[s%d]%s[v%d]", i, rungFilters(rungs[i], rungs[ranges[n][0]], c, e), i)
 		}
-		if upload := e.encoderOf(r.Codec, c).upload; upload != "" {
-			scale += "," + upload
-		}
-		fmt.Fprintf(&b, ";[s%d]%s[v%d]", i, scale, i)
 	}
 	return b.String()
+}
+
+// dynamicRanges are the indexes of the SDR rungs and of the HDR rungs, without empty lists.
+func dynamicRanges(rungs []Rung) [][]int {
+	var sdr, hdr []int
+	for i, r := range rungs {
+		if r.HDR == "" {
+			sdr = append(sdr, i)
+		} else {
+			hdr = append(hdr, i)
+		}
+	}
+	return slices.DeleteFunc([][]int{sdr, hdr}, func(list []int) bool { return len(list) == 0 })
+}
+
+// rungFilters scale the pictures of the largest rung to another one, and copy them to the encoder's device.
+func rungFilters(r, top Rung, c capabilities, e videoEncoder) string {
+	scale := "null"
+	if r.Width != top.Width || r.Height != top.Height {
+		scale = fmt.Sprintf("scale=w=%d:h=%d:flags=bicubic,setsar=1", r.Width, r.Height)
+	}
+	if upload := e.encoderOf(r, c).upload; upload != "" {
+		scale += "," + upload
+	}
+	return scale
 }
 
 // countGraph is videoGraph for counting frames: its outputs are [decoded] and [shown].

@@ -71,6 +71,9 @@ func (s *renditionFiles) checkRung(j renditionJob, info *Info, plan timing) erro
 	if s.picture.codec != r.Codec {
 		return fmt.Errorf("it is %s instead of %s", codecName(s.picture.codec), codecName(r.Codec))
 	}
+	if s.picture.hdr() != r.HDR {
+		return fmt.Errorf("its dynamic range is not that of its rung")
+	}
 	if s.width != r.Width || s.height != r.Height {
 		return fmt.Errorf("it is %dx%d pixels instead of %dx%d", s.width, s.height, r.Width, r.Height)
 	}

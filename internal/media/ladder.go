@@ -61,6 +61,8 @@ type LadderOptions struct {
 	AudioBitrate int
 	// Codecs are those of further renditions next to the ones of H.264, for sizes from 720p on: hevc, av1.
 	Codecs []string
+	// HDR keeps the dynamic range of an HDR source in these further renditions.
+	HDR bool
 }
 
 // LadderCodecs are the codecs of further renditions.
@@ -80,7 +82,11 @@ func LadderHeights() []int {
 // are not asked for: few devices decode it beyond.
 func LadderWith(info *Info, o LadderOptions) []Rung {
 	var rungs []Rung
-	for _, r := range o.withCodecs(o.choose(Ladder(info))) {
+	hdr := ""
+	if o.HDR && info.Video != nil {
+		hdr = info.Video.HDR
+	}
+	for _, r := range o.withCodecs(o.choose(Ladder(info)), hdr) {
 		if r.IsAudio() {
 			r.Loudness = o.Loudness
 		} else {
@@ -104,8 +110,8 @@ const (
 	secondBitrate = 0.7
 )
 
-// withCodecs adds the rungs of further codecs, and leaves out those of H.264 that are too large.
-func (o LadderOptions) withCodecs(all []Rung) []Rung {
+// withCodecs adds the rungs of further codecs, with a dynamic range, and leaves out those of H.264 that are too large.
+func (o LadderOptions) withCodecs(all []Rung, hdr string) []Rung {
 	var rungs []Rung
 	for i, r := range all {
 		isLast := i+1 == len(all) || all[i+1].IsAudio()
@@ -115,7 +121,7 @@ func (o LadderOptions) withCodecs(all []Rung) []Rung {
 		for _, codec := range o.Codecs {
 			if r.NominalHeight() >= minSecondSize {
 				second := r
-				second.Name, second.Codec = r.Name+"-"+codec, codec
+				second.Name, second.Codec, second.HDR = r.Name+"-"+codec, codec, hdr
 				second.VideoBitrate = int(math.Round(secondBitrate*float64(r.VideoBitrate)/1000)) * 1000
 				rungs = append(rungs, second)
 			}

@@ -141,7 +141,11 @@ func (r *momentDecoder) addRenditions() error {
 			options, filter = append(options, "-ss", formatSeconds(from)), pictureAtZero
 		}
 		n := r.addInput(append(options, "-i", "file:"+file))
-		r.addPicture(n, "v", []string{filter}, writtenPicture(i))
+		filters := []string{filter}
+		if d.rung.HDR != "" {
+			filters = append(filters, colourFilters(d.rung.asSource(), d.rung, r.found)...) // as the source is compared
+		}
+		r.addPicture(n, "v", filters, writtenPicture(i))
 	}
 	return nil
 }

@@ -53,9 +53,9 @@ func multivariantPlaylist(out *Output, iframes []iframePlaylist) string {
 	}
 	for _, v := range slices.Concat(videoSets(out.Video)...) {
 		fmt.Fprintf(&b, "#EXT-X-STREAM-INF:BANDWIDTH=%d,AVERAGE-BANDWIDTH=%d,CODECS=\"%s\",RESOLUTION=%dx%d,"+
-			"FRAME-RATE=%.3f,VIDEO-RANGE=SDR",
+			"FRAME-RATE=%.3f,VIDEO-RANGE=%s",
 			v.PeakBandwidth+audio.peak, v.AverageBandwidth+audio.average, joinCodecs(v.Codecs, audio.codecs),
-			v.Width, v.Height, v.FrameRate)
+			v.Width, v.Height, v.FrameRate, v.videoRange())
 		if audio.name != "" {
 			fmt.Fprintf(&b, ",AUDIO=\"%s\"", audio.name)
 		}
@@ -63,11 +63,14 @@ func multivariantPlaylist(out *Output, iframes []iframePlaylist) string {
 	}
 	for _, p := range iframes {
 		v := p.of
-		fmt.Fprintf(&b, "#EXT-X-I-FRAME-STREAM-INF:BANDWIDTH=%d,AVERAGE-BANDWIDTH=%d,CODECS=\"%s\",RESOLUTION=%dx%d,VIDEO-RANGE=SDR,"+
-			"URI=\"%s\"\n", p.peak, p.average, v.Codecs, v.Width, v.Height, p.name)
+		fmt.Fprintf(&b, "#EXT-X-I-FRAME-STREAM-INF:BANDWIDTH=%d,AVERAGE-BANDWIDTH=%d,CODECS=\"%s\",RESOLUTION=%dx%d,VIDEO-RANGE=%s,"+
+			"URI=\"%s\"\n", p.peak, p.average, v.Codecs, v.Width, v.Height, v.videoRange(), p.name)
 	}
 	return b.String()
 }
+
+// videoRange is the attribute VIDEO-RANGE.
+func (r Rendition) videoRange() string { return cmp.Or(strings.ToUpper(r.HDR), "SDR") }
 
 // videoSets are the renditions of each codec, the largest first. Those of H.264 come first, because every player can begin with one.
 func videoSets(list []Rendition) (sets [][]Rendition) {

@@ -26,6 +26,8 @@ type Rung struct {
 	Preset  string `json:"preset,omitempty"`
 	// Codec is "hevc" or "av1"; empty for H.264.
 	Codec string `json:"codec,omitempty"`
+	// HDR is "pq" or "hlg" if the rung has the dynamic range of the source, in 10 bits; empty for SDR.
+	HDR string `json:"hdr,omitempty"`
 	// Loudness is the target of an audio rung in LUFS, below 0; 0: the source's own.
 	Loudness float64 `json:"loudness,omitempty"`
 }
@@ -107,6 +109,8 @@ type Rendition struct {
 	Width     int     `json:"width,omitempty"`
 	Height    int     `json:"height,omitempty"`
 	FrameRate float64 `json:"frame_rate,omitempty"`
+	// HDR is that of the rung.
+	HDR string `json:"hdr,omitempty"`
 	// Frames is the number of pictures, or of coded audio frames.
 	Frames int64 `json:"frames"`
 	// Duration is the presented time, without the encoder delay.

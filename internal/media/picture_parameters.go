@@ -43,7 +43,8 @@ type colourCode struct {
 
 // The numbers of H.273.
 const (
-	bt709, unspecified = 1, 2
+	bt709, unspecified, bt2020, bt2020Matrix = 1, 2, 9, 9
+	pqTransfer, hlgTransfer                  = 16, 18
 )
 
 // agrees reports whether a decoder shows what says this as if it said want.
@@ -52,21 +53,44 @@ func (c colourCode) agrees(want colourCode) bool {
 	return is(c.primaries, want.primaries) && is(c.transfer, want.transfer) && is(c.matrix, want.matrix) && !c.isFullRange
 }
 
-// sdrColour is that of all renditions.
-var sdrColour = colourCode{primaries: bt709, transfer: bt709, matrix: bt709}
+// rungColours are those of rungs by their dynamic range.
+var rungColours = map[string]colourCode{
+	"":    {primaries: bt709, transfer: bt709, matrix: bt709},
+	"pq":  {primaries: bt2020, transfer: pqTransfer, matrix: bt2020Matrix},
+	"hlg": {primaries: bt2020, transfer: hlgTransfer, matrix: bt2020Matrix},
+}
 
-// plainProfiles are the profiles of a codec that every decoder of it has. x264 names the lowest one that it needs.
-var plainProfiles = map[string][]int{h264Codec: {66, 77, 100}, hevcCodec: {1}, av1Codec: {0}}
+// plainProfiles are the profiles of a codec that every decoder of it has. x264 names the lowest one that it needs. hdrProfiles are
+// those with 10 bits.
+var (
+	plainProfiles = map[string][]int{h264Codec: {66, 77, 100}, hevcCodec: {1}, av1Codec: {0}}
+	hdrProfiles   = map[string][]int{hevcCodec: {2}, av1Codec: {0}}
+)
+
+// hdr is the dynamic range that the parameters say, as in a Rung.
+func (p *pictureParameters) hdr() string {
+	switch p.colour.transfer {
+	case pqTransfer:
+		return "pq"
+	case hlgTransfer:
+		return "hlg"
+	}
+	return ""
+}
 
 // check checks the parameters that all rungs have.
 func (p *pictureParameters) check() error {
+	profiles, bits, colours := plainProfiles, uint(0), "BT.709"
+	if p.hdr() != "" && p.codec != h264Codec {
+		profiles, bits, colours = hdrProfiles, 2, "BT.2020"
+	}
 	switch name := codecName(p.codec); {
-	case !slices.Contains(plainProfiles[p.codec], p.profile), p.chroma != 1, p.bits != 0:
-		return fmt.Errorf("its profile is not that of %s with 4:2:0 and 8 bits for all decoders", name)
+	case !slices.Contains(profiles[p.codec], p.profile), p.chroma != 1, p.bits != bits:
+		return fmt.Errorf("its profile is not that of %s with 4:2:0 and %d bits for all decoders", name, 8+bits)
 	case !p.hasSquarePixels:
 		return fmt.Errorf("its %s parameters say that its pixels are not square", name)
-	case !p.colour.agrees(sdrColour):
-		return fmt.Errorf("its %s parameters say other colours than BT.709 in limited range", name)
+	case !p.colour.agrees(rungColours[p.hdr()]):
+		return fmt.Errorf("its %s parameters say other colours than %s in limited range", name, colours)
 	}
 	return nil
 }

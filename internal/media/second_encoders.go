@@ -1,10 +1,12 @@
 package media
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 const svtAV1 = "libsvtav1"
@@ -40,8 +42,8 @@ var secondEncoders = []videoEncoder{
 		name: "libx265", codec: hevcCodec,
 		quality: func(s encoderSettings) []string {
 			// A keyframe must not refer back over its segment's start, no message may depend on the version, and the parameter
-			// sets belong into the header alone. x265 takes the frame rate for its rate control from no other place.
-			params := "open-gop=0:scenecut=0:info=0:repeat-headers=0:log-level=error:fps=" + s.fps
+			// sets belong into the header alone.
+			params := "open-gop=0:scenecut=0:info=0:repeat-headers=0:log-level=error:fps=" + xmlRate(s.rate)
 			if s.threads > 0 {
 				params += fmt.Sprintf(":pools=%d", s.threads)
 			}
@@ -52,24 +54,28 @@ var secondEncoders = []videoEncoder{
 	{
 		name: svtAV1, codec: av1Codec,
 		quality: func(s encoderSettings) []string {
-			return []string{"-preset", strconv.Itoa(av1Preset(s.preset)), "-crf", strconv.Itoa(av1Quality(s.crf))}
+			num, den, _ := strings.Cut(xmlRate(s.rate), "/")
+			return []string{
+				"-preset", strconv.Itoa(av1Preset(s.preset)), "-crf", strconv.Itoa(av1Quality(s.crf)),
+				"-svtav1-params", "fps-num=" + num + ":fps-denom=" + cmp.Or(den, "1"),
+			}
 		},
 		pixels: []string{"-pix_fmt", "yuv420p"}, forced: []string{"-flags", "+cgop"},
 	},
 }
 
-// EncodableCodecs returns those of the codecs in which this ffmpeg can make further renditions of a source, and a warning for each
-// of the others.
-func (t Tools) EncodableCodecs(ctx context.Context, info *Info, codecs []string) (encodable, warnings []string, err error) {
-	if info.Video == nil || len(codecs) == 0 {
-		return nil, nil, nil
+// Encodable returns options without what this ffmpeg cannot make of a source, and a warning for each.
+func (t Tools) Encodable(ctx context.Context, info *Info, o LadderOptions) (LadderOptions, []string, error) {
+	if info.Video == nil || len(o.Codecs) == 0 && !o.HDR {
+		return o, nil, nil
 	}
 	c, err := t.capabilities(ctx)
 	if err != nil {
-		return nil, nil, fmt.Errorf("list encoders: %w", err)
+		return o, nil, fmt.Errorf("list encoders: %w", err)
 	}
-	for _, codec := range codecs {
-		name, reason := libx264.encoderOf(codec, c).name, ""
+	var encodable, warnings []string
+	for _, codec := range o.Codecs {
+		name, reason := libx264.encoderOf(Rung{Codec: codec}, c).name, ""
 		switch {
 		case !slices.Contains(c.encoders, name):
 			reason = "this ffmpeg has no encoder " + name
@@ -81,7 +87,28 @@ func (t Tools) EncodableCodecs(ctx context.Context, info *Info, codecs []string)
 		}
 		warnings = append(warnings, fmt.Sprintf("there are no renditions in %s: %s", codecName(codec), reason))
 	}
-	return encodable, warnings, nil
+	o.Codecs = encodable
+	if reason := o.withoutHDR(info, c); reason != "" {
+		o.HDR, warnings = false, append(warnings, "the renditions are SDR: "+reason)
+	}
+	return o, warnings, nil
+}
+
+// withoutHDR says why HDR that is asked for cannot be kept.
+func (o LadderOptions) withoutHDR(info *Info, c capabilities) string {
+	switch v := info.Video; {
+	case !o.HDR || v.HDR == "":
+		return ""
+	case len(o.Codecs) == 0:
+		return "HDR needs the codec hevc or av1"
+	case min(v.Width, v.Height) < int(rungTolerance*minSecondSize):
+		return fmt.Sprintf("only renditions from %dp on have HDR", minSecondSize)
+	case !c.zscale:
+		return "this ffmpeg has no zscale filter"
+	case planTiming(info).repeatedFrames > 0:
+		return "frames are repeated in it"
+	}
+	return ""
 }
 
 // av1Quality is the quantizer, up to 63, at which AV1 looks as H.264 does with a CRF.

@@ -356,6 +356,7 @@ func describeRendition(s *renditionFiles, j renditionJob, info *Info, plan timin
 		r.Group, r.Source, r.Language, r.Title = j.rung.Name, j.audio.Index, j.audio.Language, j.audio.Title
 		return r
 	}
+	r.HDR = s.picture.hdr()
 	r.Source, r.FrameRate = info.Video.Index, s.frameRate(plan.firstFrameHold())
 	return r
 }

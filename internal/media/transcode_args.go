@@ -138,9 +138,10 @@ func (t Tools) videoArgs(i int, j renditionJob, v *Video, plan timing, c capabil
 // encoderArgs are the options of a video rendition's encoder: e, or the one that goes with it for another codec.
 func (t Tools) encoderArgs(j renditionJob, v *Video, plan timing, c capabilities, e videoEncoder) []string {
 	r := j.rung
-	e = e.encoderOf(r.Codec, c)
+	e = e.encoderOf(r, c)
 	s := t.encoderSettings(r, h264LevelFor(r.Width, r.Height, maxDecodeRate(v, plan), r.VideoBitrate))
-	s.keyframes, s.fps = plan.keyframes(), xmlRate(min(max(v.outputRate(), 1), maxFrameRate))
+	s.hdr = r.HDR
+	s.keyframes, s.rate = plan.keyframes(), min(max(v.outputRate(), 1), maxFrameRate)
 	if e.name == svtAV1 && !c.forcesAV1 {
 		s.keyframes, s.interval = "", plan.framesPerSegment(v)
 	}

@@ -126,7 +126,7 @@ func (t Tools) encodeTrial(ctx context.Context, d *device, list ...videoEncoder)
 		}
 		rung := Rung{Width: 320, Height: 240, VideoBitrate: 500_000}
 		s := t.encoderSettings(rung, h264LevelFor(rung.Width, rung.Height, 25, rung.VideoBitrate))
-		s.fps, s.keyframes = "25", timing{segment: segmentTicks}.keyframes()
+		s.rate, s.keyframes = 25, timing{segment: segmentTicks}.keyframes()
 		args = append(append(args, e.args(s)...), "-f", "null", "-")
 	}
 	_, err := t.run(ctx, command{

@@ -33,8 +33,8 @@ func (s *renditionFiles) readVideoEntry(entry *mp4.VisualSampleEntryBox) (err er
 		return fmt.Errorf("its pixels are not square")
 	}
 	for _, box := range entry.Children {
-		if colr, ok := box.(*mp4.ColrBox); ok && !sdrColour.isIn(colr) {
-			return fmt.Errorf("its colours are not those of BT.709 in limited range")
+		if colr, ok := box.(*mp4.ColrBox); ok && !rungColours[s.picture.hdr()].isIn(colr) {
+			return fmt.Errorf("its colours are not those of its parameters in limited range")
 		}
 	}
 	return s.picture.check()
@@ -124,9 +124,10 @@ func (s *renditionFiles) videoEntry() (mp4.Box, error) {
 	}
 	entry := mp4.CreateVisualSampleEntryBox(name, uint16(s.width), uint16(s.height), config)
 	entry.CompressorName = ""
+	colour := rungColours[s.picture.hdr()]
 	entry.AddChild(&mp4.ColrBox{
-		ColorType: mp4.ColorTypeOnScreenColors, ColorPrimaries: uint16(sdrColour.primaries),
-		TransferCharacteristics: uint16(sdrColour.transfer), MatrixCoefficients: uint16(sdrColour.matrix),
+		ColorType: mp4.ColorTypeOnScreenColors, ColorPrimaries: uint16(colour.primaries),
+		TransferCharacteristics: uint16(colour.transfer), MatrixCoefficients: uint16(colour.matrix),
 	})
 	entry.AddChild(&mp4.PaspBox{HSpacing: 1, VSpacing: 1})
 	return entry, nil

@@ -92,11 +92,11 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 			return Ingest{}, err
 		}
 	}
-	codecs, leftOut, err := c.tools(job, -1, "listing encoders").EncodableCodecs(ctx, info, params.Codecs)
+	possible, leftOut, err := c.tools(job, -1, "listing encoders").Encodable(ctx, info, params.Settings.ladderOptions())
 	if err != nil {
 		return Ingest{}, err
 	}
-	params.Codecs = codecs
+	params.Codecs, params.HDR = possible.Codecs, possible.HDR
 	chunks, err := c.planChunks(ctx, job, file, info, packets, params.Settings.ladder(info))
 	if err != nil {
 		return Ingest{}, err

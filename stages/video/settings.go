@@ -21,6 +21,8 @@ type Settings struct {
 	Renditions []int `json:"renditions,omitempty"`
 	// Codecs are those of further renditions of 720p and more, next to the ones in H.264: of media.LadderCodecs.
 	Codecs []string `json:"codecs,omitempty"`
+	// HDR keeps the dynamic range of an HDR source in these renditions; those in H.264 are SDR.
+	HDR bool `json:"hdr,omitempty"`
 	// Quality is the CRF and Preset is x264's. Default: those of the worker.
 	Quality int    `json:"quality,omitempty"`
 	Preset  string `json:"preset,omitempty"`
@@ -78,7 +80,8 @@ type parsers[T any] map[string]parser[T]
 
 // settingMembers are the members of a profile, in the order of the documentation.
 var settingMembers = []string{
-	"renditions", "codecs", "quality", "preset", "audio", "poster", "watch_early", "failed_rendition", visibilityMember, "requires", "prefers",
+	"renditions", "codecs", "hdr", "quality", "preset", "audio", "poster", "watch_early", "failed_rendition", visibilityMember,
+	"requires", "prefers",
 }
 
 const visibilityMember = "visibility"
@@ -86,6 +89,12 @@ const visibilityMember = "visibility"
 var settingParsers = parsers[Settings]{
 	"renditions": parseRenditions,
 	"codecs":     parseCodecs,
+	"hdr": func(s *Settings, value json.RawMessage) error {
+		if json.Unmarshal(value, &s.HDR) != nil {
+			return wrongValue("hdr", value, "true or false")
+		}
+		return nil
+	},
 	"quality": func(s *Settings, value json.RawMessage) error {
 		n, err := strconv.Atoi(string(value))
 		if err != nil || n < minQuality || n > maxQuality {
@@ -288,9 +297,14 @@ func parseLabels(name string, value json.RawMessage, to *[]string) error {
 
 // ladder returns the rungs of a source.
 func (s Settings) ladder(info *media.Info) []media.Rung {
-	return media.LadderWith(info, media.LadderOptions{
-		Heights: s.Renditions, Codecs: s.Codecs, Quality: s.Quality, Preset: s.Preset, Loudness: s.Audio.Loudness, AudioBitrate: s.Audio.Bitrate,
-	})
+	return media.LadderWith(info, s.ladderOptions())
+}
+
+func (s Settings) ladderOptions() media.LadderOptions {
+	return media.LadderOptions{
+		Heights: s.Renditions, Codecs: s.Codecs, HDR: s.HDR, Quality: s.Quality, Preset: s.Preset, Loudness: s.Audio.Loudness,
+		AudioBitrate: s.Audio.Bitrate,
+	}
 }
 
 // posterTime is the time in seconds that Poster says.
@@ -331,6 +345,7 @@ func (s Settings) String() string {
 	}
 	add(len(heights) > 0, "renditions %s", strings.Join(heights, " "))
 	add(len(s.Codecs) > 0, "codecs h264 %s", strings.Join(s.Codecs, " "))
+	add(s.HDR, "HDR")
 	add(s.Quality > 0, "quality %d", s.Quality)
 	add(s.Preset != "", "preset %s", s.Preset)
 	add(s.Audio.Bitrate > 0, "audio %g kbit/s", float64(s.Audio.Bitrate)/1000)
