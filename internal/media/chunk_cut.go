@@ -204,7 +204,7 @@ func (t timing) hlsArgs(folder string) []string {
 // stitchable is libx264 with headers that do not depend on the content.
 var stitchable = func() videoEncoder {
 	e := libx264
-	e.more = []string{"-x264-params", "stitchable=1"}
+	e.more = append(slices.Clone(e.more), "-x264-params", "stitchable=1")
 	return e
 }()
 

@@ -52,7 +52,7 @@ func describe(raw *rawProbe, tracks map[int]*trackTiming, size int64, decoders d
 	if err := checkClocks(info, tracks); err != nil {
 		return nil, err
 	}
-	chooseSubtitles(raw, info)
+	chooseSubtitles(raw, info, decoders)
 	if info.Video == nil && len(info.Audio) == 0 {
 		return nil, rejectNoStreams(raw, decoders)
 	}

@@ -15,7 +15,7 @@ const (
 
 // videoEncoder is one of ffmpeg's video encoders. Its options make the same video for players, whichever
 // of a codec it is: the profile of all decoders, a limited bitrate, keyframes exactly where they are forced, from which decoding can
-// begin, and no others before the next forced one.
+// begin, and no others before the next forced one. Captions inside the pictures are left out: they are published as text.
 type videoEncoder struct {
 	name    string
 	codec   string // of the rungs
@@ -60,7 +60,7 @@ var hardwareEncoders = []videoEncoder{
 			return []string{"-rc", "vbr", "-cq", strconv.Itoa(s.crf), "-b:v", "0"}
 		},
 		pixels: []string{"-pix_fmt", "yuv420p"}, cuts: []string{"-no-scenecut", "1"}, forced: []string{"-forced-idr", "1"},
-		more: []string{"-bf", "0", "-dpb_size", strconv.Itoa(maxReferences)},
+		more: []string{"-bf", "0", "-dpb_size", strconv.Itoa(maxReferences), "-a53cc", "0"},
 	},
 	{
 		name: "h264_qsv", device: intelDevice,
@@ -70,7 +70,7 @@ var hardwareEncoders = []videoEncoder{
 		},
 		pixels: []string{"-pix_fmt", "nv12"}, cuts: []string{"-adaptive_i", "0"},
 		forced: []string{"-forced_idr", "1", "-idr_interval", "0", "-flags", "+cgop"},
-		more:   []string{"-bf", "0", "-refs", strconv.Itoa(maxReferences)},
+		more:   []string{"-bf", "0", "-refs", strconv.Itoa(maxReferences), "-a53cc", "0"},
 	},
 	{
 		name: "h264_vaapi", device: renderDevice,
@@ -81,7 +81,8 @@ var hardwareEncoders = []videoEncoder{
 			}
 		},
 		// It makes an IDR picture of each forced keyframe, and no other keyframes.
-		forced: []string{"-idr_interval", "0"}, more: []string{"-bf", "0"}, upload: "format=nv12,hwupload",
+		forced: []string{"-idr_interval", "0"}, upload: "format=nv12,hwupload",
+		more: []string{"-bf", "0", "-sei", "identifier+timing+recovery_point"}, // all but captions, which old versions do not know
 	},
 }
 
@@ -95,6 +96,7 @@ var libx264 = videoEncoder{
 		return args
 	},
 	pixels: []string{"-pix_fmt", "yuv420p"}, cuts: []string{"-sc_threshold", "0"}, forced: []string{"-forced-idr", "1"},
+	more: []string{"-a53cc", "0"},
 }
 
 // middlePresets need 5 to 30 % fewer bits for the same SSIM if they distribute them by the variance of the picture, look ahead as

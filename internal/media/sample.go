@@ -25,10 +25,13 @@ const (
 )
 
 // sample decodes the beginning of each stream, to reject early what can never be
-// transcoded, and detects interlacing.
+// transcoded, and detects interlacing and closed captions.
 func (t Tools) sample(ctx context.Context, source string, info *Info) error {
 	if info.Video != nil {
 		if err := t.sampleVideo(ctx, source, info); err != nil {
+			return err
+		}
+		if err := t.findClosedCaptions(ctx, source, info); err != nil {
 			return err
 		}
 	}

@@ -178,7 +178,23 @@ var pictureSubtitles = map[string]string{
 	"hdmv_pgs_subtitle": "PGS", "dvd_subtitle": "VobSub", "dvb_subtitle": "DVB subtitles", "xsub": "XSUB",
 }
 
-func chooseSubtitles(raw *rawProbe, info *Info) {
+// textSubtitles are subtitles that are text, or, of teletext, made of it.
+var textSubtitles = []string{
+	"subrip", "srt", "ass", "ssa", "webvtt", "mov_text", "text", "ttml", "microdvd", "sami", "subviewer", teletext,
+}
+
+const teletext = "dvb_teletext"
+
+// subtitleLanguage is the language of a stream. Of teletext there is one for each page; if they differ, it is unknown.
+func subtitleLanguage(s *rawStream) string {
+	pages := slices.Compact(strings.Split(s.tag("language"), ","))
+	if len(pages) > 1 {
+		return ""
+	}
+	return languageTag(pages[0])
+}
+
+func chooseSubtitles(raw *rawProbe, info *Info, decoders decoderSet) {
 	for i := range raw.Streams {
 		s := &raw.Streams[i]
 		codec, _ := s.codec()
@@ -191,18 +207,20 @@ func chooseSubtitles(raw *rawProbe, info *Info) {
 			info.warn("only the first %d subtitle streams are used", maxSubtitles)
 			return
 		}
-		switch codec {
-		case "subrip", "srt", "ass", "ssa", "webvtt", "mov_text", "text", "ttml", "microdvd", "sami", "subviewer":
+		switch name := pictureSubtitles[codec]; {
+		case codec == teletext && len(decoders[codec]) == 0:
+			info.warn("the subtitle stream %d is left out: this ffmpeg cannot read teletext; install one with libzvbi", s.Index)
+		case codec == teletext && (raw.joins != nil || raw.jumpsTooOften):
+			info.warn("the subtitle stream %d is left out: the clock of the file jumps, and when its text is shown is not known", s.Index)
+		case slices.Contains(textSubtitles, codec):
 			info.Subtitles = append(info.Subtitles, Subtitle{
-				Index: s.Index, Codec: codec, Language: languageTag(s.tag("language")), Title: title(s),
+				Index: s.Index, Codec: codec, Language: subtitleLanguage(s), Title: title(s),
 				Forced: s.Disposition.Forced != 0, SDH: s.Disposition.SDH != 0,
 			})
+		case name != "":
+			info.warn("the subtitle stream %d is left out: %s are pictures, and captions must be text; attach a file", s.Index, name)
 		default:
-			if name, ok := pictureSubtitles[codec]; ok {
-				info.warn("the subtitle stream %d is left out: %s are pictures, and captions must be text; attach a file", s.Index, name)
-			} else {
-				info.warn("the subtitle stream %d is left out: %s is not text", s.Index, codec)
-			}
+			info.warn("the subtitle stream %d is left out: %s is not text", s.Index, codec)
 		}
 	}
 }

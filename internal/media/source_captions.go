@@ -106,7 +106,7 @@ func (t Tools) sourceCaptions(ctx context.Context, src string, info *Info, dir s
 		return nil, nil, spaceError(err)
 	}
 	defer os.RemoveAll(work)
-	if err := t.extractSubtitles(ctx, source, work, info.Subtitles); err != nil {
+	if err := t.extract(ctx, source, work, info); err != nil {
 		return nil, nil, err
 	}
 	for i, track := range sourceTracks(info) {
@@ -119,6 +119,9 @@ func (t Tools) sourceCaptions(ctx context.Context, src string, info *Info, dir s
 		err := rewriteCaptions(filepath.Join(work, stream.extractedName()), filepath.Join(dir, track.Dir), track.Language, shift, info)
 		wrong, isWrong := errors.AsType[*captions.Error](err)
 		switch {
+		case stream.isInPicture() && wrong == errNoText: // many recordings have captions without text
+		case stream.isInPicture() && isWrong:
+			warnings = append(warnings, "the closed captions are left out: "+wrong.Reason)
 		case isWrong:
 			warnings = append(warnings, fmt.Sprintf("the subtitle stream %d is left out: %s", stream.Index, wrong.Reason))
 		case err != nil:
@@ -130,6 +133,22 @@ func (t Tools) sourceCaptions(ctx context.Context, src string, info *Info, dir s
 	return tracks, warnings, nil
 }
 
+// extract takes out the text of all streams.
+func (t Tools) extract(ctx context.Context, source, dir string, info *Info) error {
+	var streams []Subtitle
+	for _, s := range info.Subtitles {
+		if !s.isInPicture() {
+			streams = append(streams, s)
+		} else if err := t.extractClosedCaptions(ctx, source, dir, s, info); err != nil {
+			return err
+		}
+	}
+	if len(streams) == 0 {
+		return nil
+	}
+	return t.extractSubtitles(ctx, source, dir, streams, info)
+}
+
 // extraction says how ffmpeg takes out a codec's text, and the ending of the file's name: SubRip, ASS and TTML are copied, because
 // package captions understands them better.
 func (s Subtitle) extraction() (ext string, args []string) {
@@ -138,6 +157,8 @@ func (s Subtitle) extraction() (ext string, args []string) {
 		return ".srt", []string{"-c", "copy", "-f", "srt"}
 	case "ass", "ssa":
 		return ".ass", []string{"-c", "copy", "-f", "ass"}
+	case pictureCaptions, teletext: // in WebVTT, ffmpeg neither escapes a text nor says where it is
+		return ".ass", []string{"-c:s", "ass", "-f", "ass"}
 	case "ttml": // ffmpeg has no decoder; each sample is a document
 		return ".ttml", []string{"-c", "copy", "-f", "data"}
 	}
@@ -150,12 +171,18 @@ func (s Subtitle) extractedName() string {
 }
 
 // extractSubtitles takes out all streams at once, and if that fails, each of them alone: a damaged stream must not cost the others.
-func (t Tools) extractSubtitles(ctx context.Context, source, dir string, streams []Subtitle) error {
-	args := t.ffmpegArgs(input(source)...)
+func (t Tools) extractSubtitles(ctx context.Context, source, dir string, streams []Subtitle, info *Info) error {
+	options := resyncOptions(info.Container)
+	if slices.ContainsFunc(streams, func(s Subtitle) bool { return s.Codec == teletext }) {
+		// Of teletext, other pages are left out. A page is shown until the next one.
+		options = append(options, "-txt_format", "text", "-txt_page", "subtitle", "-fix_sub_duration")
+	}
+	args := t.ffmpegArgs(input(source, options...)...)
 	for _, s := range streams {
 		_, options := s.extraction()
 		args = slices.Concat(args, []string{"-map", "0:" + strconv.Itoa(s.Index)}, options, []string{"file:" + s.extractedName()})
 	}
+	args = append(args, readAllStreams(info)...)
 	out, err := t.run(ctx, command{tool: "ffmpeg", purpose: "captions", args: args, dir: dir, source: source, noProgress: true})
 	exit, err := exitBySource(err)
 	if err == nil && exit != nil {
@@ -165,14 +192,16 @@ func (t Tools) extractSubtitles(ctx context.Context, source, dir string, streams
 		return err
 	}
 	for _, s := range streams {
-		if err := t.extractSubtitles(ctx, source, dir, []Subtitle{s}); err != nil {
+		if err := t.extractSubtitles(ctx, source, dir, []Subtitle{s}, info); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// rewriteCaptions writes the text of a subtitle file into the new directory dir. A file without any within the video is a captions.Error.
+var errNoText = &captions.Error{Reason: "it has no text within the video"}
+
+// rewriteCaptions writes the text of a subtitle file into the new directory dir. A file without any within the video is errNoText.
 func rewriteCaptions(file, dir, language string, shift time.Duration, info *Info) error {
 	in, err := os.Open(file)
 	if errors.Is(err, os.ErrNotExist) {
@@ -187,11 +216,11 @@ func rewriteCaptions(file, dir, language string, shift time.Duration, info *Info
 		return err
 	}
 	cues, err := captions.Parse(file, raw, language)
-	if err != nil {
+	if err != nil && !errors.Is(err, captions.ErrNoText) {
 		return err
 	}
 	if cues = captions.Fit(cues, shift, info.Duration); len(cues) == 0 {
-		return &captions.Error{Reason: "it has no text within the video"}
+		return errNoText
 	}
 	return captions.Write(dir, cues, info.Duration)
 }
@@ -210,7 +239,9 @@ func AcceptCaptions(dir string, info *Info) (tracks []Captions, warnings []strin
 	for i, track := range sourceTracks(info) {
 		final, made := filepath.Join(dir, track.Dir), filepath.Join(dir, "."+track.Dir)
 		if _, err := os.Stat(filepath.Join(final, CaptionsFile)); errors.Is(err, os.ErrNotExist) {
-			warnings = append(warnings, fmt.Sprintf("the subtitle stream %d is left out: the worker found no text", info.Subtitles[i].Index))
+			if stream := info.Subtitles[i]; !stream.isInPicture() {
+				warnings = append(warnings, fmt.Sprintf("the subtitle stream %d is left out: the worker found no text", stream.Index))
+			}
 			continue
 		}
 		err := rewriteCaptions(filepath.Join(final, CaptionsFile), made, track.Language, 0, info)

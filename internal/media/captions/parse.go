@@ -42,6 +42,9 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("line %d: %s", e.Line, e.Reason)
 }
 
+// ErrNoText is the [Error] of a file without text.
+var ErrNoText = &Error{Reason: "there is no text with a time in the file"}
+
 // Extensions are the endings of the names of files that Parse reads.
 var Extensions = []string{".srt", ".vtt", ".ass", ".ssa", ".ttml", ".dfxp", ".xml"}
 
@@ -71,18 +74,28 @@ func Parse(name string, data []byte, language string) ([]Cue, error) {
 	cues := make([]Cue, 0, len(subtitles.Items))
 	for _, item := range subtitles.Items {
 		cue := cueOf(item, unescape)
-		isRepeated := len(cues) > 0 && cues[len(cues)-1] == cue // documents of TTML repeat what is shown across their ends
-		if cue.Text != "" && cue.End > cue.Start && !isRepeated {
-			cues = append(cues, cue)
+		if cue.Text == "" || cue.End <= cue.Start {
+			continue
 		}
+		if n := len(cues) - 1; n >= 0 && cues[n].goesOn(cue) {
+			cues[n].End = max(cues[n].End, cue.End)
+			continue
+		}
+		cues = append(cues, cue)
 	}
 	switch {
 	case len(cues) == 0:
-		return nil, &Error{Reason: "there is no text with a time in the file"}
+		return nil, ErrNoText
 	case len(cues) > maxCues:
 		return nil, &Error{Reason: fmt.Sprintf("the file has %d texts; %d are allowed", len(cues), maxCues)}
 	}
 	return cues, nil
+}
+
+// goesOn reports whether the next cue is the same text: documents of TTML repeat what is shown across their ends, and teletext repeats
+// pages.
+func (c Cue) goesOn(next Cue) bool {
+	return next.Text == c.Text && next.IsTop == c.IsTop && next.Start >= c.Start && next.Start <= c.End
 }
 
 // reader returns the function that reads a format.
