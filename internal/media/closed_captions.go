@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// pictureCaptions is the Codec of captions inside the pictures: CEA-608, as ATSC A/53 has it. Their Index is that of the video.
+	// pictureCaptions is the Codec of captions inside the pictures: CEA-608, as ATSC A/53 has it.
 	pictureCaptions = "a53"
 	// captionSample is how many packets are decoded at each place to find them.
 	captionSample = 30
@@ -28,7 +28,7 @@ const (
 var captionedCodecs = []string{"h264", "hevc", "mpeg2video", "av1"}
 
 // findClosedCaptions adds captions inside the pictures to the subtitles, if the first pictures have some, or those in the middle.
-// Of a stream, ffprobe says so only if it has decoded frames of it.
+// ffprobe's field closed_captions of a stream is set only after it has decoded frames.
 func (t Tools) findClosedCaptions(ctx context.Context, source string, info *Info) error {
 	v := info.Video
 	if !slices.Contains(captionedCodecs, v.Codec) || len(info.Subtitles) == maxSubtitles {
@@ -51,6 +51,14 @@ func (t Tools) findClosedCaptions(ctx context.Context, source string, info *Info
 }
 
 func (s Subtitle) isInPicture() bool { return s.Codec == pictureCaptions }
+
+// label names the stream in warnings.
+func (s Subtitle) label() string {
+	if s.isInPicture() {
+		return "the track of closed captions"
+	}
+	return fmt.Sprintf("the subtitle stream %d", s.Index)
+}
 
 // extractClosedCaptions writes the captions inside the pictures into a file in dir. If ffmpeg fails, there is no file: that must not
 // cost the video.
@@ -79,7 +87,7 @@ func (t Tools) decodeCaptions(ctx context.Context, source, dir string, info *Inf
 	args = append(args, "-map", "0:"+strconv.Itoa(info.Video.Index), "-vf",
 		uniformFrames(info.Video)+",scale=w=16:h=16:flags=neighbor,setsar=1,format=yuv420p")
 	args = append(append(args, fpsModeArgs("passthrough", found)...), "-enc_time_base", outputTimeBase,
-		"-c:v", softwareEncoder, "-preset", "ultrafast", "-threads", "1", "-a53cc", "1", "-f", "nut", "file:"+tinyPictures)
+		"-c:v", softwareEncoder, "-preset", "ultrafast", "-qp", "51", "-threads", "1", "-a53cc", "1", "-f", "nut", "file:"+tinyPictures)
 	_, err := t.joining(source, info).run(ctx, command{
 		tool: "ffmpeg", purpose: "decode captions", args: append(args, readAllStreams(info)...), dir: dir, source: source,
 		stdout: newProgressReader(info.Duration, nil, time.Now),

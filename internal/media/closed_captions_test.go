@@ -28,7 +28,7 @@ func captioned(t *testing.T, name, args string, cues ...captiontest.Cue) string 
 	return makeClip(t, name, "-r 25 -i "+file+" -f lavfi -i sine=d=6 -c:v copy -c:a aac "+args)
 }
 
-var twoCues = []captiontest.Cue{{Text: "It's [a]: b, c", From: 25, To: 50}, {Text: "<second>", From: 75, To: 125}}
+var twoCues = []captiontest.Cue{{Text: "It's [a]: b, c", From: 25, To: 50, IsTop: true}, {Text: "<second>", From: 75, To: 125}}
 
 func seconds(from, to time.Duration, text string) captions.Cue {
 	return captions.Cue{Start: from * time.Second, End: to * time.Second, Text: text}
@@ -62,8 +62,9 @@ func readSource(t *testing.T, src string) (tracks []Captions, cues []captions.Cu
 func TestSourceCaptions_ReadsThoseInsideThePictures(t *testing.T) {
 	t.Parallel()
 	want := []captions.Cue{seconds(1, 2, "It’s [a]: b, c"), seconds(3, 5, "&lt;second&gt;")}
+	want[0].IsTop = true
 	for name, args := range map[string]string{
-		"a.mp4": "", "late.ts": "-output_ts_offset 98", `it's a:b,c;[d]\'.mkv`: "-output_ts_offset 5",
+		`it's a:b,c;[d]\'.mp4`: "", "late.ts": "-output_ts_offset 98",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -84,7 +85,8 @@ func TestSourceCaptions_ReadsThoseInsideThePictures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := append(slices.Clone(want), seconds(7, 8, want[0].Text), seconds(9, 11, want[1].Text))
+		want := slices.Concat(want, []captions.Cue{seconds(7, 8, want[0].Text), seconds(9, 11, want[1].Text)})
+		want[2].IsTop = true
 		if _, cues, warnings := readSource(t, src); cmp.Diff(want, cues) != "" {
 			t.Errorf("%q %s", warnings, cmp.Diff(want, cues))
 		}
@@ -95,6 +97,22 @@ func TestSourceCaptions_ReadsThoseInsideThePictures(t *testing.T) {
 			t.Errorf("%+v %q", tracks, warnings)
 		}
 	})
+}
+
+func TestSourceCaptions_GoesOnWithoutCaptionsThatFFmpegCannotRead(t *testing.T) {
+	t.Parallel()
+	src := captioned(t, "a.mp4", "", twoCues...)
+	info, err := fastTools.Probe(t.Context(), src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools := fastTools
+	tools.FFmpeg = script(t, `case $* in *movie*) kill -SEGV $$ ;; esac; exec ffmpeg "$@"`)
+	tracks, warnings, err := tools.SourceCaptions(t.Context(), src, info, t.TempDir())
+	want := []string{"the track of closed captions is left out: ffmpeg cannot read it"}
+	if diff := cmp.Diff(want, warnings); err != nil || len(tracks) > 0 || diff != "" {
+		t.Errorf("%+v %v %s", tracks, err, diff)
+	}
 }
 
 func TestSourceCaptions_ReadsTeletext(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 
 // InfoVersion rises when Probe measures more, or measures differently. An Info
 // of another version should be probed again.
-const InfoVersion = 2
+const InfoVersion = 3
 
 // Info describes a source as [Tools.Probe] measured it. Times and durations are
 // in seconds. Packets decide wherever a header disagrees with them.
@@ -36,7 +36,7 @@ type Info struct {
 	Video *Video `json:"video,omitempty"`
 	// Audio lists the usable audio streams, the default one first.
 	Audio []Audio `json:"audio"`
-	// Subtitles lists the text subtitles.
+	// Subtitles lists the text subtitles, and captions inside the pictures.
 	Subtitles []Subtitle `json:"subtitles"`
 	// Joins, if set, say how to read a source whose clock jumps.
 	Joins *Joins `json:"joins,omitempty"`
@@ -140,7 +140,8 @@ type Audio struct {
 
 // Subtitle describes one text subtitle stream.
 type Subtitle struct {
-	Index    int    `json:"index"`
+	Index int `json:"index"`
+	// Codec is ffmpeg's name, or "a53" for captions inside the pictures, whose Index is that of the video.
 	Codec    string `json:"codec"`
 	Language string `json:"language,omitempty"`
 	Title    string `json:"title,omitempty"`

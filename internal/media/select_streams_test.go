@@ -124,6 +124,36 @@ func TestChooseCover_PrefersDecodableFrontCover(t *testing.T) {
 	}
 }
 
+func TestChooseSubtitles_TakesTeletextIfItsTimesAreKnown(t *testing.T) {
+	t.Parallel()
+	zvbi := decoderSet{teletext: {"libzvbi_teletextdec"}}
+	for name, c := range map[string]struct {
+		decoders                decoderSet
+		joins                   *Joins
+		tag, language, warnings string
+	}{
+		"one page":            {zvbi, nil, "ger", "ger", ""},
+		"pages in a language": {zvbi, nil, "ger,ger", "ger", ""},
+		"in several":          {zvbi, nil, "ger,fre", "", ""},
+		"a clock that jumps":  {zvbi, &Joins{}, "ger", "none", "the clock of the file jumps"},
+		"no libzvbi":          {nil, nil, "ger", "none", "install one with libzvbi"},
+	} {
+		raw := &rawProbe{joins: c.joins, Streams: []rawStream{
+			{Index: 2, Type: "subtitle", Codec: teletext, Tags: map[string]string{"language": c.tag}},
+		}}
+		info := &Info{}
+		chooseSubtitles(raw, info, c.decoders)
+		language := "none"
+		if len(info.Subtitles) == 1 {
+			language = info.Subtitles[0].Language
+		}
+		warnings := strings.Join(info.Warnings, "\n")
+		if language != c.language || !strings.Contains(warnings, c.warnings) || c.warnings == "" && warnings != "" {
+			t.Errorf("%s: %q %q", name, language, warnings)
+		}
+	}
+}
+
 func TestProbe_UsesTheStreamsOfOneProgramme(t *testing.T) {
 	t.Parallel()
 	const programmes = " -program title=SD:st=0:st=1 -program title=HD:st=2:st=3 -c:a mp2 "

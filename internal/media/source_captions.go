@@ -120,10 +120,8 @@ func (t Tools) sourceCaptions(ctx context.Context, src string, info *Info, dir s
 		wrong, isWrong := errors.AsType[*captions.Error](err)
 		switch {
 		case stream.isInPicture() && wrong == errNoText: // many recordings have captions without text
-		case stream.isInPicture() && isWrong:
-			warnings = append(warnings, "the closed captions are left out: "+wrong.Reason)
 		case isWrong:
-			warnings = append(warnings, fmt.Sprintf("the subtitle stream %d is left out: %s", stream.Index, wrong.Reason))
+			warnings = append(warnings, fmt.Sprintf("%s is left out: %s", stream.label(), wrong.Reason))
 		case err != nil:
 			return nil, nil, spaceError(err)
 		default:

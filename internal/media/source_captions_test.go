@@ -110,8 +110,10 @@ func TestSourceCaptions_SaysWhatIsLeftOut(t *testing.T) {
 
 func TestAcceptCaptions_TakesTheTextAlone(t *testing.T) {
 	t.Parallel()
-	info := &Info{Duration: 5, Subtitles: []Subtitle{{Index: 2, Language: "ger"}, {Index: 3, Language: "fre"}}}
-	for _, name := range []string{"captions-de/captions.vtt", "captions-fr/captions.vtt"} {
+	info := &Info{Duration: 5, Subtitles: []Subtitle{
+		{Index: 2, Language: "ger"}, {Index: 3, Language: "fre"}, {Index: 0, Codec: pictureCaptions},
+	}}
+	for _, name := range []string{"captions-de/captions.vtt", "captions-fr/captions.vtt", "captions/captions.vtt"} {
 		if !IsSourceCaptions(info, name) {
 			t.Errorf("%s is not expected", name)
 		}

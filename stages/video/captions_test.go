@@ -9,17 +9,26 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/cuelight/cuelight/internal/captiontest"
 	"github.com/cuelight/cuelight/store"
 )
 
-// filmWithCaptions has an English and a German track, and one whose text begins after the end.
+// filmWithCaptions has an English and a German track, one whose text begins after the end, and captions inside its pictures.
 func filmWithCaptions(t *testing.T) string {
 	t.Helper()
 	if clips.picture == "" {
 		t.Skip("there is no ffmpeg here")
 	}
 	dir := t.TempDir()
-	args := []string{"-nostdin", "-v", "error", "-i", clips.picture}
+	pictures, err := exec.Command("ffmpeg", "-nostdin", "-v", "error", "-i", clips.picture, "-c:v", "copy", "-f", "h264", "-").Output()
+	captioned := filepath.Join(dir, "captioned.h264")
+	if err == nil {
+		err = os.WriteFile(captioned, captiontest.InsertA53(pictures, captiontest.Cue{Text: "Hi", From: 10, To: 20}), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"-nostdin", "-v", "error", "-r", "10", "-i", captioned, "-i", clips.picture}
 	for name, text := range map[string]string{
 		"a.srt": "1\n00:00:00,500 --> 00:00:02,000\nHello\n", "b.srt": "1\n00:00:01,000 --> 00:00:09,000\nHallo\n",
 		"c.srt": "1\n00:01:00,000 --> 00:01:01,000\nlate\n",
@@ -30,7 +39,7 @@ func filmWithCaptions(t *testing.T) string {
 	}
 	film := filepath.Join(dir, "film.mkv")
 	args = append(args, "-i", filepath.Join(dir, "a.srt"), "-i", filepath.Join(dir, "b.srt"), "-i", filepath.Join(dir, "c.srt"),
-		"-map", "0", "-map", "1", "-map", "2", "-map", "3", "-c", "copy", "-metadata:s:s:0", "language=eng",
+		"-map", "0", "-map", "1:a", "-map", "2", "-map", "3", "-map", "4", "-c", "copy", "-metadata:s:s:0", "language=eng",
 		"-metadata:s:s:1", "language=ger", film)
 	if out, err := exec.Command("ffmpeg", args...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -60,13 +69,14 @@ func TestStages_PublishTheCaptionsOfTheSource(t *testing.T) {
 			master := read(t, filepath.Join(s.PublishDir, p.Master))
 			for _, want := range []string{
 				`LANGUAGE="en",DEFAULT=NO,AUTOSELECT=YES,FORCED=NO,URI="` + filepath.Base(p.Generation) + `/captions-en/captions.m3u8"`,
-				`LANGUAGE="de"`, `SUBTITLES="captions"`,
+				`LANGUAGE="de"`, `SUBTITLES="captions"`, `CLOSED-CAPTIONS=NONE`,
+				`NAME="Closed captions",DEFAULT=NO,AUTOSELECT=YES,FORCED=NO,CHARACTERISTICS="public.accessibility.`,
 			} {
 				if !strings.Contains(master, want) {
 					t.Errorf("no %s in\n%s", want, master)
 				}
 			}
-			if n := strings.Count(master, "TYPE=SUBTITLES"); n != 2 {
+			if n := strings.Count(master, "TYPE=SUBTITLES"); n != 3 {
 				t.Errorf("%d tracks in\n%s", n, master)
 			}
 			if mpd := read(t, filepath.Join(s.PublishDir, p.Manifest)); !strings.Contains(mpd, "<BaseURL>captions-de/captions.vtt</BaseURL>") {
@@ -75,6 +85,10 @@ func TestStages_PublishTheCaptionsOfTheSource(t *testing.T) {
 			german := read(t, filepath.Join(s.PublishDir, p.Generation, "captions-de", "seg-00000.vtt"))
 			if want := "\n00:00:01.000 --> 00:00:03."; !strings.Contains(german, want) || !strings.HasSuffix(german, "\nHallo\n") {
 				t.Errorf("no %q in\n%s", want, german)
+			}
+			closed := read(t, filepath.Join(s.PublishDir, p.Generation, "captions-2", "captions.vtt"))
+			if !strings.Contains(closed, " --> 00:00:0") || !strings.HasSuffix(closed, "\nHi\n") {
+				t.Errorf("closed captions\n%s", closed)
 			}
 			description := read(t, filepath.Join(s.PublishDir, p.Metadata))
 			for _, want := range []string{`"dir": "captions-de"`, "the subtitle stream 4 is left out"} {

@@ -19,6 +19,16 @@ import (
 
 const s = time.Second
 
+func TestParse_JoinsARepeatedText(t *testing.T) {
+	t.Parallel()
+	got, err := captions.Parse("a.srt", []byte("1\n00:00:01,000 --> 00:00:02,000\none\n\n2\n00:00:02,000 --> 00:00:03,000\none\n\n"+
+		"3\n00:00:04,000 --> 00:00:05,000\none\n"), "")
+	want := []captions.Cue{{Start: s, End: 3 * s, Text: "one"}, {Start: 4 * s, End: 5 * s, Text: "one"}}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
+}
+
 func TestParse_ReadsEveryFormat(t *testing.T) {
 	t.Parallel()
 	want := []captions.Cue{
