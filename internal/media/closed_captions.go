@@ -52,6 +52,9 @@ func (t Tools) findClosedCaptions(ctx context.Context, source string, info *Info
 
 func (s Subtitle) isInPicture() bool { return s.Codec == pictureCaptions }
 
+// isOftenEmpty reports whether recordings have such a stream also where nobody has written a text.
+func (s Subtitle) isOftenEmpty() bool { return s.isInPicture() || s.Codec == teletext }
+
 // label names the stream in warnings.
 func (s Subtitle) label() string {
 	if s.isInPicture() {

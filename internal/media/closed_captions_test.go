@@ -121,16 +121,22 @@ func TestSourceCaptions_ReadsTeletext(t *testing.T) {
 	if err != nil || len(decoders[teletext]) == 0 {
 		t.Skip("this ffmpeg has no libzvbi")
 	}
-	text := filepath.Join(t.TempDir(), "text.ts")
-	if err := os.WriteFile(text, captiontest.Teletext(twoCues...), 0o600); err != nil {
-		t.Fatal(err)
+	clip := func(cues ...captiontest.Cue) string {
+		text := filepath.Join(t.TempDir(), "text.ts")
+		if err := os.WriteFile(text, captiontest.Teletext(cues...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return makeClip(t, "a.ts", testPictures+"6 -i "+text+" -map 0 -map 1 -c:s copy"+h264+
+			"-output_ts_offset 98 -muxdelay 0 -muxpreload 0")
 	}
-	tracks, cues, warnings := readSource(t, makeClip(t, "a.ts", testPictures+"6 -i "+text+" -map 0 -map 1 -c:s copy"+h264+
-		"-output_ts_offset 98 -muxdelay 0 -muxpreload 0"))
+	tracks, cues, warnings := readSource(t, clip(twoCues...))
 	wantTracks := []Captions{{Dir: "captions-en", Name: "English", Language: "en"}}
 	want := []captions.Cue{seconds(1, 2, "It's ←a→: b, c"), seconds(3, 5, "&lt;second&gt;")}
 	if diff := cmp.Diff(wantTracks, tracks) + cmp.Diff(want, cues); diff != "" || len(warnings) > 0 {
 		t.Errorf("%q %s", warnings, diff)
+	}
+	if tracks, _, warnings := readSource(t, clip()); len(tracks)+len(warnings) > 0 {
+		t.Errorf("without text: %+v %q", tracks, warnings)
 	}
 }
 

@@ -83,7 +83,8 @@ func sourceTracks(info *Info) []Captions {
 }
 
 // SourceCaptions writes the text subtitle streams of a source into dir, with the times of the output. It reads the whole source
-// once. A stream that cannot be read, or has no text, is left out; a warning says so.
+// once, and again if there are captions inside the pictures, to decode these. A stream that cannot be read, or has no text, is left
+// out; a warning says so, unless it is often empty.
 func (t Tools) SourceCaptions(ctx context.Context, src string, info *Info, dir string) (tracks []Captions, warnings []string, err error) {
 	if len(info.Subtitles) == 0 {
 		return nil, nil, nil
@@ -119,7 +120,7 @@ func (t Tools) sourceCaptions(ctx context.Context, src string, info *Info, dir s
 		err := rewriteCaptions(filepath.Join(work, stream.extractedName()), filepath.Join(dir, track.Dir), track.Language, shift, info)
 		wrong, isWrong := errors.AsType[*captions.Error](err)
 		switch {
-		case stream.isInPicture() && wrong == errNoText: // many recordings have captions without text
+		case stream.isOftenEmpty() && wrong == errNoText:
 		case isWrong:
 			warnings = append(warnings, fmt.Sprintf("%s is left out: %s", stream.label(), wrong.Reason))
 		case err != nil:
@@ -237,7 +238,7 @@ func AcceptCaptions(dir string, info *Info) (tracks []Captions, warnings []strin
 	for i, track := range sourceTracks(info) {
 		final, made := filepath.Join(dir, track.Dir), filepath.Join(dir, "."+track.Dir)
 		if _, err := os.Stat(filepath.Join(final, CaptionsFile)); errors.Is(err, os.ErrNotExist) {
-			if stream := info.Subtitles[i]; !stream.isInPicture() {
+			if stream := info.Subtitles[i]; !stream.isOftenEmpty() {
 				warnings = append(warnings, fmt.Sprintf("the subtitle stream %d is left out: the worker found no text", stream.Index))
 			}
 			continue
