@@ -66,7 +66,7 @@ func (s Subtitle) label() string {
 // extractClosedCaptions writes the captions inside the pictures into a file in dir. If ffmpeg fails, there is no file: that must not
 // cost the video.
 func (t Tools) extractClosedCaptions(ctx context.Context, source, dir string, stream Subtitle, info *Info) error {
-	found, err := t.capabilities(ctx, true, false)
+	found, err := t.capabilities(ctx)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ var secondEncoders = []videoEncoder{
 	{
 		name: "hevc_nvenc", codec: hevcCodec, device: nvidiaDevice, quality: hardwareEncoders[0].quality,
 		pixels: []string{"-pix_fmt", "yuv420p"}, cuts: []string{"-no-scenecut", "1"}, forced: []string{"-forced-idr", "1"},
-		more: []string{"-bf", "0"},
+		more: []string{"-bf", "0", "-a53cc", "0"},
 	},
 	{
 		name: "av1_nvenc", codec: av1Codec, device: nvidiaDevice,
@@ -36,7 +36,7 @@ var secondEncoders = []videoEncoder{
 	},
 	{
 		name: "hevc_vaapi", codec: hevcCodec, device: renderDevice, quality: hardwareEncoders[2].quality,
-		forced: []string{"-idr_interval", "0"}, more: []string{"-bf", "0"}, upload: "format=nv12,hwupload",
+		forced: []string{"-idr_interval", "0"}, more: []string{"-bf", "0", "-sei", "hdr"}, upload: "format=nv12,hwupload",
 	},
 	{
 		name: "libx265", codec: hevcCodec,
