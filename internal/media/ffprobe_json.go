@@ -12,7 +12,12 @@ import (
 type rawProbe struct {
 	Streams  []rawStream    `json:"streams"`
 	Programs []rawProgramme `json:"programs"`
-	Format   struct {
+	Chapters []struct {
+		Start jsonNumber        `json:"start_time"`
+		End   jsonNumber        `json:"end_time"`
+		Tags  map[string]string `json:"tags"`
+	} `json:"chapters"`
+	Format struct {
 		Name     string     `json:"format_name"`
 		Start    jsonNumber `json:"start_time"`
 		Duration jsonNumber `json:"duration"`
@@ -21,6 +26,8 @@ type rawProbe struct {
 	// rejectedSize is the size of a picture above the pixel limit, such as
 	// "16000x16000". ffprobe then reports no size for its stream.
 	rejectedSize string
+	// hasMoreChapters means that they are too many to be read.
+	hasMoreChapters bool
 	// truncated means that the file ends before its container says so.
 	truncated bool
 	joins     *Joins

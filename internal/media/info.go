@@ -3,6 +3,8 @@ package media
 import (
 	"fmt"
 	"math"
+
+	"github.com/cuelight/cuelight/internal/media/captions"
 )
 
 // InfoVersion rises when Probe measures more, or measures differently. An Info
@@ -38,6 +40,8 @@ type Info struct {
 	Audio []Audio `json:"audio"`
 	// Subtitles lists the text subtitles, and captions inside the pictures.
 	Subtitles []Subtitle `json:"subtitles"`
+	// Chapters have the times of the output.
+	Chapters []captions.Chapter `json:"chapters,omitempty"`
 	// Joins, if set, say how to read a source whose clock jumps.
 	Joins *Joins `json:"joins,omitempty"`
 	// Cover is the stream index of an embedded cover picture, or -1.

@@ -14,7 +14,8 @@ import (
 type inspected map[string]*renditionFiles
 
 // WriteManifests atomically writes into dir what players open: the HLS multivariant playlist, the I-frame playlist of each video
-// rendition, and the DASH manifest. It reads the segments to know when each starts, and where its first picture is.
+// rendition, the DASH manifest, and the chapters as WebVTT and JSON. It reads the segments to know when each starts, and where its
+// first picture is.
 func (t Tools) WriteManifests(ctx context.Context, dir string, out *Output) error {
 	if err := t.withStepCounter().writeManifests(ctx, dir, out); err != nil {
 		return fmt.Errorf("write manifests: %w", err)
@@ -44,6 +45,9 @@ func (t Tools) writeManifests(ctx context.Context, dir string, out *Output) (err
 		}
 		p.of = r
 		iframes = append(iframes, p)
+	}
+	if err := writeChapters(dir, out.Chapters); err != nil {
+		return err
 	}
 	if err := writeFile(filepath.Join(dir, ManifestName), manifest); err != nil {
 		return err

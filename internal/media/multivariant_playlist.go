@@ -39,6 +39,9 @@ func RebaseMaster(text, prefix string) string {
 func multivariantPlaylist(out *Output, iframes []iframePlaylist) string {
 	var b strings.Builder
 	b.WriteString("#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-INDEPENDENT-SEGMENTS\n")
+	if len(out.Chapters) > 0 {
+		fmt.Fprintf(&b, "#EXT-X-SESSION-DATA:DATA-ID=\"com.apple.hls.chapters\",URI=\"%s\"\n", ChaptersJSONName)
+	}
 	groups := groupAudio(out.Audio)
 	text := writeCaptions(&b, out.Captions)
 	if len(out.Video) == 0 {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/cuelight/cuelight/internal/media/captions"
 )
 
 // Rung is one quality of a ladder: video with a size, or audio without one.
@@ -69,6 +71,8 @@ type Output struct {
 	Storyboard *Storyboard `json:"storyboard,omitempty"`
 	// Captions are the text tracks of the manifests. The caller adds them: Transcode makes none.
 	Captions []Captions `json:"captions,omitempty"`
+	// Chapters are added by the caller, too.
+	Chapters []captions.Chapter `json:"chapters,omitempty"`
 
 	// Decoded is the number of frames from the decoder; Distinct counts those
 	// with a timestamp above all earlier ones; DecodedEnd is where the last one

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -93,7 +94,11 @@ func (t Tools) describeSource(
 	if err := checkUnread(info, unread); err != nil {
 		return nil, err
 	}
-	return info, t.sample(ctx, source, info)
+	if err := t.sample(ctx, source, info); err != nil {
+		return nil, err
+	}
+	describeChapters(raw, info)
+	return info, nil
 }
 
 // checkReadable separates errors of the file system from errors of the content.
@@ -123,11 +128,24 @@ func checkReadable(path string) (int64, error) {
 // streams fit, because their strings are cut first.
 const probeBytes = 4 << 20
 
+var errHeadersTooLarge = reject("", "the file's headers are larger than 4 MiB; the file is damaged or forged")
+
+// probeStreams reads the headers, without the chapters if these are too many.
 func (t Tools) probeStreams(ctx context.Context, source string) (*rawProbe, error) {
+	raw, err := t.probeHeaders(ctx, source, ":chapter=start_time,end_time:chapter_tags=title")
+	if errors.Is(err, errHeadersTooLarge) {
+		if raw, err = t.probeHeaders(ctx, source, ""); err == nil {
+			raw.hasMoreChapters = true
+		}
+	}
+	return raw, err
+}
+
+func (t Tools) probeHeaders(ctx context.Context, source, chapters string) (*rawProbe, error) {
 	answer := &limitedBuffer{limit: probeBytes}
 	args := slices.Concat(quiet, []string{
 		"-of", "json", "-show_format", "-show_streams",
-		"-show_entries", "program=program_id:program_tags=service_name:program_stream=index",
+		"-show_entries", "program=program_id:program_tags=service_name:program_stream=index" + chapters,
 	}, input(source))
 	out, err := t.run(ctx, command{
 		tool: "ffprobe", purpose: "streams", args: args, source: source, stdout: &stringLimiter{next: answer},
@@ -139,7 +157,7 @@ func (t Tools) probeStreams(ctx context.Context, source string) (*rawProbe, erro
 	case exit != nil:
 		return nil, rejectUnreadable(source, exit.tail)
 	case answer.overflowed:
-		return nil, reject("", "the file's headers are larger than 4 MiB; the file is damaged or forged")
+		return nil, errHeadersTooLarge
 	}
 	raw, err := parseProbe(answer.Bytes())
 	if err != nil {

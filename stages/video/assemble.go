@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/cuelight/cuelight/internal/media"
+	"github.com/cuelight/cuelight/internal/media/captions"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 )
@@ -28,13 +29,17 @@ type Assemble struct {
 	Storyboard *media.Storyboard `json:"storyboard,omitempty"`
 	// Captions are those of the source, and those that were attached.
 	Captions []media.Captions `json:"captions,omitempty"`
+	// Chapters are those that were attached, or else those of the source.
+	Chapters []captions.Chapter `json:"chapters,omitempty"`
 }
 
 // AttachedCaptions were attached to a task.
 type AttachedCaptions struct {
 	Language, Name       string
 	Default, Forced, SDH bool
-	WebVTT               []byte
+	// Chapters means that it has chapters instead of captions.
+	Chapters bool
+	WebVTT   []byte
 }
 
 // Assemble returns the stage that combines renditions and metadata, writes
@@ -65,10 +70,10 @@ func (c Config) assemble(ctx context.Context, job *stages.Job, in Ingest, tr Tra
 		if err := c.linkAll(ctx, job, from, dir, tr, md); err != nil {
 			return err
 		}
-		if result.Captions, err = c.attachCaptions(ctx, job, dir, in, md.Captions); err != nil {
+		if err := c.attachCaptions(ctx, job, dir, in, &md.Description); err != nil {
 			return err
 		}
-		md.Captions = result.Captions
+		result.Captions, result.Chapters = md.Captions, md.Chapters
 		if err := c.complete(ctx, job, dir, in, tr, md); err != nil {
 			return err
 		}
@@ -128,7 +133,7 @@ func (c Config) linkAll(ctx context.Context, job *stages.Job, from []string, dir
 	return removeRewritten(dir, md.Captions)
 }
 
-// removeRewritten removes what assemble writes, except captions of the source: the manifests, metadata.json, attached captions.
+// removeRewritten removes what assemble writes, except captions of the source: the manifests, chapters, metadata.json, attached captions.
 func removeRewritten(dir string, ofSource []media.Captions) error {
 	attached, err := filepath.Glob(filepath.Join(dir, "*", media.CaptionsFile))
 	errs := []error{err}
@@ -138,7 +143,7 @@ func removeRewritten(dir string, ofSource []media.Captions) error {
 			errs = append(errs, os.RemoveAll(track))
 		}
 	}
-	for _, name := range []string{media.MasterName, media.ManifestName, metadataFile} {
+	for _, name := range []string{media.MasterName, media.ManifestName, media.ChaptersName, media.ChaptersJSONName, metadataFile} {
 		if err := os.Remove(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
@@ -146,25 +151,30 @@ func removeRewritten(dir string, ofSource []media.Captions) error {
 	return errors.Join(errs...)
 }
 
-// attachCaptions writes the attached captions, and returns those of the source and them.
-func (c Config) attachCaptions(
-	ctx context.Context, job *stages.Job, dir string, in Ingest, ofSource []media.Captions,
-) ([]media.Captions, error) {
+// attachCaptions writes the attached captions, and adds them to those of the source. Attached chapters replace those of the source.
+func (c Config) attachCaptions(ctx context.Context, job *stages.Job, dir string, in Ingest, d *Description) error {
+	d.Chapters = d.Info.Chapters
 	if c.Captions == nil {
-		return ofSource, nil
+		return nil
 	}
 	attached, err := c.Captions(ctx, job.Task)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	all := slices.Clone(ofSource)
+	d.Captions = slices.Clone(d.Captions)
 	for _, a := range attached {
-		track := media.Captions{Language: a.Language, Name: a.Name, Default: a.Default, Forced: a.Forced, SDH: a.SDH}
-		if all, err = media.AddCaptions(dir, all, track, a.WebVTT, in.Info); err != nil {
-			return nil, err
+		if a.Chapters {
+			d.Chapters, err = captions.ParseChapters(a.WebVTT, a.Language)
+			d.Chapters = captions.FitChapters(d.Chapters, 0, in.Info.Duration)
+		} else {
+			track := media.Captions{Language: a.Language, Name: a.Name, Default: a.Default, Forced: a.Forced, SDH: a.SDH}
+			d.Captions, err = media.AddCaptions(dir, d.Captions, track, a.WebVTT, in.Info)
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return all, nil
+	return nil
 }
 
 // complete writes metadata.json, with transcode's findings, and both manifests if the files are correct.
@@ -185,6 +195,6 @@ func (c Config) complete(ctx context.Context, job *stages.Job, dir string, in In
 	if err != nil {
 		return err
 	}
-	out.Captions = md.Captions
+	out.Captions, out.Chapters = md.Captions, md.Chapters
 	return c.tools(job, -1, "manifest").WriteManifests(ctx, dir, &out)
 }

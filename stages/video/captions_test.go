@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -13,7 +14,8 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// filmWithCaptions has an English and a German track, one whose text begins after the end, and captions inside its pictures.
+// filmWithCaptions has an English and a German track, one whose text begins after the end, captions inside its pictures, and two
+// chapters.
 func filmWithCaptions(t *testing.T) string {
 	t.Helper()
 	if clips.picture == "" {
@@ -32,6 +34,8 @@ func filmWithCaptions(t *testing.T) string {
 	for name, text := range map[string]string{
 		"a.srt": "1\n00:00:00,500 --> 00:00:02,000\nHello\n", "b.srt": "1\n00:00:01,000 --> 00:00:09,000\nHallo\n",
 		"c.srt": "1\n00:01:00,000 --> 00:01:01,000\nlate\n",
+		"chapters.txt": ";FFMETADATA1\n[CHAPTER]\nTIMEBASE=1/1000\nSTART=0\nEND=1000\ntitle=The coast\n" +
+			"[CHAPTER]\nTIMEBASE=1/1000\nSTART=1000\nEND=60000\ntitle=The fjord\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -39,6 +43,7 @@ func filmWithCaptions(t *testing.T) string {
 	}
 	film := filepath.Join(dir, "film.mkv")
 	args = append(args, "-i", filepath.Join(dir, "a.srt"), "-i", filepath.Join(dir, "b.srt"), "-i", filepath.Join(dir, "c.srt"),
+		"-f", "ffmetadata", "-i", filepath.Join(dir, "chapters.txt"), "-map_chapters", "5",
 		"-map", "0", "-map", "1:a", "-map", "2", "-map", "3", "-map", "4", "-c", "copy", "-metadata:s:s:0", "language=eng",
 		"-metadata:s:s:1", "language=ger", film)
 	if out, err := exec.Command("ffmpeg", args...).CombinedOutput(); err != nil {
@@ -71,6 +76,7 @@ func TestStages_PublishTheCaptionsOfTheSource(t *testing.T) {
 				`LANGUAGE="en",DEFAULT=NO,AUTOSELECT=YES,FORCED=NO,URI="` + filepath.Base(p.Generation) + `/captions-en/captions.m3u8"`,
 				`LANGUAGE="de"`, `SUBTITLES="captions"`, `CLOSED-CAPTIONS=NONE`,
 				`NAME="Closed captions",DEFAULT=NO,AUTOSELECT=YES,FORCED=NO,CHARACTERISTICS="public.accessibility.`,
+				`#EXT-X-SESSION-DATA:DATA-ID="com.apple.hls.chapters",URI="` + filepath.Base(p.Generation) + `/chapters.json"`,
 			} {
 				if !strings.Contains(master, want) {
 					t.Errorf("no %s in\n%s", want, master)
@@ -90,8 +96,16 @@ func TestStages_PublishTheCaptionsOfTheSource(t *testing.T) {
 			if !strings.Contains(closed, " --> 00:00:0") || !strings.HasSuffix(closed, "\nHi\n") {
 				t.Errorf("closed captions\n%s", closed)
 			}
+			chapters := read(t, filepath.Join(s.PublishDir, p.Generation, "chapters.vtt"))
+			// The container moved picture and sound by some milliseconds.
+			if !regexp.MustCompile(`\n00:00:0(0\.9|1\.0)\d+ --> 00:00:03\.\d+\nThe fjord\n$`).MatchString(chapters) {
+				t.Errorf("chapters.vtt\n%s", chapters)
+			}
+			if text := read(t, filepath.Join(s.PublishDir, p.Generation, "chapters.json")); !strings.Contains(text, `"title": "The fjord"`) {
+				t.Errorf("chapters.json\n%s", text)
+			}
 			description := read(t, filepath.Join(s.PublishDir, p.Metadata))
-			for _, want := range []string{`"dir": "captions-de"`, "the subtitle stream 4 is left out"} {
+			for _, want := range []string{`"dir": "captions-de"`, `"title": "The fjord"`, "the subtitle stream 4 is left out"} {
 				if !strings.Contains(description, want) {
 					t.Errorf("no %s in\n%s", want, description)
 				}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/cuelight/cuelight/internal/media"
+	"github.com/cuelight/cuelight/internal/media/captions"
 	"github.com/cuelight/cuelight/stages"
 )
 
@@ -39,6 +40,8 @@ type Description struct {
 	Storyboard *media.Storyboard `json:"storyboard,omitempty"`
 	// Captions are the text tracks; each is in a directory of its own.
 	Captions []media.Captions `json:"captions,omitempty"`
+	// Chapters are also in chapters.vtt and chapters.json. The metadata stage leaves them to assemble: those of the source are in Info.
+	Chapters []captions.Chapter `json:"chapters,omitempty"`
 	// Damage is what the renditions lack; nil if nothing.
 	Damage *media.Damage `json:"damage,omitempty"`
 	// Warnings are sentences about what could not be made, or not well.
@@ -115,11 +118,11 @@ func (c Config) describe(
 	default:
 		return Description{}, err
 	}
-	captions, warnings, err := c.tools(job, -1, "captions").SourceCaptions(ctx, source, info, dir)
+	tracks, warnings, err := c.tools(job, -1, "captions").SourceCaptions(ctx, source, info, dir)
 	if err != nil {
 		return Description{}, err
 	}
-	d.Captions, d.Warnings = captions, append(d.Warnings, warnings...)
+	d.Captions, d.Warnings = tracks, append(d.Warnings, warnings...)
 	return d, nil
 }
 

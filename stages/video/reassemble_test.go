@@ -6,9 +6,11 @@ import (
 	"io"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -31,7 +33,11 @@ func TestAssemble_AddsCaptionsToAVideoOfWhichOnlyThePublishedFilesAreLeft(t *tes
 			}
 			attached := "fr"
 			c.Captions = func(context.Context, store.ID) ([]AttachedCaptions, error) {
-				return []AttachedCaptions{{Language: attached, WebVTT: []byte("WEBVTT\n\n00:01.000 --> 00:02.000\nBonjour\n")}}, nil
+				all := []AttachedCaptions{{Language: attached, WebVTT: []byte("WEBVTT\n\n00:01.000 --> 00:02.000\nBonjour\n")}}
+				if attached == "it" {
+					all = append(all, AttachedCaptions{Chapters: true, Language: "it", WebVTT: []byte("WEBVTT\n\n00:00.000 --> 90:00:00.000\nIl mare\n")})
+				}
+				return all, nil
 			}
 			for _, stage := range []string{ingestStage, transcodeStage, metadataStage, assembleStage, publishStage} {
 				if err := h.run(Stages(c), stage); err != nil {
@@ -53,6 +59,19 @@ func TestAssemble_AddsCaptionsToAVideoOfWhichOnlyThePublishedFilesAreLeft(t *tes
 						t.Fatalf("%s: %v", stage, err)
 					}
 				}
+				var as Assemble
+				if err := json.Unmarshal(h.results[assembleStage], &as); err != nil {
+					t.Fatal(err)
+				}
+				got := make([]string, len(as.Chapters))
+				for i, c := range as.Chapters {
+					got[i] = c.Title
+				}
+				// Attached chapters replace those of the source until they are removed.
+				want := map[string][]string{"it": {"Il mare"}, "es": {"The coast", "The fjord"}}[attached]
+				if !slices.Equal(got, want) || as.Chapters[len(got)-1].End > 4 {
+					t.Errorf("with captions in %s, the chapters are %+v; want %q", attached, as.Chapters, want)
+				}
 			}
 			var p Publish
 			if err := json.Unmarshal(h.results[publishStage], &p); err != nil {
@@ -62,6 +81,11 @@ func TestAssemble_AddsCaptionsToAVideoOfWhichOnlyThePublishedFilesAreLeft(t *tes
 			for language, want := range map[string]bool{"en": true, "es": true, "fr": false, "it": false} {
 				if has := strings.Contains(master, `LANGUAGE="`+language+`"`); has != want {
 					t.Errorf("captions in %s: %v; want %v in\n%s", language, has, want, master)
+				}
+			}
+			for _, name := range []string{media.ChaptersName, media.ChaptersJSONName} {
+				if text := h.read(c, path.Join(p.Generation, name)); !strings.Contains(text, "The coast") || strings.Contains(text, "mare") {
+					t.Errorf("%s\n%s", name, text)
 				}
 			}
 			text := h.read(c, path.Join(p.Generation, metadataFile))

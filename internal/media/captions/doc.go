@@ -10,5 +10,7 @@
 // [Write] keeps the times, the text, italics, bold and underline, the speaker, and whether the text stands at the top of the
 // picture. Fonts, colours, style sheets and pictures are left out: players show captions as their viewers have chosen.
 //
+// [ParseChapters] reads chapters, which are written as WebVTT and as JSON.
+//
 // The package knows nothing of ffmpeg, tasks or databases.
 package captions

@@ -2,6 +2,7 @@ package captions
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"unicode/utf8"
 
@@ -30,6 +31,9 @@ var legacy = map[string]encoding.Encoding{
 // decode returns the text of a file, without a byte order mark. A file that is not in Unicode is taken to be in the
 // encoding of its language, and without one in that of western Europe.
 func decode(data []byte, language string) (string, error) {
+	if len(data) > MaxBytes {
+		return "", &Error{Reason: fmt.Sprintf("the file has %d bytes; %d are allowed", len(data), MaxBytes)}
+	}
 	from := encodingOf(data, language)
 	if from != nil {
 		decoded, err := from.NewDecoder().Bytes(data)

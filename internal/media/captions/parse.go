@@ -51,9 +51,6 @@ var Extensions = []string{".srt", ".vtt", ".ass", ".ssa", ".ttml", ".dfxp", ".xm
 // Parse reads a file. The ending of its name says the format. The language, a BCP 47 tag, helps to recognise
 // the encoding; it may be empty.
 func Parse(name string, data []byte, language string) ([]Cue, error) {
-	if len(data) > MaxBytes {
-		return nil, &Error{Reason: fmt.Sprintf("the file has %d bytes; %d are allowed", len(data), MaxBytes)}
-	}
 	text, err := decode(data, language)
 	if err != nil {
 		return nil, err
