@@ -16,7 +16,7 @@ func (s *Server) captionRoutes() []route {
 	const all = apiPath + "/tasks/{id}/captions"
 	return []route{
 		jsonRoute("GET", all, access.Read, s.listCaptions),
-		jsonRoute("POST", all, access.Admin, s.addCaptions, "file", "language", "name", "default", "forced", "sdh"),
+		jsonRoute("POST", all, access.Admin, s.addCaptions, "file", "language", "name", "default", "forced", "sdh", "chapters"),
 		jsonRoute("DELETE", all+"/{captions}", access.Admin, withoutBody(s.removeCaptions)),
 	}
 }
@@ -34,7 +34,7 @@ func (s *Server) addCaptions(w http.ResponseWriter, r *http.Request) (jsonRespon
 	q := parsedQuery(r)
 	f := attached.File{
 		Language: q.text("language"), Name: q.text("name"),
-		Default: q.flag("default"), Forced: q.flag("forced"), SDH: q.flag("sdh"),
+		Default: q.flag("default"), Forced: q.flag("forced"), SDH: q.flag("sdh"), Chapters: q.flag("chapters"),
 	}
 	if q.err != nil {
 		return jsonResponse{}, q.err

@@ -44,13 +44,39 @@ func TestCaptions_AreAttachedListedAndRemoved(t *testing.T) {
 	}
 }
 
+func TestChapters_AreAttachedReplacedAndRemoved(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	all := api + "/tasks/" + b.submit("/film.mp4").String() + "/captions"
+	type attachment struct {
+		ID       store.ID
+		Chapters bool
+		Language string
+		Cues     int
+	}
+	var first, second attachment
+	b.post(all+"?file=film.chapters.txt", "00:00 Intro\n00:30 The harbour\n").wantStatus(http.StatusCreated, &first)
+	b.post(all+"?file=film.vtt&chapters=true&language=en", "WEBVTT\n\n00:00.000 --> 00:09.000\nIntro\n").
+		wantStatus(http.StatusCreated, &second)
+	if !first.Chapters || first.Cues != 2 || second != (attachment{first.ID, true, "en", 1}) {
+		t.Errorf("%+v, then %+v", first, second)
+	}
+	var list struct{ Captions []attachment }
+	b.do(call{method: "GET", path: all, as: readText}).wantStatus(http.StatusOK, &list)
+	if len(list.Captions) != 1 || list.Captions[0] != second {
+		t.Errorf("%+v", list)
+	}
+	b.do(call{method: "DELETE", path: all + "/" + first.ID.String()}).wantStatus(http.StatusNoContent, nil)
+}
+
 func TestCaptions_InvalidOnesAreRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	all := api + "/tasks/" + b.submit("/film.mp4").String() + "/captions"
 	for name, c := range map[string]struct{ query, body, want string }{
-		"a broken time": {"file=a.srt&language=de", "1\n00:00:01,000 --> 00:00:0x,000\nHallo\n", `line 2: \"00:00:0x,000\" is not a time`},
-		"no language":   {"file=a.srt", "1\n00:00:01,000 --> 00:00:02,000\nHallo\n", "the language is not known"},
+		"a broken time":    {"file=a.srt&language=de", "1\n00:00:01,000 --> 00:00:0x,000\nHallo\n", `line 2: \"00:00:0x,000\" is not a time`},
+		"a broken chapter": {"file=a.chapters.txt", "00:00 Intro\n\n00:3x B\n", `line 3: \"00:3x B\" is not a time and a title`},
+		"no language":      {"file=a.srt", "1\n00:00:01,000 --> 00:00:02,000\nHallo\n", "the language is not known"},
 		"too many bytes": {
 			"file=a.srt&language=de", strings.Repeat("x", captions.MaxBytes+1), "captions have at most 8388608 bytes",
 		},

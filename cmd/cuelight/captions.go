@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +14,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/cuelight/cuelight/internal/attached"
-	"github.com/cuelight/cuelight/internal/console"
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/media/captions"
 	"github.com/cuelight/cuelight/internal/ops"
@@ -23,10 +23,11 @@ import (
 
 func (c *cli) captionsCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "captions", Short: "Attach captions to a video, or remove them",
-		Long: `Captions attaches files with subtitles to a video, lists them and removes them. The
-video is published again with what is attached; nothing is transcoded. Text subtitles
-of the source need no file: they are published anyway.`,
+		Use: "captions", Short: "Attach captions and chapters to a video, or remove them",
+		Long: `Captions attaches files with subtitles, and one with chapters, to a video, lists them
+and removes them. The video is published again with what is attached; nothing is
+transcoded. Text subtitles and chapters of the source need no file: they are published
+anyway.`,
 	}
 	c.onlySubcommands(cmd)
 	cmd.AddCommand(c.captionsAddCommand(), c.captionsListCommand(), c.captionsRemoveCommand())
@@ -37,14 +38,20 @@ func (c *cli) captionsAddCommand() *cobra.Command {
 	var f attached.File
 	cmd := &cobra.Command{
 		Use:   "add ID FILE",
-		Short: "Attach a file with subtitles to a video",
+		Short: "Attach a file with subtitles or chapters to a video",
 		Long: `Add attaches a file with subtitles: ` + strings.Join(captions.Extensions, " ") + `.
 Its times count from the start of the video. A file that is not in Unicode is read in
 the encoding that is usual for its language. The language, and whether it is forced, sdh
 or default, can be in the name of the file.
 
+A file with chapters is WebVTT, or has lines of a time and a title, such as
+"01:30 The harbour". Its chapters replace those of the source, and those of a file that
+was attached before. Its name ends with .chapters.vtt or .chapters.txt, or --chapters is
+given.
+
   cuelight captions add 5f9c41ab film.de.srt
-  cuelight captions add 5f9c41ab film.vtt --language en --sdh`,
+  cuelight captions add 5f9c41ab film.vtt --language en --sdh
+  cuelight captions add 5f9c41ab film.chapters.txt`,
 		Args: arguments(2, 2, "ID and FILE"),
 	}
 	flags := cmd.Flags()
@@ -53,6 +60,7 @@ or default, can be in the name of the file.
 	flags.BoolVar(&f.Default, "default", false, "show it unless the viewer chose otherwise")
 	flags.BoolVar(&f.Forced, "forced", false, "it has only what every viewer must read, such as signs")
 	flags.BoolVar(&f.SDH, "sdh", false, "it also describes sounds, for viewers who do not hear them")
+	flags.BoolVar(&f.Chapters, "chapters", false, "it has chapters instead of subtitles")
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return c.addCaptions(cmd.Context(), args[0], args[1], f)
@@ -71,8 +79,7 @@ func (c *cli) addCaptions(ctx context.Context, word, file string, f attached.Fil
 			if err != nil {
 				return err
 			}
-			return c.print(added, "%s: attached %s, %s; the video is published again",
-				shortID(added.ID), added.Language, console.Plural(added.Cues, "cue"))
+			return c.print(added, "%s: attached %s; the video is published again", shortID(added.ID), added)
 		})
 	})
 }
@@ -100,7 +107,7 @@ type captionsFlag []string
 
 func (c *captionsFlag) add(f *pflag.FlagSet) {
 	f.StringArrayVar((*[]string)(c), "captions", nil,
-		"file with subtitles to publish with the video, with the language in its name: film.de.srt; repeatable")
+		"file to publish with the video: subtitles with the language in its name, film.de.srt, or film.chapters.txt; repeatable")
 }
 
 // read reads the files, which are for the only source.
@@ -149,9 +156,9 @@ func (c *captionsFile) explain(err error) error {
 
 func (c *cli) captionsListCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "list ID", Short: "List the captions that are attached to a video", Args: exactlyOne("ID"),
-		Long: `List lists the captions that are attached to a video, the oldest first. Those of its
-source are in cuelight show.`,
+		Use: "list ID", Short: "List the captions and chapters that are attached to a video", Args: exactlyOne("ID"),
+		Long: `List lists the captions and the chapters that are attached to a video, the oldest
+first. Those of its source are in cuelight show.`,
 	}
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -174,27 +181,23 @@ func captionsRow(f attached.File) []string {
 	for _, k := range []struct {
 		is   bool
 		name string
-	}{{f.Default, "default"}, {f.Forced, "forced"}, {f.SDH, "sdh"}} {
+	}{{f.Default, "default"}, {f.Forced, "forced"}, {f.SDH, "sdh"}, {f.Chapters, "chapters"}} {
 		if k.is {
 			kinds = append(kinds, k.name)
 		}
 	}
-	kind := strings.Join(kinds, ",")
-	if kind == "" {
-		kind = "-"
+	kind, name := cmp.Or(strings.Join(kinds, ","), "-"), cmp.Or(usererr.Printable(f.Name), "-")
+	return []string{
+		shortID(f.ID), cmp.Or(f.Language, "-"), name, kind, fmt.Sprint(f.Cues), age(f.AddedAt) + " ago", usererr.Printable(f.AddedBy),
 	}
-	name := usererr.Printable(f.Name)
-	if name == "" {
-		name = "-"
-	}
-	return []string{shortID(f.ID), f.Language, name, kind, fmt.Sprint(f.Cues), age(f.AddedAt) + " ago", usererr.Printable(f.AddedBy)}
 }
 
 func (c *cli) captionsRemoveCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "remove ID CAPTIONS", Short: "Remove attached captions from a video", Args: arguments(2, 2, "ID and CAPTIONS"),
-		Long: `Remove removes captions that were attached to a video, by their id or its end, as
-cuelight captions list prints it. The video is published again without them.`,
+		Use: "remove ID CAPTIONS", Short: "Remove attached captions or chapters from a video", Args: arguments(2, 2, "ID and CAPTIONS"),
+		Long: `Remove removes captions or chapters that were attached to a video, by their id or its
+end, as cuelight captions list prints it. The video is published again without them; with
+the chapters of its source, if these were replaced.`,
 	}
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -1,4 +1,4 @@
-// Package attached has the captions that users attach to videos: files of subtitles, each with a language.
+// Package attached has the captions that users attach to videos: files of subtitles, each with a language, and a file of chapters.
 //
 //	added, err := attached.New(st).Add(ctx, task, "film.srt", data, attached.File{Language: "de"})
 //	err = st.Retry(ctx, task, "assemble")
@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -26,9 +27,12 @@ import (
 // MaxPerTask limits the captions of a task.
 const MaxPerTask = 100
 
-// File describes captions.
+// File describes captions or chapters.
 type File struct {
 	ID store.ID `json:"id"` // of the attachment
+	// Chapters means that it has chapters, which replace those of the source, instead of captions. A task has one such file; another
+	// one replaces it. It has no name and none of the flags below, and may have no language.
+	Chapters bool `json:"chapters,omitempty"`
 	// Language is a BCP 47 tag, such as "de" or "pt-BR". Name is what a player's menu shows. Default: the language in its own words.
 	Language string `json:"language"`
 	Name     string `json:"name,omitempty"`
@@ -37,9 +41,21 @@ type File struct {
 	Default bool      `json:"default,omitempty"`
 	Forced  bool      `json:"forced,omitempty"`
 	SDH     bool      `json:"sdh,omitempty"`
-	Cues    int       `json:"cues"`
+	Cues    int       `json:"cues"` // or chapters
 	AddedAt time.Time `json:"added_at"`
 	AddedBy string    `json:"added_by"` // user or API key
+}
+
+// String returns the language and the size, such as "de, 120 cues" or "8 chapters".
+func (f File) String() string {
+	unit := "cue"
+	if f.Chapters {
+		unit = "chapter"
+	}
+	if f.Cues != 1 {
+		unit += "s"
+	}
+	return strings.TrimPrefix(fmt.Sprintf("%s, %d %s", f.Language, f.Cues, unit), ", ")
 }
 
 // Captions reads and writes the attached captions of a pipeline. It has no state of its own.
@@ -58,15 +74,18 @@ func (e *InvalidError) Unwrap() error { return store.ErrInvalid }
 
 const addSQL = `
 /* attach captions */
-insert into cuelight_captions (pipeline, task_id, language, name, is_default, forced, sdh, cues, content, added_by)
-select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10
- where (select count(*) from cuelight_captions where pipeline = $1 and task_id = $2) < $11
+insert into cuelight_captions (pipeline, task_id, chapters, language, name, is_default, forced, sdh, cues, content, added_by)
+select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11
+ where (select count(*) from cuelight_captions where pipeline = $1 and task_id = $2) < $12
+    on conflict (pipeline, task_id) where chapters
+    do update set language = excluded.language, cues = excluded.cues, content = excluded.content, added_at = excluded.added_at,
+                  added_by = excluded.added_by
 returning id, added_at`
 
 // Add attaches a file, whose name says its format by its ending, and what else f leaves empty: see [FromName].
 // Errors of the file and of the description are an [*InvalidError].
 func (c Captions) Add(ctx context.Context, task store.ID, fileName string, data []byte, f File) (File, error) {
-	cues, err := check(fileName, data, &f)
+	content, err := check(fileName, data, &f)
 	if err != nil {
 		return f, err
 	}
@@ -74,8 +93,8 @@ func (c Captions) Add(ctx context.Context, task store.ID, fileName string, data 
 		return f, err
 	}
 	db := c.store.DB()
-	err = db.QueryRow(ctx, addSQL, c.store.Graph().Name(), task, f.Language, f.Name, f.Default, f.Forced, f.SDH, f.Cues,
-		string(captions.WebVTT(cues)), statement.CleanText(f.AddedBy), MaxPerTask).Scan(&f.ID, &f.AddedAt)
+	err = db.QueryRow(ctx, addSQL, c.store.Graph().Name(), task, f.Chapters, f.Language, f.Name, f.Default, f.Forced, f.SDH,
+		f.Cues, string(content), statement.CleanText(f.AddedBy), MaxPerTask).Scan(&f.ID, &f.AddedAt)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return f, &InvalidError{fmt.Sprintf("the task has %d captions, the limit; remove one", MaxPerTask)}
 	}
@@ -88,29 +107,42 @@ func Check(fileName string, data []byte, f *File) error {
 	return err
 }
 
-func check(fileName string, data []byte, f *File) ([]captions.Cue, error) {
+// check also returns the content as WebVTT.
+func check(fileName string, data []byte, f *File) (content []byte, err error) {
 	named := FromName(fileName)
-	f.Language = cmp.Or(f.Language, named.Language)
+	f.Chapters, f.Language = f.Chapters || named.Chapters, cmp.Or(f.Language, named.Language)
 	f.Default, f.Forced, f.SDH = f.Default || named.Default, f.Forced || named.Forced, f.SDH || named.SDH
-	if f.Language == "" {
+	f.Name = statement.CleanText(f.Name)
+	switch {
+	case f.Chapters && (f.Name != "" || f.Default || f.Forced || f.SDH):
+		return nil, &InvalidError{"chapters have no name, and are neither default, forced nor sdh; leave these out"}
+	case f.Language == "" && !f.Chapters:
 		return nil, &InvalidError{"the language is not known; send it, or have it in the name of the file, such as film.de.srt"}
+	case f.Language != "":
+		tag, err := language.Parse(f.Language)
+		if err != nil {
+			return nil, &InvalidError{fmt.Sprintf("language %q is not a BCP 47 tag; send one such as de or pt-BR", f.Language)}
+		}
+		f.Language = tag.String()
 	}
-	tag, err := language.Parse(f.Language)
-	if err != nil {
-		return nil, &InvalidError{fmt.Sprintf("language %q is not a BCP 47 tag; send one such as de or pt-BR", f.Language)}
+	if f.Chapters {
+		var all []captions.Chapter
+		all, err = captions.ParseChapters(data, f.Language)
+		content, f.Cues = captions.ChaptersWebVTT(all), len(all)
+	} else {
+		var all []captions.Cue
+		all, err = captions.Parse(fileName, data, f.Language)
+		content, f.Cues = captions.WebVTT(all), len(all)
 	}
-	f.Language, f.Name = tag.String(), statement.CleanText(f.Name)
-	cues, err := captions.Parse(fileName, data, f.Language)
 	if wrong, ok := errors.AsType[*captions.Error](err); ok {
 		return nil, &InvalidError{wrong.Error()}
 	}
-	f.Cues = len(cues)
-	return cues, err
+	return content, err
 }
 
 const listSQL = `
 /* list attached captions */
-select id, language, name, is_default, forced, sdh, cues, added_at, added_by
+select id, chapters, language, name, is_default, forced, sdh, cues, added_at, added_by
   from cuelight_captions
  where pipeline = $1 and task_id = $2
  order by added_at, id`
@@ -123,7 +155,7 @@ func (c Captions) List(ctx context.Context, task store.ID) ([]File, error) {
 		return nil, statement.Wrap(db, "list attached captions", err)
 	}
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (f File, err error) {
-		err = row.Scan(&f.ID, &f.Language, &f.Name, &f.Default, &f.Forced, &f.SDH, &f.Cues, &f.AddedAt, &f.AddedBy)
+		err = row.Scan(&f.ID, &f.Chapters, &f.Language, &f.Name, &f.Default, &f.Forced, &f.SDH, &f.Cues, &f.AddedAt, &f.AddedBy)
 		return f, err
 	})
 	return all, statement.Wrap(db, "list attached captions", err)
@@ -159,7 +191,7 @@ func (c Captions) Prune(ctx context.Context) (int, error) {
 
 const contentSQL = `
 /* read attached captions */
-select language, name, is_default, forced, sdh, content
+select chapters, language, name, is_default, forced, sdh, content
   from cuelight_captions
  where pipeline = $1 and task_id = $2
  order by added_at, id`
@@ -172,7 +204,7 @@ func (c Captions) Contents(ctx context.Context, task store.ID) ([]video.Attached
 		return nil, statement.Wrap(db, "read attached captions", err)
 	}
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (a video.AttachedCaptions, err error) {
-		err = row.Scan(&a.Language, &a.Name, &a.Default, &a.Forced, &a.SDH, &a.WebVTT)
+		err = row.Scan(&a.Chapters, &a.Language, &a.Name, &a.Default, &a.Forced, &a.SDH, &a.WebVTT)
 		return a, err
 	})
 	return all, statement.Wrap(db, "read attached captions", err)

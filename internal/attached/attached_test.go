@@ -56,6 +56,37 @@ func TestCaptions_AreListedReadAndRemoved(t *testing.T) {
 	}
 }
 
+func TestChapters_AreOneFilePerTask(t *testing.T) {
+	t.Parallel()
+	st, task := setup(t)
+	c := attached.New(st)
+	if _, err := c.Add(t.Context(), task, "a.de.srt", []byte(srt), attached.File{}); err != nil {
+		t.Fatal(err)
+	}
+	first, err := c.Add(t.Context(), task, "film.chapters.txt", []byte("00:00 Intro\n01:00 The harbour\n"), attached.File{AddedBy: "ann"})
+	if err != nil || !first.Chapters || first.Cues != 2 || first.String() != "2 chapters" {
+		t.Fatalf("%+v %v", first, err)
+	}
+	second, err := c.Add(t.Context(), task, "b.vtt", []byte("WEBVTT\n\n00:00.000 --> 00:09.000\nA & B\n"),
+		attached.File{Chapters: true, Language: "en", AddedBy: "bob"})
+	if err != nil || second.ID != first.ID || second.String() != "en, 1 chapter" {
+		t.Fatalf("%+v %v; want the id %s", second, err, first.ID)
+	}
+	all, err := c.List(t.Context(), task)
+	if err != nil || len(all) != 2 || all[0].Chapters || all[1] != second {
+		t.Errorf("%+v %v; want %+v", all, err, second)
+	}
+	texts, err := c.Contents(t.Context(), task)
+	want := "WEBVTT\n\n00:00:00.000 --> 00:00:09.000\nA &amp; B\n"
+	if err != nil || len(texts) != 2 || texts[0].Chapters || !texts[1].Chapters ||
+		texts[1].Language != "en" || string(texts[1].WebVTT) != want {
+		t.Errorf("%+v %v", texts, err)
+	}
+	if err := c.Remove(t.Context(), task, second.ID); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAdd_RefusesWhatCannotBeCaptions(t *testing.T) {
 	t.Parallel()
 	st, task := setup(t)
@@ -64,6 +95,8 @@ func TestAdd_RefusesWhatCannotBeCaptions(t *testing.T) {
 		"no language":             {"a.srt", srt, "", "the language is not known"},
 		"a broken line":           {"a.srt", strings.Replace(srt, "00:00:03,000", "00:0x:03,000", 1), "de", "line 6"},
 		"another format":          {"a.pdf", "%PDF", "de", "allowed: .srt"},
+		"a broken chapter":        {"a.chapters.txt", "00:00 A\n1 B\n", "", `line 2: "1 B" is not a time and a title`},
+		"forced chapters":         {"a.chapters.forced.txt", "00:00 A\n", "", "chapters have no name, and are neither default"},
 	} {
 		_, err := attached.New(st).Add(t.Context(), task, c.file, []byte(c.text), attached.File{Language: c.language})
 		if !errors.Is(err, store.ErrInvalid) || !strings.Contains(err.Error(), c.want) {

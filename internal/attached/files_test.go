@@ -21,6 +21,12 @@ func TestFromName_FindsTheLanguageAndTheKind(t *testing.T) {
 		"film.srt":                    {},
 		"film.forced.srt":             {Forced: true},
 		"film.remastered-edition.srt": {},
+		"film.chapters.txt":           {Chapters: true},
+		"The.End.chapters.vtt":        {Chapters: true},
+		"film.Chapters.de.vtt":        {Chapters: true, Language: "de"},
+		"chapters.txt":                {Chapters: true},
+		"chapters.de.srt":             {Language: "de"},
+		"film.chapters.srt":           {},
 	} {
 		if got := attached.FromName(name); got != want {
 			t.Errorf("%s: %+v; want %+v", name, got, want)
@@ -33,13 +39,15 @@ func TestNextTo_FindsTheFilesOfOneVideo(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{
 		"film.mp4", "film.en.srt", "film.de.forced.vtt", "film.txt", "film.srt", "film.en.jpg", "film2.en.srt", "film.part.mp4", "other.en.srt",
-		"film.cut.en.srt", ".en.srt", "en.srt",
+		"film.cut.en.srt", ".en.srt", "en.srt", "film.chapters.txt", "chapters.txt", "film2.chapters.txt", "film.chapters.jpg", "film.de.txt",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := []string{filepath.Join(dir, "film.de.forced.vtt"), filepath.Join(dir, "film.en.srt")}
+	want := []string{
+		filepath.Join(dir, "film.chapters.txt"), filepath.Join(dir, "film.de.forced.vtt"), filepath.Join(dir, "film.en.srt"),
+	}
 	if got := attached.NextTo(filepath.Join(dir, "film.mp4")); !slices.Equal(got, want) {
 		t.Errorf("%q; want %q", got, want)
 	}

@@ -27,6 +27,7 @@ func TestWatchedFiles_TakeTheCaptionsNextToThemAlong(t *testing.T) {
 	const srt = "1\n00:00:01,000 --> 00:00:02,000\nHallo\n"
 	for name, text := range map[string]string{
 		"film.mp4": "x", "film.de.srt": srt, "film.en.srt": strings.Replace(srt, "02,000", "0x,000", 1), "other.fr.srt": srt,
+		"film.chapters.txt": "00:00 Intro\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -44,7 +45,7 @@ func TestWatchedFiles_TakeTheCaptionsNextToThemAlong(t *testing.T) {
 		t.Fatalf("%d tasks, %v", len(tasks), err)
 	}
 	all, err := attached.New(st).List(t.Context(), tasks[0].ID)
-	if err != nil || len(all) != 1 || all[0].Language != "de" {
+	if err != nil || len(all) != 2 || !all[0].Chapters || all[1].Language != "de" {
 		t.Errorf("%+v, %v", all, err)
 	}
 	if entries := logged.All(); len(entries) != 1 || !strings.HasSuffix(entries[0].ContextMap()["path"].(string), "film.en.srt") ||

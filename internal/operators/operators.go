@@ -25,14 +25,15 @@ var SQL string
 const missingSQL = `
 /* find missing tables of operators */
 select (select count(*) from pg_class c
-         where c.relnamespace = quote_ident(current_schema())::regnamespace and c.relkind = 'r'
-           and c.relname in ('cuelight_audit', 'cuelight_captions', 'cuelight_keys', 'cuelight_leases', 'cuelight_locations',
-                             'cuelight_profiles', 'cuelight_webhooks', 'cuelight_deliveries', 'cuelight_alert_cooldowns')) < 9
+         where c.relnamespace = quote_ident(current_schema())::regnamespace and c.relkind in ('r', 'i')
+           and c.relname in ('cuelight_audit', 'cuelight_captions', 'cuelight_captions_chapters', 'cuelight_keys', 'cuelight_leases',
+                             'cuelight_locations', 'cuelight_profiles', 'cuelight_webhooks', 'cuelight_deliveries',
+                             'cuelight_alert_cooldowns')) < 10
     or (select count(*) from pg_trigger t join pg_class c on c.oid = t.tgrelid
          where c.relnamespace = quote_ident(current_schema())::regnamespace
            and t.tgname in ('cuelight_keys_notify', 'cuelight_webhooks_notify')) < 2`
 
-// Check returns [store.ErrNoSchema] if a table or trigger is missing.
+// Check returns [store.ErrNoSchema] if a table or trigger, or the index of chapters, is missing.
 func Check(ctx context.Context, db store.DB) error {
 	var missing bool
 	err := db.QueryRow(ctx, missingSQL).Scan(&missing)

@@ -2,7 +2,7 @@
 -- none of them.
 --
 --   cuelight_audit            what operators did
---   cuelight_captions         captions that were attached to videos
+--   cuelight_captions         captions and chapters that were attached to videos
 --   cuelight_keys             API keys
 --   cuelight_leases           who does what only one process at a time should do
 --   cuelight_locations        the directories or buckets that have the files of all tasks
@@ -25,23 +25,28 @@ create table if not exists cuelight_audit (
   detail jsonb       not null default '{}'
 );
 
--- Captions that were attached to videos, until these are purged.
+-- Captions and chapters that were attached to videos, until these are purged.
 create table if not exists cuelight_captions (
   id         uuid        primary key default cuelight_id(),
   pipeline   text        not null,
   task_id    uuid        not null,
-  language   text        not null,              -- a BCP 47 tag
-  name       text        not null default '',   -- in players; empty: the language in its own words
+  chapters   boolean     not null default false,  -- it has chapters instead of captions
+  language   text        not null,                -- a BCP 47 tag; chapters may have none
+  name       text        not null default '',     -- in players; empty: the language in its own words
   is_default boolean     not null default false,
   forced     boolean     not null default false,
   sdh        boolean     not null default false,
-  cues       integer     not null,
-  content    text        not null,              -- WebVTT, with the times of the video
+  cues       integer     not null,                -- or chapters
+  content    text        not null,                -- WebVTT, with the times of the video
   added_at   timestamptz not null default clock_timestamp(),
-  added_by   text        not null default ''    -- user or API key
+  added_by   text        not null default ''      -- user or API key
 );
 
 create index if not exists cuelight_captions_task on cuelight_captions (task_id);
+
+alter table cuelight_captions add column if not exists chapters boolean not null default false;  -- tables without chapters
+
+create unique index if not exists cuelight_captions_chapters on cuelight_captions (pipeline, task_id) where chapters;
 
 -- API keys. Only the SHA-256 of a key is stored.
 create table if not exists cuelight_keys (

@@ -8,7 +8,7 @@ import (
 	"github.com/cuelight/cuelight/store"
 )
 
-// AddCaptions attaches captions to a task, and lets it be published again with them. See [attached.Captions.Add].
+// AddCaptions attaches captions or chapters to a task, and lets it be published again with them. See [attached.Captions.Add].
 func (a Actions) AddCaptions(
 	ctx context.Context, task store.ID, fileName string, data []byte, f attached.File,
 ) (added attached.File, err error) {
@@ -22,7 +22,7 @@ func (a Actions) AddCaptions(
 	return added, err
 }
 
-// RemoveCaptions removes attached captions, and lets the task be published again without them.
+// RemoveCaptions removes attached captions or chapters, and lets the task be published again without them.
 func (a Actions) RemoveCaptions(ctx context.Context, task, id store.ID) error {
 	return a.perform(ctx, access.Admin, "captions_remove", func(in *store.Store, _ string) (string, details, error) {
 		if err := attached.New(in).Remove(ctx, task, id); err != nil {
