@@ -8,11 +8,10 @@ import (
 	"strings"
 
 	"github.com/cuelight/cuelight/internal/attached"
-	"github.com/cuelight/cuelight/internal/media/captions"
 	"github.com/cuelight/cuelight/store"
 )
 
-// captionsForm is the page with the attached captions of a video, and a form for more.
+// captionsForm is the page with the attached captions and chapters of a video, and a form for more.
 type captionsForm struct {
 	Title, Back, Command string
 	Attached             []attached.File
@@ -30,7 +29,7 @@ func (u *UI) serveCaptions(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	d := u.pageData(w, r)
-	d.screen, d.Page, d.Input = screen{title: "Captions"}, "captions", f
+	d.screen, d.Page, d.Input = screen{title: "Captions and chapters"}, "captions", f
 	u.render(w, http.StatusOK, "captions", d)
 }
 
@@ -42,7 +41,7 @@ func (u *UI) captionsForm(r *http.Request) (captionsForm, error) {
 	all, err := u.o.Captions(r.Context(), t.ID)
 	return captionsForm{
 		Title: videoTitle(t), Back: u.o.BasePath + "/videos/" + t.ID.String(), Attached: all,
-		Accept:  strings.Join(captions.Extensions, ","),
+		Accept:  strings.Join(attached.Extensions, ","),
 		Command: shellCommand("captions", "add", t.ID.String(), "FILE", "--language", "LANGUAGE"),
 	}, err
 }
@@ -65,8 +64,9 @@ func doAddCaptions(u *UI, ctx context.Context, r *http.Request) (string, error) 
 	added, err := u.o.Actions.AddCaptions(ctx, id, header.Filename, data, attached.File{
 		Language: strings.TrimSpace(form.Get("language")), Name: strings.TrimSpace(form.Get("name")),
 		Default: form.Has("default"), Forced: form.Has("forced"), SDH: form.Has("sdh"),
+		Chapters: form.Has("chapters"),
 	})
-	return fmt.Sprintf("Attached: %s, %s. The video is published again.", added.Language, count(added.Cues, "cue")), err
+	return fmt.Sprintf("Attached: %s. The video is published again.", added), err
 }
 
 func doRemoveCaptions(u *UI, ctx context.Context, r *http.Request) (string, error) {

@@ -11,6 +11,31 @@ import (
 	"github.com/cuelight/cuelight/internal/attached"
 )
 
+func TestChapters_AreListedByThePlayerAndAttachedByAForm(t *testing.T) {
+	t.Parallel()
+	s := newTestSite(t, nil)
+	page := "/videos/" + s.seeded.Published.String()
+	if _, body, _ := s.get(page); !strings.Contains(body, `data-seek="1.5"><span class="dim">0:01</span> <span>Past the lighthouses`) {
+		t.Errorf("the player does not list the chapters\n%s", body)
+	}
+	var form strings.Builder
+	w := multipart.NewWriter(&form)
+	_, _ = w.WriteField("chapters", "1"), w.WriteField("back", page) // a Builder returns no errors
+	file, err := w.CreateFormFile("file", "film.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = file.Write([]byte("00:00 Intro\n00:30 The harbour\n"))
+	_ = w.Close()
+	status, body := s.postBody(page+"/captions", w.FormDataContentType(), form.String())
+	if status != http.StatusOK || !strings.Contains(body, "Attached: 2 chapters.") {
+		t.Errorf("status %d\n%s", status, body)
+	}
+	if _, body, _ := s.get(page + "/captions"); !strings.Contains(body, "<b>2 chapters</b>") {
+		t.Errorf("the form does not list them\n%s", body)
+	}
+}
+
 func TestCaptions_AreAttachedAndRemovedByForms(t *testing.T) {
 	t.Parallel()
 	s := newTestSite(t, nil)

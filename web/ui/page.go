@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -47,6 +48,7 @@ func (u *UI) parseTemplates() (map[string]*template.Template, error) {
 		"base": func() string { return u.o.BasePath }, "asset": u.assets.address,
 		"duration": formatDuration, "count": count, "int": formatInt, "approx": approximate,
 		"printable": printable, "shortID": shortID, "iso": iso, "absolute": absolute, "short": short, "icon": icon,
+		"clock":         func(s float64) string { return formatClock(math.Floor(s)) },
 		"capabilities":  capabilityTexts,
 		"workerText":    workerText,
 		"word":          func(s store.Status) string { return statusWords[s] },

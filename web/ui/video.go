@@ -155,6 +155,7 @@ func (u *UI) addPlayer(
 		}
 		r.add("player", "", "player", map[string]any{
 			"Link": link, "IsPublic": isPublic, "Playback": p, "Note": playerNote(t.Status, isPublished), "Tracks": captionTracks(history, p.HLS),
+			"Chapters": latestResult(history, "assemble").Chapters,
 		})
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cuelight/cuelight/internal/media/captions"
 	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 )
@@ -59,7 +60,8 @@ type stageResult struct {
 		Language string `json:"language"`
 		Name     string `json:"name"`
 	} `json:"captions"`
-	Generation string `json:"generation"`
+	Chapters   []captions.Chapter `json:"chapters"`
+	Generation string             `json:"generation"`
 }
 
 // latestResult reads the result of the latest completed attempt of a stage. It returns

@@ -25,6 +25,7 @@
     });
   };
   const play = async (button) => {
+    if (button.disabled) return; // it starts
     const screen = button.parentElement, video = screen.querySelector("video"), source = video.dataset.hls;
     screen.querySelector("[role=alert]")?.remove();
     button.disabled = true;
@@ -53,7 +54,7 @@
       }
       video.controls = true;
       button.hidden = true;
-      video.focus();
+      if (!document.activeElement.closest(".chapters")) video.focus();
       await video.play();
     } catch (e) {
       // AbortError: paused before it started. NotAllowedError: the browser blocks autoplay,
@@ -61,8 +62,21 @@
       if (e?.name !== "AbortError" && e?.name !== "NotAllowedError") giveUp("The player could not be loaded.");
     }
   };
+  // Plays a chapter from its start.
+  const seek = async (chapter) => {
+    const player = chapter.closest(".player"), video = player.querySelector("video");
+    if (!video.controls) await play(player.querySelector(".play"));
+    if (!video.controls) return; // it cannot be played
+    video.currentTime = Number(chapter.dataset.seek);
+    video.play().catch(() => {}); // the browser blocks autoplay
+  };
   document.addEventListener("click", (e) => {
-    const button = e.target.closest?.(".play");
-    if (button) play(button);
+    const button = e.target.closest?.(".play, [data-seek]");
+    if (button) (button.dataset.seek ? seek : play)(button);
   });
+  document.addEventListener("timeupdate", (e) => {
+    const chapters = [...e.target.closest(".player")?.querySelectorAll("[data-seek]") ?? []];
+    const current = chapters.findLast((c) => Number(c.dataset.seek) < e.target.currentTime + 0.01);
+    for (const c of chapters) c.ariaCurrent = c === current;
+  }, true);
 })();

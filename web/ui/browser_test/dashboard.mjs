@@ -387,6 +387,27 @@ await test("a video plays to its end", async (page) => {
   await page.waitForFunction(() => window.ended > 4.5, undefined, { timeout: 30000 });
 });
 
+await test("a chapter is played from its start, with the keyboard, too", async (page) => {
+  if (!given.playable) return;
+  await page.goto(`${given.url}/videos/${given.published}`);
+  await connected(page);
+  const chapter = (title) => page.getByRole("navigation", { name: "Chapters" }).getByRole("button", { name: title });
+  const plays = (from, to) => page.waitForFunction(([a, b]) => { const v = document.querySelector("video"); return v.currentTime >= a && v.currentTime < b; }, [from, to]);
+  await page.evaluate(() => { const v = document.querySelector("video"); v.muted = true; v.defaultPlaybackRate = v.playbackRate = 0.1; });
+  await chapter("The Fjord").click(); // the player is not loaded yet
+  await plays(3, 5);
+  await chapter("Past the lighthouses").focus();
+  await page.keyboard.press("Enter");
+  await plays(1.5, 3);
+  await page.waitForSelector('[data-seek="1.5"][aria-current="true"]');
+  must(await chapter("Past the lighthouses").evaluate((e) => document.activeElement === e), "the focus left the list");
+  for (const width of [1280, 360]) {
+    await page.setViewportSize({ width, height: 740 });
+    await checkWidth(page, "chapters");
+    await checkAccessibility(page, "chapters");
+  }
+});
+
 await test("a read-only user sees no buttons", async (page) => {
   await control("read-only");
   try {

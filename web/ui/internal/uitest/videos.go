@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/media/captions"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/store/engine"
 )
@@ -48,7 +49,13 @@ func completedStages(name string, length float64) [5]stage {
 				map[string]any{"name": "1080p", "height": 1080}, map[string]any{"name": "720p", "height": 720},
 				map[string]any{"name": "480p", "height": 480}, map[string]any{"name": "audio"}}}},
 		completedMetadata(),
-		{status: completed, took: durations{3 * ms, 1200 * ms}, result: map[string]any{"files": 61, "bytes": 31234567}},
+		{status: completed, took: durations{3 * ms, 1200 * ms}, result: map[string]any{
+			"files": 61, "bytes": 31234567, "chapters": []captions.Chapter{
+				{Start: 0, End: 1.5, Title: "Departure"},
+				{Start: 1.5, End: 3, Title: "Past the lighthouses of the outer islands, in a wind that the harbour master had announced"},
+				{Start: 3, End: 5, Title: "The Fjord"},
+			},
+		}},
 		{status: completed, took: durations{2 * ms, 260 * ms}, result: map[string]any{
 			"master": "x/master.m3u8", "files": 64, "bytes": 31310123}},
 	}
