@@ -69,8 +69,10 @@
 // # Output
 //
 // The output is CMAF. Video is H.264 High, 4:2:0, BT.709, square pixels, at most
-// 60 frames a second. Audio is AAC-LC stereo at 48 kHz in renditions of its own.
-// HLS and DASH share the segments, which last six seconds and have one keyframe each, at the same frame in all rungs. A last segment
+// 60 frames a second; the ladder may have further rungs in HEVC Main and AV1 Main, also with 10 bits in BT.2020 with PQ or HLG. Audio
+// is AAC-LC stereo at 48 kHz in renditions of its own.
+// HLS and DASH share the segments, which last six seconds (6.006 s at NTSC rates) and have one keyframe each, at the same frame in all
+// rungs. A last segment
 // shorter than half a second is merged into the one before it.
 //
 // Primaries, matrices and transfers that ffmpeg's zscale filter knows are converted, the transfers of standard displays

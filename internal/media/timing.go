@@ -74,8 +74,11 @@ func wholeFrames(rate float64) int64 {
 	return segmentTicks
 }
 
-// framesPerSegment is how many frames all segments have; 0 if that is not certain.
+// framesPerSegment is how many frames all segments have, or more if there is one segment; 0 if that is not certain.
 func (t timing) framesPerSegment(v *Video) int {
+	if t.repeatedFrames == 0 && (t.lead+v.Duration)*videoTimescale < float64(t.segment) {
+		return maxInterval
+	}
 	if len(v.FrameTimes) != 1 || t.dropsFrames || t.repeatedFrames > 0 {
 		return 0
 	}

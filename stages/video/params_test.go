@@ -15,7 +15,7 @@ func TestParseParams_ReadsEveryMember(t *testing.T) {
 	t.Parallel()
 	got, err := ParseParams(json.RawMessage(`{
 		"title": "Holiday", "profile": "web", "profile_resolved_at": "2030-01-31T08:00:00Z", "custom": {"order": 7},
-		"renditions": [240, "1080p", "720", 720], "quality": 20, "preset": "slow",
+		"renditions": [240, "1080p", "720", 720], "codecs": ["h264", "av1", "av1"], "hdr": true, "quality": 20, "preset": "slow",
 		"audio": {"bitrate": "96k", "loudness": -16}, "poster": "25%", "visibility": "public", "requires": ["gpu"], "prefers": ["north"]}`))
 	if err != nil {
 		t.Fatal(err)
@@ -24,7 +24,7 @@ func TestParseParams_ReadsEveryMember(t *testing.T) {
 		Title: "Holiday", Profile: "web", ProfileResolvedAt: time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC),
 		Custom: json.RawMessage(`{"order": 7}`),
 		Settings: Settings{
-			Renditions: []int{1080, 720, 240}, Quality: 20, Preset: "slow",
+			Renditions: []int{1080, 720, 240}, Codecs: []string{"av1"}, HDR: true, Quality: 20, Preset: "slow",
 			Audio: AudioSettings{Bitrate: 96000, Loudness: -16}, Poster: "25%", Visibility: "public",
 			Requires: []string{"gpu"}, Prefers: []string{"north"},
 		},
@@ -55,6 +55,9 @@ func TestParseParams_SaysWhatIsAllowed(t *testing.T) {
 		`{"renditions": "1080p"}`:            `params: renditions must be a list of heights`,
 		`{"renditions": [1081]}`:             `params: renditions: "1081" is not a height; allowed: 2160, 1440, 1080, 720, 480, 360, 240`,
 		`{"renditions": [1080.5]}`:           `params: renditions: "1080.5" is not a height`,
+		`{"codecs": "av1"}`:                  `params: codecs must be a list of h264, hevc, av1; h264 is always made, not "av1"`,
+		`{"codecs": ["vp9"]}`:                `params: codecs must be a list of h264, hevc, av1`,
+		`{"hdr": "keep"}`:                    `params: hdr must be true or false, not "keep"`,
 		`{"quality": 14}`:                    `params: quality must be a whole number from 15 (best) to 40, not 14`,
 		`{"quality": 41}`:                    `params: quality must be a whole number from 15`,
 		`{"quality": "20"}`:                  `params: quality must be a whole number from 15`,
@@ -83,7 +86,7 @@ func TestParseParams_SaysWhatIsAllowed(t *testing.T) {
 		}
 	}
 	_, err := ParseSettings(json.RawMessage(`{"title": "a"}`))
-	if err == nil || !strings.HasPrefix(err.Error(), `profile: unknown member "title"; allowed: renditions, quality`) {
+	if err == nil || !strings.HasPrefix(err.Error(), `profile: unknown member "title"; allowed: renditions, codecs`) {
 		t.Errorf("a profile with a title: %v", err)
 	}
 }
