@@ -53,6 +53,8 @@ func Ladder(info *Info) []Rung {
 type LadderOptions struct {
 	// Heights are the wanted sizes, of [LadderHeights]. Default: all.
 	Heights []int
+	// Without are sizes to leave out, of the others.
+	Without []int
 	// Quality, Preset and Loudness are those of the rungs, see [Rung].
 	Quality  int
 	Preset   string
@@ -86,7 +88,8 @@ func LadderWith(info *Info, o LadderOptions) []Rung {
 	if o.HDR && info.Video != nil {
 		hdr = info.Video.HDR
 	}
-	for _, r := range o.withCodecs(o.choose(Ladder(info)), hdr) {
+	all := slices.DeleteFunc(Ladder(info), func(r Rung) bool { return !r.IsAudio() && slices.Contains(o.Without, r.NominalHeight()) })
+	for _, r := range o.withCodecs(o.choose(all), hdr) {
 		if r.IsAudio() {
 			r.Loudness = o.Loudness
 		} else {

@@ -97,6 +97,12 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 		return Ingest{}, err
 	}
 	params.Codecs, params.HDR = possible.Codecs, possible.HDR
+	if len(params.Renditions) == 0 {
+		params.LeftOut, err = c.tools(job, -1, "comparing sizes").RedundantHeights(ctx, file, info, params.Settings.ladder(info))
+		if err != nil {
+			return Ingest{}, err
+		}
+	}
 	chunks, err := c.planChunks(ctx, job, file, info, packets, params.Settings.ladder(info))
 	if err != nil {
 		return Ingest{}, err

@@ -110,7 +110,7 @@ func renditionNames(heights []int) (names []string) {
 
 // fullLadder returns the rungs of all sizes that are possible.
 func (s Settings) fullLadder(info *media.Info) []media.Rung {
-	s.Renditions = media.LadderHeights()
+	s.Renditions, s.LeftOut = media.LadderHeights(), nil
 	return s.ladder(info)
 }
 

@@ -19,6 +19,8 @@ import (
 type Settings struct {
 	// Renditions are the heights to make, of media.LadderHeights, the largest first. Default: all.
 	Renditions []int `json:"renditions,omitempty"`
+	// LeftOut are heights that ingest has left out, because they show no more than smaller ones. Params and profiles do not have it.
+	LeftOut []int `json:"left_out,omitempty"`
 	// Codecs are those of further renditions of 720p and more, next to the ones in H.264: of media.LadderCodecs.
 	Codecs []string `json:"codecs,omitempty"`
 	// HDR keeps the dynamic range of an HDR source in these renditions; those in H.264 are SDR.
@@ -302,7 +304,7 @@ func (s Settings) ladder(info *media.Info) []media.Rung {
 
 func (s Settings) ladderOptions() media.LadderOptions {
 	return media.LadderOptions{
-		Heights: s.Renditions, Codecs: s.Codecs, HDR: s.HDR, Quality: s.Quality, Preset: s.Preset, Loudness: s.Audio.Loudness,
+		Heights: s.Renditions, Without: s.LeftOut, Codecs: s.Codecs, HDR: s.HDR, Quality: s.Quality, Preset: s.Preset, Loudness: s.Audio.Loudness,
 		AudioBitrate: s.Audio.Bitrate,
 	}
 }
@@ -321,6 +323,10 @@ func (s Settings) posterTime(duration float64) float64 {
 func (s Settings) warnings(info *media.Info) (list []string) {
 	if v := info.Video; v != nil && s.Poster != "" && s.posterTime(v.Duration) > v.Duration {
 		list = append(list, fmt.Sprintf("the poster is a picture of another time: %s s is after the end of the video", s.Poster))
+	}
+	if len(s.LeftOut) > 0 {
+		list = append(list, fmt.Sprintf("%s left out: the picture has no more detail than in the next smaller size; renditions asks for it",
+			strings.Join(renditionNames(s.LeftOut), ", ")))
 	}
 	for _, a := range info.Audio {
 		if missing := a.QuieterThan(s.Audio.Loudness); s.Audio.Loudness != 0 && missing >= 0.5 {
