@@ -119,10 +119,11 @@ func publishLadder(t *testing.T, tools Tools, src string, o LadderOptions) resul
 	return r
 }
 
-// independently checks that two HLS libraries parse all playlists, that ffprobe
+// independently checks the rules of HLS, that two HLS libraries parse all playlists, that ffprobe
 // counts all frames, and that ffmpeg plays everything without errors.
 func (r result) independently(t *testing.T) {
 	t.Helper()
+	checkHLSRules(t, r.dir)
 	lists := []string{MasterName}
 	for _, v := range append(append([]Rendition{}, r.out.Video...), r.out.Audio...) {
 		lists = append(lists, v.Playlist)
