@@ -288,7 +288,7 @@ func TestCheckDelivered_RefusesForgedFiles(t *testing.T) {
 			return b
 		})},
 		{"oblong pixels", "not square", edit("360p/init.mp4", replace("pasp\x00\x00\x00\x01", "pasp\x00\x00\x00\x0a"))},
-		{"the colours of PQ", "BT.709", edit("360p/init.mp4", replace("nclx\x00\x01\x00\x01", "nclx\x00\x09\x00\x10"))},
+		{"the colours of PQ", "colours", edit("360p/init.mp4", replace("nclx\x00\x01\x00\x01", "nclx\x00\x09\x00\x10"))},
 		{"a disabled track", "disabled", edit("240p/init.mp4", replace("tkhd\x00\x00\x00\x07", "tkhd\x00\x00\x00\x00"))},
 		{"a script in the header", "needs", edit("360p/init.mp4", func(b []byte) []byte {
 			return append(b, newBox("uuid", "<script>alert(1)</script>")...)

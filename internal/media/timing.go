@@ -63,13 +63,12 @@ func planTiming(info *Info) timing {
 	return t
 }
 
-// wholeFrames is the shortest segment of at least segmentSeconds that has a whole number of frames, in ticks. So all segments have
-// as many. Of other than the usual frame rates it is segmentSeconds, and their numbers differ by one.
+// wholeFrames is the length of a segment at a frame rate, in ticks: six seconds, or at the rates of NTSC a thousandth more. So segments
+// of all usual rates have equally many frames.
 func wholeFrames(rate float64) int64 {
-	frames := math.Ceil(segmentSeconds*standardRate(rate) - 0.001)
-	ticks := frames / standardRate(rate) * videoTimescale
-	if math.Abs(ticks-math.Round(ticks)) < 0.001 && ticks < 1.01*segmentTicks {
-		return int64(math.Round(ticks))
+	switch standardRate(rate) {
+	case 24000.0 / 1001, 30000.0 / 1001, 60000.0 / 1001:
+		return segmentTicks / 1000 * 1001
 	}
 	return segmentTicks
 }
