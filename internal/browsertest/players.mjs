@@ -63,10 +63,12 @@ async function play(page, player, clip, track) {
   }, [player, clip, given.rate, given.hold, track, given.codecs[clip]]);
   await page.waitForFunction(() => window.said, null, { timeout: given.within }).catch(() => {});
   if (track !== undefined) await checkCaptions(page, player, given.captions[clip][track]);
-  const { said, at, length } = await page.evaluate(() => {
+  const { said, at, length, hasPicture, isListed } = await page.evaluate(async (master) => {
     const v = document.querySelector("video");
-    return { said: window.said, at: window.endedAt ?? v.currentTime, length: v.duration };
-  });
+    const isListed = (await (await fetch(master)).text()).includes("RESOLUTION=");
+    return { said: window.said, at: window.endedAt ?? v.currentTime, length: v.duration, hasPicture: v.videoWidth > 0, isListed };
+  }, `/${clip}/master.m3u8`);
+  must(hasPicture === isListed, `it ${hasPicture ? "has a" : "has no"} picture`);
   if (given.codecs[clip]) {
     const played = await page.evaluate(() => performance.getEntriesByType("resource").map((e) => e.name).filter((n) => /seg-/.test(n)));
     const folder = { av01: "-av1/", avc1: "p/" }[given.codecs[clip]];

@@ -20,7 +20,9 @@ func (d divided) wantPiecesAccepted(t *testing.T) {
 	checked.pieces = nil
 	for _, p := range d.pieces {
 		dir := copyDir(t, p.Dir)
-		removeAll(t, filepath.Join(dir, "audio", playlistName)) // no worker delivers it
+		for _, r := range p.Output.Audio {
+			removeAll(t, filepath.Join(dir, r.Playlist)) // no worker delivers it
+		}
 		d.wantExpected(t, p.Output.Chunk, dir)
 		out, err := chunkTools.CheckDeliveredChunk(t.Context(), d.src, d.info, d.rungs, d.plan, p.Output.Chunk, dir, p.Output)
 		if err != nil {

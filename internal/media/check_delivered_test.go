@@ -118,13 +118,15 @@ func transcodeLadder(t *testing.T, src string, o LadderOptions) honest {
 	t.Helper()
 	h := honest{src: src, dir: t.TempDir()}
 	var err error
-	if h.info, err = deliveryTools.Probe(t.Context(), src); err == nil && o.Loudness != 0 {
-		err = deliveryTools.MeasureLoudness(t.Context(), src, h.info)
-	}
-	if err != nil {
+	if h.info, err = deliveryTools.Probe(t.Context(), src); err != nil {
 		t.Fatal(err)
 	}
 	h.rungs = LadderWith(h.info, o)
+	if o.Loudness != 0 {
+		if err := deliveryTools.MeasureLoudness(t.Context(), src, h.info, h.rungs); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if h.out, err = deliveryTools.Transcode(t.Context(), src, h.info, h.rungs, h.dir, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -325,7 +327,7 @@ func TestCheckDelivered_RefusesForgedFiles(t *testing.T) {
 			clear(b[bytes.Index(b, []byte("mdat"))+4:])
 			return b
 		})},
-		{"sound of zeros", "two channels", edit("audio/seg-00001.m4s", func(b []byte) []byte {
+		{"sound of zeros", "2 channels", edit("audio/seg-00001.m4s", func(b []byte) []byte {
 			clear(b[bytes.Index(b, []byte("mdat"))+4:])
 			return b
 		})},

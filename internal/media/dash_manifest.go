@@ -1,6 +1,7 @@
 package media
 
 import (
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"math"
@@ -34,8 +35,10 @@ type mpdSet struct {
 	Language    string     `xml:"lang,attr,omitempty"`
 	Alignment   bool       `xml:"segmentAlignment,attr,omitempty"`
 	StartsSAP   int        `xml:"startWithSAP,attr,omitempty"`
-	Colours     []mpdValue `xml:"EssentialProperty,omitempty"` // of HDR: other players must ignore the set
+	Priority    int        `xml:"selectionPriority,attr,omitempty"` // 1 if it is left out
+	Colours     []mpdValue `xml:"EssentialProperty,omitempty"`      // of HDR: other players must ignore the set
 	Label       string     `xml:"Label,omitempty"`
+	Accessible  *mpdValue  `xml:"Accessibility,omitempty"`
 	Role        *mpdValue  `xml:"Role,omitempty"`
 	Streams     []mpdRepr  `xml:"Representation"`
 }
@@ -127,9 +130,11 @@ func hdrProperties(hdr string) []mpdValue {
 	}
 }
 
-// addAudio adds one adaptation set per audio stream of the source, with all rungs.
+// addAudio adds one adaptation set per audio stream of the source and number of channels, with all rungs. Players begin with the
+// first.
 func (i inspected) addAudio(m *mpd, list []Rendition) error {
-	bySource := map[int]int{}
+	type key struct{ source, channels int }
+	sets := map[key]int{}
 	for _, r := range list {
 		repr, err := i.representation(r)
 		if err != nil {
@@ -137,21 +142,27 @@ func (i inspected) addAudio(m *mpd, list []Rendition) error {
 		}
 		repr.Rate = r.SampleRate
 		repr.Channels = &mpdValue{"urn:mpeg:dash:23003:3:audio_channel_configuration:2011", strconv.Itoa(r.Channels)}
-		at, ok := bySource[r.Source]
+		at, ok := sets[key{r.Source, r.Channels}]
 		if !ok {
 			set := mpdSet{
 				ContentType: "audio", MimeType: "audio/mp4", Language: bcp47(r.Language), Alignment: true, StartsSAP: 1,
 			}
-			role := "alternate"
+			role := cmp.Or(r.Role, "alternate")
 			if r.Default {
 				role = "main"
 			}
 			set.Role = &mpdValue{"urn:mpeg:dash:role:2011", role}
+			if purpose := audioRoles[r.Role].purpose; purpose != "" {
+				set.Accessible = &mpdValue{"urn:tva:metadata:cs:AudioPurposeCS:2007", purpose}
+			}
 			at = len(m.Period.Sets)
-			bySource[r.Source] = at
+			sets[key{r.Source, r.Channels}] = at
 			m.Period.Sets = append(m.Period.Sets, set)
 		}
 		m.Period.Sets[at].Streams = append(m.Period.Sets[at].Streams, repr)
+	}
+	if len(sets) > 1 {
+		m.Period.Sets[sets[key{list[0].Source, list[0].Channels}]].Priority = 2
 	}
 	return nil
 }

@@ -70,7 +70,7 @@
 //
 // The output is CMAF. Video is H.264 High, 4:2:0, BT.709, square pixels, at most
 // 60 frames a second; the ladder may have further rungs in HEVC Main and AV1 Main, also with 10 bits in BT.2020 with PQ or HLG. Audio
-// is AAC-LC stereo at 48 kHz in renditions of its own.
+// is AAC-LC at 48 kHz, in stereo and, if that is asked for, in 5.1, in renditions of its own.
 // HLS and DASH share the segments, which last six seconds (6.006 s at NTSC rates) and have one keyframe each, at the same frame in all
 // rungs. A last segment
 // shorter than half a second is merged into the one before it.

@@ -74,6 +74,7 @@ type rawStream struct {
 		Comment  int `json:"comment"`
 		Impaired int `json:"visual_impaired"`
 		SDH      int `json:"hearing_impaired"`
+		Dub      int `json:"dub"`
 	} `json:"disposition"`
 	Tags     map[string]string `json:"tags"`
 	SideData []struct {

@@ -134,12 +134,16 @@ type Audio struct {
 	// Language is the file's tag, such as "eng"; empty if unknown.
 	Language string `json:"language,omitempty"`
 	Title    string `json:"title,omitempty"`
-	Default  bool   `json:"default,omitempty"`
+	// Role is commentary, description (of the picture), enhanced-audio-intelligibility or dub, as DASH calls them; empty for the main
+	// sound.
+	Role    string `json:"role,omitempty"`
+	Default bool   `json:"default,omitempty"`
 	// Start and Duration are measured from the packets.
 	Start    float64 `json:"start"`
 	Duration float64 `json:"duration"`
-	// Loudness is what [Tools.MeasureLoudness] found; nil if that was not called, or the stream is silent.
-	Loudness *Loudness `json:"loudness,omitempty"`
+	// Loudness is what [Tools.MeasureLoudness] found, in stereo and in 5.1; nil if that was not called, or the stream is silent.
+	Loudness         *Loudness `json:"loudness,omitempty"`
+	SurroundLoudness *Loudness `json:"surround_loudness,omitempty"`
 }
 
 // Subtitle describes one text subtitle stream.

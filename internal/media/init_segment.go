@@ -13,9 +13,11 @@ import (
 // trackID is that of the only track in every file.
 const trackID = 1
 
-// aacConfig is the decoder configuration of AAC-LC stereo at 48 kHz, without spectral band replication, as ffmpeg
-// writes it.
-const aacConfig = "\x11\x90\x56\xe5\x00"
+// aacConfig is the decoder configuration of AAC-LC with so many channels at 48 kHz, without spectral band replication, as
+// ffmpeg writes it. Up to 5.1, the number of the configuration is that of the channels.
+func aacConfig(channels int) string {
+	return string([]byte{0x11, byte(0x80 | channels<<3), 0x56, 0xe5, 0})
+}
 
 // writeInit replaces the initialization segment of a rendition. Of the one that an encoder made, only the parameter sets
 // remain, which must be those of the rung. The presentation starts at the tick editStart: ffmpeg's own edit list
@@ -54,7 +56,7 @@ func (s *renditionFiles) sampleEntry(r Rung) (mp4.Box, error) {
 	if s.picture != nil {
 		return s.videoEntry()
 	}
-	esds := mp4.CreateEsdsBox([]byte(aacConfig))
+	esds := mp4.CreateEsdsBox([]byte(aacConfig(s.channels)))
 	esds.DecConfigDescriptor.MaxBitrate, esds.DecConfigDescriptor.AvgBitrate = uint32(r.AudioBitrate), uint32(r.AudioBitrate)
 	return mp4.CreateAudioSampleEntryBox("mp4a", uint16(s.channels), 16, uint16(s.sampleRate), esds), nil
 }
@@ -65,6 +67,9 @@ func (s *renditionFiles) checkRung(j renditionJob, info *Info, plan timing) erro
 	if isAudio := s.picture == nil; isAudio || j.audio != nil {
 		if !isAudio || j.audio == nil {
 			return fmt.Errorf("it has sound instead of a picture, or a picture instead of sound, which is not AAC")
+		}
+		if s.channels != r.channels() {
+			return fmt.Errorf("it has %d channels instead of %d", s.channels, r.channels())
 		}
 		return nil
 	}
@@ -135,18 +140,21 @@ func (s *renditionFiles) parseInit(text []byte) error {
 }
 
 func (s *renditionFiles) readAudioEntry(entry *mp4.AudioSampleEntryBox) error {
-	const aacObject, stereo = 0x40, 2
+	const aacObject = 0x40
 	if entry.Esds == nil || entry.Esds.DecConfigDescriptor == nil || entry.Esds.DecConfigDescriptor.DecSpecificInfo == nil ||
 		entry.Esds.DecConfigDescriptor.ObjectType != aacObject {
 		return fmt.Errorf("its codec is not AAC")
 	}
-	// A decoder needs no more than the first two bytes.
 	config := string(entry.Esds.DecConfigDescriptor.DecSpecificInfo.DecConfig)
-	if config != aacConfig && config != aacConfig[:2] || entry.ChannelCount != stereo || int(entry.SampleRate) != sampleRate {
-		return fmt.Errorf("it is not AAC-LC stereo at %d Hz", sampleRate)
+	for channels := range layouts {
+		// A decoder needs no more than the first two bytes. Some versions of ffmpeg count two channels in the entry of 5.1.
+		want, counted := aacConfig(channels), int(entry.ChannelCount)
+		if (config == want || config == want[:2]) && (counted == channels || counted == stereo) && int(entry.SampleRate) == sampleRate {
+			s.codecs, s.channels, s.sampleRate = "mp4a.40.2", channels, sampleRate
+			return nil
+		}
 	}
-	s.codecs, s.channels, s.sampleRate = "mp4a.40.2", stereo, sampleRate
-	return nil
+	return fmt.Errorf("it is not AAC-LC in stereo or 5.1 at %d Hz", sampleRate)
 }
 
 // checkPublishedInit checks that an initialization segment has one edit, and says nothing that the parser ignores, such

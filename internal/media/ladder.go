@@ -65,6 +65,8 @@ type LadderOptions struct {
 	Codecs []string
 	// HDR keeps the dynamic range of an HDR source in these further renditions.
 	HDR bool
+	// Surround asks for a rendition in 5.1 of each audio stream that has so many channels, next to that in stereo.
+	Surround bool
 }
 
 // LadderCodecs are the codecs of further renditions.
@@ -89,7 +91,7 @@ func LadderWith(info *Info, o LadderOptions) []Rung {
 		hdr = info.Video.HDR
 	}
 	all := slices.DeleteFunc(Ladder(info), func(r Rung) bool { return !r.IsAudio() && slices.Contains(o.Without, r.NominalHeight()) })
-	for _, r := range o.withCodecs(o.choose(all), hdr) {
+	for _, r := range append(o.withCodecs(o.choose(all), hdr), o.surroundRungs(info)...) {
 		if r.IsAudio() {
 			r.Loudness = o.Loudness
 		} else {

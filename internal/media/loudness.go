@@ -25,10 +25,10 @@ type Loudness struct {
 	TruePeak   float64 `json:"true_peak"`
 }
 
-// MeasureLoudness decodes the sound of a source and sets the Loudness of each stream in info. The
-// constant gain of a [Rung] with a target follows from it. A filter that changes its gain while it
+// MeasureLoudness decodes the sound of a source, with the channels of each rung, and sets the loudness of each stream in
+// info. The constant gain of a [Rung] with a target follows from it. A filter that changes its gain while it
 // measures would change the dynamics, and would differ between the parts of a divided transcode.
-func (t Tools) MeasureLoudness(ctx context.Context, src string, info *Info) error {
+func (t Tools) MeasureLoudness(ctx context.Context, src string, info *Info, rungs []Rung) error {
 	ctx, cancel := t.withTimeLimit(ctx, info.Duration)
 	defer cancel()
 	t = t.withStepCounter()
@@ -41,23 +41,26 @@ func (t Tools) MeasureLoudness(ctx context.Context, src string, info *Info) erro
 	if err != nil {
 		return err
 	}
-	for i := range info.Audio {
-		if info.Audio[i].Loudness, err = t.measureLoudness(ctx, source, info, &info.Audio[i], c); err != nil {
+	_, audio := renditionJobs(info, rungs)
+	for _, sound := range soundsOf(audio) {
+		loudness, err := t.measureLoudness(ctx, source, info, sound, c)
+		if err != nil {
 			return fmt.Errorf("measure loudness: %w", err)
 		}
+		*sound.loudness() = loudness
 	}
 	return nil
 }
 
-func (t Tools) measureLoudness(ctx context.Context, source string, info *Info, a *Audio, c capabilities) (*Loudness, error) {
-	sounds, err := soundDecoder{tools: t, source: source, info: info, found: c}.start(ctx, []*Audio{a})
+func (t Tools) measureLoudness(ctx context.Context, source string, info *Info, sound decodedSound, c capabilities) (*Loudness, error) {
+	sounds, err := soundDecoder{tools: t, source: source, info: info, found: c}.start(ctx, []decodedSound{sound})
 	if err != nil {
 		return nil, err
 	}
-	options, stream := decodedInput(info, 0)
+	options, stream := decodedInput(info, 0, sound.channels)
 	args := append(t.ffmpegArgs(), options...)
 	args = append(args, "-map", fmt.Sprintf("0:%d", stream), "-af",
-		evenSound+",ebur128=metadata=1:peak=true,ametadata=mode=print:file=-", "-f", "null", "-")
+		evenSound(sound.channels)+",ebur128=metadata=1:peak=true,ametadata=mode=print:file=-", "-f", "null", "-")
 	r := newLoudnessReader()
 	_, err = sounds.finish(t.run(ctx, command{
 		tool: "ffmpeg", purpose: "loudness", args: args, stdout: r, pipes: sounds.pipes,
@@ -96,15 +99,27 @@ func (r *loudnessReader) line(line []byte) {
 	}
 }
 
+// loudness is where the loudness of a sound is.
+func (s decodedSound) loudness() **Loudness {
+	if s.channels == surround {
+		return &s.audio.SurroundLoudness
+	}
+	return &s.audio.Loudness
+}
+
 // gain is what a rendition's sound is amplified by, in dB. It is less than the target asks for if the
 // sound would clip.
 func (j renditionJob) gain() float64 {
-	if j.audio == nil || j.audio.Loudness == nil || j.rung.Loudness >= 0 {
+	if j.audio == nil || j.rung.Loudness >= 0 {
 		return 0
 	}
-	gain := j.rung.Loudness - j.audio.Loudness.Integrated
+	measured := *j.sound().loudness()
+	if measured == nil {
+		return 0
+	}
+	gain := j.rung.Loudness - measured.Integrated
 	if gain > 0 {
-		gain = min(gain, max(maxTruePeak-j.audio.Loudness.TruePeak, 0))
+		gain = min(gain, max(maxTruePeak-measured.TruePeak, 0))
 	}
 	return math.Round(gain*100) / 100
 }
@@ -118,12 +133,14 @@ func gainFilter(j renditionJob) string {
 	return fmt.Sprintf(",volume=%.2fdB:precision=float", j.gain())
 }
 
-// QuieterThan returns how many dB the rendition of the stream stays below a target in LUFS, because its
-// peaks would clip; 0 if it does not.
-func (a Audio) QuieterThan(target float64) float64 {
-	if a.Loudness == nil {
-		return 0
+// QuieterThan returns how many dB a rendition of the stream stays below a target in LUFS, because its
+// peaks would clip; 0 if none does.
+func (a Audio) QuieterThan(target float64) (missing float64) {
+	for channels := range layouts {
+		j := renditionJob{rung: Rung{Loudness: target, Channels: channels}, audio: &a}
+		if measured := *j.sound().loudness(); measured != nil {
+			missing = max(missing, target-measured.Integrated-j.gain())
+		}
 	}
-	j := renditionJob{rung: Rung{Loudness: target}, audio: &a}
-	return max(target-a.Loudness.Integrated-j.gain(), 0)
+	return missing
 }

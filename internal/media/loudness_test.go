@@ -1,6 +1,7 @@
 package media
 
 import (
+	"math"
 	"path/filepath"
 	"testing"
 )
@@ -9,12 +10,13 @@ func TestMeasureLoudness_MeasuresEachStream(t *testing.T) {
 	t.Parallel()
 	// A sine of 997 Hz in both channels has as many LUFS as its peak has dBFS, which BS.1770 defines so.
 	src := makeClip(t, "a.mkv", "-f lavfi -i sine=f=997:d=6:r=48000,volume=-5dB,aformat=channel_layouts=mono,pan=stereo|c0=c0|c1=c0 "+
-		"-f lavfi -i anullsrc=d=6 -f lavfi -i sine=f=997:d=0.2 -map 0 -map 1 -map 2 -c:a pcm_f32le")
+		"-f lavfi -i anullsrc=d=6 -f lavfi -i sine=f=997:d=0.2 -f lavfi -i sine=f=997:d=6:r=48000,volume=-5dB,pan=5.1|FL=c0|FR=c0 "+
+		"-map 0 -map 1 -map 2 -map 3 -c:a pcm_f32le")
 	info, err := fastTools.Probe(t.Context(), src)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := fastTools.MeasureLoudness(t.Context(), src, info); err != nil {
+	if err := fastTools.MeasureLoudness(t.Context(), src, info, LadderWith(info, LadderOptions{Surround: true})); err != nil {
 		t.Fatal(err)
 	}
 	const peak = -18.06 - 5 // ffmpeg's sine has an eighth of full scale
@@ -22,10 +24,18 @@ func TestMeasureLoudness_MeasuresEachStream(t *testing.T) {
 	if tone == nil || !isNear(tone.Integrated, peak, 0.2) || !isNear(tone.TruePeak, peak, 0.2) {
 		t.Errorf("the tone has %+v, want %.1f LUFS and dBTP", tone, peak)
 	}
-	for i, what := range map[int]string{1: "silence", 2: "a sound that is shorter than a block"} {
+	for i, what := range map[int]string{1: "silence", 3: "a sound that is shorter than a block"} {
 		if l := info.Audio[i].Loudness; l != nil {
 			t.Errorf("%s has %+v", what, l)
 		}
+	}
+	// The filter makes room in stereo for three channels on each side, of which two are silent.
+	mixed, all, room := info.Audio[2].Loudness, info.Audio[2].SurroundLoudness, 20*math.Log10(1+math.Sqrt2)
+	if all == nil || mixed == nil || !isNear(all.Integrated, peak, 0.2) || !isNear(mixed.Integrated, peak-room, 0.2) {
+		t.Errorf("5.1 has %+v, and %+v in stereo; want %.1f and %.1f LUFS", all, mixed, peak, peak-room)
+	}
+	if info.Audio[0].SurroundLoudness != nil {
+		t.Error("stereo was measured in 5.1")
 	}
 }
 
@@ -47,6 +57,10 @@ func TestGain_ReachesTheTargetUnlessPeaksWouldClip(t *testing.T) {
 		if got := a.QuieterThan(c.target); c.target < 0 && !isNear(got, c.missing, 0.001) {
 			t.Errorf("%+v: %g dB are missing", c, got)
 		}
+	}
+	both := Audio{Loudness: &Loudness{-20, -10}, SurroundLoudness: &Loudness{-12, -1}}
+	if j := (renditionJob{rung: Rung{Loudness: -16, Channels: surround}, audio: &both}); j.gain() != -4 || both.QuieterThan(-10) != 2 {
+		t.Errorf("gain of 5.1 %g, %g dB are missing", j.gain(), both.QuieterThan(-10))
 	}
 	if j := (renditionJob{rung: Rung{Loudness: -16}, audio: &Audio{}}); j.gain() != 0 || j.gainFactor() != 1 || gainFilter(j) != "" {
 		t.Error("sound that was not measured has a gain")

@@ -34,11 +34,11 @@ func sampleOutput() *Output {
 			},
 			{
 				Name: "audio-2", Group: "audio", Playlist: "audio-2/index.m3u8", Codecs: "mp4a.40.2", Channels: 2,
-				PeakBandwidth: 140, AverageBandwidth: 120, Language: "eng",
+				PeakBandwidth: 140, AverageBandwidth: 120, Language: "eng", Source: 2,
 			},
 			{
 				Name: "audio-3", Group: "audio", Playlist: "audio-3/index.m3u8", Codecs: "mp4a.40.2", Channels: 2,
-				PeakBandwidth: 140, AverageBandwidth: 120, Language: "eng",
+				PeakBandwidth: 140, AverageBandwidth: 120, Language: "eng", Source: 3,
 			},
 		},
 	}
@@ -67,6 +67,8 @@ g7/720p/index.m3u8
 #EXT-X-STREAM-INF:BANDWIDTH=540,AVERAGE-BANDWIDTH=428,CODECS="avc1.640015,mp4a.40.2",` +
 		`RESOLUTION=426x240,FRAME-RATE=29.970,VIDEO-RANGE=SDR,AUDIO="audio",CLOSED-CAPTIONS=NONE
 g7/240p/index.m3u8
+#EXT-X-STREAM-INF:BANDWIDTH=140,AVERAGE-BANDWIDTH=128,CODECS="mp4a.40.2",AUDIO="audio",CLOSED-CAPTIONS=NONE
+g7/audio/index.m3u8
 #EXT-X-I-FRAME-STREAM-INF:BANDWIDTH=90,AVERAGE-BANDWIDTH=80,CODECS="avc1.64001f",RESOLUTION=1280x720,VIDEO-RANGE=SDR,` +
 		`URI="g7/720p/iframes.m3u8"
 #EXT-X-I-FRAME-STREAM-INF:BANDWIDTH=30,AVERAGE-BANDWIDTH=20,CODECS="avc1.640015",RESOLUTION=426x240,VIDEO-RANGE=SDR,` +
@@ -75,8 +77,52 @@ g7/240p/index.m3u8
 	if text != want {
 		t.Errorf("got\n%s\nwant\n%s", text, want)
 	}
-	if n, err := formattest.Playlist([]byte(text)); err != nil || n != 4 { // with those of pictures
+	if n, err := formattest.Playlist([]byte(text)); err != nil || n != 5 { // with those of pictures
 		t.Errorf("other parsers find %d variants, %v", n, err)
+	}
+}
+
+// The first sound is in 5.1, too. The group of 5.1 has the same sounds as that of stereo, with the same names.
+func TestMultivariantPlaylist_ListsSurroundAfterStereo(t *testing.T) {
+	t.Parallel()
+	out := sampleOutput()
+	out.Video = out.Video[1:]
+	out.Audio[1].Role, out.Audio[2].Role = roleDescription, roleCommentary
+	out.Audio = append(out.Audio, Rendition{
+		Name: "audio-surround", Group: "audio-surround", Playlist: "audio-surround/index.m3u8", Codecs: "mp4a.40.2", Channels: 6,
+		PeakBandwidth: 390, AverageBandwidth: 384, Default: true, Language: "ger", Title: "Deutsch \"laut\"\n",
+	})
+	const media = `#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="GROUP",NAME="Deutsch laut",LANGUAGE="de",DEFAULT=YES,AUTOSELECT=YES,` +
+		`CHANNELS="COUNT",URI="GROUP/index.m3u8"
+#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="GROUP",NAME="English (description)",LANGUAGE="en",DEFAULT=NO,AUTOSELECT=YES,` +
+		`CHARACTERISTICS="public.accessibility.describes-video",CHANNELS="2",URI="audio-2/index.m3u8"
+#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="GROUP",NAME="English (commentary)",LANGUAGE="en",DEFAULT=NO,AUTOSELECT=NO,` +
+		`CHANNELS="2",URI="audio-3/index.m3u8"
+`
+	of := func(group, channels string) string {
+		return strings.NewReplacer(`"GROUP"`, `"`+group+`"`, "GROUP/", group+"/", "COUNT", channels).Replace(media)
+	}
+	const video = `,CODECS="avc1.640015,mp4a.40.2",RESOLUTION=426x240,FRAME-RATE=29.970,VIDEO-RANGE=SDR,AUDIO=`
+	want := "#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-INDEPENDENT-SEGMENTS\n" + of("audio", "2") +
+		`#EXT-X-STREAM-INF:BANDWIDTH=540,AVERAGE-BANDWIDTH=428` + video + `"audio",CLOSED-CAPTIONS=NONE
+240p/index.m3u8
+` + of("audio-surround", "6") + `#EXT-X-STREAM-INF:BANDWIDTH=790,AVERAGE-BANDWIDTH=684` + video + `"audio-surround",CLOSED-CAPTIONS=NONE
+240p/index.m3u8
+#EXT-X-STREAM-INF:BANDWIDTH=140,AVERAGE-BANDWIDTH=128,CODECS="mp4a.40.2",AUDIO="audio",CLOSED-CAPTIONS=NONE
+audio/index.m3u8
+`
+	text := multivariantPlaylist(out, nil)
+	if text != want {
+		t.Errorf("got\n%s\nwant\n%s", text, want)
+	}
+	if n, err := formattest.Playlist([]byte(text)); err != nil || n != 3 {
+		t.Errorf("other parsers find %d variants, %v", n, err)
+	}
+	out.Video = nil
+	text = multivariantPlaylist(out, nil)
+	last := `CODECS="mp4a.40.2",AUDIO="audio-surround"` + "\naudio-surround/index.m3u8\n"
+	if !strings.HasSuffix(text, last) || strings.Contains(text, "CLOSED") {
+		t.Errorf("without a picture\n%s", text)
 	}
 }
 

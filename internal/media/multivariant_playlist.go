@@ -48,21 +48,15 @@ func multivariantPlaylist(out *Output, iframes []iframePlaylist) string {
 		writeAudioVariants(&b, groups, text)
 		return b.String()
 	}
-	// All video rungs use the first audio group.
-	var audio audioGroup
-	if len(groups) > 0 {
-		audio = groups[0]
-		writeGroup(&b, audio)
+	for _, g := range groups {
+		writeGroup(&b, g)
+		writeVideoVariants(&b, out.Video, g, text)
 	}
-	for _, v := range slices.Concat(videoSets(out.Video)...) {
-		fmt.Fprintf(&b, "#EXT-X-STREAM-INF:BANDWIDTH=%d,AVERAGE-BANDWIDTH=%d,CODECS=\"%s\",RESOLUTION=%dx%d,"+
-			"FRAME-RATE=%.3f,VIDEO-RANGE=%s",
-			v.PeakBandwidth+audio.peak, v.AverageBandwidth+audio.average, joinCodecs(v.Codecs, audio.codecs),
-			v.Width, v.Height, v.FrameRate, v.videoRange())
-		if audio.name != "" {
-			fmt.Fprintf(&b, ",AUDIO=\"%s\"", audio.name)
-		}
-		fmt.Fprintf(&b, "%s,CLOSED-CAPTIONS=NONE\n%s\n", text, v.Playlist)
+	if len(groups) == 0 {
+		writeVideoVariants(&b, out.Video, audioGroup{}, text)
+	} else {
+		// For networks that are too slow for any picture.
+		writeAudioVariant(&b, groups[0], text+",CLOSED-CAPTIONS=NONE", true)
 	}
 	for _, p := range iframes {
 		v := p.of
@@ -74,6 +68,20 @@ func multivariantPlaylist(out *Output, iframes []iframePlaylist) string {
 
 // videoRange is the attribute VIDEO-RANGE.
 func (r Rendition) videoRange() string { return cmp.Or(strings.ToUpper(r.HDR), "SDR") }
+
+// writeVideoVariants lists all video renditions with a group of audio renditions, which may be empty.
+func writeVideoVariants(b *strings.Builder, video []Rendition, audio audioGroup, text string) {
+	for _, v := range slices.Concat(videoSets(video)...) {
+		fmt.Fprintf(b, "#EXT-X-STREAM-INF:BANDWIDTH=%d,AVERAGE-BANDWIDTH=%d,CODECS=\"%s\",RESOLUTION=%dx%d,"+
+			"FRAME-RATE=%.3f,VIDEO-RANGE=%s",
+			v.PeakBandwidth+audio.peak, v.AverageBandwidth+audio.average, joinCodecs(v.Codecs, audio.codecs),
+			v.Width, v.Height, v.FrameRate, v.videoRange())
+		if audio.name != "" {
+			fmt.Fprintf(b, ",AUDIO=\"%s\"", audio.name)
+		}
+		fmt.Fprintf(b, "%s,CLOSED-CAPTIONS=NONE\n%s\n", text, v.Playlist)
+	}
+}
 
 // videoSets are the renditions of each codec, the largest first. Those of H.264 come first, because every player can begin with one.
 func videoSets(list []Rendition) (sets [][]Rendition) {
@@ -115,20 +123,29 @@ type audioGroup struct {
 	peak, average int64
 }
 
+// groupAudio returns the groups, that of stereo first. HLS wants the same sounds in all groups: where one has no rendition of a
+// sound, it has that of the first group.
 func groupAudio(list []Rendition) []audioGroup {
 	var groups []audioGroup
 	for _, r := range list {
-		i := 0
-		for i < len(groups) && groups[i].name != r.Group {
-			i++
-		}
-		if i == len(groups) {
+		if !slices.ContainsFunc(groups, func(g audioGroup) bool { return g.name == r.Group }) {
 			groups = append(groups, audioGroup{name: r.Group, codecs: r.Codecs})
 		}
+	}
+	for i := range groups {
 		g := &groups[i]
-		g.list = append(g.list, r)
-		// A player selects one of them, perhaps the largest.
-		g.peak, g.average = max(g.peak, r.PeakBandwidth), max(g.average, r.AverageBandwidth)
+		for _, first := range list {
+			if first.Group != groups[0].name {
+				continue
+			}
+			own := func(r Rendition) bool { return r.Group == g.name && r.Source == first.Source }
+			if at := slices.IndexFunc(list, own); at >= 0 {
+				first = list[at]
+			}
+			g.list = append(g.list, first)
+			// A player selects one of them, perhaps the largest.
+			g.peak, g.average = max(g.peak, first.PeakBandwidth), max(g.average, first.AverageBandwidth)
+		}
 	}
 	return groups
 }
@@ -140,30 +157,42 @@ func writeGroup(b *strings.Builder, g audioGroup) {
 		if r.Language != "" {
 			fmt.Fprintf(b, ",LANGUAGE=\"%s\"", bcp47(r.Language))
 		}
-		fmt.Fprintf(b, ",DEFAULT=%s,AUTOSELECT=YES,CHANNELS=\"%d\",URI=\"%s\"\n",
-			yesNo(r.Default), r.Channels, r.Playlist)
+		fmt.Fprintf(b, ",DEFAULT=%s,AUTOSELECT=%s", yesNo(r.Default), yesNo(r.Default || r.Role != roleCommentary))
+		if c := audioRoles[r.Role].characteristic; c != "" {
+			fmt.Fprintf(b, ",CHARACTERISTICS=\"%s\"", c)
+		}
+		fmt.Fprintf(b, ",CHANNELS=\"%d\",URI=\"%s\"\n", r.Channels, r.Playlist)
 	}
 }
 
 // writeAudioVariants lists audio without video: each rung is a variant. Rungs need
-// groups only if there are several languages.
+// groups only if there are several languages or numbers of channels.
 func writeAudioVariants(b *strings.Builder, groups []audioGroup, text string) {
+	inGroups := slices.ContainsFunc(groups, func(g audioGroup) bool { return len(g.list) > 1 || g.list[0].Channels > stereo })
 	for _, g := range groups {
-		several := len(g.list) > 1
-		if several {
+		if inGroups {
 			writeGroup(b, g)
 		}
-		fmt.Fprintf(b, "#EXT-X-STREAM-INF:BANDWIDTH=%d,AVERAGE-BANDWIDTH=%d,CODECS=\"%s\"", g.peak, g.average, g.codecs)
-		if several {
-			fmt.Fprintf(b, ",AUDIO=\"%s\"", g.name)
-		}
-		fmt.Fprintf(b, "%s\n%s\n", text, g.list[0].Playlist)
+		writeAudioVariant(b, g, text, inGroups)
 	}
 }
 
-// trackName is the name of sound in a player's menu.
+// writeAudioVariant lists a variant without a picture.
+func writeAudioVariant(b *strings.Builder, g audioGroup, attributes string, inGroup bool) {
+	fmt.Fprintf(b, "#EXT-X-STREAM-INF:BANDWIDTH=%d,AVERAGE-BANDWIDTH=%d,CODECS=\"%s\"", g.peak, g.average, g.codecs)
+	if inGroup {
+		fmt.Fprintf(b, ",AUDIO=\"%s\"", g.name)
+	}
+	fmt.Fprintf(b, "%s\n%s\n", attributes, g.list[0].Playlist)
+}
+
+// trackName is the name of sound in a player's menu, such as "English (commentary)".
 func trackName(r Rendition, i int, used map[string]bool) string {
-	return menuName(r.Title, r.Language, fmt.Sprintf("Audio %d", i+1), used)
+	title, fallback := r.Title, fmt.Sprintf("Audio %d", i+1)
+	if role := audioRoles[r.Role].name; role != "" && title == "" {
+		title = fmt.Sprintf("%s (%s)", menuName("", r.Language, fallback, map[string]bool{}), role)
+	}
+	return menuName(title, r.Language, fallback, used)
 }
 
 // menuName is a name in a player's menu: the title, or else the language in its own words, such as "Deutsch". Names in a group

@@ -22,6 +22,8 @@ type Rung struct {
 	VideoBitrate int `json:"video_bitrate,omitempty"`
 	// AudioBitrate is bits per second of an audio rung.
 	AudioBitrate int `json:"audio_bitrate,omitempty"`
+	// Channels is 6 in an audio rung of 5.1, and 0 in one of stereo. Only streams of so many channels have renditions of 5.1.
+	Channels int `json:"channels,omitempty"`
 	// Quality and Preset are the CRF and libx264's preset of a video rung. Zero values: those of the
 	// Tools that encode it.
 	Quality int    `json:"quality,omitempty"`
@@ -135,7 +137,9 @@ type Rendition struct {
 	SampleRate int    `json:"sample_rate,omitempty"`
 	Language   string `json:"language,omitempty"`
 	Title      string `json:"title,omitempty"`
-	Default    bool   `json:"default,omitempty"`
+	// Role is that of the source's stream, see [Audio].
+	Role    string `json:"role,omitempty"`
+	Default bool   `json:"default,omitempty"`
 }
 
 // Storyboard describes sheets of small pictures and the WebVTT file that maps

@@ -41,7 +41,7 @@ func (s *renditionFiles) checkSegment(file string, isLast bool) error {
 			return err
 		}
 		if s.picture == nil {
-			err = checkAAC(frame, data, isLast && i+1 == len(g.samples))
+			err = checkAAC(frame, data, s.channels, isLast && i+1 == len(g.samples))
 		} else {
 			err = s.checkPicture(frame, data)
 		}
@@ -55,12 +55,13 @@ func (s *renditionFiles) checkSegment(file string, isLast bool) error {
 	return nil
 }
 
-// checkAAC checks a frame of stereo. All but the last of a rendition have their full length.
-func checkAAC(frame sample, data []byte, isLast bool) error {
-	const pair, stream, fill = 1, 4, 6 // the element with which a frame of two channels may begin
+// checkAAC checks a frame of so many channels. All but the last of a rendition have their full length.
+func checkAAC(frame sample, data []byte, channels int, isLast bool) error {
+	const single, pair, stream, fill = 0, 1, 4, 6 // elements; of 5.1, the channel in the middle is the first
+	first := map[int]byte{stereo: pair, surround: single}[channels]
 	switch {
-	case len(data) == 0 || !slices.Contains([]byte{pair, stream, fill}, data[0]>>5):
-		return fmt.Errorf("it is not a frame of two channels")
+	case len(data) == 0 || !slices.Contains([]byte{first, stream, fill}, data[0]>>5):
+		return fmt.Errorf("it is not a frame of %d channels", channels)
 	case frame.duration != aacFrame && !(isLast && frame.duration > 0 && frame.duration < aacFrame):
 		return fmt.Errorf("it lasts %d samples instead of %d", frame.duration, int(aacFrame))
 	case frame.pts != frame.dts || !frame.isKey:

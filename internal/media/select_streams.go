@@ -135,7 +135,7 @@ func chooseAudio(raw *rawProbe, tracks map[int]*trackTiming, info *Info, decoder
 		streams[s.Index], longest = s, max(longest, track.duration())
 		info.Audio = append(info.Audio, Audio{
 			Index: s.Index, Codec: codec, Channels: s.Channels, Layout: knownValue(s.Layout), Rate: int(rate),
-			Language: languageTag(s.tag("language")), Title: title(s),
+			Language: languageTag(s.tag("language")), Title: title(s), Role: s.audioRole(),
 			Start: track.first, Duration: track.duration(),
 		})
 	}

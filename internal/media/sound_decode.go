@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// soundDecoders are children that each decode one sound of a source into a pipe, as stereo of one rate, with its
-// timestamps. The encoder reads the pipes. ffmpeg rebuilds a filter graph when the channels or the rate change on the
+// soundDecoders are children that each decode one sound of a source into a pipe, with the channels of a rendition and one rate, with
+// its timestamps. The encoder reads the pipes. ffmpeg rebuilds a filter graph when the channels or the rate change on the
 // way; if the encoder had that graph, each change would leave a short frame in the middle, and the new graph would
 // begin at zero again.
 type soundDecoders struct {
@@ -33,7 +33,7 @@ type soundDecoder struct {
 }
 
 // start begins to decode sounds. The caller calls finish when the encoder has ended.
-func (s soundDecoder) start(ctx context.Context, sounds []*Audio) (*soundDecoders, error) {
+func (s soundDecoder) start(ctx context.Context, sounds []decodedSound) (*soundDecoders, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	d := &soundDecoders{
 		cancel: cancel, reports: make([]stderrReport, len(sounds)), errs: make([]error, len(sounds)),
@@ -49,11 +49,11 @@ func (s soundDecoder) start(ctx context.Context, sounds []*Audio) (*soundDecoder
 		d.pipes, ends = append(d.pipes, read), append(ends, write)
 	}
 	s.tools.Step, s.tools.Threads = nil, 1 // the encoder's steps show the progress
-	for i, a := range sounds {
+	for i, sound := range sounds {
 		d.running.Go(func() {
 			defer ends[i].Close()
 			d.reports[i], d.errs[i] = s.tools.run(ctx, command{
-				tool: "ffmpeg", purpose: "decode sound", args: s.args(a), source: s.source, stdout: ends[i],
+				tool: "ffmpeg", purpose: "decode sound", args: s.args(sound), source: s.source, stdout: ends[i],
 			})
 		})
 	}
@@ -101,14 +101,15 @@ func closeAll(files []*os.File) {
 
 // args decode one sound. Before it goes a moment of silence at zero: ffmpeg takes the smallest timestamp of an input for
 // its zero, and the sound may begin later. Sound without timestamps has neither.
-func (s soundDecoder) args(a *Audio) []string {
+func (s soundDecoder) args(sound decodedSound) []string {
+	filter := channelFilter(sound.channels)
 	args := s.tools.ffmpegArgs("-max_error_rate", "1")
 	args = append(args, input(s.source, probedInputOptions(s.info, s.found.decoders)...)...)
 	if isUntimed(s.info) {
-		return append(args, "-filter_complex", soundInput(0, a)+stereoFilter+"[sound]", "-map", "[sound]", "-f", "f32le", "pipe:1")
+		return append(args, "-filter_complex", soundInput(0, sound.audio)+filter+"[sound]", "-map", "[sound]", "-f", "f32le", "pipe:1")
 	}
 	graph := fmt.Sprintf("anullsrc=r=%d:cl=stereo:d=0.02[zero];%sasetpts=PTS-%.6f/TB,%s,atrim=start=0[sound]", sampleRate,
-		soundInput(0, a), planTiming(s.info).offset, stereoFilter)
+		soundInput(0, sound.audio), planTiming(s.info).offset, filter)
 	args = append(args, "-filter_complex", graph, "-map", "[zero]", "-map", "[sound]", "-c:a", "pcm_f32le",
 		"-avoid_negative_ts", "disabled", "-max_interleave_delta", "1", "-flush_packets", "1", "-f", "nut", "pipe:1")
 	return append(args, readAllStreams(s.info)...)
@@ -137,8 +138,10 @@ func readAllStreams(info *Info) []string {
 	return append(args, "-c", "copy", "-f", "null", "-")
 }
 
-// stereoFilter converts a sound to the channels and the rate that are published. It prevents clipping in the downmix.
-var stereoFilter = fmt.Sprintf("aresample=%d:rematrix_maxval=1,aformat=sample_fmts=flt:channel_layouts=stereo", sampleRate)
+// channelFilter converts a sound to the channels and the rate that are published. It prevents clipping in the downmix.
+func channelFilter(channels int) string {
+	return fmt.Sprintf("aresample=%d:rematrix_maxval=1,aformat=sample_fmts=flt:channel_layouts=%s", sampleRate, layouts[channels])
+}
 
 // maxSoundError is how many seconds sound may differ from its timestamps before it is cut, or continued with silence.
 // More would be seen as a picture that is late. Less would be heard, where timestamps are not exact: ffmpeg computes most
@@ -146,30 +149,21 @@ var stereoFilter = fmt.Sprintf("aresample=%d:rematrix_maxval=1,aformat=sample_fm
 const maxSoundError = 0.045
 
 // evenSound makes sound without gaps of decoded sound, from zero on.
-var evenSound = fmt.Sprintf("aresample=%d:async=1:min_hard_comp=%v:first_pts=0,aformat=sample_fmts=fltp", sampleRate,
-	maxSoundError)
+func evenSound(channels int) string {
+	return fmt.Sprintf("aresample=%d:async=1:min_hard_comp=%v:first_pts=0,aformat=sample_fmts=fltp:channel_layouts=%s", sampleRate,
+		maxSoundError, layouts[channels])
+}
 
 // firstPipe is the number of the first file that a command passes to its child.
 const firstPipe = 3
 
-// decodedInput are the options for reading the pipe of decoder n, and the stream to use of it.
-func decodedInput(info *Info, n int) (options []string, stream int) {
+// decodedInput are the options for reading so many channels from the pipe of decoder n, and the stream to use of it.
+func decodedInput(info *Info, n, channels int) (options []string, stream int) {
 	options = []string{"-protocol_whitelist", "pipe", "-codec_whitelist", "pcm_f32le"}
 	if isUntimed(info) {
-		options = append(options, "-f", "f32le", "-ar", strconv.Itoa(sampleRate), "-ac", "2")
+		options = append(options, "-f", "f32le", "-ar", strconv.Itoa(sampleRate), "-ac", strconv.Itoa(channels))
 	} else {
 		options, stream = append(options, "-f", "nut"), 1
 	}
 	return append(options, "-i", fmt.Sprintf("pipe:%d", firstPipe+n)), stream
-}
-
-// soundsOf lists the sounds of renditions.
-func soundsOf(jobs []renditionJob) []*Audio {
-	var list []*Audio
-	for _, j := range jobs {
-		if !slices.Contains(list, j.audio) {
-			list = append(list, j.audio)
-		}
-	}
-	return list
 }

@@ -146,7 +146,7 @@ func channelClip(t *testing.T, channels int) string {
 		for c := range channels {
 			v := int16(0)
 			if i/(rate/2) == c {
-				v = int16(16000 * math.Sin(2*math.Pi*440*float64(i)/rate))
+				v = int16(16000 * math.Sin(2*math.Pi*90*float64(i)/rate)) // a channel for low frequencies has no others
 			}
 			if err := binary.Write(&raw, binary.LittleEndian, v); err != nil {
 				t.Fatal(err)
@@ -163,19 +163,28 @@ func channelClip(t *testing.T, channels int) string {
 // sideLevels are the levels in dB of the left and of the right side, in the middle of each half of a second.
 func sideLevels(t *testing.T, file string) (middles [][2]float64) {
 	t.Helper()
-	var levels [][2]float64
+	for _, levels := range channelLevels(t, file) {
+		middles = append(middles, [2]float64{levels[0], levels[1]})
+	}
+	return middles
+}
+
+// channelLevels are the levels in dB of all channels, in the middle of each half of a second.
+func channelLevels(t *testing.T, file string) (middles [][]float64) {
+	t.Helper()
+	var levels [][]float64
 	out := ffmpeg(t, "-i", file, "-map", "0:a:0", "-af", "asetnsamples=4800:p=0,astats=metadata=1:reset=1:"+
 		"measure_overall=none:measure_perchannel=RMS_level,ametadata=mode=print:file=-", "-f", "null", "-")
 	for line := range strings.Lines(string(out)) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 		v, err := strconv.ParseFloat(value, 64)
-		switch {
-		case err != nil:
-		case strings.HasPrefix(key, "lavfi.astats.1."):
-			levels = append(levels, [2]float64{v, 0})
-		case strings.HasPrefix(key, "lavfi.astats.2."):
-			levels[len(levels)-1][1] = v
+		if err != nil || !strings.HasPrefix(key, "lavfi.astats.") {
+			continue
 		}
+		if strings.HasPrefix(key, "lavfi.astats.1.") {
+			levels = append(levels, nil)
+		}
+		levels[len(levels)-1] = append(levels[len(levels)-1], v)
 	}
 	for i := 2; i < len(levels); i += 5 {
 		middles = append(middles, levels[i])
@@ -282,8 +291,16 @@ func TestJoinMonoTracks_FollowsLabels(t *testing.T) {
 	}
 }
 
-func TestCheckAAC_FindsFramesOfOtherLengths(t *testing.T) {
+func TestCheckAAC_FindsFramesOfOtherChannelsAndLengths(t *testing.T) {
 	t.Parallel()
+	for channels, first := range map[int]byte{stereo: 1, surround: 0} {
+		for element := range byte(8) {
+			err := checkAAC(sample{duration: 1024, isKey: true}, []byte{element << 5}, channels, false)
+			if (err == nil) != (element == first || element == 4 || element == 6) {
+				t.Errorf("a frame of %d channels with element %d: %v", channels, element, err)
+			}
+		}
+	}
 	data := []byte{1 << 5}
 	for name, tt := range map[string]struct {
 		duration   int64
@@ -296,7 +313,7 @@ func TestCheckAAC_FindsFramesOfOtherLengths(t *testing.T) {
 		"short last":      {500, true, true},
 		"last of nothing": {0, true, false},
 	} {
-		if err := checkAAC(sample{duration: tt.duration, isKey: true}, data, tt.isLast); (err == nil) != tt.ok {
+		if err := checkAAC(sample{duration: tt.duration, isKey: true}, data, stereo, tt.isLast); (err == nil) != tt.ok {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -271,11 +271,8 @@ func (o *Output) warnOfMissing(j renditionJob) {
 }
 
 func (o *Output) summarize() {
-	seen := map[string]bool{}
 	for i := range o.Audio {
-		a := &o.Audio[i]
-		a.Default = !seen[a.Group]
-		seen[a.Group] = true
+		o.Audio[i].Default = o.Audio[i].Source == o.Audio[0].Source
 	}
 	for _, list := range [][]Rendition{o.Video, o.Audio} {
 		for _, r := range list {
@@ -354,6 +351,7 @@ func describeRendition(s *renditionFiles, j renditionJob, info *Info, plan timin
 	if j.audio != nil {
 		r.Duration -= s.seconds(encoderDelay)
 		r.Group, r.Source, r.Language, r.Title = j.rung.Name, j.audio.Index, j.audio.Language, j.audio.Title
+		r.Role = j.audio.Role
 		return r
 	}
 	r.HDR = s.picture.hdr()

@@ -27,7 +27,7 @@ type renditionJob struct {
 }
 
 // renditionJobs lists the renditions: one per video rung, and one per audio rung and
-// audio stream. All audio streams but the first have a number in their names.
+// audio stream that has its channels. All audio streams but the first have a number in their names.
 func renditionJobs(info *Info, rungs []Rung) (video, audio []renditionJob) {
 	for _, r := range rungs {
 		if !r.IsAudio() {
@@ -35,6 +35,9 @@ func renditionJobs(info *Info, rungs []Rung) (video, audio []renditionJob) {
 			continue
 		}
 		for i := range info.Audio {
+			if r.channels() == surround && !info.Audio[i].isSurround() {
+				continue
+			}
 			folder := r.Name
 			if i > 0 {
 				folder = fmt.Sprintf("%s-%d", r.Name, i+1)
@@ -71,9 +74,9 @@ func (t Tools) transcodeArgs(
 		inputs++
 	}
 	sounds, stream := soundsOf(audio), 0
-	for n := range sounds {
+	for n, sound := range sounds {
 		var options []string
-		options, stream = decodedInput(info, n)
+		options, stream = decodedInput(info, n, sound.channels)
 		args = append(args, options...)
 	}
 	if len(video) > 0 {
@@ -92,7 +95,7 @@ func (t Tools) transcodeArgs(
 		args = append(args, t.videoArgs(i, j, info.Video, plan, c, e)...)
 	}
 	for _, j := range audio {
-		args = append(args, audioArgs(j, fmt.Sprintf("%d:%d", inputs+slices.Index(sounds, j.audio), stream), info, plan)...)
+		args = append(args, audioArgs(j, fmt.Sprintf("%d:%d", inputs+slices.Index(sounds, j.sound()), stream), info, plan)...)
 	}
 	if len(video) > 0 {
 		args = append(args, readAllStreams(info)...)
@@ -217,7 +220,7 @@ func maxDecodeRate(v *Video, plan timing) float64 {
 var slowPresets = []string{"slow", "slower", "veryslow", "placebo"}
 
 func audioArgs(j renditionJob, input string, info *Info, plan timing) []string {
-	filter := evenSound + gainFilter(j)
+	filter := evenSound(j.rung.channels()) + gainFilter(j)
 	if v := info.Video; v != nil {
 		// Pad the audio: players stop at the end of the shorter stream.
 		filter += fmt.Sprintf(",apad=whole_dur=%s", formatSeconds(v.Start-info.Start+v.Duration))

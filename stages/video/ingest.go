@@ -88,7 +88,8 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 		return Ingest{}, err
 	}
 	if params.Audio.Loudness != 0 {
-		if err := c.tools(job, -1, "measuring loudness").MeasureLoudness(ctx, file, info); err != nil {
+		err := c.tools(job, -1, "measuring loudness").MeasureLoudness(ctx, file, info, params.Settings.ladder(info))
+		if err != nil {
 			return Ingest{}, err
 		}
 	}
