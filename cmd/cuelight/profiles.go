@@ -94,6 +94,8 @@ func (c *cli) profilesSetCommand() *cobra.Command {
 	f.String("preset", "", "preset of x264, such as slow (default that of the worker)")
 	f.String("audio-bitrate", "", "bitrate of the sound, 32k to 320k (default 128k)")
 	f.String("loudness", "", "loudness of the sound in LUFS, -40 to -5 (default that of the source)")
+	f.Bool("surround", false, "make a rendition of the sound in 5.1, too, if the source has so many channels")
+	f.String("default-audio", "", "language or number of the audio stream that players begin with (default that of the source)")
 	f.Bool("watch-early", false, "publish a small size first, as soon as it is complete")
 	f.String("failed-rendition", "", "what happens if a size cannot be made: wait, or skip (default wait)")
 	f.String("visibility", "", "who can watch without a key: public, or signed (default signed)")
@@ -150,6 +152,10 @@ func profileFlags(f *pflag.FlagSet) map[string]any {
 			members[strings.ReplaceAll(flag.Name, "-", "_")] = flag.Value.String()
 		case "audio-bitrate":
 			audio["bitrate"] = flag.Value.String()
+		case "surround":
+			audio["surround"] = flag.Value.String() == "true"
+		case "default-audio":
+			audio["default"] = flag.Value.String()
 		case "loudness":
 			audio["loudness"] = flag.Value.String()
 			if text := flag.Value.String(); json.Valid([]byte(text)) {

@@ -16,7 +16,8 @@ func TestParseParams_ReadsEveryMember(t *testing.T) {
 	got, err := ParseParams(json.RawMessage(`{
 		"title": "Holiday", "profile": "web", "profile_resolved_at": "2030-01-31T08:00:00Z", "custom": {"order": 7},
 		"renditions": [240, "1080p", "720", 720], "codecs": ["h264", "av1", "av1"], "hdr": true, "quality": 20, "preset": "slow",
-		"audio": {"bitrate": "96k", "loudness": -16}, "poster": "25%", "visibility": "public", "requires": ["gpu"], "prefers": ["north"]}`))
+		"audio": {"bitrate": "96k", "loudness": -16, "surround": true, "default": 2},
+		"poster": "25%", "visibility": "public", "requires": ["gpu"], "prefers": ["north"]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +26,7 @@ func TestParseParams_ReadsEveryMember(t *testing.T) {
 		Custom: json.RawMessage(`{"order": 7}`),
 		Settings: Settings{
 			Renditions: []int{1080, 720, 240}, Codecs: []string{"av1"}, HDR: true, Quality: 20, Preset: "slow",
-			Audio: AudioSettings{Bitrate: 96000, Loudness: -16}, Poster: "25%", Visibility: "public",
+			Audio: AudioSettings{Bitrate: 96000, Loudness: -16, Surround: true, Default: "2"}, Poster: "25%", Visibility: "public",
 			Requires: []string{"gpu"}, Prefers: []string{"north"},
 		},
 	}
@@ -63,7 +64,11 @@ func TestParseParams_SaysWhatIsAllowed(t *testing.T) {
 		`{"quality": "20"}`:                  `params: quality must be a whole number from 15`,
 		`{"preset": "fastest"}`:              `params: preset must be one of ultrafast, superfast, veryfast, faster`,
 		`{"audio": 7}`:                       `params: audio must be an object, not 7`,
-		`{"audio": {"surround": "keep"}}`:    `params: audio: unknown member "surround"; allowed: bitrate, loudness`,
+		`{"audio": {"channels": 6}}`:         `params: audio: unknown member "channels"; allowed: bitrate, loudness, surround, default`,
+		`{"audio": {"surround": "keep"}}`:    `params: audio.surround must be true or false, not "keep"`,
+		`{"audio": {"default": 0}}`:          `params: audio.default must be a language such as "de", or the number of`,
+		`{"audio": {"default": "German"}}`:   `params: audio.default must be a language`,
+		`{"audio": {"default": true}}`:       `params: audio.default must be a language`,
 		`{"audio": {"bitrate": 128}}`:        `params: audio.bitrate must be bits per second from 32000 to 320000, such as`,
 		`{"audio": {"bitrate": "400k"}}`:     `params: audio.bitrate must be bits per second`,
 		`{"audio": {"bitrate": 9e18}}`:       `params: audio.bitrate must be bits per second`,

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/text/language"
+
 	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/store"
 )
@@ -58,6 +60,11 @@ type AudioSettings struct {
 	Bitrate int `json:"bitrate,omitempty"`
 	// Loudness is the target in LUFS. Default 0: as in the source.
 	Loudness float64 `json:"loudness,omitempty"`
+	// Surround adds a rendition in 5.1 of each stream that has so many channels.
+	Surround bool `json:"surround,omitempty"`
+	// Default is the stream that players begin with: a language, such as "de", or the number of a stream, such as "2". Default: that
+	// of the source.
+	Default string `json:"default,omitempty"`
 }
 
 // The ranges of settings.
@@ -144,7 +151,7 @@ var settingParsers = parsers[Settings]{
 	"prefers":  func(s *Settings, value json.RawMessage) error { return parseLabels("prefers", value, &s.Prefers) },
 }
 
-var audioMembers = []string{"bitrate", "loudness"}
+var audioMembers = []string{"bitrate", "loudness", "surround", "default"}
 
 var audioParsers = parsers[AudioSettings]{
 	"bitrate": func(s *AudioSettings, value json.RawMessage) error {
@@ -168,6 +175,24 @@ var audioParsers = parsers[AudioSettings]{
 			return wrongValue("audio.loudness", value,
 				"LUFS from %d to %d, such as -16, or null for the loudness of the source", minLoudness, maxLoudness)
 		}
+		return nil
+	},
+	"surround": func(s *AudioSettings, value json.RawMessage) error {
+		if err := json.Unmarshal(value, &s.Surround); err != nil {
+			return wrongValue("audio.surround", value, "true or false")
+		}
+		return nil
+	},
+	"default": func(s *AudioSettings, value json.RawMessage) error {
+		text, ok := parseText(value)
+		if !ok {
+			text = string(value)
+		}
+		number, err := strconv.Atoi(text)
+		if _, wrong := language.Parse(text); wrong != nil && (err != nil || number < 1) {
+			return wrongValue("audio.default", value, `a language such as "de", or the number of an audio stream, from 1 on`)
+		}
+		s.Default = text
 		return nil
 	},
 }
@@ -304,8 +329,8 @@ func (s Settings) ladder(info *media.Info) []media.Rung {
 
 func (s Settings) ladderOptions() media.LadderOptions {
 	return media.LadderOptions{
-		Heights: s.Renditions, Without: s.LeftOut, Codecs: s.Codecs, HDR: s.HDR, Quality: s.Quality, Preset: s.Preset, Loudness: s.Audio.Loudness,
-		AudioBitrate: s.Audio.Bitrate,
+		Heights: s.Renditions, Without: s.LeftOut, Codecs: s.Codecs, HDR: s.HDR, Quality: s.Quality, Preset: s.Preset,
+		Loudness: s.Audio.Loudness, AudioBitrate: s.Audio.Bitrate, Surround: s.Audio.Surround,
 	}
 }
 
@@ -327,6 +352,9 @@ func (s Settings) warnings(info *media.Info) (list []string) {
 	if len(s.LeftOut) > 0 {
 		list = append(list, fmt.Sprintf("%s left out: the picture has no more detail than in the next smaller size; renditions asks for it",
 			strings.Join(renditionNames(s.LeftOut), ", ")))
+	}
+	if s.Audio.Surround && !slices.ContainsFunc(s.ladder(info), func(r media.Rung) bool { return r.Channels > 0 }) {
+		list = append(list, "there is no surround sound: no audio stream has 5.1 or more channels that can be mixed")
 	}
 	for _, a := range info.Audio {
 		if missing := a.QuieterThan(s.Audio.Loudness); s.Audio.Loudness != 0 && missing >= 0.5 {
@@ -356,6 +384,8 @@ func (s Settings) String() string {
 	add(s.Preset != "", "preset %s", s.Preset)
 	add(s.Audio.Bitrate > 0, "audio %g kbit/s", float64(s.Audio.Bitrate)/1000)
 	add(s.Audio.Loudness < 0, "loudness %g LUFS", s.Audio.Loudness)
+	add(s.Audio.Surround, "surround")
+	add(s.Audio.Default != "", "default audio %s", s.Audio.Default)
 	if _, isShare := strings.CutSuffix(s.Poster, "%"); isShare {
 		add(true, "poster at %s", s.Poster)
 	} else {
