@@ -120,7 +120,7 @@ func (s *renditionFiles) parseInit(text []byte) error {
 	if trak.Tkhd.TrackID != trackID || trak.Tkhd.Flags&enabled == 0 {
 		return fmt.Errorf("its track is disabled or has another number than %d", trackID)
 	}
-	s.timescale = int64(trak.Mdia.Mdhd.Timescale)
+	s.trak, s.timescale = trak, int64(trak.Mdia.Mdhd.Timescale)
 	if e := trak.Edts; e != nil && len(e.Elst) == 1 && len(e.Elst[0].Entries) == 1 {
 		s.editStart = e.Elst[0].Entries[0].MediaTime
 	}

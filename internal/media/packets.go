@@ -57,6 +57,7 @@ type packet struct {
 	hasOffset      bool
 	ticks          int64 // pts, in ticks of the stream's clock
 	hasTicks       bool
+	hash           string // of the data
 }
 
 // parsePacket parses a line of ffprobe's compact output.
@@ -90,6 +91,8 @@ func parsePacket(line []byte) (packet, bool) {
 			p.offset, p.hasOffset = max(n, 0), err == nil && n >= 0
 		case "size":
 			p.size, _ = strconv.ParseInt(string(value), 10, 64)
+		case "data_hash":
+			p.hash = string(value)
 		case "flags":
 			p.key = bytes.IndexByte(value, 'K') >= 0
 			p.discard = bytes.IndexByte(value, 'D') >= 0

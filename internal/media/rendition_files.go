@@ -24,6 +24,7 @@ type renditionFiles struct {
 	editStart     int64 // ticks before the presentation starts
 	target        int   // target duration
 	init          string
+	trak          *mp4.TrakBox // of init
 	segments      []segment
 	runs          []FrameRun // when they are shown
 	frames        int64
