@@ -27,6 +27,7 @@ type Assemble struct {
 	Bytes int64 `json:"bytes"`
 	// Storyboard is the published one; nil if there is no picture.
 	Storyboard *media.Storyboard `json:"storyboard,omitempty"`
+	MP4Names
 	// Captions are those of the source, and those that were attached.
 	Captions []media.Captions `json:"captions,omitempty"`
 	// Chapters are those that were attached, or else those of the source.
@@ -66,6 +67,7 @@ func (c Config) assemble(ctx context.Context, job *stages.Job, in Ingest, tr Tra
 		return Assemble{}, err
 	}
 	result := Assemble{From: []string{tr.Dir, md.Dir}, Storyboard: tr.Output.Storyboard}
+	_, result.MP4Names = in.mp4Files(tr.Output)
 	result.Dir, err = c.inWorkdir(ctx, job, taskDir, assembleStage, servedMode, func(job *stages.Job, dir string) error {
 		if err := c.linkAll(ctx, job, from, dir, tr, md); err != nil {
 			return err
@@ -133,7 +135,8 @@ func (c Config) linkAll(ctx context.Context, job *stages.Job, from []string, dir
 	return removeRewritten(dir, md.Captions)
 }
 
-// removeRewritten removes what assemble writes, except captions of the source: the manifests, chapters, metadata.json, attached captions.
+// removeRewritten removes what assemble writes, except captions of the source: manifests, chapters, metadata.json, MP4 files, and
+// attached captions.
 func removeRewritten(dir string, ofSource []media.Captions) error {
 	attached, err := filepath.Glob(filepath.Join(dir, "*", media.CaptionsFile))
 	errs := []error{err}
@@ -143,7 +146,9 @@ func removeRewritten(dir string, ofSource []media.Captions) error {
 			errs = append(errs, os.RemoveAll(track))
 		}
 	}
-	for _, name := range []string{media.MasterName, media.ManifestName, media.ChaptersName, media.ChaptersJSONName, metadataFile} {
+	for _, name := range []string{
+		media.MasterName, media.ManifestName, media.ChaptersName, media.ChaptersJSONName, metadataFile, media.MP4Name, media.PreviewName,
+	} {
 		if err := os.Remove(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
@@ -177,11 +182,12 @@ func (c Config) attachCaptions(ctx context.Context, job *stages.Job, dir string,
 	return nil
 }
 
-// complete writes metadata.json, with transcode's findings, and both manifests if the files are correct.
+// complete writes metadata.json, with transcode's findings, and both manifests and the MP4 files if the renditions are correct.
 func (c Config) complete(ctx context.Context, job *stages.Job, dir string, in Ingest, tr Transcode, md Metadata) error {
 	d := md.Description
 	d.Damage, d.Storyboard = tr.Output.Damage, tr.Output.Storyboard
 	d.Warnings = slices.Concat(tr.Warnings, d.Warnings)
+	_, d.MP4Names = in.mp4Files(tr.Output)
 	if err := d.write(dir); err != nil {
 		return err
 	}
@@ -193,6 +199,9 @@ func (c Config) complete(ctx context.Context, job *stages.Job, dir string, in In
 		return stages.Permanent(fmt.Errorf("%w; run stage %s again", err, transcodeStage))
 	}
 	if err != nil {
+		return err
+	}
+	if err := c.writeMP4s(ctx, job, dir, in, &out); err != nil {
 		return err
 	}
 	out.Captions, out.Chapters = md.Captions, md.Chapters

@@ -151,9 +151,9 @@ func (c Config) transcodeChunk(ctx context.Context, job *stages.Job, in Ingest, 
 	return made, err
 }
 
-// chunkSize is the highest size in bytes of what a part makes.
+// chunkSize is the highest size in bytes of what a part makes. Of the whole, it is that of the published files.
 func (in Ingest) chunkSize(spec chunkSpec) int64 {
-	rungs, seconds := spec.rungs(in), in.Info.Duration
+	rungs, seconds, more := spec.rungs(in), in.Info.Duration, int64(0)
 	switch spec.Makes {
 	case makesAudio:
 		rungs = slices.DeleteFunc(rungs, func(r media.Rung) bool { return !r.IsAudio() })
@@ -162,8 +162,10 @@ func (in Ingest) chunkSize(spec chunkSpec) int64 {
 		if in.Chunks != nil && spec.Chunk < len(in.Chunks.Chunks) {
 			seconds = in.Chunks.Seconds(spec.Chunk, in.Info)
 		}
+	default:
+		more = in.mp4Size()
 	}
-	return estimateSize(seconds, rungs)
+	return estimateSize(seconds, rungs) + more
 }
 
 // joinTranscode makes a transcode of its parts.

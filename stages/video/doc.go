@@ -42,7 +42,7 @@
 //	    chunk-0001-…/               a part of its transcode
 //	    transcode-0001-…/           its renditions, storyboard/
 //	    metadata-0001-…/            metadata.json, poster.jpg, captions-de/
-//	    assemble-0001-…/            all of it, with master.m3u8 and manifest.mpd
+//	    assemble-0001-…/            all of it, with master.m3u8, manifest.mpd, video.mp4, preview.mp4
 //	    transcode-0002-….tmp/       a running attempt, or a directory in removal
 //	PublishDir/<task>/
 //	    master.m3u8                 the stable URLs; they refer to the newest

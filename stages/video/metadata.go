@@ -35,6 +35,7 @@ type Description struct {
 	Info *media.Info `json:"info"`
 	// Poster is the poster's file name; empty if there is no picture.
 	Poster string `json:"poster,omitempty"`
+	MP4Names
 	// Storyboard is in the directory "storyboard"; nil if there is no picture, and in the result of the metadata stage, because
 	// transcode makes it.
 	Storyboard *media.Storyboard `json:"storyboard,omitempty"`
@@ -103,7 +104,7 @@ func (c Config) describe(
 	d.Info = info
 	tools, file := c.tools(job, -1, "poster"), filepath.Join(dir, posterFile)
 	if info.Video != nil && in.Settings.Poster != "" {
-		err = tools.PosterAt(ctx, source, info, in.Settings.posterTime(info.Video.Duration), file)
+		err = tools.PosterAt(ctx, source, info, timeAt(in.Settings.Poster, info.Video.Duration), file)
 	} else {
 		err = tools.Poster(ctx, source, info, file)
 	}

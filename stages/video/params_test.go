@@ -17,7 +17,7 @@ func TestParseParams_ReadsEveryMember(t *testing.T) {
 		"title": "Holiday", "profile": "web", "profile_resolved_at": "2030-01-31T08:00:00Z", "custom": {"order": 7},
 		"renditions": [240, "1080p", "720", 720], "codecs": ["h264", "av1", "av1"], "hdr": true, "quality": 20, "preset": "slow",
 		"audio": {"bitrate": "96k", "loudness": -16, "surround": true, "default": 2},
-		"poster": "25%", "visibility": "public", "requires": ["gpu"], "prefers": ["north"]}`))
+		"poster": "25%", "mp4": "720", "preview": 12.50, "visibility": "public", "requires": ["gpu"], "prefers": ["north"]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,8 @@ func TestParseParams_ReadsEveryMember(t *testing.T) {
 		Custom: json.RawMessage(`{"order": 7}`),
 		Settings: Settings{
 			Renditions: []int{1080, 720, 240}, Codecs: []string{"av1"}, HDR: true, Quality: 20, Preset: "slow",
-			Audio: AudioSettings{Bitrate: 96000, Loudness: -16, Surround: true, Default: "2"}, Poster: "25%", Visibility: "public",
+			Audio:  AudioSettings{Bitrate: 96000, Loudness: -16, Surround: true, Default: "2"},
+			Poster: "25%", MP4: "720p", Preview: "12.5", Visibility: "public",
 			Requires: []string{"gpu"}, Prefers: []string{"north"},
 		},
 	}
@@ -77,6 +78,10 @@ func TestParseParams_SaysWhatIsAllowed(t *testing.T) {
 		`{"poster": -1}`:                     `params: poster must be a number of seconds such as 12.5, or a share`,
 		`{"poster": "101%"}`:                 `params: poster must be a number of seconds`,
 		`{"poster": "NaN"}`:                  `params: poster must be a number of seconds`,
+		`{"preview": "-1"}`:                  `params: preview must be a number of seconds such as 12.5, or a share`,
+		`{"mp4": 1081}`:                      `params: mp4 must be one of 2160, 1440, 1080, 720, 480, 360, 240, or max, not 1081`,
+		`{"mp4": "maxp"}`:                    `params: mp4 must be one of 2160`,
+		`{"mp4": true}`:                      `params: mp4 must be one of 2160`,
 		`{"visibility": "private"}`:          `params: visibility must be public or signed, not "private"`,
 		`{"requires": "gpu"}`:                `params: requires must be a list of labels, not "gpu"`,
 		`{"prefers": ["a b"]}`:               `params: prefers: label "a b": a label has`,
@@ -191,7 +196,8 @@ func TestSettings_AreDescribedInWords(t *testing.T) {
 		`{"renditions": [1080, 720], "quality": 20, "preset": "slow", "audio": {"bitrate": "96k", "loudness": -16}, "poster": 12.5,
 		  "requires": ["gpu"], "prefers": ["north", "big"]}`: "renditions 1080p 720p, quality 20, preset slow, audio 96 kbit/s, " +
 			"loudness -16 LUFS, poster at 12.5 s, requires gpu, prefers north big",
-		`{"poster": "25%"}`: "poster at 25%",
+		`{"poster": "25%", "mp4": 720, "preview": 0}`: "poster at 25%, MP4 720p, preview at 0 s",
+		`{"mp4": "max", "preview": "1%"}`:             "MP4 max, preview at 1%",
 	} {
 		if s, err := ParseSettings(json.RawMessage(definition)); err != nil || s.String() != want {
 			t.Errorf("%s: %q, %v", definition, s.String(), err)

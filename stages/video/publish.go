@@ -29,6 +29,7 @@ type Publish struct {
 	Metadata   string `json:"metadata"`
 	Poster     string `json:"poster,omitempty"`
 	Storyboard string `json:"storyboard,omitempty"`
+	MP4Names
 	// Files and Bytes are its number of files and total size.
 	Files int   `json:"files"`
 	Bytes int64 `json:"bytes"`
@@ -157,8 +158,10 @@ func publishedPaths(task, generation string, md Metadata, as Assemble) Publish {
 		Files:      as.Files,
 		Bytes:      as.Bytes,
 	}
-	if md.Poster != "" {
-		p.Poster = path.Join(gen, md.Poster)
+	for name, to := range map[string]*string{md.Poster: &p.Poster, as.MP4: &p.MP4, as.Preview: &p.Preview} {
+		if name != "" {
+			*to = path.Join(gen, name)
+		}
 	}
 	if as.Storyboard != nil {
 		p.Storyboard = path.Join(gen, media.StoryboardDir, as.Storyboard.VTT)

@@ -23,7 +23,7 @@ func TestAssemble_AddsCaptionsToAVideoOfWhichOnlyThePublishedFilesAreLeft(t *tes
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newBucketHosts(t)
-			h.job.Source = filmWithCaptions(t)
+			h.job.Source, h.job.Params = filmWithCaptions(t), []byte(`{"mp4": "max", "preview": "50%"}`)
 			c := Config{DataDir: t.TempDir(), PublishDir: t.TempDir(), Tools: testTools}
 			if layout.data {
 				c.Bucket = h.bucket("data")
@@ -89,12 +89,20 @@ func TestAssemble_AddsCaptionsToAVideoOfWhichOnlyThePublishedFilesAreLeft(t *tes
 				}
 			}
 			text := h.read(c, path.Join(p.Generation, metadataFile))
-			if !strings.Contains(text, "captions-es") || strings.Contains(text, "captions-it") {
+			if !strings.Contains(text, "captions-es") || strings.Contains(text, "captions-it") ||
+				!strings.Contains(text, `"mp4": "video.mp4"`) || !strings.Contains(text, `"preview": "preview.mp4"`) {
 				t.Errorf("metadata.json\n%s", text)
 			}
 			names, err := c.PublishLocation().listFiles(t.Context(), p.Generation)
 			if err != nil || p.Files != len(names) {
 				t.Errorf("the generation has %d files, %v; want %d", len(names), err, p.Files)
+			}
+			if p.MP4 != path.Join(p.Generation, "video.mp4") || p.Preview != path.Join(p.Generation, "preview.mp4") {
+				t.Errorf("published %+v", p.MP4Names)
+			}
+			video, preview := h.read(c, p.MP4), h.read(c, p.Preview)
+			if !strings.HasPrefix(video[4:], "ftyp") || len(video) <= len(preview) || len(preview) < 1000 {
+				t.Errorf("%s has %d bytes, %s %d", p.MP4, len(video), p.Preview, len(preview))
 			}
 			for _, f := range names {
 				if strings.HasPrefix(f.Name, "captions-fr") || strings.HasPrefix(f.Name, "captions-it") {

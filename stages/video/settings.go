@@ -35,6 +35,10 @@ type Settings struct {
 	// Poster is the time of the poster's picture in seconds, such as "12.5", or a share of the duration,
 	// such as "25%". Default: a frame with much detail.
 	Poster string `json:"poster,omitempty"`
+	// MP4 is the height of the rendition that video.mp4 has, such as "720p", or "max". Default: there is no such file.
+	MP4 string `json:"mp4,omitempty"`
+	// Preview is the time, as of Poster, of the segment that preview.mp4 has. Default: there is no such file.
+	Preview string `json:"preview,omitempty"`
 	// WatchEarly publishes a first generation with one small rendition, as soon as that is complete.
 	WatchEarly bool `json:"watch_early,omitempty"`
 	// FailedRendition is "skip" if a video is published without the renditions that cannot be made, or "wait" if the
@@ -72,7 +76,7 @@ const (
 	minQuality, maxQuality           = 15, 40
 	minAudioBitrate, maxAudioBitrate = 32_000, 320_000
 	minLoudness, maxLoudness         = -40, -5
-	maxPosterSeconds                 = 7 * 24 * 3600
+	maxTimeSeconds                   = 7 * 24 * 3600
 	maxLabels                        = 20 // the limit of a store.Placement
 )
 
@@ -89,8 +93,8 @@ type parsers[T any] map[string]parser[T]
 
 // settingMembers are the members of a profile, in the order of the documentation.
 var settingMembers = []string{
-	"renditions", "codecs", "hdr", "quality", "preset", "audio", "poster", "watch_early", "failed_rendition", visibilityMember,
-	"requires", "prefers",
+	"renditions", "codecs", "hdr", "quality", "preset", "audio", "poster", "mp4", "preview", "watch_early", "failed_rendition",
+	visibilityMember, "requires", "prefers",
 }
 
 const visibilityMember = "visibility"
@@ -126,7 +130,21 @@ var settingParsers = parsers[Settings]{
 		}
 		return err
 	},
-	"poster": parsePoster,
+	"poster":  func(s *Settings, value json.RawMessage) error { return parseTime("poster", value, &s.Poster) },
+	"preview": func(s *Settings, value json.RawMessage) error { return parseTime("preview", value, &s.Preview) },
+	"mp4": func(s *Settings, value json.RawMessage) error {
+		text, ok := parseText(value)
+		if !ok {
+			text = string(value)
+		}
+		if height, err := ParseHeight(text); err == nil {
+			text = renditionName(height)
+		} else if text != largestMP4 {
+			return wrongValue("mp4", value, "one of %s, or %s", HeightList(), largestMP4)
+		}
+		s.MP4 = text
+		return nil
+	},
 	"watch_early": func(s *Settings, value json.RawMessage) error {
 		if json.Unmarshal(value, &s.WatchEarly) != nil {
 			return wrongValue("watch_early", value, "true or false")
@@ -288,22 +306,22 @@ func HeightList() string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(media.LadderHeights()), " ", ", "), "[]")
 }
 
-// parsePoster parses a number of seconds, or a text: "12.5" or "25%".
-func parsePoster(s *Settings, value json.RawMessage) error {
+// parseTime parses a number of seconds, or a text: "12.5" or "25%".
+func parseTime(name string, value json.RawMessage, to *string) error {
 	text, ok := parseText(value)
 	if !ok {
 		text = string(value)
 	}
 	number, isShare := strings.CutSuffix(text, "%")
-	limit := float64(maxPosterSeconds)
+	limit := float64(maxTimeSeconds)
 	if isShare {
 		limit = 100
 	}
 	n, err := strconv.ParseFloat(number, 64)
 	if err != nil || !(n >= 0 && n <= limit) || isShare && !ok {
-		return wrongValue("poster", value, `a number of seconds such as 12.5, or a share of the duration such as "25%%"`)
+		return wrongValue(name, value, `a number of seconds such as 12.5, or a share of the duration such as "25%%"`)
 	}
-	s.Poster = strconv.FormatFloat(n, 'f', -1, 64) + text[len(number):]
+	*to = strconv.FormatFloat(n, 'f', -1, 64) + text[len(number):]
 	return nil
 }
 
@@ -334,9 +352,9 @@ func (s Settings) ladderOptions() media.LadderOptions {
 	}
 }
 
-// posterTime is the time in seconds that Poster says.
-func (s Settings) posterTime(duration float64) float64 {
-	number, isShare := strings.CutSuffix(s.Poster, "%")
+// timeAt is the time in seconds that a setting says.
+func timeAt(setting string, duration float64) float64 {
+	number, isShare := strings.CutSuffix(setting, "%")
 	n, _ := strconv.ParseFloat(number, 64) // it was parsed before
 	if isShare {
 		return min(n/100, 1) * duration
@@ -346,7 +364,7 @@ func (s Settings) posterTime(duration float64) float64 {
 
 // warnings are sentences about what the settings ask for and the video will not have.
 func (s Settings) warnings(info *media.Info) (list []string) {
-	if v := info.Video; v != nil && s.Poster != "" && s.posterTime(v.Duration) > v.Duration {
+	if v := info.Video; v != nil && timeAt(s.Poster, v.Duration) > v.Duration {
 		list = append(list, fmt.Sprintf("the poster is a picture of another time: %s s is after the end of the video", s.Poster))
 	}
 	if len(s.LeftOut) > 0 {
@@ -355,6 +373,9 @@ func (s Settings) warnings(info *media.Info) (list []string) {
 	}
 	if s.Audio.Surround && !slices.ContainsFunc(s.ladder(info), func(r media.Rung) bool { return r.Channels > 0 }) {
 		list = append(list, "there is no surround sound: no audio stream has 5.1 or more channels that can be mixed")
+	}
+	if v := info.Video; v != nil && timeAt(s.Preview, v.Duration) > v.Duration {
+		list = append(list, fmt.Sprintf("the preview is the end of the video: %s s is after it", s.Preview))
 	}
 	for _, a := range info.Audio {
 		if missing := a.QuieterThan(s.Audio.Loudness); s.Audio.Loudness != 0 && missing >= 0.5 {
@@ -386,15 +407,21 @@ func (s Settings) String() string {
 	add(s.Audio.Loudness < 0, "loudness %g LUFS", s.Audio.Loudness)
 	add(s.Audio.Surround, "surround")
 	add(s.Audio.Default != "", "default audio %s", s.Audio.Default)
-	if _, isShare := strings.CutSuffix(s.Poster, "%"); isShare {
-		add(true, "poster at %s", s.Poster)
-	} else {
-		add(s.Poster != "", "poster at %s s", s.Poster)
-	}
+	add(s.Poster != "", "poster at %s", timeText(s.Poster))
+	add(s.MP4 != "", "MP4 %s", s.MP4)
+	add(s.Preview != "", "preview at %s", timeText(s.Preview))
 	add(s.WatchEarly, "watch early")
 	add(s.FailedRendition != "", "failed rendition: %s", s.FailedRendition)
 	add(s.Visibility != "", "visibility %s", s.Visibility)
 	add(len(s.Requires) > 0, "requires %s", strings.Join(s.Requires, " "))
 	add(len(s.Prefers) > 0, "prefers %s", strings.Join(s.Prefers, " "))
 	return strings.Join(parts, ", ")
+}
+
+// timeText describes a time in words.
+func timeText(setting string) string {
+	if strings.HasSuffix(setting, "%") {
+		return setting
+	}
+	return setting + " s"
 }

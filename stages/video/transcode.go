@@ -58,7 +58,7 @@ func (c Config) transcode(ctx context.Context, job *stages.Job, in Ingest, spec 
 	}
 	tr.Rungs = spec.rungs(in)
 	tr.Dir, err = c.inWorkdir(ctx, job, taskDir, transcodeStage, privateMode, func(job *stages.Job, dir string) error {
-		if err := diskspace.Check(dir, estimateSize(in.Info.Duration, tr.Rungs), c.reserve()); err != nil {
+		if err := diskspace.Check(dir, in.chunkSize(spec), c.reserve()); err != nil {
 			return err
 		}
 		tools, reporter := c.Tools, &transcodeReporter{job: job}
