@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -48,6 +49,8 @@ func (s *Server) playbackRoutes() []route {
 type playbackBody struct {
 	HLS       string    `json:"hls"`
 	DASH      string    `json:"dash"`
+	MP4       string    `json:"mp4,omitempty"`
+	Preview   string    `json:"preview,omitempty"`
 	ExpiresAt time.Time `json:"expires_at,omitzero"` // zero for a public video
 }
 
@@ -80,10 +83,33 @@ func (s *Server) getPlayback(_ http.ResponseWriter, r *http.Request) (jsonRespon
 		body.ExpiresAt = playback.Expiry(time.Now(), age)
 		token = s.opts.PlaybackKeys.Sign(id, body.ExpiresAt)
 	}
-	origin := s.origin(r)
-	body.HLS = origin + PlaybackPath(s.opts.BasePath, token, id, "master.m3u8")
-	body.DASH = origin + PlaybackPath(s.opts.BasePath, token, id, "manifest.mpd")
-	return jsonResponse{status: http.StatusOK, body: body}, nil
+	address := func(name string) string { return s.origin(r) + PlaybackPath(s.opts.BasePath, token, id, name) }
+	body.HLS, body.DASH = address("master.m3u8"), address("manifest.mpd")
+	err = s.addMP4s(r.Context(), id, &body, address)
+	return jsonResponse{status: http.StatusOK, body: body}, err
+}
+
+// addMP4s adds the MP4 files of a video that has some: the result of the publish stage says in which generation.
+func (s *Server) addMP4s(ctx context.Context, id store.ID, body *playbackBody, address func(name string) string) error {
+	raw, err := s.opts.Reads.Result(ctx, id, "publish")
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	var published video.Publish
+	if err == nil {
+		err = json.Unmarshal(raw, &published)
+	}
+	for file, to := range map[string]*string{published.MP4: &body.MP4, published.Preview: &body.Preview} {
+		if name, ok := strings.CutPrefix(file, id.String()+"/"); ok && err == nil {
+			var f PublishedFile
+			if f, err = s.openPublishedFile(ctx, id, name); err == nil {
+				*to, err = address(name), f.Close()
+			} else if errors.Is(err, errNoFile) {
+				err = nil
+			}
+		}
+	}
+	return err
 }
 
 // origin is the public address of this server: the first of the configured ones, or that of the request.

@@ -26,10 +26,15 @@ func TestPlayback_ASignedAddressNeedsNoKeyAndServesAllFilesOfOneVideo(t *testing
 	b.publish(id, "gen-0001-aaaaaaaaaa/v/seg.m4s", "0123456789")
 	other := b.submit("/other.mp4")
 	b.publish(other, "master.m3u8", "#EXTM3U")
+	b.publish(id, "gen-0001-aaaaaaaaaa/video.mp4", "moov and mdat")
+	generation := id.String() + "/gen-0001-aaaaaaaaaa/"
+	b.exec(`insert into attempts (task_id, stage, attempt, outcome, token, started_at, finished_at, result)
+		values ($1, 'publish', 1, 'completed', gen_random_uuid(), now(), now(), $2)`, id,
+		`{"mp4": "`+generation+`video.mp4", "preview": "`+generation+`preview.mp4"}`)
 	b.do(call{method: "GET", path: at, as: "-"}).wantProblem(http.StatusUnauthorized, "unauthenticated")
 	var links struct {
-		HLS, DASH string
-		ExpiresAt time.Time `json:"expires_at"`
+		HLS, DASH, MP4, Preview string
+		ExpiresAt               time.Time `json:"expires_at"`
 	}
 	b.do(call{method: "GET", path: at + "?expires_in=3600", as: readText}).wantStatus(200, &links)
 	if left := time.Until(links.ExpiresAt); left < time.Hour-time.Second || left > time.Hour+time.Minute {
@@ -54,6 +59,11 @@ func TestPlayback_ASignedAddressNeedsNoKeyAndServesAllFilesOfOneVideo(t *testing
 	part := b.do(call{method: "GET", path: segment, as: "-", header: http.Header{"Range": {"bytes=3-5"}}}).wantStatus(206, nil)
 	if cache := part.header.Get("Cache-Control"); string(part.body) != "345" || !strings.HasPrefix(cache, "public, max-age=36") {
 		t.Errorf("%s, %s", part.body, cache)
+	}
+	_, file, _ := strings.Cut(links.MP4, "/play/")
+	download := b.do(call{method: "GET", path: "/play/" + file, as: "-", header: http.Header{"Range": {"bytes=0-3"}}}).wantStatus(206, nil)
+	if string(download.body) != "moov" || download.header.Get("Content-Type") != "video/mp4" || links.Preview != "" {
+		t.Errorf("%s, %v; the preview, which is not there: %q", download.body, download.header, links.Preview)
 	}
 	ofOther := strings.Replace(path, id.String(), other.String(), 1)
 	b.do(call{method: "GET", path: ofOther, as: "-"}).wantProblem(http.StatusForbidden, "forbidden")

@@ -155,7 +155,7 @@ func (u *UI) addPlayer(
 		}
 		r.add("player", "", "player", map[string]any{
 			"Link": link, "IsPublic": isPublic, "Playback": p, "Note": playerNote(t.Status, isPublished), "Tracks": captionTracks(history, p.HLS),
-			"Chapters": latestResult(history, "assemble").Chapters,
+			"Chapters": latestResult(history, "assemble").Chapters, "MP4": mp4Address(history, p.HLS),
 		})
 		return
 	}

@@ -62,6 +62,7 @@ type stageResult struct {
 	} `json:"captions"`
 	Chapters   []captions.Chapter `json:"chapters"`
 	Generation string             `json:"generation"`
+	MP4        string             `json:"mp4"`
 }
 
 // latestResult reads the result of the latest completed attempt of a stage. It returns
@@ -124,6 +125,14 @@ func captionTracks(history []store.Attempt, master string) (tracks []track) {
 		tracks = append(tracks, track{path.Dir(master) + "/" + path.Join(generation, c.Dir, "captions.vtt"), c.Language, c.Name})
 	}
 	return tracks
+}
+
+// mp4Address returns the address of the MP4 file of the published version, as captionTracks does; empty if it has none.
+func mp4Address(history []store.Attempt, master string) string {
+	if file := latestResult(history, "publish").MP4; file != "" {
+		return path.Join(path.Dir(path.Dir(master)), file)
+	}
+	return ""
 }
 
 // add adds a row, unless its value is empty.

@@ -57,7 +57,7 @@ func completedStages(name string, length float64) [5]stage {
 			},
 		}},
 		{status: completed, took: durations{2 * ms, 260 * ms}, result: map[string]any{
-			"master": "x/master.m3u8", "files": 64, "bytes": 31310123}},
+			"master": "x/master.m3u8", "mp4": "x/gen-0001-k3j9x2mq7b/video.mp4", "files": 64, "bytes": 31310123}},
 	}
 }
 
