@@ -100,6 +100,8 @@ func (c *cli) profilesSetCommand() *cobra.Command {
 	f.String("failed-rendition", "", "what happens if a size cannot be made: wait, or skip (default wait)")
 	f.String("visibility", "", "who can watch without a key: public, or signed (default signed)")
 	f.String("poster", "", "time of the poster in seconds, or 25% of the duration (default a frame with detail)")
+	f.String("mp4", "", "height of the size that is also one MP4 file, such as 720p, or max (default none)")
+	f.String("preview", "", "time of a silent clip for lists in seconds, or 25% of the duration (default none)")
 	f.Var(new(labels), "requires", "label or encoder that the worker of the transcode must have; repeatable")
 	f.Var(new(labels), "prefers", "label or encoder that it should have; repeatable")
 	c.jsonFlag(cmd)
@@ -148,7 +150,7 @@ func profileFlags(f *pflag.FlagSet) map[string]any {
 			members[flag.Name] = json.RawMessage(flag.Value.String())
 		case "watch-early", "hdr":
 			members[strings.ReplaceAll(flag.Name, "-", "_")] = flag.Value.String() == "true"
-		case "preset", "poster", "failed-rendition", "visibility":
+		case "preset", "poster", "mp4", "preview", "failed-rendition", "visibility":
 			members[strings.ReplaceAll(flag.Name, "-", "_")] = flag.Value.String()
 		case "audio-bitrate":
 			audio["bitrate"] = flag.Value.String()
