@@ -20,12 +20,12 @@ import (
 
 // command is one run of ffmpeg or ffprobe.
 type command struct {
-	tool    string // "ffmpeg" or "ffprobe"
+	tool    string // "ffmpeg", "ffprobe" or "whisper-cli"
 	purpose string // a word or two, for traces
 	args    []string
 	dir     string // working directory; relative names in args are below it
-	// source is the input's absolute path. It is removed from messages, so that
-	// errors show nothing of this host.
+	// source is the input's absolute path, of whisper-cli that of its model. It is removed from
+	// messages, so that errors show nothing of this host.
 	source string
 	device *device    // the graphics card that the child may use; nil for none
 	stdin  io.Reader  // nil: empty
@@ -122,14 +122,8 @@ func (t Tools) waitAndWatch(
 
 // toolPath finds the program.
 func (t Tools) toolPath(tool string) (string, error) {
-	name := tool
-	if tool == "ffmpeg" && t.FFmpeg != "" {
-		name = t.FFmpeg
-	}
-	if tool == "ffprobe" && t.FFprobe != "" {
-		name = t.FFprobe
-	}
-	p, err := exec.LookPath(name)
+	given := map[string]string{"ffmpeg": t.FFmpeg, "ffprobe": t.FFprobe, whisper: t.Whisper}
+	p, err := exec.LookPath(cmp.Or(given[tool], tool))
 	if err != nil {
 		return "", fmt.Errorf("%w: %s (%w)", ErrToolMissing, tool, errors.Unwrap(err))
 	}

@@ -153,7 +153,7 @@ func (r *momentDecoder) addRenditions() error {
 // copySegment writes the initialization segment and segment k into one file, which ffmpeg may read without access to the
 // others.
 func (d writtenRendition) copySegment(dir, to string, k int) (err error) {
-	reader := &renditionReader{dir: filepath.Join(dir, d.dir), names: []string{initName, d.files.segments[k].name}}
+	reader := &renditionReader{open: openIn(filepath.Join(dir, d.dir)), names: []string{initName, d.files.segments[k].name}}
 	defer reader.Close()
 	f, err := os.Create(to)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 
@@ -90,18 +91,35 @@ func (s *renditionFiles) frameRate(lead float64) float64 {
 // renditionReader reads the initialization segment and all segments in sequence.
 // It opens each file when it reaches it.
 type renditionReader struct {
-	dir   string
+	open  func(name string) (io.ReadCloser, error)
 	names []string // remaining files
-	open  *os.File
+	file  io.ReadCloser
 }
 
 func openRendition(dir string, r Rendition) (*renditionReader, error) {
-	p, _, err := readPlaylist(dir, r.Playlist)
+	return newRenditionReader(r, openIn(filepath.Join(dir, filepath.Dir(filepath.FromSlash(r.Playlist)))))
+}
+
+func openIn(dir string) func(name string) (io.ReadCloser, error) {
+	return func(name string) (io.ReadCloser, error) { return os.Open(filepath.Join(dir, name)) }
+}
+
+// newRenditionReader reads the playlist. Open opens a file of the rendition's directory.
+func newRenditionReader(r Rendition, open func(name string) (io.ReadCloser, error)) (*renditionReader, error) {
+	f, err := open(path.Base(r.Playlist))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read playlist: %w", err)
 	}
-	renditionDir := filepath.Join(dir, filepath.Dir(filepath.FromSlash(r.Playlist)))
-	reader := &renditionReader{dir: renditionDir, names: []string{p.init}}
+	defer f.Close()
+	text, err := io.ReadAll(f)
+	if err != nil {
+		return nil, fmt.Errorf("read playlist: %w", err)
+	}
+	p, err := parsePlaylist(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("playlist %s: %w", r.Playlist, err)
+	}
+	reader := &renditionReader{open: open, names: []string{p.init}}
 	for _, entry := range p.segments {
 		reader.names = append(reader.names, entry.name)
 	}
@@ -111,16 +129,17 @@ func openRendition(dir string, r Rendition) (*renditionReader, error) {
 // Read reads the initialization segment and then every segment, in order.
 func (r *renditionReader) Read(b []byte) (n int, err error) {
 	for {
-		if r.open == nil {
+		if r.file == nil {
 			if len(r.names) == 0 {
 				return 0, io.EOF
 			}
-			if r.open, err = os.Open(filepath.Join(r.dir, r.names[0])); err != nil {
+			if r.file, err = r.open(r.names[0]); err != nil {
+				r.file = nil
 				return 0, err
 			}
 			r.names = r.names[1:]
 		}
-		if n, err = r.open.Read(b); n > 0 || err != io.EOF {
+		if n, err = r.file.Read(b); n > 0 || err != io.EOF {
 			return n, err
 		}
 		if err := r.Close(); err != nil {
@@ -131,11 +150,11 @@ func (r *renditionReader) Read(b []byte) (n int, err error) {
 
 // Close closes the current file.
 func (r *renditionReader) Close() error {
-	if r.open == nil {
+	if r.file == nil {
 		return nil
 	}
-	f := r.open
-	r.open = nil
+	f := r.file
+	r.file = nil
 	return f.Close()
 }
 

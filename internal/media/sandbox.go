@@ -229,8 +229,11 @@ func (k *sandboxGrant) openSource(cmd *exec.Cmd, source string) error {
 	cmd.ExtraFiles = append(cmd.ExtraFiles, dir)
 	k.url = fmt.Sprintf("file:/proc/self/fd/%d/%s", firstExtraFD+len(cmd.ExtraFiles)-1, filepath.Base(source))
 	for i, arg := range cmd.Args {
-		if arg == "file:"+source {
+		switch arg {
+		case "file:" + source:
 			cmd.Args[i] = k.url
+		case source: // a program other than ffmpeg knows no "file:"
+			cmd.Args[i] = strings.TrimPrefix(k.url, "file:")
 		}
 	}
 	return nil

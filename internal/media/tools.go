@@ -13,6 +13,10 @@ type Tools struct {
 	// "ffmpeg" and "ffprobe" from PATH.
 	FFmpeg, FFprobe string
 
+	// Whisper is the path or name of whisper-cli, a program of whisper.cpp, and WhisperModel that of its model, for
+	// RecognizeSpeech. An empty Whisper means "whisper-cli" from PATH.
+	Whisper, WhisperModel string
+
 	// Encoders are the H.264 encoders that Transcode may use, the preferred one
 	// first: libx264, h264_nvenc, h264_qsv, h264_vaapi, or "hardware" for the last
 	// three. It uses the first that this ffmpeg has, whose device is there and has
