@@ -100,7 +100,7 @@ func (t Tools) checkTracks(ctx context.Context, file string, tracks []*mp4Track)
 	for i, k := range tracks {
 		var wanted map[int]packetList
 		if err == nil {
-			wanted, err = t.listPackets(ctx, &renditionReader{dir: k.dir, names: k.names}, k.start)
+			wanted, err = t.listPackets(ctx, &renditionReader{open: openIn(k.dir), names: k.names}, k.start)
 		}
 		if err != nil {
 			return err

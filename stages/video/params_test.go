@@ -82,6 +82,8 @@ func TestParseParams_SaysWhatIsAllowed(t *testing.T) {
 		`{"mp4": 1081}`:                      `params: mp4 must be one of 2160, 1440, 1080, 720, 480, 360, 240, or max, not 1081`,
 		`{"mp4": "maxp"}`:                    `params: mp4 must be one of 2160`,
 		`{"mp4": true}`:                      `params: mp4 must be one of 2160`,
+		`{"automatic_captions": "pt-BR"}`:    `params: automatic_captions must be true, false, or the code of the language that is spoken`,
+		`{"automatic_captions": 1}`:          `params: automatic_captions must be true, false`,
 		`{"visibility": "private"}`:          `params: visibility must be public or signed, not "private"`,
 		`{"requires": "gpu"}`:                `params: requires must be a list of labels, not "gpu"`,
 		`{"prefers": ["a b"]}`:               `params: prefers: label "a b": a label has`,
@@ -98,6 +100,18 @@ func TestParseParams_SaysWhatIsAllowed(t *testing.T) {
 	_, err := ParseSettings(json.RawMessage(`{"title": "a"}`))
 	if err == nil || !strings.HasPrefix(err.Error(), `profile: unknown member "title"; allowed: renditions, codecs`) {
 		t.Errorf("a profile with a title: %v", err)
+	}
+}
+
+func TestParseParams_ReadsTheLanguageOfAutomaticCaptions(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]string{
+		`null`: "", `false`: "", `true`: "auto", `"auto"`: "auto", `"de"`: "de", `"deu"`: "de", `"YUE"`: "yue",
+	} {
+		p, err := ParseParams(json.RawMessage(`{"automatic_captions": ` + value + `}`))
+		if err != nil || p.AutomaticCaptions != want || strings.Contains(p.String(), "automatic captions: "+want) != (want != "") {
+			t.Errorf("%s: %q %q, %v; want %q", value, p.AutomaticCaptions, p, err, want)
+		}
 	}
 }
 

@@ -44,6 +44,9 @@ type Settings struct {
 	// FailedRendition is "skip" if a video is published without the renditions that cannot be made, or "wait" if the
 	// transcode fails and waits for a retry. Default: wait.
 	FailedRendition string `json:"failed_rendition,omitempty"`
+	// AutomaticCaptions is the language that is spoken (ISO 639) or media.DetectLanguage, if captions are made of it once the video is
+	// published. Default: none are made.
+	AutomaticCaptions string `json:"automatic_captions,omitempty"`
 	// Visibility is VisibilityPublic or VisibilitySigned. Default: signed. It may change at any time, so only the task's
 	// params say what it is; see [IsPublic].
 	Visibility string `json:"visibility,omitempty"`
@@ -94,7 +97,7 @@ type parsers[T any] map[string]parser[T]
 // settingMembers are the members of a profile, in the order of the documentation.
 var settingMembers = []string{
 	"renditions", "codecs", "hdr", "quality", "preset", "audio", "poster", "mp4", "preview", "watch_early", "failed_rendition",
-	visibilityMember, "requires", "prefers",
+	"automatic_captions", visibilityMember, "requires", "prefers",
 }
 
 const visibilityMember = "visibility"
@@ -158,6 +161,7 @@ var settingParsers = parsers[Settings]{
 		}
 		return wrongValue("failed_rendition", value, "%s or %s", failedWaits, failedIsSkipped)
 	},
+	"automatic_captions": parseAutomaticCaptions,
 	visibilityMember: func(s *Settings, value json.RawMessage) error {
 		if text, ok := parseText(value); ok && (text == VisibilityPublic || text == VisibilitySigned) {
 			s.Visibility = text
@@ -325,6 +329,22 @@ func parseTime(name string, value json.RawMessage, to *string) error {
 	return nil
 }
 
+// parseAutomaticCaptions parses true, false, or the language that is spoken.
+func parseAutomaticCaptions(s *Settings, value json.RawMessage) error {
+	text, _ := parseText(value)
+	spoken, err := language.ParseBase(text)
+	switch {
+	case string(value) == "false":
+	case string(value) == "true", text == media.DetectLanguage:
+		s.AutomaticCaptions = media.DetectLanguage
+	case err == nil:
+		s.AutomaticCaptions = spoken.String()
+	default:
+		return wrongValue("automatic_captions", value, `true, false, or the code of the language that is spoken, such as "de"`)
+	}
+	return nil
+}
+
 func parseLabels(name string, value json.RawMessage, to *[]string) error {
 	if err := json.Unmarshal(value, to); err != nil {
 		return wrongValue(name, value, "a list of labels")
@@ -412,6 +432,7 @@ func (s Settings) String() string {
 	add(s.Preview != "", "preview at %s", timeText(s.Preview))
 	add(s.WatchEarly, "watch early")
 	add(s.FailedRendition != "", "failed rendition: %s", s.FailedRendition)
+	add(s.AutomaticCaptions != "", "automatic captions: %s", s.AutomaticCaptions)
 	add(s.Visibility != "", "visibility %s", s.Visibility)
 	add(len(s.Requires) > 0, "requires %s", strings.Join(s.Requires, " "))
 	add(len(s.Prefers) > 0, "prefers %s", strings.Join(s.Prefers, " "))

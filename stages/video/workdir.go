@@ -41,7 +41,7 @@ const touchEvery = time.Minute
 
 // resultStages are the stages in the names of directories, in an order in which later ones have files of earlier ones.
 func resultStages() []string {
-	return []string{ingestStage, chunkPrefix, transcodeStage, metadataStage, assembleStage}
+	return []string{ingestStage, chunkPrefix, transcodeStage, metadataStage, assembleStage, speechPrefix}
 }
 
 // dirName is the parsed name of a stage's directory.
