@@ -177,12 +177,17 @@ func (c Captions) Remove(ctx context.Context, task, id store.ID) error {
 
 const pruneSQL = `
 /* delete captions of purged tasks */
+with requests as (
+  delete from cuelight_automatic_captions a
+   where pipeline = $1
+     and not exists (select from {tasks} t where t.id = a.task_id)
+     and not exists (select from {deleted_tasks} d where d.id = a.task_id and d.purged_at is null))
 delete from cuelight_captions c
  where pipeline = $1
    and not exists (select from {tasks} t where t.id = c.task_id)
    and not exists (select from {deleted_tasks} d where d.id = c.task_id and d.purged_at is null)`
 
-// Prune deletes the captions of tasks that were purged, and returns how many.
+// Prune deletes the captions of tasks that were purged, and their requests, and returns how many captions.
 func (c Captions) Prune(ctx context.Context) (int, error) {
 	db, g := c.store.DB(), c.store.Graph()
 	tag, err := db.Exec(ctx, g.SQL(pruneSQL), g.Name())

@@ -109,7 +109,7 @@ func TestAdd_RefusesWhatCannotBeCaptions(t *testing.T) {
 	}
 }
 
-func TestPrune_DeletesTheCaptionsOfPurgedTasks(t *testing.T) {
+func TestPrune_DeletesTheCaptionsAndRequestsOfPurgedTasks(t *testing.T) {
 	t.Parallel()
 	st, kept := setup(t)
 	c := attached.New(st)
@@ -123,6 +123,9 @@ func TestPrune_DeletesTheCaptionsOfPurgedTasks(t *testing.T) {
 	}
 	for i, task := range tasks {
 		if _, err := c.Add(t.Context(), task, "a.srt", []byte(srt), attached.File{Language: "de"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.RequestAutomatic(t.Context(), task, "auto"); err != nil {
 			t.Fatal(err)
 		}
 		if i == 0 {
@@ -147,5 +150,10 @@ func TestPrune_DeletesTheCaptionsOfPurgedTasks(t *testing.T) {
 		if all, err := c.List(t.Context(), tasks[i]); err != nil || len(all) != want {
 			t.Errorf("task %d has %d captions, %v; want %d", i, len(all), err, want)
 		}
+	}
+	var requests int
+	err := st.DB().QueryRow(t.Context(), "select count(*) from cuelight_automatic_captions").Scan(&requests)
+	if err != nil || requests != 2 {
+		t.Errorf("%d requests of automatic captions, %v; want 2", requests, err)
 	}
 }

@@ -1,5 +1,5 @@
 // Package operators creates the tables that the program cuelight has in addition to those of its pipeline: the audit
-// log, API keys, webhooks and their deliveries, profiles, locations, and leases. It writes, reads and prunes the audit
+// log, captions, API keys, webhooks and their deliveries, profiles, locations, and leases. It writes, reads and prunes the audit
 // log; of the other tables, the packages that use one have its statements.
 //
 // [Migrate] needs the pipeline's tables; see [store.Store.Migrate]. Programs that embed package store need neither.
@@ -26,9 +26,9 @@ const missingSQL = `
 /* find missing tables of operators */
 select (select count(*) from pg_class c
          where c.relnamespace = quote_ident(current_schema())::regnamespace and c.relkind in ('r', 'i')
-           and c.relname in ('cuelight_audit', 'cuelight_captions', 'cuelight_captions_chapters', 'cuelight_keys', 'cuelight_leases',
-                             'cuelight_locations', 'cuelight_profiles', 'cuelight_webhooks', 'cuelight_deliveries',
-                             'cuelight_alert_cooldowns')) < 10
+           and c.relname in ('cuelight_audit', 'cuelight_automatic_captions', 'cuelight_captions', 'cuelight_captions_chapters',
+                             'cuelight_keys', 'cuelight_leases', 'cuelight_locations', 'cuelight_profiles', 'cuelight_webhooks',
+                             'cuelight_deliveries', 'cuelight_alert_cooldowns')) < 11
     or (select count(*) from pg_trigger t join pg_class c on c.oid = t.tgrelid
          where c.relnamespace = quote_ident(current_schema())::regnamespace
            and t.tgname in ('cuelight_keys_notify', 'cuelight_webhooks_notify')) < 2`

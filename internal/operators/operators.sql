@@ -1,15 +1,16 @@
 -- Tables of the program cuelight: what its operators set up, and what it sends. Programs that embed package store need
 -- none of them.
 --
---   cuelight_audit            what operators did
---   cuelight_captions         captions and chapters that were attached to videos
---   cuelight_keys             API keys
---   cuelight_leases           who does what only one process at a time should do
---   cuelight_locations        the directories or buckets that have the files of all tasks
---   cuelight_profiles         named settings of videos
---   cuelight_webhooks         receivers of events
---   cuelight_deliveries       one row per event and receiver
---   cuelight_alert_cooldowns  alerts that are not repeated yet
+--   cuelight_audit               what operators did
+--   cuelight_automatic_captions  videos that ask for captions of what is spoken
+--   cuelight_captions            captions and chapters that were attached to videos
+--   cuelight_keys                API keys
+--   cuelight_leases              who does what only one process at a time should do
+--   cuelight_locations           the directories or buckets that have the files of all tasks
+--   cuelight_profiles            named settings of videos
+--   cuelight_webhooks            receivers of events
+--   cuelight_deliveries          one row per event and receiver
+--   cuelight_alert_cooldowns     alerts that are not repeated yet
 --
 -- Load with psql -f after schema.sql; loading it again changes nothing.
 
@@ -24,6 +25,21 @@ create table if not exists cuelight_audit (
   target text        not null default '',  -- a task, stage, worker, key or webhook
   detail jsonb       not null default '{}'
 );
+
+-- Videos that ask for captions of what is spoken in them, until these are purged.
+create table if not exists cuelight_automatic_captions (
+  pipeline text        not null,
+  task_id  uuid        not null,
+  language text        not null,             -- that is spoken; auto: to be detected
+  attempts integer     not null default 0,   -- with the running one
+  run_at   timestamptz default now(),        -- no attempt begins before; null: done, also where nothing is spoken
+  token    uuid,                             -- of the last attempt
+  error    text        not null default '',  -- of the last attempt
+  primary key (pipeline, task_id)
+);
+
+create index if not exists cuelight_automatic_captions_due on cuelight_automatic_captions (pipeline, run_at)
+  where run_at is not null;
 
 -- Captions and chapters that were attached to videos, until these are purged.
 create table if not exists cuelight_captions (

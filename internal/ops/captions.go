@@ -1,10 +1,15 @@
 package ops
 
 import (
+	"cmp"
 	"context"
+
+	"golang.org/x/text/language"
+	"golang.org/x/text/language/display"
 
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/attached"
+	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -20,6 +25,19 @@ func (a Actions) AddCaptions(
 		return task.String(), details{"captions": added.ID, "language": added.Language}, assembleAgain(ctx, in, task)
 	})
 	return added, err
+}
+
+// AddAutomaticCaptions ends a claim and attaches what is spoken, if anything is. It may return [attached.ErrClaimLost].
+func AddAutomaticCaptions(ctx context.Context, st *store.Store, claim attached.AutomaticClaim, s media.Speech) error {
+	return st.InTx(ctx, func(in *store.Store) error {
+		if err := attached.New(in).ScheduleAutomatic(ctx, claim, attached.Never, ""); err != nil || s.WebVTT == nil {
+			return err
+		}
+		a := Actions{Store: in, Authorize: func(context.Context, access.Scope) (string, error) { return attached.Automatic, nil }}
+		name := cmp.Or(display.Self.Name(language.Make(s.Language)), s.Language) + " (automatic)"
+		_, err := a.AddCaptions(ctx, claim.Task, "speech.vtt", s.WebVTT, attached.File{Language: s.Language, Name: name})
+		return err
+	})
 }
 
 // RemoveCaptions removes attached captions or chapters, and lets the task be published again without them.
