@@ -52,6 +52,8 @@ type workOptions struct {
 	name             string // of the worker; empty for the host's
 	labels           labels
 	untilIdle        time.Duration
+	// whisper and whisperModel are flags of serve, which makes automatic captions.
+	whisper, whisperModel string
 }
 
 // The limits of the flags.
@@ -173,7 +175,7 @@ func (o *workOptions) config(data, published string) (video.Config, error) {
 		Tools: video.Tools{
 			FFmpeg: o.ffmpeg, FFprobe: o.ffprobe, Preset: o.preset, CRF: o.crf, Threads: o.threads, Nice: o.nice,
 			Stall: cmp.Or(o.stall, -1), MaxDuration: o.maxDuration, TimeFactor: o.timeFactor, Memory: int64(o.maxMemory),
-			Cache: new(media.CapabilityCache),
+			Cache: new(media.CapabilityCache), Whisper: o.whisper, WhisperModel: o.whisperModel,
 		},
 		MaxDownload: int64(o.maxDownload), DownloadTimeout: o.downloadTimeout,
 		AllowNetworks: o.allow, LinkSources: o.linkSources, Marker: video.IDFile,

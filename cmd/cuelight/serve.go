@@ -37,10 +37,14 @@ the configuration file again, unless the log goes to a terminal: see cuelight co
 At the start it tries the hardware encoders of --encoders, and publishes those that
 work in the list of workers.
 
+With --whisper, a model, and whisper-cli, a program of whisper.cpp, it makes captions of
+what is spoken in published videos that ask for automatic captions, one after the other.
+
 With --until-idle it exits with 0 after a minute without work, or another time
 (--until-idle=5m), and leaves tasks for later that wait for a time: for a database
 that sleeps while nobody uses it, together with a timer that starts the daemon again.
-Claims of remote workers, uploads and due deliveries of webhooks are work, too.
+Claims of remote workers, uploads, automatic captions in the making and due deliveries
+of webhooks are work, too.
 
 It waits for a database that does not answer, also at the start. It never changes the
 tables of a database that is not private: see cuelight migrate.
@@ -98,6 +102,8 @@ func (c *cli) serveCommand() *cobra.Command {
 	c.readURLFlag(f)
 	f.DurationVar(&o.readMaxLag, "read-max-lag", defaultReadMaxLag, "how far the standby of --read-database-url may be behind")
 	o.labelFlag(f)
+	f.StringVar(&o.whisperModel, "whisper", "", "model of whisper.cpp, for the videos that ask for automatic captions")
+	f.StringVar(&o.whisper, "whisper-cli", "whisper-cli", "whisper-cli program")
 	o.untilIdleFlag(f)
 	o.log.add(cmd)
 	o.http = addHTTPFlags(f)

@@ -18,6 +18,7 @@ type Capabilities struct {
 	Encoders    []string `json:"encoders"`         // those of ffmpeg that work
 	Filters     []string `json:"filters"`          // those of ffmpeg that the pipeline uses if they are there
 	MemoryBytes int64    `json:"memory_bytes,omitempty"`
+	Whisper     bool     `json:"whisper,omitempty"` // it makes automatic captions
 }
 
 // tryTimeout is how long a process waits before it registers without what it has not found out.
@@ -46,6 +47,12 @@ func tryCapabilities(ctx context.Context, tools media.Tools, labels []string, lo
 			log.Warn("encoder does not work", zap.String("encoder", trial.Name), zap.String("error", trial.Failure),
 				zap.String("hint", trial.Hint))
 		}
+	}
+	if err := tools.CheckWhisper(within); err == nil {
+		c.Whisper = true
+	} else if tools.WhisperModel != "" {
+		log.Error("whisper-cli does not work, so this process makes no automatic captions", zap.Error(err),
+			zap.String("hint", "correct --whisper and --whisper-cli, or allow its libraries with --media-readable"))
 	}
 	log.Info("encoders found", zap.Strings("encoders", c.Encoders))
 	return c

@@ -70,6 +70,7 @@ type Daemon struct {
 	stuckLogged  bool
 	cleanup      cleanup
 	watchedFiles watchedFiles
+	captions     automaticCaptions
 }
 
 // New prepares a daemon and listens, if it is to. Run must follow.
@@ -91,6 +92,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 			Config: o.Config, Results: o.DB.Reads.Store.Result, Completed: o.DB.Store.Completed,
 		}, o.Log),
 		watchedFiles: watchedFiles{store: o.DB.Store, bucket: o.Config.Bucket, log: o.Log},
+		captions:     automaticCaptions{store: o.DB.Store, config: o.Config, log: o.Log, lease: automaticLease},
 	}
 	d.tracer, d.flush = StartTracing(ctx, o.Engine.Version, o.Engine.Abort,
 		failureLogger(o.Log, "traces cannot be sent", "traces are sent again"),
@@ -132,6 +134,11 @@ func (d *Daemon) Run(ctx context.Context) error {
 	all.Go(func() { ended <- d.work(workCtx) })
 	all.Go(func() { d.DB.SuperviseServer(serviceCtx, d.logPrivateServer) })
 	all.Go(func() { d.services.run(serviceCtx) })
+	all.Go(func() {
+		if found := trial.wait(workCtx); found != nil && found.Whisper {
+			d.captions.run(workCtx, d.services.workStarted)
+		}
+	})
 	defer d.cleanup.start(d.services.workStarted)()
 	return d.supervise(ctx, stopWork, ended)
 }

@@ -57,7 +57,7 @@ func pipelineStages(db *dbconn.Database, config video.Config) []stages.Stage {
 	all := video.Stages(config)
 	for i := range all {
 		if all[i].Name == publishStage {
-			all[i] = recordPublishDir(all[i], config.PublishLocation().String())
+			all[i] = requestAutomaticCaptions(recordPublishDir(all[i], config.PublishLocation().String()), db.Store)
 		}
 	}
 	return all
