@@ -51,6 +51,9 @@ type Options struct {
 	// OpenPublished opens a published file that is not in a directory, by the name that it would have in Published. It
 	// returns fs.ErrNotExist if there is none. Reading ends with ctx. Default: the files in Published are served.
 	OpenPublished func(ctx context.Context, name string) (PublishedFile, error)
+	// EncryptionKey returns the key of an encrypted video with an ID, or store.ErrNotFound; see video.Config.FindEncryptionKey.
+	// Default: there are none.
+	EncryptionKey func(task store.ID, keyID string) ([16]byte, error)
 	// PlaybackKeys sign addresses with which anybody can watch a published video. Default: there are none, and public videos
 	// are not served.
 	PlaybackKeys *playback.Keys

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/internal/playback"
 	"github.com/cuelight/cuelight/internal/problem"
 	"github.com/cuelight/cuelight/stages/video"
@@ -48,7 +49,7 @@ func (s *Server) playbackRoutes() []route {
 
 type playbackBody struct {
 	HLS       string    `json:"hls"`
-	DASH      string    `json:"dash"`
+	DASH      string    `json:"dash,omitempty"` // an encrypted video has none
 	MP4       string    `json:"mp4,omitempty"`
 	Preview   string    `json:"preview,omitempty"`
 	ExpiresAt time.Time `json:"expires_at,omitzero"` // zero for a public video
@@ -69,14 +70,17 @@ func (s *Server) getPlayback(_ http.ResponseWriter, r *http.Request) (jsonRespon
 	if err != nil {
 		return jsonResponse{}, err
 	}
-	f, err := s.openPublishedFile(r.Context(), id, "master.m3u8")
+	err = s.checkFile(r.Context(), id, media.MasterName)
 	if errors.Is(err, errNoFile) {
 		err = problem.New(problem.NotFound, "the video is not published yet")
 	}
 	if err != nil {
 		return jsonResponse{}, err
 	}
-	f.Close()
+	dashErr := s.checkFile(r.Context(), id, media.ManifestName)
+	if dashErr != nil && !errors.Is(dashErr, errNoFile) {
+		return jsonResponse{}, dashErr
+	}
 	var body playbackBody
 	token := ""
 	if !video.IsPublic(params) {
@@ -84,7 +88,10 @@ func (s *Server) getPlayback(_ http.ResponseWriter, r *http.Request) (jsonRespon
 		token = s.opts.PlaybackKeys.Sign(id, body.ExpiresAt)
 	}
 	address := func(name string) string { return s.origin(r) + PlaybackPath(s.opts.BasePath, token, id, name) }
-	body.HLS, body.DASH = address("master.m3u8"), address("manifest.mpd")
+	body.HLS = address(media.MasterName)
+	if dashErr == nil {
+		body.DASH = address(media.ManifestName)
+	}
 	err = s.addMP4s(r.Context(), id, &body, address)
 	return jsonResponse{status: http.StatusOK, body: body}, err
 }
@@ -101,9 +108,8 @@ func (s *Server) addMP4s(ctx context.Context, id store.ID, body *playbackBody, a
 	}
 	for file, to := range map[string]*string{published.MP4: &body.MP4, published.Preview: &body.Preview} {
 		if name, ok := strings.CutPrefix(file, id.String()+"/"); ok && err == nil {
-			var f PublishedFile
-			if f, err = s.openPublishedFile(ctx, id, name); err == nil {
-				*to, err = address(name), f.Close()
+			if err = s.checkFile(ctx, id, name); err == nil {
+				*to = address(name)
 			} else if errors.Is(err, errNoFile) {
 				err = nil
 			}

@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/cuelight/cuelight/internal/contenttype"
+	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/internal/problem"
+	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -29,6 +31,10 @@ func (s *Server) servePublished(w http.ResponseWriter, r *http.Request) {
 
 // serveFile serves a published file, with ranges. The open file stays the same if another replaces it.
 func (s *Server) serveFile(w http.ResponseWriter, r *http.Request, caches string, maxAge time.Duration) {
+	if keyID, isKey := strings.CutPrefix(r.PathValue("path"), video.EncryptionKeyPath); isKey && s.opts.EncryptionKey != nil {
+		s.serveEncryptionKey(w, r, keyID)
+		return
+	}
 	f, err := s.openPublished(r)
 	if err != nil {
 		s.writeError(w, r, err)
@@ -45,6 +51,37 @@ func (s *Server) serveFile(w http.ResponseWriter, r *http.Request, caches string
 		h.Set("Cache-Control", fmt.Sprintf("%s, max-age=%.0f, immutable", caches, maxAge.Seconds()))
 	}
 	http.ServeContent(w, r, "", f.Modified, f)
+}
+
+// serveEncryptionKey serves the key of a published video to clients that may have its files. No cache keeps it.
+func (s *Server) serveEncryptionKey(w http.ResponseWriter, r *http.Request, keyID string) {
+	var key [16]byte
+	id, err := parsePathID(r)
+	if err == nil {
+		err = s.checkFile(r.Context(), id, media.MasterName)
+	}
+	if err == nil {
+		key, err = s.opts.EncryptionKey(id, keyID)
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		err = errNoFile
+	}
+	if err != nil {
+		s.writeError(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	_, _ = w.Write(key[:])
+}
+
+// checkFile returns errNoFile if a published file does not exist.
+func (s *Server) checkFile(ctx context.Context, id store.ID, name string) error {
+	f, err := s.openPublishedFile(ctx, id, name)
+	if err == nil {
+		f.Close()
+	}
+	return err
 }
 
 // openPublished opens a file in the directory of its task, and never one outside of it.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"net/url"
@@ -56,9 +57,15 @@ func (c *cli) link(ctx context.Context, word string, o linkOptions) error {
 	}
 	return c.withExistingDatabase(ctx, func(db *dbconn.Database) error {
 		return c.eachTask(ctx, db.Store, []string{word}, func(task store.ID) error {
-			if _, err := db.Store.Result(ctx, task, "publish"); errors.Is(err, store.ErrNotFound) {
+			var published video.Publish
+			raw, err := db.Store.Result(ctx, task, "publish")
+			if errors.Is(err, store.ErrNotFound) {
 				return &usererr.Error{Kind: usererr.NotFound, Text: shortID(task) + " is not published yet"}
-			} else if err != nil {
+			}
+			if err == nil {
+				err = json.Unmarshal(raw, &published)
+			}
+			if err != nil {
 				return err
 			}
 			token, expires, err := c.playbackToken(ctx, db.Store, task, o)
@@ -68,11 +75,15 @@ func (c *cli) link(ctx context.Context, word string, o linkOptions) error {
 			address := func(name string) string {
 				return strings.TrimSuffix(o.address, "/") + web.PlaybackPath("", token, task, name)
 			}
+			dash := ""
+			if published.Manifest != "" {
+				dash = address("manifest.mpd")
+			}
 			return c.print(struct {
 				HLS       string    `json:"hls"`
-				DASH      string    `json:"dash"`
+				DASH      string    `json:"dash,omitempty"`
 				ExpiresAt time.Time `json:"expires_at,omitzero"`
-			}{address("master.m3u8"), address("manifest.mpd"), expires}, "%s", address("master.m3u8"))
+			}{address("master.m3u8"), dash, expires}, "%s", address("master.m3u8"))
 		})
 	})
 }

@@ -47,6 +47,7 @@ type workOptions struct {
 	chunk            chunkLength
 	minDivided       time.Duration
 	linkSources      bool
+	encryption       encryptionFlags
 	grace            time.Duration
 	lease            time.Duration
 	name             string // of the worker; empty for the host's
@@ -91,6 +92,7 @@ func (c *cli) workFlags(cmd *cobra.Command) *workOptions {
 	f.DurationVar(&o.minDivided, "min-divided", 0, "shortest video that is divided (default two chunks)")
 	f.BoolVar(&o.linkSources, "link-sources", false,
 		"hard-link local sources instead of copying them; only if they are never modified")
+	o.encryption.add(f)
 	f.StringVar(&o.name, "name", "", "name of this worker in lists, the history and events (default the host's name)")
 	f.DurationVar(&o.lease, "lease", store.DefaultLease,
 		"how long this process may lose contact with the database before other workers take its tasks")
@@ -201,6 +203,7 @@ func (o *workOptions) check() error {
 		flagCheck{slices.Contains(presets, o.preset), "preset", o.preset, "one of " + strings.Join(presets, ", ")},
 		flagCheck{o.crf >= 1 && o.crf <= 51, "crf", o.crf, "1 to 51"},
 		flagCheck{o.name == "" || store.CheckWorkerName(o.name) == nil, "name", o.name, "1 to 100 printable characters"},
+		o.encryption.check(),
 		flagCheck{o.nice >= 0 && o.nice <= 19, "nice", o.nice, "0 to 19"},
 		flagCheck{o.stall == 0 || o.stall >= minStall, "stall", o.stall, "at least 1s, or 0 for ever"},
 		flagCheck{o.threads >= 0, "threads", o.threads, "0 or more"},

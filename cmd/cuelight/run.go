@@ -117,6 +117,9 @@ func (c *cli) prepareWork(o *workOptions) (video.Config, error) {
 	if err := c.openBuckets(&config); err != nil {
 		return config, err
 	}
+	if err := o.encryption.set(&config); err != nil {
+		return config, err
+	}
 	return config, dbconn.MakeDirectories(data, published)
 }
 

@@ -176,7 +176,7 @@ func (s *services) webOptions(guard *access.Guard) web.Options {
 	o.Store, o.Reads, o.Guard, o.Webhooks = reads.Store, s.lists, guard, webhook.New(hooks)
 	o.Workers, o.Profiles, o.MaxSubmissionsPerUser = s.coordinator, true, d.HTTP.MaxSubmissions
 	o.Dashboard, o.Published, o.Uploads, o.Metrics = s.dashboard, d.Config.PublishDir, s.uploads, s.metrics.Handler()
-	o.PlaybackKeys = s.playbackKeys
+	o.PlaybackKeys, o.EncryptionKey = s.playbackKeys, d.Config.FindEncryptionKey
 	if d.Config.PublishBucket != nil {
 		o.OpenPublished = openPublished(d.Config.PublishBucket)
 	}

@@ -32,6 +32,8 @@ type Assemble struct {
 	Captions []media.Captions `json:"captions,omitempty"`
 	// Chapters are those that were attached, or else those of the source.
 	Chapters []captions.Chapter `json:"chapters,omitempty"`
+	// EncryptionKeyID names the key with which the segments are encrypted; empty if they are not.
+	EncryptionKeyID string `json:"encryption_key_id,omitempty"`
 }
 
 // AttachedCaptions were attached to a task.
@@ -76,7 +78,7 @@ func (c Config) assemble(ctx context.Context, job *stages.Job, in Ingest, tr Tra
 			return err
 		}
 		result.Captions, result.Chapters = md.Captions, md.Chapters
-		if err := c.complete(ctx, job, dir, in, tr, md); err != nil {
+		if result.EncryptionKeyID, err = c.complete(ctx, job, dir, in, tr, md); err != nil {
 			return err
 		}
 		result.Files, result.Bytes, err = measureTree(dir, reportSteps(job, -1, "counting").counter())
@@ -182,28 +184,30 @@ func (c Config) attachCaptions(ctx context.Context, job *stages.Job, dir string,
 	return nil
 }
 
-// complete writes metadata.json, with transcode's findings, and both manifests and the MP4 files if the renditions are correct.
-func (c Config) complete(ctx context.Context, job *stages.Job, dir string, in Ingest, tr Transcode, md Metadata) error {
+// complete writes metadata.json, with transcode's findings, and the manifests and MP4 files if the renditions are correct.
+func (c Config) complete(
+	ctx context.Context, job *stages.Job, dir string, in Ingest, tr Transcode, md Metadata,
+) (encryptionKeyID string, err error) {
 	d := md.Description
 	d.Damage, d.Storyboard = tr.Output.Damage, tr.Output.Storyboard
 	d.Warnings = slices.Concat(tr.Warnings, d.Warnings)
 	_, d.MP4Names = in.mp4Files(tr.Output)
 	if err := d.write(dir); err != nil {
-		return err
+		return "", err
 	}
 	out := *tr.Output
-	err := c.tools(job, -1, "checking").Check(ctx, in.Info, dir, &out)
+	err = c.checkRenditions(ctx, job, in, dir, &out)
 	if errors.Is(err, media.ErrMismatch) && !isHostError(err) {
 		// The files passed the check in transcode. Checking the same files again
 		// would fail again.
-		return stages.Permanent(fmt.Errorf("%w; run stage %s again", err, transcodeStage))
+		return "", stages.Permanent(fmt.Errorf("%w; run stage %s again", err, transcodeStage))
 	}
 	if err != nil {
-		return err
+		return "", err
 	}
 	if err := c.writeMP4s(ctx, job, dir, in, &out); err != nil {
-		return err
+		return "", err
 	}
 	out.Captions, out.Chapters = md.Captions, md.Chapters
-	return c.tools(job, -1, "manifest").WriteManifests(ctx, dir, &out)
+	return c.writeManifests(ctx, job, in, dir, &out)
 }

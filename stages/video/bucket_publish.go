@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/internal/storage"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
@@ -104,7 +105,11 @@ func (p *bucketPublish) replaceStable(ctx context.Context, job *stages.Job, task
 	if err != nil {
 		return err
 	}
-	return p.location.replaceStable(ctx, p.task, p.stable, texts)
+	err = p.location.replaceStable(ctx, p.task, p.stable, texts)
+	if err == nil && texts[1] == nil && p.stable[1].content != nil { // it is that of a clear version
+		_, _, err = p.location.removeNames(ctx, removal{dir: p.task.String(), files: []string{media.ManifestName}}, nil)
+	}
+	return err
 }
 
 // removeOld deletes older generations. What it cannot delete, a later publish or a Cleaner does.

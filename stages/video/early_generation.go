@@ -48,7 +48,7 @@ func (c Config) publishEarly(ctx context.Context, job *stages.Job, taskDir strin
 		if err := l.add(ctx, from, dir, servedMode); err != nil {
 			return fmt.Errorf("link renditions: %w", err)
 		}
-		if err := c.tools(job, -1, "manifest").WriteManifests(ctx, dir, tr.Output); err != nil {
+		if as.EncryptionKeyID, err = c.writeManifests(ctx, job, in, dir, tr.Output); err != nil {
 			return err
 		}
 		as.Files, as.Bytes, err = measureTree(dir, func() {})

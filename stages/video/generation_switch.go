@@ -165,7 +165,11 @@ func (s *generationSwitch) replaceManifests(ctx context.Context) error {
 		return err
 	}
 	for _, name := range []string{media.MasterName, media.ManifestName} {
-		if err := os.Rename(filepath.Join(tmp, name), filepath.Join(s.publishedDir, name)); err != nil {
+		err := os.Rename(filepath.Join(tmp, name), filepath.Join(s.publishedDir, name))
+		if name == media.ManifestName && errors.Is(err, fs.ErrNotExist) { // an encrypted video has none
+			err = os.RemoveAll(filepath.Join(s.publishedDir, name))
+		}
+		if err != nil {
 			return fmt.Errorf("replace manifest: %w", err)
 		}
 		s.switched = true
@@ -189,14 +193,14 @@ const switchPrefix = ".switch-"
 func (s *generationSwitch) rebaseManifests(dir, base string) error {
 	texts, err := rebasedManifests(base, func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(s.workdir.path, name)) })
 	for i, name := range []string{media.MasterName, media.ManifestName} {
-		if err == nil {
+		if err == nil && texts[i] != nil {
 			err = os.WriteFile(filepath.Join(dir, name), texts[i], servedFileMode)
 		}
 	}
 	return err
 }
 
-// rebasedManifests reads the manifests of a generation, and returns those of the stable address.
+// rebasedManifests reads the manifests of a generation, and returns those of the stable address: the second is nil if there is none.
 func rebasedManifests(base string, read func(name string) ([]byte, error)) (texts [2][]byte, err error) {
 	master, err := read(media.MasterName)
 	if err != nil {
@@ -204,6 +208,9 @@ func rebasedManifests(base string, read func(name string) ([]byte, error)) (text
 	}
 	texts[0] = []byte(media.RebaseMaster(string(master), base))
 	mpd, err := read(media.ManifestName)
+	if errors.Is(err, fs.ErrNotExist) { // it is encrypted
+		return texts, nil
+	}
 	if err == nil {
 		texts[1], err = withBaseURL(mpd, base)
 	}

@@ -33,6 +33,9 @@ func (in Ingest) mp4Files(out *media.Output) (files []media.MP4File, names MP4Na
 			files, *name = append(files, f), f.Name
 		}
 	}
+	if in.Settings.Encryption != "" {
+		return nil, names // they would be clear
+	}
 	if in.Settings.MP4 != "" {
 		add(out.MP4(in.Settings.mp4Height()), &names.MP4)
 	}

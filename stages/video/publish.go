@@ -18,9 +18,9 @@ const generationPrefix = "gen"
 // Publish is the result of the publish stage. All paths are slash-separated and
 // relative to PublishDir, so they are URLs below a web server's PublishDir.
 type Publish struct {
-	// Master and Manifest are the stable paths, the same for every generation.
+	// Master and Manifest are the stable paths, the same for every generation. An encrypted video has no Manifest.
 	Master   string `json:"master"`
-	Manifest string `json:"manifest"`
+	Manifest string `json:"manifest,omitempty"`
 	// Generation is the directory with all files of this version, including a
 	// master.m3u8 and a manifest.mpd of its own.
 	Generation string `json:"generation"`
@@ -145,18 +145,20 @@ func (c Config) linkGeneration(
 	if !l.copying {
 		return nil
 	}
-	return c.tools(job, -1, "checking").Check(ctx, in.Info, w.path, tr.Output)
+	return c.checkRenditions(ctx, job, in, w.path, tr.Output)
 }
 
 func publishedPaths(task, generation string, md Metadata, as Assemble) Publish {
 	gen := path.Join(task, generation)
 	p := Publish{
 		Master:     path.Join(task, media.MasterName),
-		Manifest:   path.Join(task, media.ManifestName),
 		Generation: gen,
 		Metadata:   path.Join(gen, metadataFile),
 		Files:      as.Files,
 		Bytes:      as.Bytes,
+	}
+	if as.EncryptionKeyID == "" {
+		p.Manifest = path.Join(task, media.ManifestName)
 	}
 	for name, to := range map[string]*string{md.Poster: &p.Poster, as.MP4: &p.MP4, as.Preview: &p.Preview} {
 		if name != "" {

@@ -47,6 +47,8 @@ type Settings struct {
 	// AutomaticCaptions is the language that is spoken (ISO 639) or media.DetectLanguage, if captions are made of it once the video is
 	// published. Default: none are made.
 	AutomaticCaptions string `json:"automatic_captions,omitempty"`
+	// Encryption is EncryptionAES128 if the segments are published encrypted. Default: they are clear.
+	Encryption string `json:"encryption,omitempty"`
 	// Visibility is VisibilityPublic or VisibilitySigned. Default: signed. It may change at any time, so only the task's
 	// params say what it is; see [IsPublic].
 	Visibility string `json:"visibility,omitempty"`
@@ -97,7 +99,7 @@ type parsers[T any] map[string]parser[T]
 // settingMembers are the members of a profile, in the order of the documentation.
 var settingMembers = []string{
 	"renditions", "codecs", "hdr", "quality", "preset", "audio", "poster", "mp4", "preview", "watch_early", "failed_rendition",
-	"automatic_captions", visibilityMember, "requires", "prefers",
+	"automatic_captions", "encryption", visibilityMember, "requires", "prefers",
 }
 
 const visibilityMember = "visibility"
@@ -162,6 +164,13 @@ var settingParsers = parsers[Settings]{
 		return wrongValue("failed_rendition", value, "%s or %s", failedWaits, failedIsSkipped)
 	},
 	"automatic_captions": parseAutomaticCaptions,
+	"encryption": func(s *Settings, value json.RawMessage) error {
+		if text, ok := parseText(value); !ok || text != EncryptionAES128 {
+			return wrongValue("encryption", value, "%s, or null for none", EncryptionAES128)
+		}
+		s.Encryption = EncryptionAES128
+		return nil
+	},
 	visibilityMember: func(s *Settings, value json.RawMessage) error {
 		if text, ok := parseText(value); ok && (text == VisibilityPublic || text == VisibilitySigned) {
 			s.Visibility = text
@@ -433,6 +442,7 @@ func (s Settings) String() string {
 	add(s.WatchEarly, "watch early")
 	add(s.FailedRendition != "", "failed rendition: %s", s.FailedRendition)
 	add(s.AutomaticCaptions != "", "automatic captions: %s", s.AutomaticCaptions)
+	add(s.Encryption != "", "encryption %s", s.Encryption)
 	add(s.Visibility != "", "visibility %s", s.Visibility)
 	add(len(s.Requires) > 0, "requires %s", strings.Join(s.Requires, " "))
 	add(len(s.Prefers) > 0, "prefers %s", strings.Join(s.Prefers, " "))

@@ -37,6 +37,14 @@ type Config struct {
 	// Captions returns the captions that were attached to a task; assemble adds them to those of the source. Default: none.
 	Captions func(ctx context.Context, task store.ID) ([]AttachedCaptions, error)
 
+	// EncryptionKeys returns the keys of a task's video, whose settings ask for encryption: the newest first, and those with which it
+	// may be encrypted already. Hosts that share tasks have the same ones; remote workers need none. Default: such a video fails.
+	EncryptionKeys func(task store.ID) ([][16]byte, error)
+
+	// EncryptionKeyURL is the address from which players get the key: {id} stands for the task, and the query key=ID of the key is
+	// added. Default: next to the published files, where the web server answers.
+	EncryptionKeyURL string
+
 	// Bucket keeps the results of the stages, instead of DataDir, which then has scratch space of
 	// this process. Hosts with the same Bucket and PublishBucket work on the same tasks and share no
 	// directory; a source must be a URL, what Bucket.StoreSource returned, or a file that every host
