@@ -17,7 +17,8 @@ func TestParseParams_ReadsEveryMember(t *testing.T) {
 		"title": "Holiday", "profile": "web", "profile_resolved_at": "2030-01-31T08:00:00Z", "custom": {"order": 7},
 		"renditions": [240, "1080p", "720", 720], "codecs": ["h264", "av1", "av1"], "hdr": true, "quality": 20, "preset": "slow",
 		"audio": {"bitrate": "96k", "loudness": -16, "surround": true, "default": 2},
-		"poster": "25%", "mp4": "720", "preview": 12.50, "visibility": "public", "requires": ["gpu"], "prefers": ["north"]}`))
+		"poster": "25%", "mp4": "720", "preview": 12.50, "encryption": "aes-128", "visibility": "public",
+		"requires": ["gpu"], "prefers": ["north"]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +28,7 @@ func TestParseParams_ReadsEveryMember(t *testing.T) {
 		Settings: Settings{
 			Renditions: []int{1080, 720, 240}, Codecs: []string{"av1"}, HDR: true, Quality: 20, Preset: "slow",
 			Audio:  AudioSettings{Bitrate: 96000, Loudness: -16, Surround: true, Default: "2"},
-			Poster: "25%", MP4: "720p", Preview: "12.5", Visibility: "public",
+			Poster: "25%", MP4: "720p", Preview: "12.5", Encryption: "aes-128", Visibility: "public",
 			Requires: []string{"gpu"}, Prefers: []string{"north"},
 		},
 	}
@@ -84,6 +85,7 @@ func TestParseParams_SaysWhatIsAllowed(t *testing.T) {
 		`{"mp4": true}`:                      `params: mp4 must be one of 2160`,
 		`{"automatic_captions": "pt-BR"}`:    `params: automatic_captions must be true, false, or the code of the language that is spoken`,
 		`{"automatic_captions": 1}`:          `params: automatic_captions must be true, false`,
+		`{"encryption": "none"}`:             `params: encryption must be aes-128, or null for none, not "none"`,
 		`{"visibility": "private"}`:          `params: visibility must be public or signed, not "private"`,
 		`{"requires": "gpu"}`:                `params: requires must be a list of labels, not "gpu"`,
 		`{"prefers": ["a b"]}`:               `params: prefers: label "a b": a label has`,
