@@ -25,7 +25,8 @@ func (e *encryptionFlags) add(f *pflag.FlagSet) {
 var encryptionKeyURL = regexp.MustCompile(`^(https?://[^\s"?#/]+/[^\s"?#]*\{id\}[^\s"?#]*)?$`)
 
 func (e *encryptionFlags) check() flagCheck {
-	return flagCheck{encryptionKeyURL.MatchString(e.url), "encryption-key-url", e.url, "an address with {id}, such as https://keys.example/{id}"}
+	const wanted = "an address with {id}, such as https://keys.example/{id}"
+	return flagCheck{encryptionKeyURL.MatchString(e.url), "encryption-key-url", e.url, wanted}
 }
 
 // set sets where keys come from. Hosts with a bucket share no directory: without a named file, each would have other keys.
