@@ -1,6 +1,7 @@
 package browsertest
 
 import (
+	"cmp"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,7 @@ import (
 // Video is a directory with a published video, and its length.
 type Video struct {
 	Dir      string
+	Address  string // of the directory, if another server has it; such a video is played with hls.js only
 	Length   time.Duration
 	Captions []Captions // that players must show; nil: not looked at
 	// Codec is the beginning of the codec that players must choose, such as "av01"; empty: any.
@@ -44,12 +46,13 @@ type PlayOptions struct {
 func (b Browser) Play(t testing.TB, videos map[string]Video, o PlayOptions) {
 	t.Helper()
 	mux, lengths, captions := http.NewServeMux(), make(map[string]float64), make(map[string][]Captions)
-	codecs := make(map[string]string)
+	codecs, addresses := make(map[string]string), make(map[string]string)
 	for name, v := range videos {
 		lengths[name], codecs[name] = v.Length.Seconds(), v.Codec
 		if v.Captions != nil {
 			captions[name] = v.Captions
 		}
+		addresses[name] = cmp.Or(v.Address, "/"+name)
 		mux.Handle("GET /"+name+"/", http.StripPrefix("/"+name, http.FileServer(http.Dir(v.Dir))))
 	}
 	for name, file := range map[string]string{
@@ -73,7 +76,7 @@ func (b Browser) Play(t testing.TB, videos map[string]Video, o PlayOptions) {
 		o.Timeout = 2 * time.Minute
 	}
 	b.Run(t, filepath.Join("..", "browsertest", "players.mjs"), map[string]any{
-		"address": server.URL, "clips": lengths, "captions": captions, "codecs": codecs, "light": append([]string{}, o.Light...),
-		"rate": o.Rate, "within": o.Timeout.Milliseconds(), "hold": o.Hold != nil,
+		"address": server.URL, "clips": lengths, "captions": captions, "codecs": codecs, "addresses": addresses,
+		"light": append([]string{}, o.Light...), "rate": o.Rate, "within": o.Timeout.Milliseconds(), "hold": o.Hold != nil,
 	})
 }
