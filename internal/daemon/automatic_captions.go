@@ -29,7 +29,7 @@ const (
 func requestAutomaticCaptions(s stages.Stage, st *store.Store) stages.Stage {
 	work := s.Work
 	s.Work = func(ctx context.Context, job *stages.Job) (any, error) {
-		if p, err := video.ParseParams(job.Params); err == nil && p.AutomaticCaptions != "" { // ingest says what is wrong
+		if p, err := video.ParseParams(job.Params); err == nil && p.AutomaticCaptions != "" && p.Encryption == "" { // ingest says what is wrong
 			if err := attached.New(st).RequestAutomatic(ctx, job.Task, p.AutomaticCaptions); err != nil {
 				return nil, err
 			}

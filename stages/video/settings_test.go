@@ -151,12 +151,13 @@ func TestRemoteStages_MakeWhatTheParamsAskFor(t *testing.T) {
 func TestIngest_WarnsOfSettingsWithoutEffect(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, colouredClip(t, clicks))
-	h.job.Params = []byte(`{"poster": 60, "preview": 61, "audio": {"loudness": -5, "surround": true, "default": "fr"}, "renditions": [2160]}`)
+	h.job.Params = []byte(`{"poster": 60, "preview": 61, "audio": {"loudness": -5, "surround": true, "default": "fr"},
+		"renditions": [2160], "encryption": "aes-128"}`)
 	in := h.mustIngest()
 	all := fmt.Sprint(in.Warnings)
 	for _, want := range []string{
 		"the poster is a picture of another time: 60 s is after the end", "dB quieter than -5 LUFS",
-		"the preview is the end of the video: 61 s is after it",
+		"the preview is the end of the video: 61 s is after it", "no MP4 file, no preview and no automatic captions",
 		"there is no surround sound: no audio stream has 5.1", "the default sound is that of the source: it has none in the language fr",
 	} {
 		if !strings.Contains(all, want) {
