@@ -294,4 +294,3 @@ func parseLabels(name string, value json.RawMessage, to *[]string) error {
 	}
 	return nil
 }
-
