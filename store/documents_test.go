@@ -19,13 +19,15 @@ func TestDocuments_HaveSQLThatRuns(t *testing.T) {
 	must(t, err)
 	blocks := regexp.MustCompile("(?s)```sql\n(.*?)```")
 	roles := regexp.MustCompile("to (submitter|reader);") // which do not exist
+	operators, err := os.ReadFile("../internal/operators/operators.sql")
+	must(t, err)
 	n := 0
 	for _, file := range append(files, "../README.md") {
 		text, err := os.ReadFile(file)
 		must(t, err)
 		for _, block := range blocks.FindAllSubmatch(text, -1) {
 			n++
-			pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers, `
+			pool := pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers, string(operators), `
 				insert into tasks (source) values ('a.mp4');
 				select setval('outbox_id', 1000000)`)) // events of the documents exist
 			sql := roles.ReplaceAllString(string(block[1]), "to public;")
