@@ -67,7 +67,7 @@ async function play(page, player, clip, track) {
     const v = document.querySelector("video");
     const isListed = (await (await fetch(master)).text()).includes("RESOLUTION=");
     return { said: window.said, at: window.endedAt ?? v.currentTime, length: v.duration, hasPicture: v.videoWidth > 0, isListed };
-  }, `/${clip}/master.m3u8`);
+  }, `${given.addresses[clip]}/master.m3u8`);
   must(hasPicture === isListed, `it ${hasPicture ? "has a" : "has no"} picture`);
   if (given.codecs[clip]) {
     const played = await page.evaluate(() => performance.getEntriesByType("resource").map((e) => e.name).filter((n) => /seg-/.test(n)));
