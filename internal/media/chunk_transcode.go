@@ -41,7 +41,7 @@ const audioChunk = -1
 // with an initialization segment and the segments as they are published, under their final names. If it fails
 // or is killed, the content of dir is useless.
 //
-// The encoder is always libx264, with headers that do not depend on the content. An error that wraps
+// The encoders are always those in software, with headers that do not depend on the content. An error that wraps
 // [ErrNotDivisible] means that the chunk does not have the planned frames, or not the pictures of the source, or not those that it has
 // if decoding begins one keyframe earlier, or not the planned headers, because the plan was made with another version of the encoder.
 func (t Tools) TranscodeChunk(

@@ -14,8 +14,8 @@ import (
 	"github.com/cuelight/cuelight/internal/browsertest"
 )
 
-// secondCodecs are the codecs of further renditions that this ffmpeg encodes.
-func secondCodecs(t *testing.T) []string {
+// furtherCodecs are the codecs of further renditions that this ffmpeg encodes.
+func furtherCodecs(t *testing.T) []string {
 	t.Helper()
 	_, installed, err := Tools{}.codecs(t.Context())
 	if err != nil {
@@ -28,7 +28,7 @@ func secondCodecs(t *testing.T) []string {
 
 func withCodecs(t *testing.T, heights ...int) LadderOptions {
 	t.Helper()
-	return LadderOptions{Heights: heights, Codecs: secondCodecs(t), Preset: "superfast", Quality: 40}
+	return LadderOptions{Heights: heights, Codecs: furtherCodecs(t), Preset: "superfast", Quality: 40}
 }
 
 func TestTranscode_MakesFurtherCodecsWithTheSegmentsOfH264(t *testing.T) {
@@ -97,7 +97,7 @@ func TestReadVideoEntry_RefusesWhatPlayersWouldShowDifferently(t *testing.T) {
 		{svt + "yuv420p10le" + tagged("bt2020", "smpte2084", "bt2020nc"), ""},
 		{svt + "yuv420p -bsf:v av1_metadata=color_range=pc", "colours"},
 	} {
-		if codec := map[bool]string{true: "hevc", false: "av1"}[strings.Contains(c.args, "x265")]; !slices.Contains(secondCodecs(t), codec) {
+		if codec := map[bool]string{true: "hevc", false: "av1"}[strings.Contains(c.args, "x265")]; !slices.Contains(furtherCodecs(t), codec) {
 			continue
 		}
 		p, err := parametersOf(t, c.args)
@@ -114,7 +114,7 @@ func tagged(primaries, transfer, matrix string) string {
 
 func TestTranscode_KeepsHDRNextToSDR(t *testing.T) {
 	t.Parallel()
-	if !slices.Contains(secondCodecs(t), "hevc") {
+	if !slices.Contains(furtherCodecs(t), "hevc") {
 		t.Skip("this ffmpeg has no libx265")
 	}
 	for transfer, name := range map[string]string{"smpte2084": "PQ", "arib-std-b67": "HLG"} {

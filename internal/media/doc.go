@@ -46,7 +46,7 @@
 //     and [Tools.Check] compares the three.
 //   - Initialization segments are written here. Of the encoder's, only the parameters of the decoder remain, if they
 //     are those that were asked for.
-//   - [Tools.Check] reads every frame of every rendition: its NAL units or its AAC element, its place in the file, and its
+//   - [Tools.Check] reads every frame of every rendition: its NAL units, OBUs or AAC element, its place in the file, and its
 //     times. It does not decode them.
 //   - A source that can never work gives a [*RejectedError] with a sentence for
 //     its sender. All other errors may go away in another attempt.

@@ -134,8 +134,9 @@ func (e videoEncoder) pixelArgs(hdr string) []string {
 			"-pix_fmt", "yuv420p10le", "-color_primaries", "bt2020", "-color_trc", transfer, "-colorspace", "bt2020nc", "-color_range", "tv",
 		}
 	}
-	return append(e.pixels[:len(e.pixels):len(e.pixels)],
-		"-color_primaries", "bt709", "-color_trc", "bt709", "-colorspace", "bt709", "-color_range", "tv")
+	return slices.Concat(e.pixels, []string{
+		"-color_primaries", "bt709", "-color_trc", "bt709", "-colorspace", "bt709", "-color_range", "tv",
+	})
 }
 
 // levelArg is the level as the encoder wants it. Quick Sync has no option of its own, and the general one
@@ -186,11 +187,11 @@ func (e videoEncoder) encoderOf(r Rung, c capabilities) videoEncoder {
 	if r.Codec == e.codec {
 		return e
 	}
-	i := slices.IndexFunc(secondEncoders, func(s videoEncoder) bool {
+	i := slices.IndexFunc(hevcAV1Encoders, func(s videoEncoder) bool {
 		isPossible := s.device == e.device && slices.Contains(c.encoders, s.name) && r.HDR == ""
 		return s.codec == r.Codec && (!s.isHardware() || isPossible)
 	})
-	return secondEncoders[i]
+	return hevcAV1Encoders[i]
 }
 
 // ParseEncoders checks a list for Tools.Encoders and returns it with "hardware" replaced by all hardware

@@ -16,7 +16,7 @@ var update = flag.Bool("update", false, "write the expected argument lists")
 // argumentLists are the arguments of transcodes of a film with sound and of slides, one argument a line.
 func argumentLists(e videoEncoder, d *device) string {
 	found := capabilities{fpsMode: true, zscale: true, sidedata: true, bwdif: true, forcesAV1: true}
-	for _, second := range secondEncoders {
+	for _, second := range hevcAV1Encoders {
 		found.encoders = append(found.encoders, second.name)
 	}
 	film := &Info{
@@ -87,7 +87,7 @@ func TestHardwareEncoders_HaveOnlyOptionsThatFFmpegKnows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range slices.Concat(hardwareEncoders, secondEncoders) {
+	for _, e := range slices.Concat(hardwareEncoders, hevcAV1Encoders) {
 		if !e.isHardware() || !slices.Contains(installed, e.name) {
 			continue
 		}

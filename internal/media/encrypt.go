@@ -65,8 +65,8 @@ func (k Key) decrypt(encrypted, iv []byte) ([]byte, error) {
 // keyTag says how the segments after it are encrypted. The address of the key ends with its ID.
 var keyTag = regexp.MustCompile(`(?m)^#EXT-X-KEY:METHOD=AES-128,URI="[^"]*([0-9a-f]{16})",`)
 
-// EncryptedWith returns the ID of the key with which the renditions in dir are encrypted; empty if they are not.
-func EncryptedWith(dir string, out *Output) (keyID string, err error) {
+// EncryptionKeyOf returns the ID of the key with which the renditions in dir are encrypted; empty if they are not.
+func EncryptionKeyOf(dir string, out *Output) (keyID string, err error) {
 	for _, r := range slices.Concat(out.Video, out.Audio) {
 		text, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(r.Playlist)))
 		if err != nil {

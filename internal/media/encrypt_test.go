@@ -77,7 +77,7 @@ func TestEncrypt_ReplacesSegmentsAndNamesTheKeyAfterTheInitializationSegment(t *
 		}
 		delete(clear, folder+".m3u8")
 	}
-	if id, err := EncryptedWith(dir, out); id != "" || err != nil {
+	if id, err := EncryptionKeyOf(dir, out); id != "" || err != nil {
 		t.Errorf("before: %q, %v", id, err)
 	}
 	tools := Tools{}
@@ -113,7 +113,7 @@ func TestEncrypt_ReplacesSegmentsAndNamesTheKeyAfterTheInitializationSegment(t *
 			}
 		}
 	}
-	if id, err := EncryptedWith(dir, out); id != key.ID() || err != nil || len(ivs) != 2 {
+	if id, err := EncryptionKeyOf(dir, out); id != key.ID() || err != nil || len(ivs) != 2 {
 		t.Errorf("afterwards: %q, %v, with %d initialization vectors", id, err, len(ivs))
 	}
 	// Again, it changes nothing, and finds damage and other keys.

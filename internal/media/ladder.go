@@ -53,8 +53,8 @@ func Ladder(info *Info) []Rung {
 type LadderOptions struct {
 	// Heights are the wanted sizes, of [LadderHeights]. Default: all.
 	Heights []int
-	// Without are sizes to leave out, of the others.
-	Without []int
+	// LeftOut are sizes to leave out, of the others.
+	LeftOut []int
 	// Quality, Preset and Loudness are those of the rungs, see [Rung].
 	Quality  int
 	Preset   string
@@ -90,7 +90,7 @@ func LadderWith(info *Info, o LadderOptions) []Rung {
 	if o.HDR && info.Video != nil {
 		hdr = info.Video.HDR
 	}
-	all := slices.DeleteFunc(Ladder(info), func(r Rung) bool { return !r.IsAudio() && slices.Contains(o.Without, r.NominalHeight()) })
+	all := slices.DeleteFunc(Ladder(info), func(r Rung) bool { return !r.IsAudio() && slices.Contains(o.LeftOut, r.NominalHeight()) })
 	for _, r := range append(o.withCodecs(o.choose(all), hdr), o.surroundRungs(info)...) {
 		if r.IsAudio() {
 			r.Loudness = o.Loudness
@@ -109,10 +109,10 @@ func LadderWith(info *Info, o LadderOptions) []Rung {
 
 const (
 	largestH264 = 1080 // short side, unless asked for
-	// minSecondSize is the smallest size in further codecs: in smaller ones they save little.
-	minSecondSize = 720
-	// secondBitrate is the limit of their bitrates, as a share of that of H.264.
-	secondBitrate = 0.7
+	// minFurtherSize is the smallest size in further codecs: in smaller ones they save little.
+	minFurtherSize = 720
+	// furtherBitrate is the limit of their bitrates, as a share of that of H.264.
+	furtherBitrate = 0.7
 )
 
 // withCodecs adds the rungs of further codecs, with a dynamic range, and leaves out those of H.264 that are too large.
@@ -124,10 +124,10 @@ func (o LadderOptions) withCodecs(all []Rung, hdr string) []Rung {
 			rungs = append(rungs, r)
 		}
 		for _, codec := range o.Codecs {
-			if r.NominalHeight() >= minSecondSize {
+			if r.NominalHeight() >= minFurtherSize {
 				second := r
 				second.Name, second.Codec, second.HDR = r.Name+"-"+codec, codec, hdr
-				second.VideoBitrate = int(math.Round(secondBitrate*float64(r.VideoBitrate)/1000)) * 1000
+				second.VideoBitrate = int(math.Round(furtherBitrate*float64(r.VideoBitrate)/1000)) * 1000
 				rungs = append(rungs, second)
 			}
 		}

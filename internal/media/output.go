@@ -52,7 +52,7 @@ type Progress struct {
 	ETA time.Duration `json:"eta"`
 	// Frames is the number of frames decoded so far.
 	Frames int64 `json:"frames"`
-	// Encoder is that of the picture; empty if there is none. If a hardware encoder
+	// Encoder is that of the picture in H.264; empty if there is none. If a hardware encoder
 	// has failed, FailedEncoder is its name, and Percent has begun at 0 again.
 	Encoder       string `json:"encoder,omitempty"`
 	FailedEncoder string `json:"failed_encoder,omitempty"`
@@ -93,7 +93,7 @@ type Output struct {
 	// what is missing as a result; nil if there were no errors.
 	DecodeErrors int64   `json:"decode_errors,omitempty"`
 	Damage       *Damage `json:"damage,omitempty"`
-	// Encoder is ffmpeg's encoder of the video renditions; empty if there are none.
+	// Encoder is ffmpeg's encoder of the video renditions in H.264; empty if there are none.
 	// FailedEncoder is the hardware encoder that failed before; a warning says why.
 	Encoder       string `json:"encoder,omitempty"`
 	FailedEncoder string `json:"failed_encoder,omitempty"`

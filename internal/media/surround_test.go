@@ -192,7 +192,7 @@ func TestProbe_KnowsTheRolesOfSounds(t *testing.T) {
 	}
 }
 
-func TestBeginWithAudio_ChoosesByLanguageOrNumber(t *testing.T) {
+func TestSetDefaultAudio_ChoosesByLanguageOrNumber(t *testing.T) {
 	t.Parallel()
 	for choice, want := range map[string]string{
 		"": "[2 1 3 4]", "de": "[1 2 3 4]", "deu": "[1 2 3 4]", "DE-at": "[1 2 3 4]", "pt": "[3 2 1 4]", "pt-BR": "[4 2 1 3]",
@@ -204,7 +204,7 @@ func TestBeginWithAudio_ChoosesByLanguageOrNumber(t *testing.T) {
 		info := &Info{Audio: []Audio{
 			{Index: 2, Language: "en", Default: true}, {Index: 1, Language: "ger"}, {Index: 3, Language: "pt-pt"}, {Index: 4, Language: "pt-br"},
 		}}
-		info.BeginWithAudio(choice)
+		info.SetDefaultAudio(choice)
 		var order []int
 		for i, a := range info.Audio {
 			order = append(order, a.Index)

@@ -18,7 +18,7 @@ import (
 type EncoderTrial struct {
 	Name       string
 	IsHardware bool
-	// IsWanted means that Cuelight would encode with it: Tools.Encoders has it, or it is libx264. The
+	// IsWanted means that it makes H.264 here: Tools.Encoders has it, or it is libx264. The
 	// others are tried for the list of workers.
 	IsWanted bool
 	// Failure is why it does not work, in a sentence without a full stop; empty if it works.
@@ -29,7 +29,7 @@ type EncoderTrial struct {
 
 // IsEncoder reports whether a name is that of an encoder which TryEncoders may find.
 func IsEncoder(name string) bool {
-	return slices.ContainsFunc(slices.Concat([]videoEncoder{libx264}, hardwareEncoders, secondEncoders),
+	return slices.ContainsFunc(slices.Concat([]videoEncoder{libx264}, hardwareEncoders, hevcAV1Encoders),
 		func(e videoEncoder) bool { return e.name == name })
 }
 
@@ -58,7 +58,7 @@ func (t Tools) TryEncoders(ctx context.Context) ([]EncoderTrial, error) {
 			devices[e.device], hardware = d, append(hardware, e)
 		}
 	}
-	for _, e := range secondEncoders {
+	for _, e := range hevcAV1Encoders {
 		switch {
 		case devices[e.device] != nil:
 			hardware = append(hardware, e)

@@ -44,7 +44,7 @@ func (c Config) encryptionKeys(task store.ID) ([][16]byte, error) {
 func (c Config) checkRenditions(ctx context.Context, job *stages.Job, in Ingest, dir string, out *media.Output) error {
 	var key media.Key
 	tools := c.tools(job, -1, "checking")
-	keyID, err := media.EncryptedWith(dir, out)
+	keyID, err := media.EncryptionKeyOf(dir, out)
 	if err == nil && keyID == "" {
 		return tools.Check(ctx, in.Info, dir, out)
 	}
@@ -63,7 +63,7 @@ func (c Config) writeManifests(ctx context.Context, job *stages.Job, in Ingest, 
 	if in.Settings.Encryption == "" {
 		return "", c.tools(job, -1, "manifest").WriteManifests(ctx, dir, out)
 	}
-	keyID, err = media.EncryptedWith(dir, out)
+	keyID, err = media.EncryptionKeyOf(dir, out)
 	if err == nil && keyID == "" {
 		keyID, err = c.encrypt(ctx, job, dir, out)
 	}

@@ -178,7 +178,7 @@ func TestPublishEarly_Encrypts(t *testing.T) {
 	}
 	master := read(t, filepath.Join(h.PublishedDir(h.job.Task), media.MasterName))
 	generation := generationPattern.FindString(master)
-	if id, err := media.EncryptedWith(filepath.Join(h.PublishedDir(h.job.Task), generation), m.tr.Output); err != nil || id == "" {
+	if id, err := media.EncryptionKeyOf(filepath.Join(h.PublishedDir(h.job.Task), generation), m.tr.Output); err != nil || id == "" {
 		t.Errorf("%s is encrypted with %q, %v", generation, id, err)
 	}
 	if exists(filepath.Join(h.PublishedDir(h.job.Task), media.ManifestName)) {

@@ -87,7 +87,7 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 	if err != nil {
 		return Ingest{}, err
 	}
-	info.BeginWithAudio(params.Audio.Default)
+	info.SetDefaultAudio(params.Audio.Default)
 	if params.Audio.Loudness != 0 {
 		err := c.tools(job, -1, "measuring loudness").MeasureLoudness(ctx, file, info, params.Settings.ladder(info))
 		if err != nil {

@@ -90,7 +90,7 @@ func (s Settings) ladder(info *media.Info) []media.Rung {
 
 func (s Settings) ladderOptions() media.LadderOptions {
 	return media.LadderOptions{
-		Heights: s.Renditions, Without: s.LeftOut, Codecs: s.Codecs, HDR: s.HDR, Quality: s.Quality, Preset: s.Preset,
+		Heights: s.Renditions, LeftOut: s.LeftOut, Codecs: s.Codecs, HDR: s.HDR, Quality: s.Quality, Preset: s.Preset,
 		Loudness: s.Audio.Loudness, AudioBitrate: s.Audio.Bitrate, Surround: s.Audio.Surround,
 	}
 }

@@ -11,11 +11,11 @@ import (
 
 const svtAV1 = "libsvtav1"
 
-// secondEncoders make the renditions of HEVC and AV1. Those of devices come first, and are used with the H.264 encoder of the same
+// hevcAV1Encoders make the renditions of HEVC and AV1. Those of devices come first, and are used with the H.264 encoder of the same
 // device.
 //
 // The encoders in software have the quality of the H.264 rung of the same size at about the same numbers, see docs/performance.md.
-var secondEncoders = []videoEncoder{
+var hevcAV1Encoders = []videoEncoder{
 	{
 		name: "hevc_nvenc", codec: hevcCodec, device: nvidiaDevice, quality: hardwareEncoders[0].quality,
 		pixels: []string{"-pix_fmt", "yuv420p"}, cuts: []string{"-no-scenecut", "1"}, forced: []string{"-forced-idr", "1"},
@@ -101,8 +101,8 @@ func (o LadderOptions) withoutHDR(info *Info, c capabilities) string {
 		return ""
 	case len(o.Codecs) == 0:
 		return "HDR needs the codec hevc or av1"
-	case min(v.Width, v.Height) < int(rungTolerance*minSecondSize):
-		return fmt.Sprintf("only renditions from %dp on have HDR", minSecondSize)
+	case min(v.Width, v.Height) < int(rungTolerance*minFurtherSize):
+		return fmt.Sprintf("only renditions from %dp on have HDR", minFurtherSize)
 	case !c.zscale:
 		return "this ffmpeg has no zscale filter"
 	case planTiming(info).repeatedFrames > 0:
