@@ -13,6 +13,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math"
@@ -32,10 +33,18 @@ import (
 
 func main() {
 	out := flag.String("out", "bench/results/media.md", "file for the table")
+	auto := flag.Bool("auto", false, "measure quality: auto instead")
+	flag.StringVar(&maxSeconds, "seconds", maxSeconds, "how much of each title is used")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, flag.Args(), *out); err != nil {
+	err := error(nil)
+	if *auto {
+		err = autoQuality(ctx, flag.Args())
+	} else {
+		err = run(ctx, flag.Args(), *out)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench-media:", err)
 		os.Exit(1)
 	}
@@ -105,7 +114,7 @@ type title struct {
 }
 
 // maxSeconds is how much of a title is used.
-const maxSeconds = "12"
+var maxSeconds = "12"
 
 // readTitle makes an upload of good quality from a file, in dir. Its colours are said to be those of BT.709: Cuelight converts others,
 // and the others do not, so that what they make could not be compared.
@@ -130,8 +139,8 @@ func readTitle(ctx context.Context, file, dir string) (*title, error) {
 
 // point is what a method made at one quality.
 type point struct {
-	bits, ssim float64 // of the largest size; bits per second
-	cpu        time.Duration
+	bits, ssim, luma float64 // of the largest size; bits per second; the SSIM of all planes and of the luma
+	cpu              time.Duration
 }
 
 func (t *title) measure(ctx context.Context, w method, crf int) (p point, err error) {
@@ -153,15 +162,15 @@ func (t *title) measure(ctx context.Context, w method, crf int) (p point, err er
 		}
 	}
 	if err == nil {
-		p.ssim, err = t.ssim(ctx, top)
+		p.luma, p.ssim, err = t.ssim(ctx, top)
 	}
 	return p, err
 }
 
-var ssimPattern = regexp.MustCompile(`All:([\d.]+)`)
+var ssimPattern = regexp.MustCompile(`SSIM Y:([\d.]+).* All:([\d.]+)`)
 
 // ssim compares a rendition with the source frame by frame, in order: their times differ by rounding.
-func (t *title) ssim(ctx context.Context, playlist string) (float64, error) {
+func (t *title) ssim(ctx context.Context, playlist string) (luma, all float64, err error) {
 	r := t.rungs[0]
 	graph := fmt.Sprintf("[1:v:0]scale=%d:%d,format=yuv420p,settb=1/1000,setpts=40*N[a];"+
 		"[0:v:0]settb=1/1000,setpts=40*N[b];[b][a]ssim", r.Width, r.Height)
@@ -169,9 +178,11 @@ func (t *title) ssim(ctx context.Context, playlist string) (float64, error) {
 	text, err := cmd.CombinedOutput()
 	found := ssimPattern.FindStringSubmatch(string(text))
 	if err != nil || found == nil {
-		return 0, fmt.Errorf("compare with the source: %v: %s", err, text)
+		return 0, 0, fmt.Errorf("compare with the source: %v: %s", err, text)
 	}
-	return strconv.ParseFloat(found[1], 64)
+	luma, err1 := strconv.ParseFloat(found[1], 64)
+	all, err2 := strconv.ParseFloat(found[2], 64)
+	return luma, all, errors.Join(err1, err2)
 }
 
 func childrenCPU() time.Duration {

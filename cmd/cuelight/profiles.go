@@ -90,7 +90,7 @@ func (c *cli) profilesSetCommand() *cobra.Command {
 	f.Var(new(heights), "renditions", "heights to make, such as 1080p,720p (default all up to the source's)")
 	f.StringSlice("codecs", nil, "codecs of further renditions from 720p on, next to H.264: hevc,av1")
 	f.Bool("hdr", false, "keep the dynamic range of HDR sources in these codecs")
-	f.Int("quality", 0, "CRF, 15 (best) to 40 (default that of the worker)")
+	f.String("quality", "", "CRF, 15 (best) to 40, or auto (default that of the worker)")
 	f.String("preset", "", "preset of x264, such as slow (default that of the worker)")
 	f.String("audio-bitrate", "", "bitrate of the sound, 32k to 320k (default 128k)")
 	f.String("loudness", "", "loudness of the sound in LUFS, -40 to -5 (default that of the source)")
@@ -147,7 +147,7 @@ func profileFlags(f *pflag.FlagSet) map[string]any {
 		case "codecs":
 			members["codecs"], _ = f.GetStringSlice("codecs") // it is one
 		case "quality":
-			members[flag.Name] = json.RawMessage(flag.Value.String())
+			members[flag.Name] = number(flag)
 		case "watch-early", "hdr":
 			members[strings.ReplaceAll(flag.Name, "-", "_")] = flag.Value.String() == "true"
 		case "preset", "poster", "mp4", "preview", "failed-rendition", "visibility":
@@ -159,16 +159,21 @@ func profileFlags(f *pflag.FlagSet) map[string]any {
 		case "default-audio":
 			audio["default"] = flag.Value.String()
 		case "loudness":
-			audio["loudness"] = flag.Value.String()
-			if text := flag.Value.String(); json.Valid([]byte(text)) {
-				audio["loudness"] = json.RawMessage(text)
-			}
+			audio["loudness"] = number(flag)
 		}
 	})
 	if len(audio) > 0 {
 		members["audio"] = audio
 	}
 	return members
+}
+
+// number is the value of a flag for JSON: a number, or the text if it is none.
+func number(flag *pflag.Flag) any {
+	if text := flag.Value.String(); json.Valid([]byte(text)) {
+		return json.RawMessage(text)
+	}
+	return flag.Value.String()
 }
 
 // maxDefinition is the size of a profile's file in bytes.

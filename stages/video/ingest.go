@@ -87,23 +87,9 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 	if err != nil {
 		return Ingest{}, err
 	}
-	info.SetDefaultAudio(params.Audio.Default)
-	if params.Audio.Loudness != 0 {
-		err := c.tools(job, -1, "measuring loudness").MeasureLoudness(ctx, file, info, params.Settings.ladder(info))
-		if err != nil {
-			return Ingest{}, err
-		}
-	}
-	possible, leftOut, err := c.tools(job, -1, "listing encoders").Encodable(ctx, info, params.Settings.ladderOptions())
+	warnings, err := c.resolveSettings(ctx, job, file, info, &params.Settings)
 	if err != nil {
 		return Ingest{}, err
-	}
-	params.Codecs, params.HDR = possible.Codecs, possible.HDR
-	if len(params.Renditions) == 0 {
-		params.LeftOut, err = c.tools(job, -1, "comparing sizes").RedundantHeights(ctx, file, info, params.Settings.ladder(info))
-		if err != nil {
-			return Ingest{}, err
-		}
 	}
 	chunks, err := c.planChunks(ctx, job, file, info, packets, params.Settings.ladder(info))
 	if err != nil {
@@ -117,8 +103,32 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 	return Ingest{
 		File: filepath.Join(name, filepath.Base(file)), Name: f.Name,
 		Bytes: f.Bytes, SHA256: f.SHA256, Method: f.Method, Info: info, Settings: params.Settings, Chunks: chunks,
-		Warnings: slices.Concat(info.Warnings, params.Settings.warnings(info), leftOut), origin: origin,
+		Warnings: slices.Concat(info.Warnings, params.Settings.warnings(info), warnings), origin: origin,
 	}, nil
+}
+
+// resolveSettings measures what the settings depend on, and leaves out what this host cannot make.
+func (c Config) resolveSettings(
+	ctx context.Context, job *stages.Job, file string, info *media.Info, s *Settings,
+) (warnings []string, err error) {
+	info.SetDefaultAudio(s.Audio.Default)
+	if s.Audio.Loudness != 0 {
+		if err := c.tools(job, -1, "measuring loudness").MeasureLoudness(ctx, file, info, s.ladder(info)); err != nil {
+			return nil, err
+		}
+	}
+	possible, warnings, err := c.tools(job, -1, "listing encoders").Encodable(ctx, info, s.ladderOptions())
+	if err != nil {
+		return nil, err
+	}
+	s.Codecs, s.HDR = possible.Codecs, possible.HDR
+	if len(s.Renditions) == 0 {
+		s.LeftOut, err = c.tools(job, -1, "comparing sizes").RedundantHeights(ctx, file, info, s.ladder(info))
+	}
+	if err == nil && s.Quality == AutoQuality {
+		s.Quality, err = c.tools(job, -1, "measuring quality").AutoQuality(ctx, file, info, s.ladder(info))
+	}
+	return warnings, err
 }
 
 // ladder returns the rungs of the video.

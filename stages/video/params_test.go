@@ -61,7 +61,7 @@ func TestParseParams_SaysWhatIsAllowed(t *testing.T) {
 		`{"codecs": "av1"}`:                  `params: codecs must be a list of h264, hevc, av1; h264 is always made, not "av1"`,
 		`{"codecs": ["vp9"]}`:                `params: codecs must be a list of h264, hevc, av1`,
 		`{"hdr": "keep"}`:                    `params: hdr must be true or false, not "keep"`,
-		`{"quality": 14}`:                    `params: quality must be a whole number from 15 (best) to 40, not 14`,
+		`{"quality": 14}`:                    `params: quality must be a whole number from 15 (best) to 40, or auto, not 14`,
 		`{"quality": 41}`:                    `params: quality must be a whole number from 15`,
 		`{"quality": "20"}`:                  `params: quality must be a whole number from 15`,
 		`{"preset": "fastest"}`:              `params: preset must be one of ultrafast, superfast, veryfast, faster`,

@@ -20,7 +20,7 @@ type Settings struct {
 	Codecs []string `json:"codecs,omitempty"`
 	// HDR keeps the dynamic range of an HDR source in these renditions; those in H.264 are SDR.
 	HDR bool `json:"hdr,omitempty"`
-	// Quality is the CRF and Preset is x264's. Default: those of the worker.
+	// Quality is the CRF and Preset is x264's. Default: those of the worker. Ingest replaces AutoQuality by a CRF.
 	Quality int    `json:"quality,omitempty"`
 	Preset  string `json:"preset,omitempty"`
 	// Audio is about all audio streams.
@@ -49,6 +49,9 @@ type Settings struct {
 	Requires []string `json:"requires,omitempty"`
 	Prefers  []string `json:"prefers,omitempty"`
 }
+
+// AutoQuality is the Settings.Quality of a CRF that ingest chooses for the video, see media.Tools.AutoQuality.
+const AutoQuality = -1
 
 // The values of Settings.Visibility: everybody can watch a public video, and a signed one only with a signed address.
 const (
@@ -90,7 +93,7 @@ func (s Settings) ladder(info *media.Info) []media.Rung {
 
 func (s Settings) ladderOptions() media.LadderOptions {
 	return media.LadderOptions{
-		Heights: s.Renditions, LeftOut: s.LeftOut, Codecs: s.Codecs, HDR: s.HDR, Quality: s.Quality, Preset: s.Preset,
+		Heights: s.Renditions, LeftOut: s.LeftOut, Codecs: s.Codecs, HDR: s.HDR, Quality: max(0, s.Quality), Preset: s.Preset,
 		Loudness: s.Audio.Loudness, AudioBitrate: s.Audio.Bitrate, Surround: s.Audio.Surround,
 	}
 }
@@ -148,6 +151,7 @@ func (s Settings) String() string {
 	add(len(s.Codecs) > 0, "codecs h264 %s", strings.Join(s.Codecs, " "))
 	add(s.HDR, "HDR")
 	add(s.Quality > 0, "quality %d", s.Quality)
+	add(s.Quality == AutoQuality, "quality auto")
 	add(s.Preset != "", "preset %s", s.Preset)
 	add(s.Audio.Bitrate > 0, "audio %g kbit/s", float64(s.Audio.Bitrate)/1000)
 	add(s.Audio.Loudness < 0, "loudness %g LUFS", s.Audio.Loudness)

@@ -28,7 +28,10 @@ var settingMembers = []string{
 	"automatic_captions", "encryption", visibilityMember, "requires", "prefers",
 }
 
-const visibilityMember = "visibility"
+const (
+	visibilityMember = "visibility"
+	autoQuality      = "auto" // the text of AutoQuality
+)
 
 var settingParsers = parsers[Settings]{
 	"renditions": parseRenditions,
@@ -40,9 +43,13 @@ var settingParsers = parsers[Settings]{
 		return nil
 	},
 	"quality": func(s *Settings, value json.RawMessage) error {
+		if text, ok := parseText(value); ok && text == autoQuality {
+			s.Quality = AutoQuality
+			return nil
+		}
 		n, err := strconv.Atoi(string(value))
 		if err != nil || n < minQuality || n > maxQuality {
-			return wrongValue("quality", value, "a whole number from %d (best) to %d", minQuality, maxQuality)
+			return wrongValue("quality", value, "a whole number from %d (best) to %d, or %s", minQuality, maxQuality, autoQuality)
 		}
 		s.Quality = n
 		return nil

@@ -55,8 +55,13 @@ func TestStages_MakeWhatTheParamsAskFor(t *testing.T) {
 	}
 
 	usual := newHarness(t, source)
-	if got := usual.mustMake(); len(got.tr.Output.Video) != 3 || got.tr.Output.Video[1].Bytes <= m.tr.Output.Video[0].Bytes {
-		t.Errorf("without params: %+v", got.tr.Output.Video)
+	usual.job.Params = []byte(`{"quality": "auto"}`)
+	got := usual.mustMake()
+	if len(got.tr.Output.Video) != 3 || got.tr.Output.Video[1].Bytes <= m.tr.Output.Video[0].Bytes {
+		t.Errorf("in all sizes: %+v", got.tr.Output.Video)
+	}
+	if q := got.tr.Rungs[0].Quality; q < 18 || q > 32 {
+		t.Errorf("the automatic CRF is %d", q)
 	}
 }
 

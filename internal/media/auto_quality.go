@@ -1,0 +1,118 @@
+package media
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	// targetSSIM is the mean structural similarity (luma) that AutoQuality aims at. The CRF of 24 gives 0.972 to 0.999, by the title.
+	targetSSIM = 0.982
+	// bestAutoCRF and worstAutoCRF limit what it chooses: noise needs many bits for a similarity that nobody sees, and in text the
+	// mean hides the worst.
+	bestAutoCRF, worstAutoCRF = 18, 32
+	// probedShare is how much of a source is encoded if the largest size has all pixels of the ladder. Two encodes of it, and their
+	// decoding, take about a tenth of the time of the transcode.
+	probedShare = 0.05
+	maxProbed   = 20 // segments; more say little more about a film
+	// leastSlope is below what one step of the CRF adds to the logarithm of the distance from similarity 1 in all titles, 0.07 to 0.2:
+	// less means that the limit of the bitrate decides.
+	leastSlope = 0.06
+)
+
+// probedCRFs are encoded. Between and near them the logarithm of that distance is linear in the CRF.
+var probedCRFs = [2]int{21, 28}
+
+// AutoQuality returns the CRF with which the largest H.264 rung of a ladder is expected to have a similarity to the source of
+// targetSSIM: it encodes some whole segments at two CRFs. It returns 0 if this source has no frames to measure: it has no picture,
+// or shows stills.
+func (t Tools) AutoQuality(ctx context.Context, src string, info *Info, rungs []Rung) (crf int, err error) {
+	share, top := 0.0, Rung{}
+	for _, r := range rungs {
+		if !r.IsAudio() && r.Codec == "" {
+			if top.Name == "" {
+				top = r
+			}
+			share += probedShare * float64(r.Width*r.Height) / float64(top.Width*top.Height)
+		}
+	}
+	if top.Name == "" || info.Video == nil || planTiming(info).repeatedFrames > 0 {
+		return 0, nil
+	}
+	source, err := filepath.Abs(src)
+	if err != nil {
+		return 0, err
+	}
+	t = t.joining(source, info).withStepCounter()
+	ctx, cancel := t.withTimeLimit(ctx, info.Duration)
+	defer cancel()
+	segments := int(min(max(1, info.Video.Duration*share/segmentSeconds), maxProbed))
+	found, err := t.similarities(ctx, source, info, top, segments)
+	if err != nil {
+		return 0, fmt.Errorf("measure quality: %w", err)
+	}
+	return chooseCRF(found), nil
+}
+
+// chooseCRF interpolates, and rounds to the better quality.
+func chooseCRF(found [2]float64) int {
+	loss := func(ssim float64) float64 { return math.Log(max(1-ssim, 1e-6)) }
+	slope := max(leastSlope, (loss(found[1])-loss(found[0]))/float64(probedCRFs[1]-probedCRFs[0]))
+	crf := float64(probedCRFs[0]) + (loss(targetSSIM)-loss(found[0]))/slope
+	return int(math.Floor(min(max(crf, bestAutoCRF), worstAutoCRF)))
+}
+
+var meanSSIM = regexp.MustCompile(`SSIM Mean Y:([0-9.]+)`)
+
+// similarities encodes evenly distributed segments of a source at the probed CRFs. The encoder compares with what it encodes.
+func (t Tools) similarities(ctx context.Context, source string, info *Info, top Rung, segments int) (found [2]float64, err error) {
+	c, err := t.capabilities(ctx)
+	if err != nil {
+		return found, err
+	}
+	v := info.Video
+	filters := []string{uniformFrames(v)}
+	if v.Interlaced {
+		filters = append(filters, deinterlacer(v, c, v.framesPerDecoded() == 2))
+	}
+	filters = slices.Concat(filters, orientationFilters(v), colourFilters(v, top, c))
+	args, graph, joined := t.ffmpegArgs("-loglevel", "info", "-progress", "pipe:1", "-max_error_rate", "1"), "", ""
+	for i := range segments {
+		at := v.Start - ffmpegZero(info) + max(0, v.Duration*(float64(i)+0.5)/float64(segments)-segmentSeconds/2)
+		args = append(args, input(source, append(sourceOptions(info, c), "-ss", formatSeconds(at), "-t", strconv.Itoa(segmentSeconds))...)...)
+		graph += fmt.Sprintf("[%d:%d]%s[p%[1]d];", i, v.Index, strings.Join(filters, ","))
+		joined += fmt.Sprintf("[p%d]", i)
+	}
+	graph += fmt.Sprintf("%sconcat=n=%d,split[v0][v1]", joined, segments)
+	args = append(args, "-filter_complex", graph)
+	for i, crf := range probedCRFs {
+		s := t.encoderSettings(top, h264LevelFor(top.Width, top.Height, maxDecodeRate(v, planTiming(info)), top.VideoBitrate))
+		s.crf, s.keyframes = crf, planTiming(info).keyframes()
+		args = append(append(args, "-map", fmt.Sprintf("[v%d]", i)), libx264.args(s)...)
+		args = append(args, "-x264-params", "ssim=1", "-f", "null", "-")
+	}
+	report, err := t.run(ctx, command{tool: "ffmpeg", purpose: "measure quality", source: source, args: args})
+	if _, err := exitBySource(err); err != nil {
+		return found, err
+	}
+	values := meanSSIM.FindAllStringSubmatch(report.tail, -1)
+	if len(values) != len(found) {
+		return found, errors.New("the encoder reported no similarity: " + report.tail)
+	}
+	for i, value := range values {
+		found[i], err = strconv.ParseFloat(value[1], 64)
+		if err != nil {
+			return found, err
+		}
+	}
+	slices.Sort(found[:])
+	slices.Reverse(found[:]) // the encoders end in any order, and the lower CRF is the better
+	return found, nil
+}
