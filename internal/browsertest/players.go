@@ -33,6 +33,8 @@ type PlayOptions struct {
 	// Light names the videos that the light version of hls.js plays, too. It plays no sound of a
 	// playlist of its own.
 	Light []string
+	// Seeks names the videos in which players first seek to ten times at random, and change the size with each.
+	Seeks []string
 	// Rate is the speed; 0 is 4 times the normal one.
 	Rate float64
 	// Timeout is for one video in one player; 0 is two minutes.
@@ -77,6 +79,6 @@ func (b Browser) Play(t testing.TB, videos map[string]Video, o PlayOptions) {
 	}
 	b.Run(t, filepath.Join("..", "browsertest", "players.mjs"), map[string]any{
 		"address": server.URL, "clips": lengths, "captions": captions, "codecs": codecs, "addresses": addresses,
-		"light": append([]string{}, o.Light...), "rate": o.Rate, "within": o.Timeout.Milliseconds(), "hold": o.Hold != nil,
+		"light": append([]string{}, o.Light...), "seeks": append([]string{}, o.Seeks...), "rate": o.Rate, "within": o.Timeout.Milliseconds(), "hold": o.Hold != nil,
 	})
 }

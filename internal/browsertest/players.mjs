@@ -6,10 +6,42 @@ import { given, must, test, done } from "./browser.mjs";
 const players = { hls: "/hls.js", light: "/hls.light.js", dash: "/dash.js" };
 const atOnce = 4;
 
+// Seeks to random times, with the largest and the smallest size in turn, and requires a picture of that time.
+// Then the video plays from the start, in any size. It runs in the page.
+async function seek(seconds) {
+  const video = document.querySelector("video"), times = [];
+  const within = (promise, what) => Promise.race([promise, new Promise((_, fail) => setTimeout(fail, 20000, new Error(what)))]);
+  let sizes = 0, shown = 0; // the time of the last picture
+  const watch = () => video.requestVideoFrameCallback((_, frame) => { shown = frame.mediaTime; watch(); });
+  watch();
+  video.pause();
+  for (let i = 0; i < 10; i++) {
+    const at = Math.random() * Math.max(0, seconds - 0.1);
+    times.push(at.toFixed(3));
+    sizes = window.setSize(i % 2 ? "smallest" : "largest");
+    const sought = new Promise((done) => video.addEventListener("seeked", done, { once: true }));
+    video.currentTime = at;
+    await within(sought, `the seek to ${at} s does not end, after those to ${times}`);
+    if (!video.videoWidth) continue;
+    // Frames of slide shows last two seconds.
+    for (let wait = 0; shown > at + 0.1 || shown < at - 2.1; wait++) {
+      if (wait > 100) throw new Error(`at ${at} s there is the picture of ${shown} s, after seeks to ${times}`);
+      await new Promise((done) => setTimeout(done, 50));
+    }
+  }
+  const loaded = performance.getEntriesByType("resource").map((e) => e.name.match(/(\d+p)\/seg-/)?.[1]).filter(Boolean);
+  if (sizes > 1 && new Set(loaded).size < 2) throw new Error(`of ${sizes} sizes it loaded only ${loaded[0]}`);
+  window.setSize("any");
+  window.said = "";
+  video.currentTime = 0;
+  await video.play();
+}
+
 async function play(page, player, clip, track) {
+  const seeks = given.seeks.includes(clip) && track === undefined;
   await page.goto(`${given.address}/blank`);
   await page.addScriptTag({ url: given.address + players[player] });
-  await page.evaluate(([player, clip, rate, hold, track, codec, address]) => {
+  await page.evaluate(([player, clip, rate, hold, track, codec, address, seeks]) => {
     const video = document.body.appendChild(document.createElement("video"));
     video.muted = video.autoplay = true;
     window.said = "";
@@ -41,14 +73,25 @@ async function play(page, player, clip, track) {
       if (track !== undefined) {
         dash.on("streamInitialized", () => { dash.enableText(true); dash.setTextTrack(track); });
       }
+      window.setSize = (size) => {
+        const list = dash.getRepresentationsByType("video");
+        dash.updateSettings({ streaming: { abr: { autoSwitchBitrate: { video: size === "any" } } } });
+        if (size !== "any" && list.length > 1) dash.setRepresentationForTypeByIndex("video", size === "largest" ? list.length - 1 : 0);
+        return list.length;
+      };
       dash.initialize(video, `${address}/manifest.mpd`, true);
       if (codec) {
         dash.on("streamInitialized", () => dash.setCurrentTrack(dash.getTracksFor("video").find((t) => t.codec.includes(codec))));
       }
       return;
     }
-    const hls = new Hls();
-    hls.on(Hls.Events.ERROR, (_, e) => { if (e.fatal) window.said ||= `error ${e.type} ${e.details}`; });
+    const hls = new Hls(seeks ? { maxBufferLength: 6, backBufferLength: 0 } : {}); // so that it loads again
+    const wrong = ["bufferSeekOverHole", "bufferAppendError", "fragParsingError"];
+    hls.on(Hls.Events.ERROR, (_, e) => { if (e.fatal || wrong.includes(e.details)) window.said ||= `error ${e.type} ${e.details}`; });
+    window.setSize = (size) => {
+      hls.loadLevel = { any: -1, largest: hls.levels.length - 1, smallest: 0 }[size];
+      return new Set(hls.levels.map((l) => l.height)).size;
+    };
     if (track !== undefined) {
       hls.once(Hls.Events.SUBTITLE_TRACKS_UPDATED, () => setTimeout(() => {
         hls.subtitleDisplay = true;
@@ -60,7 +103,11 @@ async function play(page, player, clip, track) {
     }
     hls.loadSource(`${address}/master.m3u8`);
     hls.attachMedia(video);
-  }, [player, clip, given.rate, given.hold, track, given.codecs[clip], given.addresses[clip]]);
+  }, [player, clip, given.rate, given.hold, track, given.codecs[clip], given.addresses[clip], seeks]);
+  if (seeks) {
+    await page.waitForFunction(() => window.said || document.querySelector("video").currentTime > 0, null, { timeout: given.within });
+    await page.evaluate(seek, given.clips[clip]);
+  }
   await page.waitForFunction(() => window.said, null, { timeout: given.within }).catch(() => {});
   if (track !== undefined) await checkCaptions(page, player, given.captions[clip][track]);
   const { said, at, length, hasPicture, isListed } = await page.evaluate(async (master) => {

@@ -28,9 +28,10 @@ func tailLengths() map[string]string {
 		"sound-alone.mp3": testTones + "6.02 -c:a libmp3lame",
 		"eight-tracks.mkv": testPictures + "6.02" + testTones + "6.02 -map 0" +
 			strings.Repeat(" -map 1", 8) + h264 + "-c:a aac",
-		"flac.mkv":           testPictures + "6" + testTones + "6" + h264 + "-c:a flac",
-		"opus.webm":          testPictures + "6.02" + testTones + "6.02 -c:v libvpx -deadline realtime -c:a libopus",
-		"twelve-seconds.mkv": testPictures + "12.02" + testTones + "12.02" + h264 + "-c:a aac",
+		"flac.mkv":  testPictures + "6" + testTones + "6" + h264 + "-c:a flac",
+		"opus.webm": testPictures + "6.02" + testTones + "6.02 -c:v libvpx -deadline realtime -c:a libopus",
+		// In two sizes.
+		"twelve-seconds.mkv": "-f lavfi -i testsrc2=s=640x360:r=25:d=12.04" + testTones + "12.04" + h264 + "-c:a aac",
 	}
 	for _, d := range []string{"6", "6.02", "6.04", "6.5"} {
 		all["silent-"+d+".mkv"] = testPictures + d + h264
@@ -47,7 +48,9 @@ func TestPlayers_ReachTheEndWithAnyTail(t *testing.T) {
 		r := publish(t, makeClip(t, name, args))
 		videos[name] = browsertest.Video{Dir: r.dir, Length: time.Duration(r.info.Duration * float64(time.Second))}
 	}
-	browser.Play(t, videos, browsertest.PlayOptions{Light: []string{"silent-6.02.mkv", "sound-6.mp4"}})
+	browser.Play(t, videos, browsertest.PlayOptions{
+		Light: []string{"silent-6.02.mkv", "sound-6.mp4"}, Seeks: []string{"twelve-seconds.mkv", "opus.webm", "slides.mkv", "sound-alone.mp3"},
+	})
 }
 
 func TestTranscode_MergesShortLastSegment(t *testing.T) {
