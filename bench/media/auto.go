@@ -24,7 +24,7 @@ func autoQuality(ctx context.Context, paths []string) error {
 		fmt.Printf("| %s | %d | %.4f | %.2f | %.2f |\n", filepath.Base(path), row.crf, row.ssim, row.auto/row.fixed[24], row.probe)
 		rows = append(rows, row)
 	}
-	lowest := slices.MinFunc(rows, func(a, b autoRow) int { return a.crf - b.crf }).crf
+	lowest := slices.MinFunc(rows, func(a, b autoRow) int { return a.crf - b.crf }).crf &^ 1 // those are measured
 	auto, usual, lossless := 0.0, 0.0, 0.0
 	for _, r := range rows {
 		auto, usual, lossless = auto+r.auto, usual+r.fixed[24], lossless+r.fixed[lowest]
@@ -56,7 +56,7 @@ func measureAuto(ctx context.Context, path string) (r autoRow, err error) {
 	}
 	probe := childrenCPU() - before
 	r.fixed = make(map[int]float64)
-	for _, crf := range []int{18, 19, 20, 21, 22, 24, r.crf} {
+	for _, crf := range []int{18, 20, 22, 24, r.crf} {
 		p, err := t.measure(ctx, cuelight("balanced", "veryfast", 24), crf)
 		if err != nil {
 			return r, err
