@@ -10,9 +10,9 @@ import (
 	"github.com/cuelight/cuelight/internal/media"
 )
 
-// autoQuality prints, for each title, the CRF that quality: auto chooses and the SSIM (luma) that the largest size has with it; its bits as a
-// ratio to those of the default CRF and of the lowest chosen one, which is the fixed CRF that keeps all titles at the target; and the
-// processor time of the probe as a share of that of the transcode.
+// autoQuality prints, for each title, the CRF that quality: auto chooses and the SSIM (luma) that the largest size has with it; its bits as
+// a ratio to those of the default CRF; and the processor time of the probe as a share of that of the transcode. The last line compares
+// all bits with those of the default, and of the fixed CRF with which all titles are at the target.
 func autoQuality(ctx context.Context, paths []string) error {
 	fmt.Println("| title | CRF | SSIM | bits to CRF 24 | probe |\n| --- | --- | --- | --- | --- |")
 	var rows []autoRow

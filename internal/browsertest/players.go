@@ -79,6 +79,7 @@ func (b Browser) Play(t testing.TB, videos map[string]Video, o PlayOptions) {
 	}
 	b.Run(t, filepath.Join("..", "browsertest", "players.mjs"), map[string]any{
 		"address": server.URL, "clips": lengths, "captions": captions, "codecs": codecs, "addresses": addresses,
-		"light": append([]string{}, o.Light...), "seeks": append([]string{}, o.Seeks...), "rate": o.Rate, "within": o.Timeout.Milliseconds(), "hold": o.Hold != nil,
+		"light": append([]string{}, o.Light...), "seeks": append([]string{}, o.Seeks...),
+		"rate": o.Rate, "within": o.Timeout.Milliseconds(), "hold": o.Hold != nil,
 	})
 }
