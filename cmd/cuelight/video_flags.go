@@ -14,18 +14,23 @@ import (
 type videoFlags struct {
 	profile    string
 	renditions heights
+	start, end string
 }
 
 func (v *videoFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&v.profile, "profile", "", "profile that says how the video is made; cuelight profiles lists them")
+	f.StringVar(&v.start, "start", "", "time in the source with which the video begins, such as 12.5, 0:01:30 or 25%")
+	f.StringVar(&v.end, "end", "", "time in the source before which it ends")
 	f.Var(&v.renditions, "renditions", "heights to make, such as 1080p,720p (default all up to the source's)")
 }
 
 // addTo returns valid params with the members of the flags.
 func (v *videoFlags) addTo(params json.RawMessage) (json.RawMessage, error) {
 	members := make(map[string]any)
-	if v.profile != "" {
-		members["profile"] = v.profile
+	for name, value := range map[string]string{"profile": v.profile, "start": v.start, "end": v.end} {
+		if value != "" {
+			members[name] = value
+		}
 	}
 	if len(v.renditions) > 0 {
 		members["renditions"] = v.renditions

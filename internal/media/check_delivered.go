@@ -54,7 +54,7 @@ type deliveryCheck struct {
 
 // do prepares a check and runs it.
 func (u *deliveryCheck) do(ctx context.Context, src string, check func(context.Context) error) (err error) {
-	ctx, cancel := u.tools.withTimeLimit(ctx, u.info.Duration)
+	ctx, cancel := u.tools.withTimeLimit(ctx, u.info.decodedSeconds())
 	defer cancel()
 	if u.source, err = filepath.Abs(src); err != nil {
 		return err

@@ -38,9 +38,6 @@ func (c *chunkCut) hasFramesBefore() bool { return c != nil && c.n > 0 }
 
 // inputOptions seek to the keyframe before the chunk.
 func (c *chunkCut) inputOptions() []string {
-	if c == nil {
-		return nil
-	}
 	return seekOptions(c.chunk().Seek)
 }
 

@@ -101,7 +101,7 @@ func (f *frameTimes) chunk(starts []int, segment, end int) (Chunk, error) {
 		Source: decoded[0], Decoded: int64(len(decoded)), DecodedTimes: digestTimes(decoded),
 		Before: f.shown[max(0, from-reorderedFrames):from],
 	}
-	if segment > 0 {
+	if c.Seek, c.Earlier = f.firstSeek, f.firstSeek; segment > 0 {
 		lead := f.leadIn(from)
 		c.Lead, c.LeadSource = f.shown[lead], f.decoded[f.origin[lead]]
 		c.Seek, c.Earlier = f.seekTo(f.decoded[max(0, f.origin[lead]-f.preroll)])

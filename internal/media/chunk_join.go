@@ -22,7 +22,7 @@ import (
 func (t Tools) JoinChunks(
 	ctx context.Context, info *Info, rungs []Rung, plan *ChunkPlan, pieces []ChunkPiece, dir string,
 ) (*Output, error) {
-	ctx, cancel := t.withTimeLimit(ctx, info.Duration)
+	ctx, cancel := t.withTimeLimit(ctx, info.decodedSeconds())
 	defer cancel()
 	out, err := t.withStepCounter().joinChunks(ctx, info, rungs, plan, pieces, dir)
 	if err != nil {

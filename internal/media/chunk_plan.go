@@ -130,7 +130,7 @@ func (t Tools) planChunks(
 	if err := t.checkSoftwareEncoder(ctx, info, rungs); err != nil {
 		return nil, err
 	}
-	ctx, cancel := t.withTimeLimit(ctx, info.Duration)
+	ctx, cancel := t.withTimeLimit(ctx, info.decodedSeconds())
 	defer cancel()
 	if err := packets.check(); err != nil {
 		return nil, err

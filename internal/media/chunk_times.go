@@ -23,10 +23,12 @@ type frameTimes struct {
 	preroll   int     // how many decoded frames before it a frame depends on
 	fileStart float64 // where the file begins, in seconds after ffmpeg's zero
 	exact     bool    // seeking needs no margin
+	firstSeek float64 // where decoding begins for the first chunk
 }
 
 func newFrameTimes(info *Info, p *Packets) (*frameTimes, error) {
 	f := &frameTimes{timeBase: p.timeBase, segment: planTiming(info).segment, fileStart: info.FormatStart - ffmpegZero(info)}
+	f.firstSeek = planTiming(info).seek()
 	f.exact = info.Container == "mov,mp4,m4a,3gp,3g2,mj2" // see seekTo
 	f.zero = rescale(int64(math.Round(ffmpegZero(info)*1e6)), p.timeBase[1], 1e6*p.timeBase[0])
 	f.decoded, f.keys = sorted(p.times, f.zero), sorted(p.keys, f.zero)

@@ -74,7 +74,7 @@ func (t Tools) transcodeChunk(
 	if err := createRenditionDirs(dir, video); err != nil {
 		return nil, err
 	}
-	ctx, cancel := t.withTimeLimit(ctx, info.Duration) // the seek may be far from the chunk
+	ctx, cancel := t.withTimeLimit(ctx, info.decodedSeconds()) // the seek may be far from the chunk
 	defer cancel()
 	r := transcodeRun{
 		tools: t, source: source, dir: dir, info: info, video: video, plan: planTiming(info), found: c, progress: progress,
@@ -106,7 +106,7 @@ func (r transcodeRun) encodeChunk(ctx context.Context) (*ChunkOutput, error) {
 	if err != nil {
 		return nil, report.preferDiskError(err)
 	}
-	if cut.chunk().Seek > 0 {
+	if cut.hasFramesBefore() && cut.chunk().Seek > 0 {
 		if err := r.proveStart(ctx, first); err != nil {
 			return nil, err
 		}
@@ -282,7 +282,7 @@ func (t Tools) transcodeAudio(
 	if err := createRenditionDirs(dir, audio); err != nil {
 		return nil, err
 	}
-	ctx, cancel := t.withTimeLimit(ctx, info.Duration)
+	ctx, cancel := t.withTimeLimit(ctx, info.decodedSeconds())
 	defer cancel()
 	plan := planTiming(info)
 	r := transcodeRun{tools: t, source: source, info: info, audio: audio, found: c}

@@ -86,7 +86,11 @@ func (t Tools) decodeCaptions(ctx context.Context, source, dir string, info *Inf
 	if !found.fpsMode {
 		args = append(args, "-vsync", "passthrough")
 	}
-	args = append(args, input(source, sourceOptions(info, found)...)...)
+	plan := planTiming(info)
+	args = append(args, input(source, append(sourceOptions(info, found), plan.inputOptions()...)...)...)
+	if info.Range != nil {
+		args = append(args, "-t", formatSeconds(plan.begin()+info.Duration))
+	}
 	args = append(args, "-map", "0:"+strconv.Itoa(info.Video.Index), "-vf",
 		uniformFrames(info.Video)+",scale=w=16:h=16:flags=neighbor,setsar=1,format=yuv420p")
 	args = append(append(args, fpsModeArgs("passthrough", found)...), "-enc_time_base", outputTimeBase,

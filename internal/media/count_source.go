@@ -55,7 +55,7 @@ func (u *deliveryCheck) countArgs() []string {
 	if !u.found.fpsMode {
 		args = append(args, "-vsync", "vfr")
 	}
-	args = append(args, input(u.source, sourceOptions(u.info, u.found)...)...)
+	args = append(args, input(u.source, append(sourceOptions(u.info, u.found), u.plan.inputOptions()...)...)...)
 	if len(u.video) > 0 {
 		args = append(args, "-filter_complex", countGraph(u.info.Video, u.plan, u.found))
 		args = append(args, frameListArgs("[decoded]", "passthrough", outputTimeBase, decodedFrames, u.plan, u.found)...)
@@ -78,7 +78,7 @@ func (u *deliveryCheck) compareSoundLengths(work string) error {
 		if err != nil {
 			return err
 		}
-		want := min(list.end-u.plan.offset, u.info.Duration)
+		want := min(list.end-u.plan.begin(), u.info.Duration)
 		got := r.files.duration() - r.files.seconds(encoderDelay)
 		if got < want-max(missingSeconds, damagedSlack*want) {
 			return refuse(r.dir, "it lasts %.1f s, but the source's sound %.1f s", got, want)

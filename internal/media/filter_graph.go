@@ -23,8 +23,8 @@ func videoGraph(info *Info, rungs []Rung, t timing, c capabilities, e videoEncod
 	var b strings.Builder
 	decoded, trim := t.cut.decodedLabel()
 	shown, trimShown := t.cut.shownLabel()
-	fmt.Fprintf(&b, "[0:%d]%s,split=2[%s][source]%s;[source]%s", v.Index, strings.Join(append(t.cut.sourceFilters(), uniformFrames(v)), ","),
-		decoded, trim, strings.Join(chain, ","))
+	before := append(slices.Concat(t.cut.sourceFilters(), t.partFilters()), uniformFrames(v))
+	fmt.Fprintf(&b, "[0:%d]%s,split=2[%s][source]%s;[source]%s", v.Index, strings.Join(before, ","), decoded, trim, strings.Join(chain, ","))
 	ranges := dynamicRanges(rungs)
 	if len(ranges) > 1 {
 		b.WriteString(",split=2[range0][range1];[range0]null")
@@ -87,8 +87,8 @@ func countGraph(v *Video, t timing, c capabilities) string {
 		chain = append(chain, deinterlacer(v, c, v.framesPerDecoded() == 2))
 	}
 	chain = append(append(chain, t.filters()...), t.repeatFilters()...)
-	return fmt.Sprintf("[0:%d]%s,split=2[decoded][source];[source]%s[shown]", v.Index, uniformFrames(v),
-		strings.Join(chain, ","))
+	return fmt.Sprintf("[0:%d]%s,split=2[decoded][source];[source]%s[shown]", v.Index,
+		strings.Join(append(t.partFilters(), uniformFrames(v)), ","), strings.Join(chain, ","))
 }
 
 // uniformFrames converts frames to the size, the pixel shape and the pixel format of the first frame, which the later

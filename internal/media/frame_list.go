@@ -59,7 +59,7 @@ type frameListReader struct {
 	gaps, gapTicks int64
 	keep           bool
 	times          []int64  // of all frames, if keep is set
-	sums           []string // their checksums
+	sums           []string // their streams and checksums
 	runs           runBuilder
 }
 
@@ -86,7 +86,7 @@ func (r *frameListReader) line(line []byte) {
 		return
 	}
 	if r.keep {
-		r.times, r.sums = append(r.times, pts), append(r.sums, string(bytes.TrimSpace(fields[5])))
+		r.times, r.sums = append(r.times, pts), append(r.sums, fmt.Sprintf("%s %s", fields[0], bytes.TrimSpace(fields[5])))
 	}
 	if r.frames == 0 || pts > r.last {
 		r.distinct++

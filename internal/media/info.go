@@ -27,7 +27,7 @@ type Info struct {
 	// frame, or of the first audio if that is more than 0.1 s earlier.
 	Start float64 `json:"start"`
 	// FormatStart is the smallest timestamp of all streams, which ffmpeg takes
-	// for zero.
+	// for zero. Of a part, it is always what ffmpeg takes for zero.
 	FormatStart float64 `json:"format_start"`
 	// Duration is measured from the packets of the used streams.
 	Duration float64 `json:"duration"`
@@ -42,6 +42,8 @@ type Info struct {
 	Subtitles []Subtitle `json:"subtitles"`
 	// Chapters have the times of the output.
 	Chapters []captions.Chapter `json:"chapters,omitempty"`
+	// Range is the part that [Tools.Trim] has kept, which everything else here describes; nil for the whole source.
+	Range *Range `json:"range,omitempty"`
 	// Joins, if set, say how to read a source whose clock jumps.
 	Joins *Joins `json:"joins,omitempty"`
 	// Cover is the stream index of an embedded cover picture, or -1.
@@ -173,6 +175,14 @@ func (v *Video) framesPerDecoded() int64 {
 // decodableFrames is how many frames a sound decoder should return.
 func (v *Video) decodableFrames() int64 {
 	return v.Frames - int64(math.Round(v.Undecodable*v.FPS))
+}
+
+// decodedSeconds is how much of the source is decoded.
+func (i *Info) decodedSeconds() float64 {
+	if i.Range == nil {
+		return i.Duration
+	}
+	return i.Duration + planTiming(i).begin()
 }
 
 // frameTime is the average duration of a frame.

@@ -29,7 +29,7 @@ type Loudness struct {
 // info. The constant gain of a [Rung] with a target follows from it. A filter that changes its gain while it
 // measures would change the dynamics, and would differ between the parts of a divided transcode.
 func (t Tools) MeasureLoudness(ctx context.Context, src string, info *Info, rungs []Rung) error {
-	ctx, cancel := t.withTimeLimit(ctx, info.Duration)
+	ctx, cancel := t.withTimeLimit(ctx, info.decodedSeconds())
 	defer cancel()
 	t = t.withStepCounter()
 	source, err := filepath.Abs(src)

@@ -88,11 +88,11 @@ func sourceOptions(info *Info, found capabilities) []string {
 	return append(options, alphaDecoder(info.Video, found)...)
 }
 
-// knownKeyframe is where it is certain that ffmpeg decodes from: the start, or before the keyframe where the encoder
+// knownKeyframe is where it is certain that ffmpeg decodes from: the start, that of a part, or before the keyframe where the encoder
 // of a chunk begins. Without the latter, each wrong chunk would cost a decode of all before it.
 func (p pictureCheck) knownKeyframe() float64 {
 	if p.cut == nil {
-		return 0
+		return p.plan.seek()
 	}
 	return p.cut.chunk().Earlier
 }
@@ -117,7 +117,7 @@ func (r *momentDecoder) sourceFilters(shift float64, seek bool) []string {
 	}
 	scaling := append(orientationFilters(v), colourFilters(v, r.renditions[0].rung, r.found)...)
 	if !seek && r.plan.repeatedFrames > 0 {
-		chain = slices.Concat(chain, r.plan.filters(), scaling, r.plan.repeatFilters())
+		chain = slices.Concat(r.plan.partFilters(), chain, r.plan.filters(), scaling, r.plan.repeatFilters())
 		return append(chain, fmt.Sprintf("setpts=PTS-%.6f/TB", r.m.at), pictureAtZero)
 	}
 	return append(append(chain, fmt.Sprintf("setpts=PTS-%.6f/TB", shift), pictureAtZero), scaling...)

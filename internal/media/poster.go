@@ -33,7 +33,7 @@ func (t Tools) Poster(ctx context.Context, src string, info *Info, file string) 
 // PosterAt is [Tools.Poster] with the first frame from that many seconds after the start of the picture on.
 // After the end, or where none can be decoded, it selects the frame as Poster does.
 func (t Tools) PosterAt(ctx context.Context, src string, info *Info, at float64, file string) error {
-	ctx, cancel := t.withTimeLimit(ctx, info.Duration)
+	ctx, cancel := t.withTimeLimit(ctx, info.decodedSeconds())
 	defer cancel()
 	if err := t.withStepCounter().poster(ctx, src, info, at, file); err != nil {
 		return fmt.Errorf("make poster: %w", err)
@@ -157,14 +157,23 @@ func posterRequests(info *Info, wanted float64, c capabilities) []frameRequest {
 	}
 	v := info.Video
 	options := append(probedInputOptions(info, c.decoders), alphaDecoder(v, c)...)
-	filter := jpegFilter(v, fmt.Sprintf("thumbnail=n=%d", posterWindow), c)
+	begin := 0.0
+	if info.Range != nil {
+		begin = planTiming(info).offset
+	}
 	var list []frameRequest
+	add := func(at float64, selection string, isFallback bool) {
+		filter := jpegFilter(v, selection, c)
+		if info.Range != nil {
+			filter = info.Range.filter(at) + "," + filter
+		}
+		list = append(list, frameRequest{stream: v.Index, at: at, filter: filter, options: options, fallback: isFallback})
+	}
+	best := fmt.Sprintf("thumbnail=n=%d", posterWindow)
 	isWanted := wanted <= v.Duration
 	if isWanted {
 		wanted = max(min(wanted, v.Duration-1.5*frameTime(v)), 0) // not after the last frame
-		list = append(list, frameRequest{
-			stream: v.Index, at: v.Start - info.Start + wanted, filter: jpegFilter(v, "null", c), options: options,
-		})
+		add(begin+v.Start-info.Start+wanted, "null", false)
 	}
 	for _, position := range posterPositions {
 		at := v.Start - info.Start + position*v.Duration
@@ -172,9 +181,10 @@ func posterRequests(info *Info, wanted float64, c capabilities) []frameRequest {
 			// Too short to seek: the last request starts at the beginning.
 			continue
 		}
-		list = append(list, frameRequest{stream: v.Index, at: at, filter: filter, options: options, fallback: isWanted})
+		add(begin+at, best, isWanted)
 	}
-	return append(list, frameRequest{stream: v.Index, filter: filter, options: options, fallback: len(list) > 0})
+	add(planTiming(info).seek(), best, len(list) > 0)
+	return list
 }
 
 // jpegFilter makes a full-range picture for JPEG, no side longer than posterSide, of the frame that another filter

@@ -39,7 +39,7 @@ func (t Tools) RedundantHeights(ctx context.Context, src string, info *Info, run
 		return nil, err
 	}
 	t = t.withStepCounter()
-	ctx, cancel := t.withTimeLimit(ctx, info.Duration)
+	ctx, cancel := t.withTimeLimit(ctx, info.decodedSeconds())
 	defer cancel()
 	for i := 0; i+1 < len(sizes) && sizes[i].NominalHeight() > leastHeight; i++ {
 		least, err := t.leastSimilarity(ctx, source, info, sizes[i], sizes[i+1])

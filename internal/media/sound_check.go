@@ -84,14 +84,19 @@ func (s soundCheck) sourceLevels(ctx context.Context, a *Audio) ([]float64, erro
 	if len(tracks) == 0 {
 		tracks = []int{a.Index}
 	}
+	plan, limit := planTiming(s.info), []string(nil)
+	seconds := plan.maxSeconds
+	if s.info.Range != nil {
+		seconds = s.info.Duration
+		limit = []string{"-t", formatSeconds(plan.begin() + seconds)}
+	}
 	var sum []float64
 	for _, track := range tracks {
-		args := input(s.source, probedInputOptions(s.info, s.found.decoders)...)
-		args = append(args, "-map", "0:"+strconv.Itoa(track))
+		args := input(s.source, append(probedInputOptions(s.info, s.found.decoders), plan.inputOptions()...)...)
+		args = append(append(args, "-map", "0:"+strconv.Itoa(track)), limit...)
 		channels := a.Channels / len(tracks)
-		reader := newLevelReader(planTiming(s.info).maxSeconds, channels)
-		if err := s.measureLevels(ctx, command{source: s.source, stdout: reader}, args, planTiming(s.info).offset,
-			readAllStreams(s.info)); err != nil {
+		reader := newLevelReader(seconds, channels)
+		if err := s.measureLevels(ctx, command{source: s.source, stdout: reader}, args, plan.begin(), readAllStreams(s.info)); err != nil {
 			return nil, err
 		}
 		sum = addLevels(sum, reader.levels)

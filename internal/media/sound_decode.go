@@ -49,6 +49,9 @@ func (s soundDecoder) start(ctx context.Context, sounds []decodedSound) (*soundD
 		d.pipes, ends = append(d.pipes, read), append(ends, write)
 	}
 	s.tools.Step, s.tools.Threads = nil, 1 // the encoder's steps show the progress
+	if planTiming(s.info).skips() {
+		s.tools.Stall = -1 // it waits until the encoder has found the picture
+	}
 	for i, sound := range sounds {
 		d.running.Go(func() {
 			defer ends[i].Close()
@@ -104,12 +107,19 @@ func closeAll(files []*os.File) {
 func (s soundDecoder) args(sound decodedSound) []string {
 	filter := channelFilter(sound.channels)
 	args := s.tools.ffmpegArgs("-max_error_rate", "1")
-	args = append(args, input(s.source, probedInputOptions(s.info, s.found.decoders)...)...)
+	plan, part := planTiming(s.info), ""
+	if s.info.Range != nil {
+		part = fmt.Sprintf(":end=%.6f", s.info.Duration)
+	}
+	args = append(args, input(s.source, append(probedInputOptions(s.info, s.found.decoders), plan.inputOptions()...)...)...)
 	if isUntimed(s.info) {
+		if part != "" {
+			filter += fmt.Sprintf(",atrim=start=%.6f:duration=%.6f", s.info.Start, s.info.Duration)
+		}
 		return append(args, "-filter_complex", soundInput(0, sound.audio)+filter+"[sound]", "-map", "[sound]", "-f", "f32le", "pipe:1")
 	}
-	graph := fmt.Sprintf("anullsrc=r=%d:cl=stereo:d=0.02[zero];%sasetpts=PTS-%.6f/TB,%s,atrim=start=0[sound]", sampleRate,
-		soundInput(0, sound.audio), planTiming(s.info).offset, filter)
+	graph := fmt.Sprintf("anullsrc=r=%d:cl=stereo:d=0.02[zero];%sasetpts=PTS-%.6f/TB,%s,atrim=start=0%s[sound]", sampleRate,
+		soundInput(0, sound.audio), plan.begin(), filter, part)
 	args = append(args, "-filter_complex", graph, "-map", "[zero]", "-map", "[sound]", "-c:a", "pcm_f32le",
 		"-avoid_negative_ts", "disabled", "-max_interleave_delta", "1", "-flush_packets", "1", "-f", "nut", "pipe:1")
 	return append(args, readAllStreams(s.info)...)

@@ -89,7 +89,7 @@ func (t Tools) SourceCaptions(ctx context.Context, src string, info *Info, dir s
 	if len(info.Subtitles) == 0 {
 		return nil, nil, nil
 	}
-	ctx, cancel := t.withTimeLimit(ctx, info.Duration)
+	ctx, cancel := t.withTimeLimit(ctx, info.decodedSeconds())
 	defer cancel()
 	if tracks, warnings, err = t.withStepCounter().sourceCaptions(ctx, src, info, dir); err != nil {
 		return nil, nil, fmt.Errorf("read captions: %w", err)
@@ -112,7 +112,7 @@ func (t Tools) sourceCaptions(ctx context.Context, src string, info *Info, dir s
 	}
 	for i, track := range sourceTracks(info) {
 		stream := info.Subtitles[i]
-		zero := planTiming(info).offset // the file begins at ffmpeg's zero
+		zero := planTiming(info).begin() // where ffmpeg begins to read is zero in the file
 		if stream.Codec == "ttml" {
 			zero = info.Start // its documents have the times of the source
 		}
@@ -171,7 +171,7 @@ func (s Subtitle) extractedName() string {
 
 // extractSubtitles takes out all streams at once, and if that fails, each of them alone: a damaged stream must not cost the others.
 func (t Tools) extractSubtitles(ctx context.Context, source, dir string, streams []Subtitle, info *Info) error {
-	options := resyncOptions(info.Container)
+	options := append(resyncOptions(info.Container), planTiming(info).inputOptions()...)
 	if slices.ContainsFunc(streams, func(s Subtitle) bool { return s.Codec == teletext }) {
 		// Of teletext, other pages are left out. A page is shown until the next one.
 		options = append(options, "-txt_format", "text", "-txt_page", "subtitle", "-fix_sub_duration")

@@ -37,12 +37,42 @@ type timing struct {
 	repeatedSeconds float64 // seconds that the repeated frames fill
 	maxSeconds      float64 // output is cut here
 	segment         int64   // ticks of videoTimescale after which a segment begins, at the next frame
+	part            *Range  // of the source; nil for all of it
 	cut             *chunkCut
+}
+
+// seek is where decoding begins, in seconds from ffmpeg's zero. Chunks seek for themselves, and keep the timestamps.
+func (t timing) seek() float64 {
+	if t.part == nil || t.cut != nil {
+		return 0
+	}
+	return t.part.Seek
+}
+
+// begin is how many seconds after that the output begins.
+func (t timing) begin() float64 { return t.offset - t.seek() }
+
+// skips reports whether much is decoded before the part, while the outputs show no progress.
+func (t timing) skips() bool { return t.part != nil && t.cut == nil && t.begin() > 2*preroll }
+
+func (t timing) inputOptions() []string {
+	if t.cut != nil {
+		return t.cut.inputOptions()
+	}
+	return seekPartOptions(t.seek())
+}
+
+// partFilters drop the frames around the part.
+func (t timing) partFilters() []string {
+	if t.part == nil {
+		return nil
+	}
+	return []string{t.part.filter(t.seek())}
 }
 
 func planTiming(info *Info) timing {
 	t := timing{maxSeconds: max(info.Duration*1.05, info.Duration+5), segment: segmentTicks}
-	t.offset = info.Start - ffmpegZero(info)
+	t.offset, t.part = info.Start-ffmpegZero(info), info.Range
 	v := info.Video
 	if v == nil {
 		return t
@@ -99,7 +129,7 @@ func (t timing) firstFrameHold() float64 {
 // ffmpegZero is the timestamp that ffmpeg maps to 0: the smallest of all
 // streams, or, in containers with timestamp jumps, of the used streams.
 func ffmpegZero(info *Info) float64 {
-	if !hasTimestampJumps(info.Container) {
+	if !hasTimestampJumps(info.Container) || info.Range != nil {
 		return info.FormatStart
 	}
 	first := info.Start
@@ -140,13 +170,16 @@ func (t timing) repeatFilters() []string {
 // at 0.
 func (t timing) filters() []string {
 	var f []string
-	if math.Abs(t.offset) > 0.0005 {
-		f = append(f, fmt.Sprintf("setpts=PTS-%.6f/TB", t.offset))
+	if math.Abs(t.begin()) > 0.0005 {
+		f = append(f, fmt.Sprintf("setpts=PTS-%.6f/TB", t.begin()))
 	}
 	if t.dropsFrames {
 		// Dropping whole frames keeps the motion even, where a conversion to 60
 		// would stutter: 120 becomes 60, 100 becomes 50.
 		f = append(f, fmt.Sprintf("select='isnan(prev_selected_t)+gte(t-prev_selected_t\\,1/%.1f)'", maxRateWithSlack))
+	}
+	if t.repeatedFrames > 0 && t.part != nil {
+		return append(f, `setpts=max(PTS\,0)`) // its first frame may be shown from before on
 	}
 	if t.repeatedFrames > 0 {
 		return f

@@ -72,7 +72,7 @@ func (t Tools) transcode(
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := t.withTimeLimit(ctx, info.Duration)
+	ctx, cancel := t.withTimeLimit(ctx, info.decodedSeconds())
 	defer cancel()
 	if err := r.soundCheck().run(ctx, dir, out); err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ type transcodeRun struct {
 // encodeChecked encodes, and checks everything but the content of the sound.
 func (r transcodeRun) encodeChecked(ctx context.Context, e videoEncoder, d *device) (*Output, error) {
 	out, err := r.encode(ctx, e, d)
-	ctx, cancel := r.tools.withTimeLimit(ctx, r.info.Duration)
+	ctx, cancel := r.tools.withTimeLimit(ctx, r.info.decodedSeconds())
 	defer cancel()
 	check := r.tools.check
 	if len(r.video) == 0 {
@@ -133,7 +133,7 @@ func (r transcodeRun) checkPictures(ctx context.Context, read func(renditionJob)
 }
 
 func (r transcodeRun) encode(ctx context.Context, e videoEncoder, d *device) (*Output, error) {
-	ctx, cancel := r.tools.withTimeLimit(ctx, r.info.Duration)
+	ctx, cancel := r.tools.withTimeLimit(ctx, r.info.decodedSeconds())
 	defer cancel()
 	if err := createRenditionDirs(r.dir, slices.Concat(r.video, r.audio)); err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func (r transcodeRun) encode(ctx context.Context, e videoEncoder, d *device) (*O
 	cmd := command{
 		tool: "ffmpeg", purpose: "transcode", dir: r.dir, source: r.source, device: d,
 		args:   r.tools.transcodeArgs(r.source, r.info, r.video, r.audio, r.plan, r.found, e, d),
-		stdout: newProgressReader(r.info.Duration, r.progressOf(e), time.Now),
+		stdout: newProgressReader(r.info.decodedSeconds(), r.progressOf(e), time.Now),
 	}
 	out, err := r.run(ctx, cmd)
 	if err != nil && e.isHardware() {
@@ -299,7 +299,7 @@ func (o *Output) readFrameLists(dir string, info *Info, plan timing, out stderrR
 		}
 	}
 	o.Decoded, o.Distinct, o.Expected = decoded.frames, decoded.distinct, encoded.frames
-	o.FrameTimes, o.DecodedEnd = encoded.runs, decoded.end-plan.offset
+	o.FrameTimes, o.DecodedEnd = encoded.runs, decoded.end-plan.begin()
 	if decoded.frames == 0 {
 		return noFrameDecoded(info.Video, out.tail)
 	}

@@ -67,7 +67,7 @@ func (t Tools) transcodeArgs(
 	if !c.fpsMode {
 		args = append(args, "-vsync", "vfr")
 	}
-	options = append(options, plan.cut.inputOptions()...)
+	options = append(options, plan.inputOptions()...)
 	inputs := 0
 	if len(video) > 0 {
 		args = append(args, input(source, append(probedInputOptions(info, c.decoders), options...)...)...)
@@ -100,6 +100,10 @@ func (t Tools) transcodeArgs(
 	if len(video) > 0 {
 		args = append(args, readAllStreams(info)...)
 	}
+	if len(video) > 0 && plan.skips() {
+		args = append(args, "-map", fmt.Sprintf("0:%d", info.Video.Index), "-t", formatSeconds(plan.begin()),
+			"-c:v", "wrapped_avframe", "-f", "null", "-") // shows progress
+	}
 	return args
 }
 
@@ -121,8 +125,12 @@ func frameListArgs(label, mode, timeBase, file string, plan timing, c capabiliti
 	if file == firstFrames {
 		encoder = "rawvideo" // for the checksums
 	}
+	limit := plan.maxSeconds
+	if plan.part != nil && file == decodedFrames {
+		limit += plan.begin() // before the filters that count from the start of the output
+	}
 	args := append([]string{"-map", label}, fpsModeArgs(mode, c)...)
-	return append(args, "-enc_time_base", timeBase, "-t", formatSeconds(plan.maxSeconds),
+	return append(args, "-enc_time_base", timeBase, "-t", formatSeconds(limit),
 		"-c:v", encoder, "-f", "framecrc", "file:"+file)
 }
 

@@ -87,6 +87,12 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 	if err != nil {
 		return Ingest{}, err
 	}
+	if params.Start != "" || params.End != "" {
+		start, end := timeAt(params.Start, info.Duration), timeAt(cmp.Or(params.End, "100%"), info.Duration)
+		if err := c.tools(job, -1, "finding the part").Trim(ctx, file, info, packets, start, end); err != nil {
+			return Ingest{}, err
+		}
+	}
 	warnings, err := c.resolveSettings(ctx, job, file, info, &params.Settings)
 	if err != nil {
 		return Ingest{}, err

@@ -91,12 +91,12 @@ func (c Config) metadata(ctx context.Context, job *stages.Job, in Ingest) (Metad
 
 // describe uses ingest's Info, to avoid reading the source again. It probes only
 // if a version with another InfoVersion made that, so that after an upgrade this
-// stage can run again alone.
+// stage can run again alone. Of a part of the source it uses what there is.
 func (c Config) describe(
 	ctx context.Context, job *stages.Job, source string, in Ingest, dir string,
 ) (d Description, err error) {
 	info := in.Info
-	if info.Version != media.InfoVersion {
+	if info.Version != media.InfoVersion && info.Range == nil {
 		if info, err = c.tools(job, -1, "probing").Probe(ctx, source); err != nil {
 			return Description{}, err
 		}

@@ -2,11 +2,13 @@ package video
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cuelight/cuelight/store"
@@ -20,6 +22,9 @@ type Params struct {
 	// were copied from there; zero if they were not.
 	Profile           string
 	ProfileResolvedAt time.Time
+	// Start and End are the times of the source, as of Settings.Poster, from which on and before which it becomes the video. Default: all
+	// of it.
+	Start, End string
 	// Custom is an object for the submitter's own use.
 	Custom json.RawMessage
 	// Selected are the renditions that a retry makes again.
@@ -38,7 +43,9 @@ const (
 const DefaultProfile = "default"
 
 // paramMembers are the members of params, in the order of the documentation.
-var paramMembers = append([]string{"title", profileMember, profileResolvedMember, "custom", selectedMember}, settingMembers...)
+var paramMembers = append([]string{
+	"title", "start", "end", profileMember, profileResolvedMember, "custom", selectedMember,
+}, settingMembers...)
 
 var paramParsers = func() parsers[Params] {
 	all := parsers[Params]{
@@ -62,6 +69,8 @@ var paramParsers = func() parsers[Params] {
 			}
 			return nil
 		},
+		"start": func(p *Params, value json.RawMessage) error { return parseTime("start", value, &p.Start) },
+		"end":   func(p *Params, value json.RawMessage) error { return parseTime("end", value, &p.End) },
 		"custom": func(p *Params, value json.RawMessage) error {
 			p.Custom = value
 			_, err := parseObject("custom", value)
@@ -110,6 +119,10 @@ func ParseParams(params json.RawMessage) (p Params, err error) {
 	object, err := paramsObject(params)
 	if err == nil {
 		err = paramParsers.parse(&p, object, "", paramMembers)
+	}
+	if err == nil && p.End != "" && (p.Start == "" || strings.HasSuffix(p.Start, "%") == strings.HasSuffix(p.End, "%")) &&
+		timeAt(p.End, 1) <= timeAt(p.Start, 1) {
+		err = invalidParams("end (%s) must be after start (%s)", timeText(p.End), timeText(cmp.Or(p.Start, "0")))
 	}
 	return p, err
 }

@@ -17,14 +17,14 @@ func TestParseParams_ReadsEveryMember(t *testing.T) {
 		"title": "Holiday", "profile": "web", "profile_resolved_at": "2030-01-31T08:00:00Z", "custom": {"order": 7},
 		"renditions": [240, "1080p", "720", 720], "codecs": ["h264", "av1", "av1"], "hdr": true, "quality": 20, "preset": "slow",
 		"audio": {"bitrate": "96k", "loudness": -16, "surround": true, "default": 2},
-		"poster": "25%", "mp4": "720", "preview": 12.50, "encryption": "aes-128", "visibility": "public",
+		"poster": "25%", "mp4": "720", "preview": 12.50, "start": "1:00:01.5", "end": "90%", "encryption": "aes-128", "visibility": "public",
 		"requires": ["gpu"], "prefers": ["north"]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := Params{
 		Title: "Holiday", Profile: "web", ProfileResolvedAt: time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC),
-		Custom: json.RawMessage(`{"order": 7}`),
+		Custom: json.RawMessage(`{"order": 7}`), Start: "3601.5", End: "90%",
 		Settings: Settings{
 			Renditions: []int{1080, 720, 240}, Codecs: []string{"av1"}, HDR: true, Quality: 20, Preset: "slow",
 			Audio:  AudioSettings{Bitrate: 96000, Loudness: -16, Surround: true, Default: "2"},
@@ -46,7 +46,7 @@ func TestParseParams_SaysWhatIsAllowed(t *testing.T) {
 	t.Parallel()
 	for params, want := range map[string]string{
 		`[]`:                                 `params: they must be a JSON object`,
-		`{"qualty": 20}`:                     `params: unknown member "qualty"; allowed: title, profile, profile_resolved_at, custom, `,
+		`{"qualty": 20}`:                     `params: unknown member "qualty"; allowed: title, start, end, profile, profile_resolved_at, `,
 		`{"Title": "a"}`:                     `params: unknown member "Title"; allowed: title`,
 		`{"title": 7}`:                       `params: title must be a text, not 7`,
 		`{"custom": 7}`:                      `params: custom must be an object, not 7`,
@@ -76,10 +76,15 @@ func TestParseParams_SaysWhatIsAllowed(t *testing.T) {
 		`{"audio": {"bitrate": 9e18}}`:       `params: audio.bitrate must be bits per second`,
 		`{"audio": {"loudness": -41}}`:       `params: audio.loudness must be LUFS from -40 to -5, such as -16, or null`,
 		`{"audio": {"loudness": "-16"}}`:     `params: audio.loudness must be LUFS`,
-		`{"poster": -1}`:                     `params: poster must be a number of seconds such as 12.5, or a share`,
+		`{"poster": -1}`:                     `params: poster must be a number of seconds such as 12.5, a time such as "0:01:30", or a share`,
+		`{"poster": "0:-1"}`:                 `params: poster must be a number of seconds`,
+		`{"poster": "1:2:3:4"}`:              `params: poster must be a number of seconds`,
+		`{"start": "0:10", "end": 10}`:       `params: end (10 s) must be after start (10 s)`,
+		`{"start": "50%", "end": "25%"}`:     `params: end (25%) must be after start (50%)`,
+		`{"end": 0}`:                         `params: end (0 s) must be after start (0 s)`,
 		`{"poster": "101%"}`:                 `params: poster must be a number of seconds`,
 		`{"poster": "NaN"}`:                  `params: poster must be a number of seconds`,
-		`{"preview": "-1"}`:                  `params: preview must be a number of seconds such as 12.5, or a share`,
+		`{"preview": "-1"}`:                  `params: preview must be a number of seconds such as 12.5, a time such as "0:01:30", or a share`,
 		`{"mp4": 1081}`:                      `params: mp4 must be one of 2160, 1440, 1080, 720, 480, 360, 240, or max, not 1081`,
 		`{"mp4": "maxp"}`:                    `params: mp4 must be one of 2160`,
 		`{"mp4": true}`:                      `params: mp4 must be one of 2160`,

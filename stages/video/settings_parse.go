@@ -2,6 +2,7 @@ package video
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -252,7 +253,7 @@ func HeightList() string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(media.LadderHeights()), " ", ", "), "[]")
 }
 
-// parseTime parses a number of seconds, or a text: "12.5" or "25%".
+// parseTime parses a number of seconds, or a text: "12.5", "0:01:30.5" or "25%".
 func parseTime(name string, value json.RawMessage, to *string) error {
 	text, ok := parseText(value)
 	if !ok {
@@ -263,9 +264,16 @@ func parseTime(name string, value json.RawMessage, to *string) error {
 	if isShare {
 		limit = 100
 	}
-	n, err := strconv.ParseFloat(number, 64)
-	if err != nil || !(n >= 0 && n <= limit) || isShare && !ok {
-		return wrongValue(name, value, `a number of seconds such as 12.5, or a share of the duration such as "25%%"`)
+	n, err := 0.0, error(nil)
+	for _, part := range strings.SplitN(number, ":", 3) {
+		more, wrong := strconv.ParseFloat(part, 64)
+		if !(more >= 0) {
+			wrong = strconv.ErrRange
+		}
+		n, err = 60*n+more, cmp.Or(err, wrong)
+	}
+	if err != nil || n > limit || isShare && (!ok || strings.Contains(number, ":")) {
+		return wrongValue(name, value, `a number of seconds such as 12.5, a time such as "0:01:30", or a share of the duration such as "25%%"`)
 	}
 	*to = strconv.FormatFloat(n, 'f', -1, 64) + text[len(number):]
 	return nil

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/cuelight/cuelight/internal/waittest"
+	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -204,5 +205,27 @@ func TestStages_FailForParamsOfSQLThatNothingResolved(t *testing.T) {
 	}
 	if tr, _ := s.waitPublished(id); tr.Rungs[0].Quality != 39 {
 		t.Errorf("made with %+v", tr.Rungs[0])
+	}
+}
+
+func TestStages_PublishThePartThatTheParamsAskFor(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, colouredClip(t, tone)) // four seconds
+	h.job.Params = []byte(`{"start": "25%", "end": "0:03", "renditions": [240], "audio": {"loudness": -20}, "poster": "75%"}`)
+	m := h.mustMake()
+	p := h.mustPublish(m)
+	if info := m.in.Info; math.Abs(info.Duration-2) > 0.001 || m.tr.Output.Expected != 20 || math.Abs(m.tr.Output.Duration-2) > 0.05 {
+		t.Errorf("%.3f s of the source are %d frames, %.3f s", info.Duration, m.tr.Output.Expected, m.tr.Output.Duration)
+	}
+	wantPlayable(t, filepath.Join(h.PublishDir, p.Master), append(m.tr.Output.Video, m.tr.Output.Audio...))
+
+	for params, want := range map[string]string{
+		`{"start": 4}`:               "start is 4.000 s, but the source lasts 4.000 s",
+		`{"start": "50%", "end": 1}`: "end is 1.000 s, which is not after start, 2.000 s",
+	} {
+		h.job.Params = []byte(params)
+		if _, err := work(h.Config, h.ingest)(t.Context(), h.job); !stages.IsPermanent(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", params, err)
+		}
 	}
 }
