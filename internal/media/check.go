@@ -109,14 +109,14 @@ func checkDecoded(info *Info, out *Output) error {
 	v := info.Video
 	// Limiting the frame rate keeps more than half of the frames up to the limit.
 	kept := min(float64(out.Decoded), maxFrameRate*out.DecodedEnd)
-	tooMany := !out.Constant && out.Expected > out.Decoded*v.framesPerDecoded()
+	tooMany := !out.Constant && out.Expected > max(out.Decoded, out.Decoded*v.framesPerDecoded())
 	if tooMany || float64(out.Expected) < minReadableShare*kept-1 {
 		return fmt.Errorf("of %d decoded frames it has %d", out.Decoded, out.Expected)
 	}
 	// A first frame that is shown early may replace the second. Repeated frames are
 	// extra.
 	wantAll := !planTiming(info).dropsFrames && out.DecodeErrors == 0
-	if wantAll && out.Expected < v.framesPerDecoded()*(out.Distinct-1) {
+	if wantAll && out.Expected < v.outputFrames(out.Distinct-1) {
 		return fmt.Errorf("of %d decoded frames it has %d", out.Distinct, out.Expected)
 	}
 	// Frames with times that have passed are lost, unless packets of the source share timestamps.

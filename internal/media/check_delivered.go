@@ -222,7 +222,7 @@ func (u *deliveryCheck) countFrames(ctx context.Context) error {
 		return u.measureSource(ctx)
 	}
 	o.Decoded = v.decodableFrames()
-	if !o.Constant && !u.plan.dropsFrames {
+	if !o.Constant && !u.plan.dropsFrames && !v.Telecined {
 		o.Decoded = (o.Expected + v.framesPerDecoded() - 1) / v.framesPerDecoded()
 	}
 	o.Distinct = o.Decoded
@@ -243,7 +243,7 @@ func (u *deliveryCheck) nameEncoders() {
 // isCountPlausible reports whether the frames are as many as the packets say.
 func (u *deliveryCheck) isCountPlausible() bool {
 	v, frames := u.info.Video, u.out.Expected
-	packets := v.framesPerDecoded() * v.decodableFrames()
+	packets := v.outputFrames(v.decodableFrames())
 	slack := int64(2 + countSlack*float64(packets))
 	length := u.video[0].files.duration()
 	switch {

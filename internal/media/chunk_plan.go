@@ -190,6 +190,8 @@ func uncertainTimes(info *Info) string {
 		return "its first frames cannot be decoded"
 	case v.Skipped > 0 || info.Joins != nil:
 		return "its timestamps jump"
+	case v.Telecined:
+		return "it is a telecined film"
 	case plan.dropsFrames && v.Interlaced:
 		return "it is interlaced and frames are left out of it"
 	}

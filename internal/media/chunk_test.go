@@ -208,7 +208,7 @@ func (d divided) wantSame(t *testing.T, whole result) {
 // leastSimilarity compares two videos frame by frame, and returns the lowest structural similarity.
 func leastSimilarity(t *testing.T, a, b string) (least float64, frame int) {
 	t.Helper()
-	out := ffmpeg(t, "-i", a, "-i", b, "-lavfi", "[0:v]setpts=N/25/TB[a];[1:v]setpts=N/25/TB[b];[a][b]ssim=stats_file=-",
+	out := ffmpeg(t, "-i", a, "-i", b, "-lavfi", "[0:v]settb=1/25,setpts=N[a];[1:v]settb=1/25,setpts=N[b];[a][b]ssim=stats_file=-",
 		"-f", "null", "-")
 	least = 2
 	for line := range strings.Lines(string(out)) {

@@ -13,12 +13,7 @@ import (
 // continuously: ffmpeg 7 buffers the frames of the others until it does.
 func videoGraph(info *Info, rungs []Rung, t timing, c capabilities, e videoEncoder) string {
 	v := info.Video
-	chain := []string{"null"}
-	if v.Interlaced {
-		chain = append(chain, deinterlacer(v, c, v.framesPerDecoded() == 2))
-	}
-	chain = append(chain, t.filters()...)
-	chain = append(chain, orientationFilters(v)...)
+	chain := slices.Concat([]string{"null"}, t.frameFilters(v, c), orientationFilters(v))
 
 	var b strings.Builder
 	decoded, trim := t.cut.decodedLabel()
@@ -82,11 +77,7 @@ func rungFilters(r, top Rung, c capabilities, e videoEncoder) string {
 
 // countGraph is videoGraph for counting frames: its outputs are [decoded] and [shown].
 func countGraph(v *Video, t timing, c capabilities) string {
-	chain := []string{"null"}
-	if v.Interlaced {
-		chain = append(chain, deinterlacer(v, c, v.framesPerDecoded() == 2))
-	}
-	chain = append(append(chain, t.filters()...), t.repeatFilters()...)
+	chain := slices.Concat([]string{"null"}, t.frameFilters(v, c), t.repeatFilters())
 	return fmt.Sprintf("[0:%d]%s,split=2[decoded][source];[source]%s[shown]", v.Index,
 		strings.Join(append(t.partFilters(), uniformFrames(v)), ","), strings.Join(chain, ","))
 }
@@ -115,6 +106,20 @@ func uniformFrames(v *Video) string {
 	}
 	return fmt.Sprintf("%s,pad=w=%d:h=%d:x='(ow-iw)/2':y='floor((oh-ih)/%d)*%d':eval=frame", scale, v.CodedWidth,
 		v.CodedHeight, 2*step, step)
+}
+
+// frameFilters make the frames of the output from decoded ones. Those of a film are found again in its fields. Every frame must be there
+// for it, so frames that are lost are repeated before: decimate computes all times from the first one.
+func (t timing) frameFilters(v *Video, c capabilities) []string {
+	switch {
+	case v.Telecined:
+		order := map[bool]string{true: "tff", false: "bff"}[v.TopFirst]
+		return append(t.filters(), fmt.Sprintf("fps=30000/1001,settb=1/%d,fieldmatch=order=%s:combmatch=full", videoTimescale, order),
+			strings.Replace(deinterlacer(v, c, false), "deint=all", "deint=interlaced", 1), "decimate")
+	case v.Interlaced:
+		return append([]string{deinterlacer(v, c, v.framesPerDecoded() == 2)}, t.filters()...)
+	}
+	return t.filters()
 }
 
 // deinterlacer makes a frame of each field, which keeps the motion smooth, or of

@@ -106,6 +106,9 @@ type Video struct {
 	// order.
 	Interlaced bool `json:"interlaced"`
 	TopFirst   bool `json:"top_first,omitempty"`
+	// Telecined means that it is a film whose fields were repeated for 59.94 of them a second, in frames that do not say so. Then
+	// Interlaced is true, too.
+	Telecined bool `json:"telecined,omitempty"`
 	// taggedProgressive means that the header says "progressive".
 	taggedProgressive bool
 	// HDR is "pq", "hlg" or empty.
@@ -161,12 +164,25 @@ type Subtitle struct {
 }
 
 // outputRate is the frame rate after deinterlacing.
-func (v *Video) outputRate() float64 { return float64(v.framesPerDecoded()) * v.FPS }
+func (v *Video) outputRate() float64 {
+	if v.Telecined {
+		return filmRate
+	}
+	return float64(v.framesPerDecoded()) * v.FPS
+}
+
+// outputFrames is how many frames are made of so many decoded ones.
+func (v *Video) outputFrames(decoded int64) int64 {
+	if v.Telecined {
+		return decoded - decoded/5
+	}
+	return decoded * v.framesPerDecoded()
+}
 
 // framesPerDecoded is how many frames are made of a decoded one: two of an
 // interlaced one, if the result does not exceed the highest frame rate.
 func (v *Video) framesPerDecoded() int64 {
-	if v.Interlaced && 2*v.FPS <= maxFrameRate*1.001 {
+	if v.Interlaced && !v.Telecined && 2*v.FPS <= maxFrameRate*1.001 {
 		return 2
 	}
 	return 1

@@ -1,6 +1,10 @@
 package media
 
-import "math"
+import (
+	"context"
+	"math"
+	"slices"
+)
 
 const (
 	// interlacedShare is the share of frames that must look interlaced if the
@@ -10,6 +14,11 @@ const (
 	interlacedShare, interlacedShareUnknown, interlacedShareProgressive = 0.3, 0.5, 0.95
 	// sameFieldOrderShare is the share of those frames with the same field order.
 	sameFieldOrderShare = 0.9
+	// telecinedShare is the share of the frames of every sample that must repeat the fields that 3:2 pulldown repeats. In other
+	// sources it is 0.6.
+	telecinedShare = 0.95
+	// filmRate is the frame rate of telecined films, telecinedRate that of their video.
+	filmRate, telecinedRate = 24000.0 / 1001, 30000.0 / 1001
 	// minDetectedFrames is how many frames idet must have an opinion of.
 	minDetectedFrames = 8
 )
@@ -66,4 +75,41 @@ func (s frameSample) packetsAreFields(v *Video) bool {
 	}
 	packetsPerFrame := (s.last - s.first) * v.FPS / float64(s.frames-1)
 	return math.Abs(packetsPerFrame-2) < 0.1
+}
+
+// isTelecined reports whether, of five frames, one repeats the top field of the one before, and another one the bottom field.
+func (s frameSample) isTelecined() bool {
+	for _, cadence := range []string{"nntnb", "nnbnt"} {
+		for shift := range cadence {
+			same := 0
+			for i, repeat := range s.repeats {
+				if repeat == cadence[(i+shift)%len(cadence)] {
+					same++
+				}
+			}
+			if len(s.repeats) > sampleFrames/2 && float64(same) >= telecinedShare*float64(len(s.repeats)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// mayBeTelecined reports whether frames follow each other as evenly as finding the film needs, in a format that the filters know.
+func (v *Video) mayBeTelecined() bool {
+	return standardRate(v.FPS) == telecinedRate && v.MaxGap*v.FPS < 1.5 && slices.Contains([]string{"yuv420p", "yuv422p"}, v.PixelFormat)
+}
+
+// isTelecinedThroughout looks at further places: a recording may have films and video in turns.
+func (t Tools) isTelecinedThroughout(ctx context.Context, source string, info *Info) (bool, error) {
+	for _, share := range []float64{0.1, 0.5, 0.7, 0.9} {
+		if (1-share)*info.Duration < 2.5 {
+			break // too few frames are left
+		}
+		frames, _, err := t.decodeFrames(ctx, source, info, share*info.Duration, true)
+		if err != nil || !frames.isTelecined() {
+			return false, err
+		}
+	}
+	return true, nil
 }

@@ -107,18 +107,18 @@ func (p pictureCheck) seekMargin() float64 {
 	return 2 * v.Duration / float64(max(v.Keyframes, 1))
 }
 
-// sourceFilters make the picture of the source. If frames are repeated, and everything before the moment is decoded,
-// they repeat them like Transcode: the picture may have ended before.
+// sourceFilters make the picture of the source. If frames are repeated or found in fields, and everything before the moment is decoded,
+// they do so like Transcode: the picture may have ended before.
 func (r *momentDecoder) sourceFilters(shift float64, seek bool) []string {
 	v := r.info.Video
 	chain := []string{uniformFrames(v)}
+	scaling := append(orientationFilters(v), colourFilters(v, r.renditions[0].rung, r.found)...)
+	if !seek && (r.plan.repeatedFrames > 0 || v.Telecined) {
+		chain = slices.Concat(r.plan.partFilters(), chain, r.plan.frameFilters(v, r.found), scaling, r.plan.repeatFilters())
+		return append(chain, fmt.Sprintf("setpts=PTS-%.6f/TB", r.m.at), pictureAtZero)
+	}
 	if v.Interlaced {
 		chain = append(chain, deinterlacer(v, r.found, v.framesPerDecoded() == 2))
-	}
-	scaling := append(orientationFilters(v), colourFilters(v, r.renditions[0].rung, r.found)...)
-	if !seek && r.plan.repeatedFrames > 0 {
-		chain = slices.Concat(r.plan.partFilters(), chain, r.plan.filters(), scaling, r.plan.repeatFilters())
-		return append(chain, fmt.Sprintf("setpts=PTS-%.6f/TB", r.m.at), pictureAtZero)
 	}
 	return append(append(chain, fmt.Sprintf("setpts=PTS-%.6f/TB", shift), pictureAtZero), scaling...)
 }

@@ -67,6 +67,12 @@ func (t Tools) sampleVideo(ctx context.Context, source string, info *Info) error
 			v.Frames, v.Keyframes, v.FPS, v.MinGap = (v.Frames+1)/2, (v.Keyframes+1)/2, v.FPS/2, 2*v.MinGap
 		}
 	}
+	if detect && frames.isTelecined() && v.mayBeTelecined() {
+		if v.Telecined, err = t.isTelecinedThroughout(ctx, source, info); err != nil {
+			return err
+		}
+		v.Interlaced, v.TopFirst = v.Interlaced || v.Telecined, frames.top >= frames.bottom
+	}
 	if start > 0 {
 		if frames, _, err = t.decodeFrames(ctx, source, info, 0, false); err != nil {
 			return err
@@ -196,6 +202,7 @@ type frameSample struct {
 	frames                   int
 	first, last              float64 // times of the first and last frame
 	top, bottom, progressive float64 // counts of idet
+	repeats                  []byte  // t, b or n: whether each frame repeats the top or bottom field of the one before, or neither
 }
 
 // frameSampleReader parses the output of ffmpeg's metadata filter. The counts of
@@ -224,6 +231,9 @@ func (r *frameSampleReader) line(line []byte) {
 		return
 	}
 	key, value, _ := bytes.Cut(line, []byte("="))
+	if string(key) == "lavfi.idet.repeated.current_frame" && len(value) > 0 {
+		r.repeats = append(r.repeats, value[0])
+	}
 	count, ok := jsonNumber(value).seconds()
 	if !ok || count < 0 {
 		return

@@ -14,7 +14,7 @@ import (
 )
 
 // numbered is a source of 25 frames a second whose brightness is their number, modulo 50, with a click in every second.
-const numbered = `-f lavfi -i nullsrc=s=96x64:r=25:d=30,geq=lum=20+4*mod(N\,50):cb=128:cr=128 ` +
+const numbered = `-f lavfi -i nullsrc=s=4x4:r=25:d=30,geq=lum=20+4*mod(N\,50):cb=128:cr=128,scale=96:64 ` +
 	`-f lavfi -i aevalsrc=0.8*sin(2000*PI*t)*lt(mod(t\,1)\,0.05):d=30 -pix_fmt yuv420p `
 
 // trimmed probes a source and keeps a part of it.
@@ -70,12 +70,9 @@ func TestTrim_KeepsExactlyTheFramesAndTheSoundOfThePart(t *testing.T) {
 		{"a.mp4", x264, 22.41, 25, 561, 625, true},
 		{"near.mp4", x264, 3.4, 5.99, 85, 150, false},
 		{"end.mp4", x264, 27.2, math.Inf(1), 680, 750, true},
-		{"start.mp4", x264, 0, 2, 0, 50, false},
 		{"a.mkv", x264, 22.41, 25, 561, 625, true},
 		{"a.ts", x264, 22.41, 25, 561, 625, false}, // it would begin between two keyframes, with errors
-		{"a.flv", x264, 22.41, 25, 561, 625, true},
 		{"a.avi", "-c:v mpeg4 -q 2 -c:a pcm_s16le ", 22.41, 25, 561, 625, true},
-		{"vp8.mkv", "-c:v libvpx -deadline realtime -g 70 -c:a flac ", 22.41, 25, 561, 625, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
