@@ -90,6 +90,7 @@ func (c *cli) profilesSetCommand() *cobra.Command {
 	f.Var(new(heights), "renditions", "heights to make, such as 1080p,720p (default all up to the source's)")
 	f.StringSlice("codecs", nil, "codecs of further renditions from 720p on, next to H.264: hevc,av1")
 	f.Bool("hdr", false, "keep the dynamic range of HDR sources in these codecs")
+	f.Bool("copy", false, "copy H.264 of sources that fits a size, instead of encoding it")
 	f.String("quality", "", "CRF, 15 (best) to 40, or auto (default that of the worker)")
 	f.String("preset", "", "preset of x264, such as slow (default that of the worker)")
 	f.String("audio-bitrate", "", "bitrate of the sound, 32k to 320k (default 128k)")
@@ -148,7 +149,7 @@ func profileFlags(f *pflag.FlagSet) map[string]any {
 			members["codecs"], _ = f.GetStringSlice("codecs") // it is one
 		case "quality":
 			members[flag.Name] = number(flag)
-		case "watch-early", "hdr":
+		case "watch-early", "hdr", "copy":
 			members[strings.ReplaceAll(flag.Name, "-", "_")] = flag.Value.String() == "true"
 		case "preset", "poster", "mp4", "preview", "failed-rendition", "visibility":
 			members[strings.ReplaceAll(flag.Name, "-", "_")] = flag.Value.String()

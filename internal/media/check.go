@@ -228,6 +228,12 @@ func checkVideo(info *Info, out *Output, r Rendition, s, first *renditionFiles) 
 	if math.Abs(s.duration()-want) > durationTolerance(info, out) {
 		return fmt.Errorf("it lasts %.3f s, but the source %.3f s", s.duration(), want)
 	}
+	if info.Video.Copy != nil {
+		if err := s.checkStarts(info.Video, first); err != nil {
+			return err
+		}
+		first = nil
+	}
 	for i, g := range s.segments {
 		if first != nil &&
 			(len(s.segments) != len(first.segments) || !slices.Equal(g.keyframes, first.segments[i].keyframes)) {
@@ -235,6 +241,22 @@ func checkVideo(info *Info, out *Output, r Rendition, s, first *renditionFiles) 
 		}
 	}
 	return s.compareTimes(out.FrameTimes)
+}
+
+// checkStarts checks that segments begin where the keyframes of a copy do, with the same frame in all renditions. Only a copy has more
+// keyframes. ffmpeg may show the first frame of a segment at another time, see segmentStarts.
+func (s *renditionFiles) checkStarts(v *Video, first *renditionFiles) error {
+	starts, slack, isCopy := v.Copy.Starts, shownSlack+s.ticks(v.MaxGap), v.isCopy(s.width, s.height, s.picture.codec)
+	if len(s.segments) != len(starts) {
+		return fmt.Errorf("it has %d segments instead of %d", len(s.segments), len(starts))
+	}
+	for i, g := range s.segments {
+		isElsewhere := max(g.start-starts[i], starts[i]-g.start) > slack
+		if isElsewhere || !isCopy && len(g.keyframes) != 1 || first != nil && g.frames != first.segments[i].frames {
+			return fmt.Errorf("its segment %d is not from the planned keyframe to the next one", i)
+		}
+	}
+	return nil
 }
 
 // durationTolerance allows for the last frame, whose duration is a guess in many files.

@@ -191,7 +191,10 @@ func (c *chunkCut) encoderArgs(r Rung) []string {
 }
 
 func (t timing) hlsArgs(folder string) []string {
-	if t.cut == nil {
+	switch {
+	case t.cut == nil && t.starts != nil:
+		return hlsArgs(folder, 0.001) // at each keyframe
+	case t.cut == nil:
 		return hlsArgs(folder, float64(t.segment)/videoTimescale)
 	}
 	first := []string{"-start_number", strconv.Itoa(t.cut.chunk().Segment)}

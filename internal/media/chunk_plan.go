@@ -174,6 +174,8 @@ func indivisible(info *Info, rungs []Rung, perChunk int, o ChunkOptions) string 
 		return fmt.Sprintf("it is shorter than %v", o.MinDuration)
 	case v.Alpha:
 		return "it is transparent"
+	case v.Copy != nil:
+		return "its picture is copied for one rendition"
 	}
 	return uncertainTimes(info)
 }

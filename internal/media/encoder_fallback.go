@@ -1,6 +1,7 @@
 package media
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,22 @@ func (r transcodeRun) encodeWithFallback(ctx context.Context, e videoEncoder, d 
 	out.FailedEncoder = e.name
 	out.warn("%s failed: %s; encoded with %s", e.name, encoderFailure(err, e), libx264.name)
 	return out, nil
+}
+
+// encodeInsteadOfCopy encodes all renditions, because a copy failed or the source is damaged. Segments begin where they were planned.
+func (r transcodeRun) encodeInsteadOfCopy(ctx context.Context, cause error) (*Output, error) {
+	if err := emptyDir(r.dir); err != nil {
+		return nil, fmt.Errorf("remove the copy: %w", err)
+	}
+	r.video = slices.Clone(r.video)
+	for i := range r.video {
+		r.video[i].rung.Copied = false
+	}
+	out, err := r.encodeChecked(ctx, libx264, nil)
+	if err == nil {
+		out.warn("copied nothing: %v", cmp.Or(cause, errors.New("the source is damaged")))
+	}
+	return out, err
 }
 
 // progressOf adds the names of the encoders to the reports.

@@ -9,7 +9,7 @@ import (
 // videoGraph is ffmpeg's filter graph for all video rungs. It decodes, deinterlaces and rotates once; tone-maps and scales to the
 // largest rung once, and scales the other rungs from that. HDR rungs are scaled from the largest of them instead. Its outputs are
 // [decoded], every frame from the decoder; [shown], the frames for the encoders; and [v0], [v1] …, one per
-// rung, through the filter that its encoder needs. Every output must get frames
+// rung that is not copied, through the filter that its encoder needs. Every output must get frames
 // continuously: ffmpeg 7 buffers the frames of the others until it does.
 func videoGraph(info *Info, rungs []Rung, t timing, c capabilities, e videoEncoder) string {
 	v := info.Video
@@ -37,14 +37,18 @@ func videoGraph(info *Info, rungs []Rung, t timing, c capabilities, e videoEncod
 			outputs = "[" + shown + "]"
 		}
 		for _, i := range members {
-			outputs += fmt.Sprintf("[s%d]", i)
+			if !rungs[i].Copied {
+				outputs += fmt.Sprintf("[s%d]", i)
+			}
 		}
 		fmt.Fprintf(&b, ",%s,split=%d%s", strings.Join(colours, ","), strings.Count(outputs, "["), outputs)
 	}
 	b.WriteString(trimShown)
 	for n := range ranges {
 		for _, i := range ranges[n] {
-			fmt.Fprintf(&b, ";[s%d]%s[v%d]", i, rungFilters(rungs[i], rungs[ranges[n][0]], c, e), i)
+			if !rungs[i].Copied {
+				fmt.Fprintf(&b, ";[s%d]%s[v%d]", i, rungFilters(rungs[i], rungs[ranges[n][0]], c, e), i)
+			}
 		}
 	}
 	return b.String()

@@ -122,6 +122,9 @@ type Video struct {
 	Transfer  string `json:"transfer,omitempty"`
 	// Alpha means that the frames have transparency.
 	Alpha bool `json:"alpha,omitempty"`
+
+	// Copy is set if the picture is copied for one rendition; see [Tools.PlanCopy].
+	Copy *PictureCopy `json:"copy,omitempty"`
 }
 
 // Audio describes one usable audio stream.

@@ -95,7 +95,7 @@ func LadderWith(info *Info, o LadderOptions) []Rung {
 		if r.IsAudio() {
 			r.Loudness = o.Loudness
 		} else {
-			r.Quality, r.Preset = o.Quality, o.Preset
+			r.Quality, r.Preset, r.Copied = o.Quality, o.Preset, info.Video.isCopy(r.Width, r.Height, r.Codec)
 		}
 		if r.Name == "audio" && o.AudioBitrate > 0 {
 			r.AudioBitrate = o.AudioBitrate

@@ -30,6 +30,8 @@ type Rung struct {
 	Preset  string `json:"preset,omitempty"`
 	// Codec is "hevc" or "av1"; empty for H.264.
 	Codec string `json:"codec,omitempty"`
+	// Copied means that the picture of the source is copied, and not encoded.
+	Copied bool `json:"copied,omitempty"`
 	// HDR is "pq" or "hlg" if the rung has the dynamic range of the source, in 10 bits; empty for SDR.
 	HDR string `json:"hdr,omitempty"`
 	// Loudness is the target of an audio rung in LUFS, below 0; 0: the source's own.

@@ -38,6 +38,7 @@ type timing struct {
 	maxSeconds      float64 // output is cut here
 	segment         int64   // ticks of videoTimescale after which a segment begins, at the next frame
 	part            *Range  // of the source; nil for all of it
+	starts          []int64 // when segments begin instead, in ticks after the first frame, if a rendition is a copy
 	cut             *chunkCut
 }
 
@@ -77,6 +78,7 @@ func planTiming(info *Info) timing {
 	if v == nil {
 		return t
 	}
+	t.starts = v.copyStarts()
 	t.lead = max(0, v.Start+v.Undecodable-info.Start)
 	after := info.Duration - (v.Start - info.Start) - v.Duration
 	t.dropsFrames = v.outputRate() > maxFrameRate*1.001

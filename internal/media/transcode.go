@@ -69,6 +69,9 @@ func (t Tools) transcode(
 		encode = r.encodeWithFallback
 	}
 	out, err := encode(ctx, e, d)
+	if slices.ContainsFunc(video, isCopy) && ctx.Err() == nil && (err == nil && out.DecodeErrors > 0 || err != nil && isEncoderFailure(err)) {
+		out, err = r.encodeInsteadOfCopy(ctx, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -137,6 +140,13 @@ func (r transcodeRun) encode(ctx context.Context, e videoEncoder, d *device) (*O
 	defer cancel()
 	if err := createRenditionDirs(r.dir, slices.Concat(r.video, r.audio)); err != nil {
 		return nil, err
+	}
+	for _, j := range r.video {
+		if isCopy(j) {
+			if err := r.tools.copyRendition(ctx, r.source, r.info, filepath.Join(r.dir, j.dir)); err != nil {
+				return nil, err
+			}
+		}
 	}
 	cmd := command{
 		tool: "ffmpeg", purpose: "transcode", dir: r.dir, source: r.source, device: d,

@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 const (
@@ -92,6 +93,9 @@ func (t Tools) transcodeArgs(
 		}
 	}
 	for i, j := range video {
+		if j.rung.Copied {
+			continue
+		}
 		args = append(args, t.videoArgs(i, j, info.Video, plan, c, e)...)
 	}
 	for _, j := range audio {
@@ -156,6 +160,9 @@ func (t Tools) encoderArgs(j renditionJob, v *Video, plan timing, c capabilities
 	if e.name == svtAV1 && !c.forcesAV1 {
 		s.keyframes, s.interval = "", plan.framesPerSegment(v)
 	}
+	if plan.starts != nil {
+		s.interval = copyInterval
+	}
 	if plan.isSlideShow {
 		s.crf = min(s.crf+slideShowCRF, 51)
 	}
@@ -208,8 +215,20 @@ const slideShowCRF = 4
 // keyframes is an expression that forces a keyframe on the first frame of every segment: at the same frames in all rungs, without
 // drift, and only once after a pause. ffmpeg counts from the first frame.
 func (t timing) keyframes() string {
+	if t.starts != nil {
+		return keyframeTimes(t.starts, 0)
+	}
 	return fmt.Sprintf("expr:if(isnan(prev_forced_t),1,gt(floor((t+0.0005)/%[1]g),floor((prev_forced_t+0.0005)/%[1]g)))",
 		float64(t.segment)/videoTimescale)
+}
+
+// keyframeTimes force a keyframe on the first frame from each of some times on, in ticks after zero.
+func keyframeTimes(starts []int64, zero int64) string {
+	times := make([]string, len(starts))
+	for i, at := range starts {
+		times[i] = formatSeconds(float64(zero+at-keyframeSlack) / videoTimescale)
+	}
+	return strings.Join(times, ",")
 }
 
 // maxDecodeRate is the frame rate a decoder must support. For irregular frames it is

@@ -93,7 +93,7 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 			return Ingest{}, err
 		}
 	}
-	warnings, err := c.resolveSettings(ctx, job, file, info, &params.Settings)
+	warnings, err := c.resolveSettings(ctx, job, file, info, packets, &params.Settings)
 	if err != nil {
 		return Ingest{}, err
 	}
@@ -115,7 +115,7 @@ func (c Config) ingest(ctx context.Context, job *stages.Job) (Ingest, error) {
 
 // resolveSettings measures what the settings depend on, and leaves out what this host cannot make.
 func (c Config) resolveSettings(
-	ctx context.Context, job *stages.Job, file string, info *media.Info, s *Settings,
+	ctx context.Context, job *stages.Job, file string, info *media.Info, packets *media.Packets, s *Settings,
 ) (warnings []string, err error) {
 	info.SetDefaultAudio(s.Audio.Default)
 	if s.Audio.Loudness != 0 {
@@ -133,6 +133,12 @@ func (c Config) resolveSettings(
 	}
 	if err == nil && s.Quality == AutoQuality {
 		s.Quality, err = c.tools(job, -1, "measuring quality").AutoQuality(ctx, file, info, s.ladder(info))
+	}
+	if err == nil && s.Copy {
+		var reason string
+		if reason, err = c.tools(job, -1, "planning a copy").PlanCopy(ctx, file, info, packets, s.ladder(info)); reason != "" {
+			warnings = append(warnings, "copied nothing: "+reason)
+		}
 	}
 	return warnings, err
 }

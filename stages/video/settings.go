@@ -20,6 +20,8 @@ type Settings struct {
 	Codecs []string `json:"codecs,omitempty"`
 	// HDR keeps the dynamic range of an HDR source in these renditions; those in H.264 are SDR.
 	HDR bool `json:"hdr,omitempty"`
+	// Copy copies the picture of a source that fits one of the renditions in H.264, instead of encoding it for that one.
+	Copy bool `json:"copy,omitempty"`
 	// Quality is the CRF and Preset is x264's. Default: those of the worker. Ingest replaces AutoQuality by a CRF.
 	Quality int    `json:"quality,omitempty"`
 	Preset  string `json:"preset,omitempty"`
@@ -150,6 +152,7 @@ func (s Settings) String() string {
 	add(len(heights) > 0, "renditions %s", strings.Join(heights, " "))
 	add(len(s.Codecs) > 0, "codecs h264 %s", strings.Join(s.Codecs, " "))
 	add(s.HDR, "HDR")
+	add(s.Copy, "copy")
 	add(s.Quality > 0, "quality %d", s.Quality)
 	add(s.Quality == AutoQuality, "quality auto")
 	add(s.Preset != "", "preset %s", s.Preset)

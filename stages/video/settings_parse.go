@@ -25,7 +25,7 @@ type parsers[T any] map[string]parser[T]
 
 // settingMembers are the members of a profile, in the order of the documentation.
 var settingMembers = []string{
-	"renditions", "codecs", "hdr", "quality", "preset", "audio", "poster", "mp4", "preview", "watch_early", "failed_rendition",
+	"renditions", "codecs", "hdr", "copy", "quality", "preset", "audio", "poster", "mp4", "preview", "watch_early", "failed_rendition",
 	"automatic_captions", "encryption", visibilityMember, "requires", "prefers",
 }
 
@@ -40,6 +40,12 @@ var settingParsers = parsers[Settings]{
 	"hdr": func(s *Settings, value json.RawMessage) error {
 		if json.Unmarshal(value, &s.HDR) != nil {
 			return wrongValue("hdr", value, "true or false")
+		}
+		return nil
+	},
+	"copy": func(s *Settings, value json.RawMessage) error {
+		if json.Unmarshal(value, &s.Copy) != nil {
+			return wrongValue("copy", value, "true or false")
 		}
 		return nil
 	},
