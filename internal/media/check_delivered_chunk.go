@@ -36,7 +36,7 @@ func (t Tools) CheckDeliveredChunk(
 	out := &ChunkOutput{Chunk: n}
 	check := func(ctx context.Context) error { return u.checkAudioPiece(ctx, plan, out) }
 	if n != audioChunk {
-		u.cut = &chunkCut{plan: plan, n: n, interlaced: info.Video.Interlaced}
+		u.cut = &chunkCut{plan: plan, n: n, interlaced: info.Video.Interlaced, starts: info.Video.copyStarts()}
 		check = func(ctx context.Context) error { return u.checkChunk(ctx, out) }
 	}
 	if err := u.do(ctx, src, check); err != nil {
@@ -145,14 +145,16 @@ func (u *deliveryCheck) checkAudioPiece(ctx context.Context, plan *ChunkPlan, ou
 			return err
 		}
 	}
-	defer func() { out.Audio, out.Warnings = u.out.Audio, u.out.Warnings }()
+	defer func() { out.Copies, out.Audio, out.Warnings = u.out.Video, u.out.Audio, u.out.Warnings }()
+	v := u.info.Video
+	u.out.Expected, u.out.DecodedEnd, u.out.FrameTimes = v.Frames, u.info.pictureEnd(), v.FrameTimes
 	if u.claimed.DecodeErrors > 0 {
 		if err := u.measureSource(ctx); err != nil {
 			return err
 		}
 		out.DecodeErrors = u.out.DecodeErrors
 	}
-	if len(u.audio) == 0 {
+	if len(u.audio)+len(u.video) == 0 {
 		return nil // this host cannot decode it either
 	}
 	if err := u.tools.checkRenditions(ctx, u.info, u.dir, u.out); err != nil {

@@ -20,7 +20,7 @@ func (d divided) wantPiecesAccepted(t *testing.T) {
 	checked.pieces = nil
 	for _, p := range d.pieces {
 		dir := copyDir(t, p.Dir)
-		for _, r := range p.Output.Audio {
+		for _, r := range slices.Concat(p.Output.Audio, p.Output.Copies) {
 			removeAll(t, filepath.Join(dir, r.Playlist)) // no worker delivers it
 		}
 		d.wantExpected(t, p.Output.Chunk, dir)
@@ -30,7 +30,7 @@ func (d divided) wantPiecesAccepted(t *testing.T) {
 			return
 		}
 		claimed := *p.Output
-		claimed.Audio, claimed.DecodedEnd = out.Audio, out.DecodedEnd
+		claimed.Audio, claimed.Copies, claimed.DecodedEnd = out.Audio, out.Copies, out.DecodedEnd
 		got, _ := json.Marshal(out)
 		if text, _ := json.Marshal(claimed); string(got) != string(text) {
 			t.Errorf("piece %s; want %s", got, text)

@@ -13,7 +13,8 @@ type chunkCut struct {
 	plan       *ChunkPlan
 	n          int
 	interlaced bool
-	leads      bool // encode the lead-in; ffmpeg before 5.1 may not be able to drop its packets
+	starts     []int64 // see timing.starts
+	leads      bool    // encode the lead-in; ffmpeg before 5.1 may not be able to drop its packets
 }
 
 func newChunkCut(plan *ChunkPlan, n int, info *Info, found capabilities, video []renditionJob) *chunkCut {
@@ -21,7 +22,7 @@ func newChunkCut(plan *ChunkPlan, n int, info *Info, found capabilities, video [
 	if slices.ContainsFunc(video, func(j renditionJob) bool { return j.rung.Codec == av1Codec }) {
 		leads = leads && found.forcesAV1 // or else its keyframes are counted from the first frame
 	}
-	return &chunkCut{plan: plan, n: n, interlaced: info.Video.Interlaced, leads: leads && n > 0}
+	return &chunkCut{plan: plan, n: n, interlaced: info.Video.Interlaced, starts: info.Video.copyStarts(), leads: leads && n > 0}
 }
 
 func (c *chunkCut) chunk() *Chunk { return &c.plan.Chunks[c.n] }
@@ -150,6 +151,9 @@ func (c *chunkCut) decodedTimeBase() string {
 // frame, which may be any of the lead-in's if the source is damaged there.
 func (c *chunkCut) keyframes() string {
 	times, zero := []string{c.chunk().startBetween()}, c.plan.Head[0]-keyframeSlack
+	if i, _ := slices.BinarySearch(c.starts, c.chunk().Start-c.plan.Head[0]+1); c.starts != nil {
+		return strings.Join(append(times, keyframeTimes(c.starts[i:min(i+c.chunk().Segments, len(c.starts))], c.plan.Head[0])...), ",")
+	}
 	step := c.plan.segmentTicks()
 	last := int64(c.chunk().Segment+c.chunk().Segments+1) * step
 	for at := ((c.chunk().Start-zero)/step + 1) * step; at < last; at += step {

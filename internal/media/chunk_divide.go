@@ -57,6 +57,12 @@ func (f *frameTimes) divide(perChunk int) (*ChunkPlan, error) {
 func (f *frameTimes) segmentStarts(zero int64) (starts []int, ok bool) {
 	last := int64(-1)
 	for i, t := range f.shown {
+		if f.starts != nil {
+			if _, isStart := slices.BinarySearch(f.starts, t-zero); isStart {
+				starts = append(starts, i)
+			}
+			continue
+		}
 		at := t - zero + keyframeSlack
 		if at%f.segment == 0 {
 			return nil, false

@@ -20,7 +20,7 @@ const maxFrameBytes = 32 << 20
 func (t Tools) chunkHeaders(
 	ctx context.Context, source string, info *Info, rungs []Rung, p *ChunkPlan,
 ) (map[string]string, error) {
-	video, _ := renditionJobs(info, rungs)
+	video, _ := dividedJobs(info, rungs)
 	c, err := t.capabilities(ctx, video...)
 	if err != nil {
 		return nil, err

@@ -34,21 +34,36 @@ func (t Tools) JoinChunks(
 func (t Tools) joinChunks(
 	ctx context.Context, info *Info, rungs []Rung, plan *ChunkPlan, pieces []ChunkPiece, dir string,
 ) (*Output, error) {
-	video, audio := renditionJobs(info, rungs)
+	video, undivided := dividedJobs(info, rungs)
 	if info.Video == nil || len(video) == 0 || len(plan.Chunks) == 0 {
 		return nil, fmt.Errorf("the plan has no chunks")
 	}
-	chunks, sound, err := orderPieces(plan, pieces, len(audio) > 0)
+	chunks, sound, err := orderPieces(plan, pieces, len(undivided) > 0)
 	if err != nil {
 		return nil, err
 	}
-	o := &Output{Video: []Rendition{}, Audio: []Rendition{}, Encoder: softwareEncoder, Warnings: []string{}}
+	o := &Output{Video: []Rendition{}, Audio: []Rendition{}, Encoder: softwareEncoder, FrameTimes: info.Video.FrameTimes, Warnings: []string{}}
 	if err := o.addPieces(plan, pieces, chunks[0].Output.Settings); err != nil {
 		return nil, err
 	}
-	audio = slices.DeleteFunc(audio, func(j renditionJob) bool { return sound.audioIn(j) == nil }) // it could not be decoded
-	if err := createRenditionDirs(dir, slices.Concat(video, audio)); err != nil {
+	if o.DecodeErrors > 0 && info.Video.Copy != nil {
+		return nil, fmt.Errorf("%w: a source that is damaged is not copied", ErrNotDivisible)
+	}
+	isMissing := func(j renditionJob) bool { return !isCopy(j) && sound.undividedIn(j) == nil } // it could not be decoded
+	undivided = slices.DeleteFunc(undivided, isMissing)
+	if err := createRenditionDirs(dir, slices.Concat(video, undivided)); err != nil {
 		return nil, err
+	}
+	for _, j := range undivided {
+		r, err := t.joinUndivided(ctx, info, sound, j, dir)
+		if err != nil {
+			return nil, &ChunkError{audioChunk, fmt.Errorf("%s: %w", j.dir, err)}
+		}
+		if isCopy(j) {
+			o.Video = append(o.Video, r)
+		} else {
+			o.Audio = append(o.Audio, r)
+		}
 	}
 	for _, j := range video {
 		r, err := t.joinRendition(ctx, info, plan, chunks, j, dir)
@@ -56,13 +71,6 @@ func (t Tools) joinChunks(
 			return nil, err
 		}
 		o.Video = append(o.Video, r)
-	}
-	for _, j := range audio {
-		r, err := t.joinAudio(ctx, info, sound, j, dir)
-		if err != nil {
-			return nil, &ChunkError{audioChunk, fmt.Errorf("%s: %w", j.dir, err)}
-		}
-		o.Audio = append(o.Audio, r)
 	}
 	o.summarize()
 	if o.Storyboard, err = t.storyboard(ctx, dir, info, o); err != nil {
@@ -209,18 +217,22 @@ func (r *renditionJoin) chunkFiles(n int, from string) ([]string, error) {
 	return names, nil
 }
 
-// audioIn is the rendition that the piece with the sound has in a directory; nil if it has none.
-func (p *ChunkPiece) audioIn(j renditionJob) *Rendition {
-	i := slices.IndexFunc(p.Output.Audio, func(r Rendition) bool { return r.Playlist == path.Join(j.dir, playlistName) })
+// undividedIn is the rendition that the piece with the sound has in a directory; nil if it has none.
+func (p *ChunkPiece) undividedIn(j renditionJob) *Rendition {
+	list := slices.Concat(p.Output.Copies, p.Output.Audio)
+	i := slices.IndexFunc(list, func(r Rendition) bool { return r.Playlist == path.Join(j.dir, playlistName) })
 	if i < 0 {
 		return nil
 	}
-	return &p.Output.Audio[i]
+	return &list[i]
 }
 
-// joinAudio links the files of an audio rendition, and measures them again.
-func (t Tools) joinAudio(ctx context.Context, info *Info, piece *ChunkPiece, j renditionJob, dir string) (Rendition, error) {
-	claimed := piece.audioIn(j)
+// joinUndivided links the files of an audio rendition or a copy, and measures them again.
+func (t Tools) joinUndivided(ctx context.Context, info *Info, piece *ChunkPiece, j renditionJob, dir string) (Rendition, error) {
+	claimed := piece.undividedIn(j)
+	if claimed == nil {
+		return Rendition{}, fmt.Errorf("%w: it is missing", ErrMismatch)
+	}
 	s, err := t.inspect(ctx, piece.Dir, claimed.Playlist)
 	if err != nil {
 		return Rendition{}, err

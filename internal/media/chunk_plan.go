@@ -163,9 +163,9 @@ func (o ChunkOptions) segments(duration float64) int {
 // indivisible says why a source is not divided, as far as that can be said without reading it.
 func indivisible(info *Info, rungs []Rung, perChunk int, o ChunkOptions) string {
 	v := info.Video
-	video, _ := renditionJobs(info, rungs)
+	video, _ := dividedJobs(info, rungs)
 	if v == nil || len(video) == 0 {
-		return "it has no picture"
+		return "it has no picture, or none to encode"
 	}
 	switch {
 	case info.Duration < float64(2*perChunk*segmentSeconds):
@@ -174,8 +174,6 @@ func indivisible(info *Info, rungs []Rung, perChunk int, o ChunkOptions) string 
 		return fmt.Sprintf("it is shorter than %v", o.MinDuration)
 	case v.Alpha:
 		return "it is transparent"
-	case v.Copy != nil:
-		return "its picture is copied for one rendition"
 	}
 	return uncertainTimes(info)
 }
@@ -206,7 +204,7 @@ var seekableContainers = []string{"mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm", "a
 // checkSoftwareEncoder refuses to divide what a hardware encoder would encode here: it is fast, its headers may
 // depend on the card, and one that fails half-way would leave chunks of two encoders.
 func (t Tools) checkSoftwareEncoder(ctx context.Context, info *Info, rungs []Rung) error {
-	video, audio := renditionJobs(info, rungs)
+	video, audio := dividedJobs(info, rungs)
 	c, err := t.capabilities(ctx, slices.Concat(video, audio)...)
 	if err != nil {
 		return err

@@ -24,7 +24,7 @@ type chunkSegments struct {
 
 // expectedSegments returns how many frames each segment has, of which the first is the only keyframe.
 func (c *chunkCut) expectedSegments(shown []int64) (frames []int) {
-	f := frameTimes{shown: shown, segment: c.plan.segmentTicks()}
+	f := frameTimes{shown: shown, segment: c.plan.segmentTicks(), starts: c.starts}
 	starts, _ := f.segmentStarts(c.plan.Head[0])
 	starts = append(starts, len(shown))
 	for i := range starts[1:] {

@@ -18,6 +18,7 @@ type frameTimes struct {
 	keys      []int64 // those of the keyframes
 	shown     []int64 // of output frames, in ticks of videoTimescale
 	segment   int64   // see timing.segment
+	starts    []int64 // see timing.starts
 	origin    []int   // which decoded frame each output frame is made of
 	wasted    float64 // seconds that chunks decode before their first frames
 	preroll   int     // how many decoded frames before it a frame depends on
@@ -27,7 +28,8 @@ type frameTimes struct {
 }
 
 func newFrameTimes(info *Info, p *Packets) (*frameTimes, error) {
-	f := &frameTimes{timeBase: p.timeBase, segment: planTiming(info).segment, fileStart: info.FormatStart - ffmpegZero(info)}
+	f := &frameTimes{timeBase: p.timeBase, fileStart: info.FormatStart - ffmpegZero(info)}
+	f.segment, f.starts = planTiming(info).segment, info.Video.copyStarts()
 	f.firstSeek = planTiming(info).seek()
 	f.exact = info.Container == "mov,mp4,m4a,3gp,3g2,mj2" // see seekTo
 	f.zero = rescale(int64(math.Round(ffmpegZero(info)*1e6)), p.timeBase[1], 1e6*p.timeBase[0])

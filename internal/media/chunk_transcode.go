@@ -13,7 +13,7 @@ import (
 
 // ChunkOutput describes what [Tools.TranscodeChunk] or [Tools.TranscodeAudio] wrote. It survives JSON.
 type ChunkOutput struct {
-	// Chunk is the number of the chunk; -1 is the audio.
+	// Chunk is the number of the chunk; -1 is the audio, and the copy.
 	Chunk int `json:"chunk"`
 	// Decoded is the number of decoded frames, DecodedTimes a digest of their timestamps. DecodedEnd is where the
 	// last one ends, in seconds.
@@ -24,8 +24,9 @@ type ChunkOutput struct {
 	DecodeErrors int64 `json:"decode_errors,omitempty"`
 	// Settings are those of the encoder, which must be the same for all chunks.
 	Settings string `json:"settings,omitempty"`
-	// Audio are the finished audio renditions.
-	Audio []Rendition `json:"audio,omitempty"`
+	// Audio are the finished audio renditions, Copies those with the picture of the source.
+	Audio  []Rendition `json:"audio,omitempty"`
+	Copies []Rendition `json:"copies,omitempty"`
 	// Warnings are sentences about oddities that do not prevent publishing.
 	Warnings []string `json:"warnings,omitempty"`
 }
@@ -63,7 +64,7 @@ func (t Tools) transcodeChunk(
 	if err != nil {
 		return nil, err
 	}
-	video, _ := renditionJobs(info, rungs)
+	video, _ := dividedJobs(info, rungs)
 	if n < 0 || n >= len(plan.Chunks) || info.Video == nil || len(video) == 0 {
 		return nil, fmt.Errorf("the plan has no such chunk")
 	}
@@ -252,7 +253,7 @@ func (r transcodeRun) finishChunk(ctx context.Context, j renditionJob, shown []i
 	return os.Remove(filepath.Join(dir, playlistName))
 }
 
-// TranscodeAudio makes all audio renditions of a divided transcode, complete and with their playlists. Encoded in
+// TranscodeAudio makes all audio renditions of a divided transcode, and the copy, complete and with their playlists. Encoded in
 // chunks, sound would have gaps. dir must exist, be empty and belong to this attempt alone.
 func (t Tools) TranscodeAudio(
 	ctx context.Context, src string, info *Info, rungs []Rung, plan *ChunkPlan, dir string, progress func(Progress),
@@ -271,21 +272,35 @@ func (t Tools) transcodeAudio(
 	if err != nil {
 		return nil, err
 	}
-	_, audio := renditionJobs(info, rungs)
-	if len(chunks.Chunks) == 0 || len(audio) == 0 {
+	_, jobs := dividedJobs(info, rungs)
+	if len(chunks.Chunks) == 0 || len(jobs) == 0 {
 		return nil, fmt.Errorf("the plan has no chunks, or the ladder no rung for the audio of this source")
 	}
-	c, err := t.capabilities(ctx, audio...)
+	c, err := t.capabilities(ctx, jobs...)
 	if err != nil {
 		return nil, err
 	}
-	if err := createRenditionDirs(dir, audio); err != nil {
+	if err := createRenditionDirs(dir, jobs); err != nil {
 		return nil, err
 	}
 	ctx, cancel := t.withTimeLimit(ctx, info.decodedSeconds())
 	defer cancel()
-	plan := planTiming(info)
-	r := transcodeRun{tools: t, source: source, info: info, audio: audio, found: c}
+	plan, o := planTiming(info), &Output{Warnings: []string{}}
+	r := transcodeRun{tools: t, source: source, dir: dir, info: info, plan: plan, found: c}
+	for _, j := range jobs {
+		if isCopy(j) {
+			r.video = append(r.video, j)
+		} else {
+			r.audio = append(r.audio, j)
+		}
+	}
+	if o.Video, err = r.copyAndCheck(ctx); err != nil {
+		return nil, err
+	}
+	if len(r.audio) == 0 {
+		return &ChunkOutput{Chunk: audioChunk, Copies: o.Video}, nil
+	}
+	audio := r.audio
 	report, err := r.run(ctx, command{
 		tool: "ffmpeg", purpose: "transcode audio", dir: dir, source: source,
 		args:   t.transcodeArgs(source, info, nil, audio, plan, c, libx264, nil),
@@ -294,14 +309,15 @@ func (t Tools) transcodeAudio(
 	if err != nil {
 		return nil, report.preferDiskError(err)
 	}
-	o := &Output{DecodeErrors: report.errors, Warnings: []string{}}
 	if err := t.collectAudio(ctx, o, dir, audio, info, plan, report); err != nil {
 		return nil, report.preferDiskError(err)
 	}
 	if err := r.soundCheck().run(ctx, dir, o); err != nil {
 		return nil, err
 	}
-	return &ChunkOutput{Chunk: audioChunk, DecodeErrors: report.errors, Audio: o.Audio, Warnings: o.Warnings}, nil
+	return &ChunkOutput{
+		Chunk: audioChunk, DecodeErrors: report.errors, Audio: o.Audio, Copies: o.Video, Warnings: o.Warnings,
+	}, nil
 }
 
 // collectAudio measures the audio renditions. One that cannot be decoded is left out, as in an undivided

@@ -37,16 +37,29 @@ func MaxChunkTotalBytes(info *Info, rungs []Rung, plan *ChunkPlan, n int) int64 
 	return total
 }
 
-// pieceJobs lists the renditions of a chunk, or those of the audio; none if the plan has no such piece.
-func pieceJobs(info *Info, rungs []Rung, plan *ChunkPlan, n int) []renditionJob {
+// dividedJobs lists the renditions that are made in chunks, and the others: copies and audio.
+func dividedJobs(info *Info, rungs []Rung) (chunked, undivided []renditionJob) {
 	video, audio := renditionJobs(info, rungs)
+	for _, j := range slices.Concat(video, audio) {
+		if j.rung.IsUndivided() {
+			undivided = append(undivided, j)
+		} else {
+			chunked = append(chunked, j)
+		}
+	}
+	return chunked, undivided
+}
+
+// pieceJobs lists the renditions of a chunk, or those of the audio and a copy; none if the plan has no such piece.
+func pieceJobs(info *Info, rungs []Rung, plan *ChunkPlan, n int) []renditionJob {
+	chunked, undivided := dividedJobs(info, rungs)
 	switch {
 	case info.Video == nil || n < audioChunk || n >= len(plan.Chunks) || len(plan.Chunks) == 0:
 		return nil
 	case n == audioChunk:
-		return audio
+		return undivided
 	}
-	return video
+	return chunked
 }
 
 func expectPiece(info *Info, rungs []Rung, plan *ChunkPlan, n int) expectation {

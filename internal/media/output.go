@@ -41,6 +41,9 @@ type Rung struct {
 // IsAudio reports whether the rung has no picture.
 func (r Rung) IsAudio() bool { return r.Height == 0 }
 
+// IsUndivided reports whether a divided transcode makes the rendition at once, and not in chunks.
+func (r Rung) IsUndivided() bool { return r.IsAudio() || r.Copied }
+
 // Progress is reported about once a second during a transcode.
 type Progress struct {
 	// Percent is 0 to 99. Only [Tools.Check] can complete the work.

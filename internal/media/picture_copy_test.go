@@ -1,15 +1,22 @@
 package media
 
 import (
+	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
-// copySource is a source whose picture can be copied. Its keyframes are three seconds apart, and at other times than multiples of six.
-const copySource = "-f lavfi -i testsrc2=s=480x360:r=25:d=12 -f lavfi -i sine=d=12 " +
-	"-vf scale=out_color_matrix=bt709:out_range=tv,format=yuv420p -c:v libx264 -preset veryfast -crf 36 -g 70 -sc_threshold 0 -colorspace bt709 -color_primaries bt709 -color_trc bt709 -c:a aac "
+// copyClip is a source whose picture can be copied, if the options in between say nothing else. Its keyframes are 2.8 s apart.
+func copyClip(t *testing.T, name, size, options string) string {
+	t.Helper()
+	return makeClip(t, name, "-f lavfi -i testsrc2=s="+size+":r=10:d=12 -f lavfi -i sine=d=12 "+
+		"-vf scale=out_color_matrix=bt709:out_range=tv,format=yuv420p -c:v libx264 -preset veryfast -crf 36 -g 28 -sc_threshold 0 "+
+		"-colorspace bt709 -color_primaries bt709 -color_trc bt709 -c:a aac "+options)
+}
 
 // planCopy probes a source, and plans its copy.
 func planCopy(t *testing.T, src string) (info *Info, packets *Packets, reason string) {
@@ -59,18 +66,99 @@ func (r result) wantCopy(t *testing.T) {
 	}
 }
 
-func TestPlanCopy_CopiesThePictureForTheRungOfItsSize(t *testing.T) {
-	t.Parallel()
-	r := result{src: makeClip(t, "a.mp4", copySource), dir: t.TempDir()}
-	var reason string
-	if r.info, _, reason = planCopy(t, r.src); reason != "" {
+// copied makes the undivided transcode of a source with a copy.
+func copied(t *testing.T, src string, o LadderOptions) (d divided) {
+	t.Helper()
+	info, packets, reason := planCopy(t, src)
+	if reason != "" {
 		t.Fatalf("copied nothing: %s", reason)
 	}
-	var err error
-	if r.out, err = chunkTools.Transcode(t.Context(), r.src, r.info, LadderWith(r.info, LadderOptions{}), r.dir, nil); err != nil {
+	d = divided{result: result{src: src, info: info}, packets: packets, rungs: LadderWith(info, o)}
+	d.result = d.whole(t)
+	d.independently(t)
+	d.wantCopy(t)
+	return d
+}
+
+func TestTranscode_CopiesThePictureForTheRungOfItsSize(t *testing.T) {
+	t.Parallel()
+	d := copied(t, copyClip(t, "a.mp4", "480x360", ""), LadderOptions{})
+	d.wantAccepted(t)
+	whole := d.result
+	d.divide(t, 6*time.Second)
+	if len(d.plan.Chunks) != 2 {
+		t.Fatalf("%d chunks, %s; want 2", len(d.plan.Chunks), d.plan.Reason)
+	}
+	d.transcodePieces(t)
+	d.join(t)
+	d.wantSame(t, whole)
+	d.independently(t)
+	d.wantCopy(t)
+	d.wantPiecesAccepted(t)
+}
+
+func TestTranscode_CopiesWhatContainersStoreInOtherWays(t *testing.T) {
+	t.Parallel()
+	plain := copyClip(t, "a.mp4", "320x240", "-bf 3 -b_strategy 0")
+	for name, args := range map[string]string{
+		"late.mp4":   "-itsoffset 0.07 -i " + plain + " -i " + plain + " -map 0:v -map 1:a -c copy", // an empty edit
+		"shift.mov":  "-i " + plain + " -c copy -use_editlist 0 -an",
+		"stamps.mkv": "-i " + plain + " -c copy", // without decoding times, in milliseconds
+		"inband.mkv": "-i " + plain + " -c copy -bsf:v dump_extra=freq=keyframe",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := copied(t, makeClip(t, name, args), LadderOptions{})
+			if len(d.out.Video) != 1 || d.out.Expected != 120 {
+				t.Errorf("%d frames", d.out.Expected)
+			}
+		})
+	}
+}
+
+func TestPlanCopy_SaysWhyNothingIsCopied(t *testing.T) {
+	t.Parallel()
+	plain := copyClip(t, "a.mp4", "320x240", "")
+	for name, c := range map[string]struct{ size, options, source, want string }{
+		"an open group of pictures": {size: "320x240", options: "-x264-params open-gop=1:bframes=3:b-adapt=0", want: "closed group"},
+		"distant keyframes":         {size: "320x240", options: "-g 120", want: "keyframes are up to 12.0 s apart"},
+		"another size":              {size: "330x248", want: "size and shape"},
+		"10 bits":                   {size: "320x240", options: "-pix_fmt yuv420p10le", want: "profile"},
+		"colours of old television": {size: "320x240", options: "-colorspace bt470bg", want: "colours"},
+		"a high bitrate":            {size: "320x240", options: "-crf 10", want: "bitrate"},
+		"a high level":              {size: "320x240", options: "-level 4.1", want: "level"},
+		"another codec":             {size: "320x240", options: "-c:v mpeg4", want: "H.264"},
+		"an edit list that begins between keyframes": {source: "-ss 1.5 -i " + plain + " -c copy", want: "frames"},
+		"no picture": {source: "-i " + plain + " -vn -c copy", want: "H.264"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			src := ""
+			if src = c.source; src != "" {
+				src = makeClip(t, "b.mp4", src)
+			} else {
+				src = copyClip(t, "b.mp4", c.size, c.options)
+			}
+			info, _, reason := planCopy(t, src)
+			if !strings.Contains(reason, c.want) || info.Video != nil && info.Video.Copy != nil {
+				t.Errorf("reason %q; want one about %q", reason, c.want)
+			}
+			t.Log(reason)
+		})
+	}
+}
+
+// The parameters of the second half are others than those of the header.
+func TestPlanCopy_CopiesNoOtherParametersThanTheHeaderSays(t *testing.T) {
+	t.Parallel()
+	first, second := copyClip(t, "a.h264", "320x240", "-an"), copyClip(t, "b.h264", "320x240", "-an -refs 1 -bf 0 -profile:v main")
+	a, err1 := os.ReadFile(first)
+	b, err2 := os.ReadFile(second)
+	joined := filepath.Join(t.TempDir(), "c.h264")
+	if err := errors.Join(err1, err2, os.WriteFile(joined, slices.Concat(a, b), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	r.complete(t)
-	r.independently(t)
-	r.wantCopy(t)
+	if _, _, reason := planCopy(t, makeClip(t, "c.mp4", "-r 10 -i "+joined+" -c copy")); !strings.Contains(reason, "parameters") {
+		t.Errorf("reason %q; want one about parameters", reason)
+	}
 }

@@ -141,12 +141,8 @@ func (r transcodeRun) encode(ctx context.Context, e videoEncoder, d *device) (*O
 	if err := createRenditionDirs(r.dir, slices.Concat(r.video, r.audio)); err != nil {
 		return nil, err
 	}
-	for _, j := range r.video {
-		if isCopy(j) {
-			if err := r.tools.copyRendition(ctx, r.source, r.info, filepath.Join(r.dir, j.dir)); err != nil {
-				return nil, err
-			}
-		}
+	if err := r.writeCopies(ctx); err != nil {
+		return nil, err
 	}
 	cmd := command{
 		tool: "ffmpeg", purpose: "transcode", dir: r.dir, source: r.source, device: d,

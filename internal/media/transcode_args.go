@@ -216,19 +216,19 @@ const slideShowCRF = 4
 // drift, and only once after a pause. ffmpeg counts from the first frame.
 func (t timing) keyframes() string {
 	if t.starts != nil {
-		return keyframeTimes(t.starts, 0)
+		return strings.Join(keyframeTimes(t.starts, 0), ",")
 	}
 	return fmt.Sprintf("expr:if(isnan(prev_forced_t),1,gt(floor((t+0.0005)/%[1]g),floor((prev_forced_t+0.0005)/%[1]g)))",
 		float64(t.segment)/videoTimescale)
 }
 
 // keyframeTimes force a keyframe on the first frame from each of some times on, in ticks after zero.
-func keyframeTimes(starts []int64, zero int64) string {
+func keyframeTimes(starts []int64, zero int64) []string {
 	times := make([]string, len(starts))
 	for i, at := range starts {
 		times[i] = formatSeconds(float64(zero+at-keyframeSlack) / videoTimescale)
 	}
-	return strings.Join(times, ",")
+	return times
 }
 
 // maxDecodeRate is the frame rate a decoder must support. For irregular frames it is

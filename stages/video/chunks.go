@@ -81,17 +81,21 @@ func divideTranscode(ctx context.Context, job *stages.Job) ([]stages.Part, error
 // parts are those of a transcode that makes only some rungs and keeps those of the one before; by default all.
 func (in Ingest) parts(only []string, before *Transcode) []stages.Part {
 	whole := chunkSpec{Makes: makesWhole, Only: only, Before: before}
+	rungs := whole.rungs(in)
+	undivided := slices.DeleteFunc(slices.Clone(rungs), func(r media.Rung) bool { return !r.IsUndivided() })
 	switch {
 	case in.Chunks == nil:
 		whole.Reason = "the source was ingested by an older version"
 	case len(in.Chunks.Chunks) == 0:
 		whole.Reason = in.Chunks.Reason
+	case len(undivided) == len(rungs):
+		whole.Reason = "its picture is copied"
 	}
 	if whole.Reason != "" {
 		return []stages.Part{{Spec: whole}}
 	}
 	var parts []stages.Part
-	if len(in.Info.Audio) > 0 && before == nil {
+	if len(undivided) > 0 {
 		parts = append(parts, stages.Part{Spec: chunkSpec{Makes: makesAudio, Only: only}}) // it takes the longest
 	}
 	for n := range in.Chunks.Chunks {
@@ -133,7 +137,7 @@ func (c Config) transcodeChunk(ctx context.Context, job *stages.Job, in Ingest, 
 			made.Output, err = tools.TranscodeAudio(ctx, source, in.Info, rungs, in.Chunks, dir, reporter.progress)
 			return err
 		}
-		rungs = slices.DeleteFunc(rungs, media.Rung.IsAudio)
+		rungs = slices.DeleteFunc(rungs, media.Rung.IsUndivided)
 		outputs, failed, err := makeRungs(ctx, job, in, rungs, dir, func(rungs []media.Rung, dir string) (*media.ChunkOutput, error) {
 			return tools.TranscodeChunk(ctx, source, in.Info, rungs, in.Chunks, spec.Chunk, dir, reporter.progress)
 		})
@@ -156,9 +160,9 @@ func (in Ingest) chunkSize(spec chunkSpec) int64 {
 	rungs, seconds, more := spec.rungs(in), in.Info.Duration, int64(0)
 	switch spec.Makes {
 	case makesAudio:
-		rungs = slices.DeleteFunc(rungs, func(r media.Rung) bool { return !r.IsAudio() })
+		rungs = slices.DeleteFunc(rungs, func(r media.Rung) bool { return !r.IsUndivided() })
 	case makesChunk:
-		rungs = slices.DeleteFunc(rungs, media.Rung.IsAudio)
+		rungs = slices.DeleteFunc(rungs, media.Rung.IsUndivided)
 		if in.Chunks != nil && spec.Chunk < len(in.Chunks.Chunks) {
 			seconds = in.Chunks.Seconds(spec.Chunk, in.Info)
 		}
@@ -197,6 +201,11 @@ func (c Config) joinTranscode(ctx context.Context, job *stages.Job) (Transcode, 
 	}
 	if isHostError(err) || ctx.Err() != nil {
 		return tr, err
+	}
+	if errors.Is(err, media.ErrNotDivisible) {
+		return tr, stages.DivideAgain([]stages.Part{{Spec: chunkSpec{
+			Makes: makesWhole, Reason: err.Error(), Only: made[0].Only, Before: transcodeBefore(made),
+		}}}, nil)
 	}
 	if wrong, ok := errors.AsType[*media.ChunkError](err); ok {
 		i := slices.IndexFunc(made, func(chunk Chunk) bool { return chunk.Output.Chunk == wrong.Chunk })
@@ -258,7 +267,7 @@ func partsToJoin(taskDir string, in Ingest, made []Chunk) (tr Transcode, pieces 
 	}
 	tr = Transcode{Rungs: chunkSpec{Only: made[0].Only}.rungs(in), Chunks: len(in.Chunks.Chunks), LastChunk: lastDir(made)}
 	tr.setFailed(failedRenditions(made))
-	if !slices.ContainsFunc(tr.Rungs, func(r media.Rung) bool { return !r.IsAudio() }) {
+	if !slices.ContainsFunc(tr.Rungs, func(r media.Rung) bool { return !r.IsUndivided() }) {
 		return tr, nil, divideAgain(made, partsWithFailed(made), fmt.Errorf("no rendition could be made of all chunks"))
 	}
 	return tr, pieces, nil

@@ -179,7 +179,7 @@ func (d delivery) skippedRenditions(claimed []FailedRendition) (failed []FailedR
 	for _, r := range d.rungs {
 		i := slices.IndexFunc(claimed, func(f FailedRendition) bool { return f.Name == r.Name })
 		switch {
-		case r.IsAudio():
+		case r.IsAudio(), r.Copied && !d.isWhole():
 		case i < 0:
 			left++
 		default:
