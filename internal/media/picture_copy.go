@@ -24,12 +24,13 @@ const (
 	// frames.
 	maxKeyframeGap = videoTimescale * 21 / 2
 	copyInterval   = 1200
-	// minCopyGap is the shortest time between frames, in seconds, with which forced keyframes are certain.
-	minCopyGap = 0.002
+	// minCopyGap is the shortest time between frames, in seconds, with which keyframes are certain.
+	minCopyGap = 0.004
 	// maxCopyStarts limits what is stored, and an option of encoders. It is enough for 14 hours.
 	maxCopyStarts = 8400
-	// copyRounding is how many ticks ffmpeg may round times of packets otherwise than those of frames.
-	copyRounding = 2
+	// copyRounding is how far times of packets may be from those of frames, in ticks: filters round to the clock of the source, such as
+	// milliseconds.
+	copyRounding = videoTimescale/1000 + 2
 )
 
 // copyStarts are when segments begin if a rendition is a copy; nil if none is.
@@ -75,7 +76,7 @@ func (t Tools) PlanCopy(ctx context.Context, src string, info *Info, packets *Pa
 	ctx, cancel := t.withTimeLimit(ctx, info.Duration)
 	defer cancel()
 	p.reader.frame = p.add
-	err = t.copyPackets(ctx, source, info, &p.reader)
+	err = t.copyPackets(ctx, source, info, messageUnits, &p.reader)
 	exit, otherErr := exitBySource(err)
 	switch {
 	case p.reader.err != nil:

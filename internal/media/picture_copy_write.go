@@ -14,9 +14,14 @@ import (
 	"github.com/Eyevinn/mp4ff/mp4"
 )
 
-// copyFilters leave out messages, as encoders do: captions, which are published as text, and what cameras say of places and times. They
-// tell the muxer how long the last frame of a fragment lasts.
-const copyFilters = `filter_units=remove_types=6,setts=pts=PTS:dts=DTS:duration=if(gt(NEXT_DTS\,DTS)\,NEXT_DTS-DTS\,DURATION)`
+// copyFilters put the parameter sets of the source's headers, of which it may have several, before keyframes; leave out units; and tell
+// the muxer how long the last frame of a fragment lasts.
+const copyFilters = `h264_mp4toannexb,filter_units=remove_types=%s,` +
+	`setts=pts=PTS:dts=DTS:duration=if(gt(NEXT_DTS\,DTS)\,NEXT_DTS-DTS\,DURATION)`
+
+// Messages are left out, as encoders do: captions, which are published as text, and what cameras say of places and times. So are
+// parameter sets, once PlanCopy has found that they are those of the header.
+const messageUnits, repeatedUnits = "6", "6-8"
 
 // maxCopiedBytes is more than a group of pictures has.
 const maxCopiedBytes = 256 << 20
@@ -33,8 +38,8 @@ type copyReader struct {
 	zero         *int64
 }
 
-// copyPackets reads all packets of a source's picture.
-func (t Tools) copyPackets(ctx context.Context, source string, info *Info, r *copyReader) error {
+// copyPackets reads all packets of a source's picture, without some types of units.
+func (t Tools) copyPackets(ctx context.Context, source string, info *Info, without string, r *copyReader) error {
 	c, err := t.capabilities(ctx)
 	if err != nil {
 		return err
@@ -42,7 +47,7 @@ func (t Tools) copyPackets(ctx context.Context, source string, info *Info, r *co
 	ctx, r.cancel = context.WithCancelCause(ctx)
 	defer r.cancel(nil)
 	args := append(t.ffmpegArgs(), input(source, probedInputOptions(info, c.decoders)...)...)
-	args = append(args, "-map", "0:"+strconv.Itoa(info.Video.Index), "-c", "copy", "-bsf:v", copyFilters, "-map_metadata", "-1",
+	args = append(args, "-map", "0:"+strconv.Itoa(info.Video.Index), "-c", "copy", "-bsf:v", fmt.Sprintf(copyFilters, without), "-map_metadata", "-1",
 		"-video_track_timescale", strconv.Itoa(videoTimescale), "-f", "mp4", "-movflags", "+empty_moov+frag_keyframe+default_base_moof", "-")
 	_, err = t.run(ctx, command{tool: "ffmpeg", purpose: "copy picture", args: args, source: source, stdout: r})
 	if r.err != nil {
@@ -149,7 +154,7 @@ func (r transcodeRun) copyAndCheck(ctx context.Context) (copies []Rendition, err
 func (t Tools) copyRendition(ctx context.Context, source string, info *Info, folder string) error {
 	w := &copyWriter{dir: folder, plan: info.Video.Copy, end: info.Video.copyEnd(), list: renditionFiles{init: initName, timescale: 1}}
 	r := copyReader{frame: w.add}
-	err := t.copyPackets(ctx, source, info, &r)
+	err := t.copyPackets(ctx, source, info, repeatedUnits, &r)
 	if err == nil {
 		err = w.flush(w.end)
 	}
