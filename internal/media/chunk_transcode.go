@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -272,7 +273,9 @@ func (t Tools) transcodeAudio(
 	if err != nil {
 		return nil, err
 	}
-	_, jobs := dividedJobs(info, rungs)
+	video, audio := renditionJobs(info, rungs)
+	copies := slices.DeleteFunc(video, func(j renditionJob) bool { return !isCopy(j) })
+	jobs := slices.Concat(copies, audio)
 	if len(chunks.Chunks) == 0 || len(jobs) == 0 {
 		return nil, fmt.Errorf("the plan has no chunks, or the ladder no rung for the audio of this source")
 	}
@@ -285,34 +288,37 @@ func (t Tools) transcodeAudio(
 	}
 	ctx, cancel := t.withTimeLimit(ctx, info.decodedSeconds())
 	defer cancel()
-	plan, o := planTiming(info), &Output{Warnings: []string{}}
-	r := transcodeRun{tools: t, source: source, dir: dir, info: info, plan: plan, found: c}
-	for _, j := range jobs {
-		if isCopy(j) {
-			r.video = append(r.video, j)
-		} else {
-			r.audio = append(r.audio, j)
+	r := transcodeRun{
+		tools: t, source: source, dir: dir, info: info, video: copies, audio: audio, plan: planTiming(info), found: c, progress: progress,
+	}
+	return r.makeUndivided(ctx)
+}
+
+// makeUndivided makes copies and audio renditions.
+func (r transcodeRun) makeUndivided(ctx context.Context) (*ChunkOutput, error) {
+	if err := r.writeCopies(ctx); err != nil {
+		return nil, notDivisible(ctx, err)
+	}
+	var report stderrReport
+	if len(r.audio) > 0 {
+		var err error
+		report, err = r.run(ctx, command{
+			tool: "ffmpeg", purpose: "transcode audio", dir: r.dir, source: r.source,
+			args:   r.tools.transcodeArgs(r.source, r.info, nil, r.audio, r.plan, r.found, libx264, nil),
+			stdout: newProgressReader(r.info.Duration, r.progress, time.Now),
+		})
+		if err != nil {
+			return nil, report.preferDiskError(err)
 		}
 	}
-	if o.Video, err = r.copyAndCheck(ctx); err != nil {
-		return nil, err
-	}
-	if len(r.audio) == 0 {
-		return &ChunkOutput{Chunk: audioChunk, Copies: o.Video}, nil
-	}
-	audio := r.audio
-	report, err := r.run(ctx, command{
-		tool: "ffmpeg", purpose: "transcode audio", dir: dir, source: source,
-		args:   t.transcodeArgs(source, info, nil, audio, plan, c, libx264, nil),
-		stdout: newProgressReader(info.Duration, progress, time.Now),
-	})
-	if err != nil {
+	o := &Output{Warnings: []string{}}
+	if err := r.collectUndivided(ctx, o, report); err != nil {
 		return nil, report.preferDiskError(err)
 	}
-	if err := t.collectAudio(ctx, o, dir, audio, info, plan, report); err != nil {
-		return nil, report.preferDiskError(err)
+	if err := r.checkPictures(ctx, func(j renditionJob) (*renditionFiles, error) { return r.inspect(ctx, j) }); err != nil {
+		return nil, notDivisible(ctx, err)
 	}
-	if err := r.soundCheck().run(ctx, dir, o); err != nil {
+	if err := r.soundCheck().run(ctx, r.dir, o); err != nil {
 		return nil, err
 	}
 	return &ChunkOutput{
@@ -320,18 +326,26 @@ func (t Tools) transcodeAudio(
 	}, nil
 }
 
-// collectAudio measures the audio renditions. One that cannot be decoded is left out, as in an undivided
+// notDivisible returns an error about a copy. If the host is not to blame, the source must be transcoded whole.
+func notDivisible(ctx context.Context, err error) error {
+	if ctx.Err() == nil && isEncoderFailure(err) {
+		return fmt.Errorf("%w: %w", ErrNotDivisible, err)
+	}
+	return err
+}
+
+// collectUndivided measures the copy and the audio renditions. One of these that cannot be decoded is left out, as in an undivided
 // transcode.
-func (t Tools) collectAudio(
-	ctx context.Context, o *Output, dir string, audio []renditionJob, info *Info, plan timing, report stderrReport,
-) error {
-	for _, j := range audio {
-		r, err := t.finishRendition(ctx, dir, j, info, plan)
+func (r transcodeRun) collectUndivided(ctx context.Context, o *Output, report stderrReport) error {
+	for _, j := range slices.Concat(r.video, r.audio) {
+		made, err := r.tools.finishRendition(ctx, r.dir, j, r.info, r.plan)
 		switch {
-		case (errors.Is(err, os.ErrNotExist) || errors.Is(err, errEmptyRendition)) && report.diskError == nil:
-			err = o.removeRendition(dir, j)
+		case err == nil && j.audio == nil:
+			o.Video = append(o.Video, made)
+		case j.audio != nil && (errors.Is(err, os.ErrNotExist) || errors.Is(err, errEmptyRendition)) && report.diskError == nil:
+			err = o.removeRendition(r.dir, j)
 		case err == nil:
-			o.Audio = append(o.Audio, r)
+			o.Audio = append(o.Audio, made)
 		}
 		if err != nil {
 			return err

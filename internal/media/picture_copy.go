@@ -63,14 +63,11 @@ func (t Tools) PlanCopy(ctx context.Context, src string, info *Info, packets *Pa
 	if err != nil {
 		return "", fmt.Errorf("plan copy: %w", err)
 	}
-	p := &copyPlanner{info: info}
+	p := &copyPlanner{info: info, highest: -1, key: math.MaxInt64}
 	if p.job, reason = copiable(info, rungs, c); reason != "" {
 		return reason, nil
 	}
-	if err = packets.check(); err == nil {
-		p.times, err = newFrameTimes(info, packets)
-	}
-	if err != nil {
+	if p.times, err = newFrameTimes(info, packets); err != nil {
 		return err.Error(), nil
 	}
 	ctx, cancel := t.withTimeLimit(ctx, info.Duration)
@@ -125,14 +122,14 @@ func copiable(info *Info, rungs []Rung, c capabilities) (job renditionJob, reaso
 
 // copyPlanner checks the packets of a source, and decides where segments begin.
 type copyPlanner struct {
-	reader  copyReader
-	info    *Info
-	job     renditionJob
-	times   *frameTimes
-	shown   []int64 // when the packets are shown, in decoding order
-	keys    []copyKey
-	bytes   int64
-	highest int64 // of shown
+	reader       copyReader
+	info         *Info
+	job          renditionJob
+	times        *frameTimes
+	shown        []int64 // when the packets are shown, in decoding order
+	keys         []copyKey
+	bytes        int64
+	highest, key int64 // of shown: the latest, and the last keyframe
 }
 
 // copyKey is a keyframe: when it is shown, and what is before it.
@@ -147,14 +144,14 @@ func (p *copyPlanner) add(f sample, data []byte) error {
 	if n == 0 {
 		err = cmp.Or(p.reader.files.checkRung(p.job, p.info, planTiming(p.info)), err)
 	}
-	if err == nil && (n == 0 && !f.isKey || n > 0 && f.isKey && f.pts <= p.highest || n > 0 && !f.isKey && f.pts <= p.keys[len(p.keys)-1].at) {
-		err = errors.New("it is shown on the other side of a keyframe")
+	if f.isKey && f.pts <= p.highest || !f.isKey && f.pts <= p.key {
+		err = errors.New("a frame is shown on the other side of it")
 	}
 	if err != nil {
 		return fmt.Errorf("the frame at %.2f s is not one of a closed group of pictures: %w", float64(f.pts)/videoTimescale, err)
 	}
 	if f.isKey {
-		p.keys = append(p.keys, copyKey{f.pts, n, p.bytes})
+		p.keys, p.key = append(p.keys, copyKey{f.pts, n, p.bytes}), f.pts
 	}
 	p.shown, p.highest, p.bytes = append(p.shown, f.pts), max(p.highest, f.pts), p.bytes+f.size
 	return p.checkRate(p.info.Video.Duration, p.bytes)

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -127,27 +126,6 @@ func (r transcodeRun) writeCopies(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// copyAndCheck makes the copies of a divided transcode. If one fails, the source must be transcoded whole.
-func (r transcodeRun) copyAndCheck(ctx context.Context) (copies []Rendition, err error) {
-	err = r.writeCopies(ctx)
-	for _, j := range r.video {
-		if err == nil {
-			var made Rendition
-			made, err = r.tools.finishRendition(ctx, r.dir, j, r.info, r.plan)
-			copies = append(copies, made)
-		}
-	}
-	if err == nil {
-		err = r.checkPictures(ctx, func(j renditionJob) (*renditionFiles, error) {
-			return r.tools.inspect(ctx, r.dir, path.Join(j.dir, playlistName))
-		})
-	}
-	if err != nil && ctx.Err() == nil && isEncoderFailure(err) {
-		err = fmt.Errorf("%w: %w", ErrNotDivisible, err)
-	}
-	return copies, err
 }
 
 // copyRendition writes the segments of a copy, the header of the source, and a playlist without durations.

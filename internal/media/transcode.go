@@ -108,11 +108,13 @@ func (r transcodeRun) encodeChecked(ctx context.Context, e videoEncoder, d *devi
 		err = check(ctx, r.info, r.dir, out)
 	}
 	if err == nil && out.DecodeErrors == 0 { // decoders show different pictures of a damaged source
-		err = r.checkPictures(ctx, func(j renditionJob) (*renditionFiles, error) {
-			return r.tools.inspect(ctx, r.dir, path.Join(j.dir, playlistName))
-		})
+		err = r.checkPictures(ctx, func(j renditionJob) (*renditionFiles, error) { return r.inspect(ctx, j) })
 	}
 	return out, err
+}
+
+func (r transcodeRun) inspect(ctx context.Context, j renditionJob) (*renditionFiles, error) {
+	return r.tools.inspect(ctx, r.dir, path.Join(j.dir, playlistName))
 }
 
 func (r transcodeRun) soundCheck() soundCheck {
