@@ -17,6 +17,7 @@
 // A long transcode may be divided among hosts, or into parts that survive a kill. Then these replace Probe and Transcode:
 //
 //	info, packets, err := tools.ProbePackets(ctx, src)
+//	reason, err := tools.PlanCopy(ctx, src, info, packets, rungs) // if a copy is wanted; then the ladder must be made again
 //	plan, err := tools.PlanChunks(ctx, src, info, packets, rungs, media.ChunkOptions{})
 //	chunk, err := tools.TranscodeChunk(ctx, src, info, rungs, plan, n, chunkDir, progress) // for each chunk
 //	sound, err := tools.TranscodeAudio(ctx, src, info, rungs, plan, soundDir, progress)    // if there is audio
@@ -40,7 +41,7 @@
 //   - As far as the host allows, a child can access only its source, its own
 //     directory and the system's programs: no other files, network or processes.
 //     With a hardware encoder it can also use a graphics card.
-//   - A hardware encoder that fails is replaced by libx264, in the same call.
+//   - A hardware encoder that fails is replaced by libx264, in the same call. So is a copy.
 //   - Exit codes and headers are not trusted. Durations and frame counts are
 //     measured from packets, from decoded frames and from the written files,
 //     and [Tools.Check] compares the three.

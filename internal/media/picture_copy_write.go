@@ -46,8 +46,8 @@ func (t Tools) copyPackets(ctx context.Context, source string, info *Info, witho
 	ctx, r.cancel = context.WithCancelCause(ctx)
 	defer r.cancel(nil)
 	args := append(t.ffmpegArgs(), input(source, probedInputOptions(info, c.decoders)...)...)
-	args = append(args, "-map", "0:"+strconv.Itoa(info.Video.Index), "-c", "copy", "-bsf:v", fmt.Sprintf(copyFilters, without), "-map_metadata", "-1",
-		"-video_track_timescale", strconv.Itoa(videoTimescale), "-f", "mp4", "-movflags", "+empty_moov+frag_keyframe+default_base_moof", "-")
+	args = append(args, "-map", "0:"+strconv.Itoa(info.Video.Index), "-c", "copy", "-bsf:v", fmt.Sprintf(copyFilters, without),
+		"-map_metadata", "-1", "-video_track_timescale", strconv.Itoa(videoTimescale), "-f", "mp4", "-movflags", "+empty_moov+frag_keyframe+default_base_moof", "-")
 	_, err = t.run(ctx, command{tool: "ffmpeg", purpose: "copy picture", args: args, source: source, stdout: r})
 	if r.err != nil {
 		return r.err
