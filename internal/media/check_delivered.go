@@ -142,7 +142,7 @@ func (u *deliveryCheck) addRendition(ctx context.Context, j renditionJob, segmen
 	if err := writeInit(filepath.Join(folder, initName), j, u.info, u.plan, editStart); err != nil {
 		return refuseContent(j.dir, err)
 	}
-	if err := writeFile(filepath.Join(folder, playlistName), []byte(s.playlist())); err != nil {
+	if err := writeFile(filepath.Join(folder, playlistName), []byte(s.playlist(u.info.Video.copyTarget()))); err != nil {
 		return err
 	}
 	if s, err = u.tools.inspect(ctx, u.dir, j.dir+"/"+playlistName); err != nil {

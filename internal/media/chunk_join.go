@@ -98,7 +98,7 @@ func (t Tools) joinRendition(
 	if err != nil {
 		return Rendition{}, fmt.Errorf("%s: %w", name, err)
 	}
-	if err := writeFile(filepath.Join(join.to, playlistName), []byte(s.playlist())); err != nil {
+	if err := writeFile(filepath.Join(join.to, playlistName), []byte(s.playlist(info.Video.copyTarget()))); err != nil {
 		return Rendition{}, fmt.Errorf("write playlist %s: %w", name, err)
 	}
 	if s, err = t.inspect(ctx, dir, name); err != nil {

@@ -95,10 +95,10 @@ func isPlainName(name string) bool {
 
 // playlist renders the media playlist with the measured durations. ffmpeg writes
 // wrong durations for its last segments, and for sources whose frames have no
-// duration.
-func (s *renditionFiles) playlist() string {
+// duration. The target duration is at least that of the whole video.
+func (s *renditionFiles) playlist(target int) string {
 	var b strings.Builder
-	target := 1
+	target = max(target, 1)
 	for _, g := range s.segments {
 		target = max(target, int(math.Round(s.seconds(g.length))))
 	}

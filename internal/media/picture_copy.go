@@ -51,6 +51,18 @@ func isCopy(j renditionJob) bool { return j.rung.Copied }
 // copyEnd is when the last frame of a copy ends.
 func (v *Video) copyEnd() int64 { return int64(math.Round(v.Duration * videoTimescale)) }
 
+// copyTarget is the longest segment of a copy in seconds, rounded. The playlists of a video must have the same target duration.
+func (v *Video) copyTarget() (seconds int) {
+	for i, at := range v.copyStarts() {
+		next := v.copyEnd()
+		if i+1 < len(v.Copy.Starts) {
+			next = v.Copy.Starts[i+1]
+		}
+		seconds = max(seconds, int(math.Round(float64(next-at)/videoTimescale)))
+	}
+	return seconds
+}
+
 // PlanCopy decides whether the picture of a source is copied for its rung, and stores in info how; otherwise it returns the reason. It
 // reads the whole source, and checks the packets as those of renditions. info and packets are those of [Tools.ProbePackets].
 func (t Tools) PlanCopy(ctx context.Context, src string, info *Info, packets *Packets, rungs []Rung) (reason string, err error) {

@@ -48,17 +48,24 @@ func packetHashes(t *testing.T, file string) (hashes []string) {
 	return hashes
 }
 
-// wantCopy requires that a rendition has the packets of the source, and all renditions segments at the planned times.
+// wantCopy requires that a rendition has the packets of the source, and all renditions segments at the planned times and one target
+// duration.
 func (r result) wantCopy(t *testing.T) {
 	t.Helper()
 	want, got := packetHashes(t, r.src), packetHashes(t, filepath.Join(r.dir, r.out.Video[0].Playlist))
 	if len(got) == 0 || !slices.Equal(got, want) {
 		t.Errorf("the copy has %d packets; want those of the source, %d", len(got), len(want))
 	}
-	for _, v := range r.out.Video {
+	for _, v := range slices.Concat(r.out.Video, r.out.Audio) {
 		s, err := Tools{}.inspect(t.Context(), r.dir, v.Playlist)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if s.target != r.info.Video.copyTarget() {
+			t.Errorf("the target duration of %s is %d s; want %d", v.Name, s.target, r.info.Video.copyTarget())
+		}
+		if v.Group != "" {
+			continue
 		}
 		var starts []int64
 		for _, g := range s.segments {

@@ -47,7 +47,8 @@ func (t Tools) copyPackets(ctx context.Context, source string, info *Info, witho
 	defer r.cancel(nil)
 	args := append(t.ffmpegArgs(), input(source, probedInputOptions(info, c.decoders)...)...)
 	args = append(args, "-map", "0:"+strconv.Itoa(info.Video.Index), "-c", "copy", "-bsf:v", fmt.Sprintf(copyFilters, without),
-		"-map_metadata", "-1", "-video_track_timescale", strconv.Itoa(videoTimescale), "-f", "mp4", "-movflags", "+empty_moov+frag_keyframe+default_base_moof", "-")
+		"-map_metadata", "-1", "-video_track_timescale", strconv.Itoa(videoTimescale), "-f", "mp4",
+		"-movflags", "+empty_moov+frag_keyframe+default_base_moof", "-")
 	_, err = t.run(ctx, command{tool: "ffmpeg", purpose: "copy picture", args: args, source: source, stdout: r})
 	if r.err != nil {
 		return r.err
@@ -143,7 +144,7 @@ func (t Tools) copyRendition(ctx context.Context, source string, info *Info, fol
 		err = writeFile(filepath.Join(folder, initName), r.header)
 	}
 	if err == nil {
-		err = writeFile(filepath.Join(folder, playlistName), []byte(w.list.playlist()))
+		err = writeFile(filepath.Join(folder, playlistName), []byte(w.list.playlist(0)))
 	}
 	if err != nil {
 		return fmt.Errorf("copy picture: %w", err)

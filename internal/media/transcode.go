@@ -339,7 +339,7 @@ func (t Tools) finishRendition(
 	if err := s.fixSegments(folder, end); err != nil {
 		return Rendition{}, fmt.Errorf("fix segments of %s: %w", playlist, err)
 	}
-	if err := writeFile(filepath.Join(dir, filepath.FromSlash(playlist)), []byte(s.playlist())); err != nil {
+	if err := writeFile(filepath.Join(dir, filepath.FromSlash(playlist)), []byte(s.playlist(info.Video.copyTarget()))); err != nil {
 		return Rendition{}, fmt.Errorf("write playlist %s: %w", playlist, err)
 	}
 	if s, err = t.inspect(ctx, dir, playlist); err != nil {
