@@ -74,7 +74,7 @@ func TestProfiles_InvalidOnesAreRefused(t *testing.T) {
 	const one = api + "/profiles/web"
 	for body, want := range map[string]string{
 		`{"title":"a"}`: `profile: unknown member \"title\"; allowed: renditions, codecs`,
-		`{"quality":3}`: `profile: quality must be a whole number from 15 (best) to 40, not 3`,
+		`{"quality":3}`: `profile: quality must be a whole number from 15 (best) to 40, or auto, not 3`,
 		`[]`:            `profile: they must be a JSON object`,
 	} {
 		got := b.do(call{method: "PUT", path: one, body: body}).wantProblem(http.StatusUnprocessableEntity, "invalid")

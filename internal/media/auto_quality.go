@@ -13,16 +13,18 @@ import (
 )
 
 const (
-	// targetSSIM is the mean structural similarity (luma) that AutoQuality aims at: 0.981, and a margin, because a few segments are not
+	// targetSSIM is the mean structural similarity (luma) that AutoQuality aims at: 0.981, and a margin, because pieces are not
 	// the video. The CRF of 24 gives 0.975 to 0.999, by the title.
 	targetSSIM = 0.982
 	// bestAutoCRF and worstAutoCRF limit what it chooses: noise needs many bits for a similarity that nobody sees, and in text the
 	// mean hides the worst.
 	bestAutoCRF, worstAutoCRF = 18, 32
 	// probedShare is how much of a source is encoded if the largest size has all pixels of the ladder. Two encodes of it, and their
-	// decoding, take about a tenth of the time of the transcode.
-	probedShare = 0.05
-	maxProbed   = 20 // segments; more say little more about a film
+	// decoding, take about an eighth of the time of the transcode.
+	probedShare = 0.07
+	// pieceSeconds is short, because many scenes say more about a film than whole segments of a few.
+	pieceSeconds         = 2
+	minPieces, maxPieces = 4, 30
 	// leastSlope is below what one step of the CRF adds to the logarithm of the distance from similarity 1 in all titles, 0.07 to 0.2:
 	// less means that the limit of the bitrate decides.
 	leastSlope = 0.06
@@ -32,7 +34,7 @@ const (
 var probedCRFs = [2]int{21, 28}
 
 // AutoQuality returns the CRF with which the largest H.264 rung of a ladder is expected to have a similarity to the source of
-// targetSSIM: it encodes some whole segments at two CRFs. It returns 0 if this source has no frames to measure: it has no picture,
+// targetSSIM: it encodes evenly distributed pieces at two CRFs. It returns 0 if this source has no frames to measure: it has no picture,
 // or shows stills.
 func (t Tools) AutoQuality(ctx context.Context, src string, info *Info, rungs []Rung) (crf int, err error) {
 	share, top := 0.0, Rung{}
@@ -54,8 +56,9 @@ func (t Tools) AutoQuality(ctx context.Context, src string, info *Info, rungs []
 	t = t.joining(source, info).withStepCounter()
 	ctx, cancel := t.withTimeLimit(ctx, info.Duration)
 	defer cancel()
-	segments := int(min(max(1, info.Video.Duration*share/segmentSeconds), maxProbed))
-	found, err := t.similarities(ctx, source, info, top, segments)
+	seconds := info.Video.Duration
+	pieces := min(max(minPieces, int(seconds*share/pieceSeconds)), maxPieces, max(1, int(seconds/pieceSeconds)))
+	found, err := t.similarities(ctx, source, info, top, pieces)
 	if err != nil {
 		return 0, fmt.Errorf("measure quality: %w", err)
 	}
@@ -72,8 +75,8 @@ func chooseCRF(found [2]float64) int {
 
 var meanSSIM = regexp.MustCompile(`SSIM Mean Y:([0-9.]+)`)
 
-// similarities encodes evenly distributed segments of a source at the probed CRFs. The encoder compares with what it encodes.
-func (t Tools) similarities(ctx context.Context, source string, info *Info, top Rung, segments int) (found [2]float64, err error) {
+// similarities encodes pieces of a source at the probed CRFs. The encoder compares with what it encodes.
+func (t Tools) similarities(ctx context.Context, source string, info *Info, top Rung, pieces int) (found [2]float64, err error) {
 	c, err := t.capabilities(ctx)
 	if err != nil {
 		return found, err
@@ -85,13 +88,13 @@ func (t Tools) similarities(ctx context.Context, source string, info *Info, top 
 	}
 	filters = slices.Concat(filters, orientationFilters(v), colourFilters(v, top, c))
 	args, graph, joined := t.ffmpegArgs("-loglevel", "info", "-progress", "pipe:1", "-max_error_rate", "1"), "", ""
-	for i := range segments {
-		at := v.Start - ffmpegZero(info) + max(0, v.Duration*(float64(i)+0.5)/float64(segments)-segmentSeconds/2)
-		args = append(args, input(source, append(sourceOptions(info, c), "-ss", formatSeconds(at), "-t", strconv.Itoa(segmentSeconds))...)...)
+	for i := range pieces {
+		at := v.Start - ffmpegZero(info) + max(0, v.Duration*(float64(i)+0.5)/float64(pieces)-pieceSeconds/2)
+		args = append(args, input(source, append(sourceOptions(info, c), "-ss", formatSeconds(at), "-t", strconv.Itoa(pieceSeconds))...)...)
 		graph += fmt.Sprintf("[%d:%d]%s[p%[1]d];", i, v.Index, strings.Join(filters, ","))
 		joined += fmt.Sprintf("[p%d]", i)
 	}
-	graph += fmt.Sprintf("%sconcat=n=%d,split[v0][v1]", joined, segments)
+	graph += fmt.Sprintf("%sconcat=n=%d,split[v0][v1]", joined, pieces)
 	args = append(args, "-filter_complex", graph)
 	for i, crf := range probedCRFs {
 		s := t.encoderSettings(top, h264LevelFor(top.Width, top.Height, maxDecodeRate(v, planTiming(info)), top.VideoBitrate))
