@@ -164,6 +164,11 @@ func TestTranscode_CopiesWhatContainersStoreInOtherWays(t *testing.T) {
 func TestPlanCopy_SaysWhyNothingIsCopied(t *testing.T) {
 	t.Parallel()
 	plain := copyClip(t, "a.mp4", "320x240", "")
+	info, packets, _ := planCopy(t, plain)
+	info.Range, info.Video.Copy = &Range{}, nil
+	if reason, err := chunkTools.PlanCopy(t.Context(), plain, info, packets, Ladder(info)); reason != "the video is a part of it" {
+		t.Errorf("a part: %q, %v", reason, err)
+	}
 	for name, c := range map[string]struct{ size, options, source, want string }{
 		"an open group of pictures": {size: "320x240", options: "-x264-params open-gop=1:bframes=3:b-adapt=0 -t 4", want: "closed group"},
 		"distant keyframes":         {size: "320x240", options: "-g 120 -t 12", want: "keyframes are up to 12.0 s apart"},
