@@ -20,8 +20,8 @@ const (
 	// mean hides the worst.
 	bestAutoCRF, worstAutoCRF = 18, 32
 	// probedShare is how much of a source is encoded if the largest size has all pixels of the ladder. Two encodes of it, and their
-	// decoding, take about an eighth of the time of the transcode.
-	probedShare = 0.07
+	// decoding, take about an eighth of the time of the transcode of a film.
+	probedShare = 0.055
 	// pieceSeconds is short, because many scenes say more about a film than whole segments of a few.
 	pieceSeconds         = 2
 	minPieces, maxPieces = 4, 30

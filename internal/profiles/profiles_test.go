@@ -55,8 +55,8 @@ func TestProfiles_AreListedWithTheBuiltInOnes(t *testing.T) {
 		t.Errorf("without profiles: %s", got)
 	}
 	mustSet(t, st, "web", `{"renditions": ["480p", 1080], "audio": {"loudness": null}}`)
-	mustSet(t, st, "archive", `{"quality": 18}`)
-	if got := list(); got != `archive{"quality": 18}ann|default{}built-in|web{"renditions": [1080, 480]}ann|` {
+	mustSet(t, st, "archive", `{"quality": "auto"}`)
+	if got := list(); got != `archive{"quality": "auto"}ann|default{}built-in|web{"renditions": [1080, 480]}ann|` {
 		t.Error(got)
 	}
 	if !slices.Equal(builtIn, []string{"balanced", "quick", "small"}) {
@@ -68,7 +68,7 @@ func TestProfiles_AreListedWithTheBuiltInOnes(t *testing.T) {
 	}
 	mustSet(t, st, "default", `{"quality": 20}`)
 	mustSet(t, st, "web", `{"quality": 30}`)
-	if got := list(); got != `archive{"quality": 18}ann|default{"quality": 20}ann|small{"quality": 33}ann|web{"quality": 30}ann|` {
+	if got := list(); got != `archive{"quality": "auto"}ann|default{"quality": 20}ann|small{"quality": 33}ann|web{"quality": 30}ann|` {
 		t.Error(got)
 	}
 	for _, name := range []string{"web", "default", "archive", "small"} {

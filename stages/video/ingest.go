@@ -132,7 +132,9 @@ func (c Config) resolveSettings(
 		s.LeftOut, err = c.tools(job, -1, "comparing sizes").RedundantHeights(ctx, file, info, s.ladder(info))
 	}
 	if err == nil && s.Quality == AutoQuality {
-		s.Quality, err = c.tools(job, -1, "measuring quality").AutoQuality(ctx, file, info, s.ladder(info))
+		var crf int
+		crf, err = c.tools(job, -1, "measuring quality").AutoQuality(ctx, file, info, s.ladder(info))
+		s.Quality = Quality(crf)
 	}
 	if err == nil && s.Copy {
 		var reason string

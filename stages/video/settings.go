@@ -1,6 +1,7 @@
 package video
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -23,8 +24,8 @@ type Settings struct {
 	// Copy copies the picture of a source that fits one of the renditions in H.264, instead of encoding it for that one.
 	Copy bool `json:"copy,omitempty"`
 	// Quality is the CRF and Preset is x264's. Default: those of the worker. Ingest replaces AutoQuality by a CRF.
-	Quality int    `json:"quality,omitempty"`
-	Preset  string `json:"preset,omitempty"`
+	Quality Quality `json:"quality,omitempty"`
+	Preset  string  `json:"preset,omitempty"`
 	// Audio is about all audio streams.
 	Audio AudioSettings `json:"audio,omitzero"`
 	// Poster is the time of the poster's picture in seconds, such as "12.5", or a share of the duration,
@@ -52,8 +53,19 @@ type Settings struct {
 	Prefers  []string `json:"prefers,omitempty"`
 }
 
-// AutoQuality is the Settings.Quality of a CRF that ingest chooses for the video, see media.Tools.AutoQuality.
-const AutoQuality = -1
+// Quality is a CRF; 0 is that of the worker.
+type Quality int
+
+// AutoQuality is a CRF that ingest chooses for the video, see media.Tools.AutoQuality. In JSON it is "auto".
+const AutoQuality Quality = -1
+
+// MarshalJSON writes a number, or "auto".
+func (q Quality) MarshalJSON() ([]byte, error) {
+	if q == AutoQuality {
+		return json.Marshal(autoQuality)
+	}
+	return json.Marshal(int(q))
+}
 
 // The values of Settings.Visibility: everybody can watch a public video, and a signed one only with a signed address.
 const (
@@ -95,7 +107,7 @@ func (s Settings) ladder(info *media.Info) []media.Rung {
 
 func (s Settings) ladderOptions() media.LadderOptions {
 	return media.LadderOptions{
-		Heights: s.Renditions, LeftOut: s.LeftOut, Codecs: s.Codecs, HDR: s.HDR, Quality: max(0, s.Quality), Preset: s.Preset,
+		Heights: s.Renditions, LeftOut: s.LeftOut, Codecs: s.Codecs, HDR: s.HDR, Quality: int(max(0, s.Quality)), Preset: s.Preset,
 		Loudness: s.Audio.Loudness, AudioBitrate: s.Audio.Bitrate, Surround: s.Audio.Surround,
 	}
 }

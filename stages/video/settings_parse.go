@@ -58,7 +58,7 @@ var settingParsers = parsers[Settings]{
 		if err != nil || n < minQuality || n > maxQuality {
 			return wrongValue("quality", value, "a whole number from %d (best) to %d, or %s", minQuality, maxQuality, autoQuality)
 		}
-		s.Quality = n
+		s.Quality = Quality(n)
 		return nil
 	},
 	"preset": func(s *Settings, value json.RawMessage) error {
