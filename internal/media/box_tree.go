@@ -27,8 +27,8 @@ var (
 		"stbl": {"stsd", "stts", "stsc", "stsz", "stco", "sdtp"},
 		"stsd": {"avc1", "hvc1", "av01", "mp4a"},
 		"avc1": {"avcC", "colr", "pasp", "btrt", "fiel"},
-		"hvc1": {"hvcC", "colr", "pasp", "btrt", "fiel"},
-		"av01": {"av1C", "colr", "pasp", "btrt", "fiel"},
+		"hvc1": {"hvcC", "colr", "mdcv", "clli", "pasp", "btrt", "fiel"},
+		"av01": {"av1C", "colr", "mdcv", "clli", "pasp", "btrt", "fiel"},
 		"mp4a": {"esds", "btrt"},
 		"mvex": {"trex"},
 	}

@@ -27,24 +27,27 @@ const (
 // captionedCodecs may have captions inside the pictures.
 var captionedCodecs = []string{"h264", "hevc", "mpeg2video", "av1"}
 
-// findClosedCaptions adds captions inside the pictures to the subtitles, if the first pictures have some, or those in the middle.
-// ffprobe's field closed_captions of a stream is set only after it has decoded frames.
-func (t Tools) findClosedCaptions(ctx context.Context, source string, info *Info) error {
+// readSideData adds captions inside the pictures to the subtitles, if the first pictures have some, or those in the middle, and finds
+// the static metadata of HDR10. ffprobe's field closed_captions of a stream is set only after it has decoded frames.
+func (t Tools) readSideData(ctx context.Context, source string, info *Info) error {
 	v := info.Video
-	if !slices.Contains(captionedCodecs, v.Codec) || len(info.Subtitles) == maxSubtitles {
+	if !slices.Contains(captionedCodecs, v.Codec) && v.HDR == "" {
 		return nil
 	}
 	answer := &limitedBuffer{limit: probeBytes}
 	args := slices.Concat(quiet, []string{
 		"-select_streams", strconv.Itoa(v.Index),
 		"-read_intervals", fmt.Sprintf("%%+#%[1]d,%[2]f%%+#%[1]d", captionSample, v.Start+v.Duration/2),
-		"-show_entries", "frame_side_data=side_data_type", "-of", "compact",
+		"-show_entries", "frame_side_data:stream_side_data", "-of", "compact",
 	}, input(source, resyncOptions(info.Container)...))
-	_, err := t.run(ctx, command{tool: "ffprobe", purpose: "closed captions", args: args, source: source, stdout: answer})
+	_, err := t.run(ctx, command{tool: "ffprobe", purpose: "side data", args: args, source: source, stdout: answer})
 	if _, err := exitBySource(err); err != nil { // it may be unable to seek
 		return err
 	}
-	if bytes.Contains(answer.Bytes(), []byte("A53 Part 4 Closed Captions")) {
+	if v.HDR == "pq" {
+		v.StaticHDR = parseStaticHDR(answer.Bytes())
+	}
+	if bytes.Contains(answer.Bytes(), []byte("A53 Part 4 Closed Captions")) && len(info.Subtitles) < maxSubtitles {
 		info.Subtitles = append(info.Subtitles, Subtitle{Index: v.Index, Codec: pictureCaptions, Title: "Closed captions", SDH: true})
 	}
 	return nil

@@ -119,7 +119,8 @@ func TestTranscode_KeepsHDRNextToSDR(t *testing.T) {
 	}
 	for transfer, name := range map[string]string{"smpte2084": "PQ", "arib-std-b67": "HLG"} {
 		src := makeClip(t, "source.mp4", "-f lavfi -i testsrc=s=720x720:r=8:d=1 -pix_fmt yuv420p10le -c:v libx265 -preset ultrafast "+
-			"-x265-params log-level=error"+tagged("bt2020", transfer, "bt2020nc"))
+			"-x265-params log-level=error:max-cll=900,300:master-display=G(13250,34500)B(7500,3000)R(34000,16000)WP(15635,16450)L(10000000,50)"+
+			tagged("bt2020", transfer, "bt2020nc"))
 		o := withCodecs(t, 720)
 		o.HDR = true
 		r := publishLadder(t, fastTools, src, o)
@@ -130,6 +131,13 @@ func TestTranscode_KeepsHDRNextToSDR(t *testing.T) {
 			}
 			got := strings.Fields(string(tool(t, "ffprobe", "-v", "error", "-select_streams", "v", "-show_entries",
 				"stream=pix_fmt,color_transfer", "-of", "default=nk=1:nw=1", filepath.Join(r.dir, v.Playlist))))
+			static := string(tool(t, "ffprobe", "-v", "error", "-select_streams", "v", "-show_entries", "stream_side_data", "-of", "compact",
+				filepath.Join(r.dir, v.Playlist)))
+			hasStatic := strings.Contains(static, "red_x=34000/50000|") && strings.Contains(static, "blue_y=3000/50000|") &&
+				strings.Contains(static, "max_luminance=10000000/10000") && strings.Contains(static, "max_content=900|max_average=300")
+			if v.HDR != "hlg" && hasStatic != (v.HDR == "pq") {
+				t.Errorf("%s of %s says of its display: %s", v.Name, transfer, static)
+			}
 			if text := strings.Join(append(got[:2], v.videoRange()), " "); text != want {
 				t.Errorf("%s of %s is %s; want %s", v.Name, transfer, text, want)
 			}

@@ -112,9 +112,11 @@ type Video struct {
 	// taggedProgressive means that the header says "progressive".
 	taggedProgressive bool
 	// HDR is "pq", "hlg" or empty.
-	HDR         string `json:"hdr,omitempty"`
-	PixelFormat string `json:"pixel_format"`
-	FullRange   bool   `json:"full_range,omitempty"`
+	HDR string `json:"hdr,omitempty"`
+	// StaticHDR is set if HDR is "pq" and the source has it.
+	StaticHDR   *StaticHDR `json:"static_hdr,omitempty"`
+	PixelFormat string     `json:"pixel_format"`
+	FullRange   bool       `json:"full_range,omitempty"`
 	// Matrix, Primaries and Transfer are ffmpeg's names; empty if the file
 	// does not say.
 	Matrix    string `json:"matrix,omitempty"`

@@ -37,6 +37,11 @@ func writeInit(file string, j renditionJob, info *Info, plan timing, editStart i
 	if err != nil {
 		return err
 	}
+	if picture, ok := entry.(*mp4.VisualSampleEntryBox); ok && j.rung.HDR != "" {
+		for _, box := range info.Video.StaticHDR.boxes() {
+			picture.AddChild(box)
+		}
+	}
 	init.AddEmptyTrack(uint32(s.timescale), map[bool]string{true: "video", false: "audio"}[j.audio == nil], "und")
 	trak := init.Moov.Trak
 	trak.Tkhd.Width, trak.Tkhd.Height = mp4.Fixed32(s.width<<16), mp4.Fixed32(s.height<<16)

@@ -31,7 +31,7 @@ func (t Tools) sample(ctx context.Context, source string, info *Info) error {
 		if err := t.sampleVideo(ctx, source, info); err != nil {
 			return err
 		}
-		if err := t.findClosedCaptions(ctx, source, info); err != nil {
+		if err := t.readSideData(ctx, source, info); err != nil {
 			return err
 		}
 	}
