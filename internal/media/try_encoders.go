@@ -42,6 +42,7 @@ const tryTimeout = 10 * time.Second
 // driver or a library works. The trials run at once, and take at most ten seconds each; software takes about
 // 0.1 s. If t has a Cache, a hardware encoder that fails is not used for the next ten minutes.
 func (t Tools) TryEncoders(ctx context.Context) ([]EncoderTrial, error) {
+	t.Nice = 0 // a moment of work, which transcodes of others must not keep from ending in time
 	wanted, err := t.wantedHardware()
 	if err != nil {
 		return nil, fmt.Errorf("try encoders: %w", err)
