@@ -5,7 +5,7 @@ import (
 	"math"
 	"regexp"
 	"slices"
-	"strconv"
+	"strings"
 
 	"github.com/Eyevinn/mp4ff/mp4"
 )
@@ -16,33 +16,35 @@ type StaticHDR struct {
 	ContentLightLevel []byte `json:"content_light_level,omitempty"`
 }
 
-// The lines of ffprobe's side data. The box has the primaries in the order green, blue, red.
-var (
-	masteringLine = regexp.MustCompile(`Mastering display metadata\|red_x=(\d+/\d+)\|red_y=(\d+/\d+)\|green_x=(\d+/\d+)\|green_y=(\d+/\d+)` +
-		`\|blue_x=(\d+/\d+)\|blue_y=(\d+/\d+)\|white_point_x=(\d+/\d+)\|white_point_y=(\d+/\d+)` +
-		`\|min_luminance=(\d+/\d+)\|max_luminance=(\d+/\d+)`)
-	lightLevelLine = regexp.MustCompile(`Content light level metadata\|max_content=(\d+)\|max_average=(\d+)`)
-	masteringOrder = []int{3, 4, 5, 6, 1, 2, 7, 8}
-)
+// staticHDRField is a field of ffprobe's side data. Its versions put different names before it.
+var staticHDRField = regexp.MustCompile(
+	`\b((?:red|green|blue|white_point)_[xy]|min_luminance|max_luminance|max_content|max_average)=(\d+(?:/\d+)?)`)
 
 // parseStaticHDR reads side data of frames and streams; the result is nil if there is none.
 func parseStaticHDR(text []byte) *StaticHDR {
-	h := &StaticHDR{}
-	if m := masteringLine.FindSubmatch(text); m != nil {
-		scaled := func(i int, unit float64) uint32 {
-			return uint32(min(math.Round(parseRatio(string(m[i]))*unit), math.MaxUint32))
+	values := make(map[string]float64)
+	for _, m := range staticHDRField.FindAllSubmatch(text, -1) {
+		name, value := string(m[1]), string(m[2])
+		if !strings.Contains(value, "/") {
+			value += "/1"
 		}
-		for _, i := range masteringOrder {
-			h.MasteringDisplay = binary.BigEndian.AppendUint16(h.MasteringDisplay, uint16(min(scaled(i, 50000), math.MaxUint16)))
+		if values[name] == 0 {
+			values[name] = parseRatio(value)
 		}
-		h.MasteringDisplay = binary.BigEndian.AppendUint32(h.MasteringDisplay, scaled(10, 10000))
-		h.MasteringDisplay = binary.BigEndian.AppendUint32(h.MasteringDisplay, scaled(9, 10000))
 	}
-	if m := lightLevelLine.FindSubmatch(text); m != nil {
-		for _, value := range m[1:] {
-			n, _ := strconv.ParseUint(string(value), 10, 16) // too many are the most
-			h.ContentLightLevel = binary.BigEndian.AppendUint16(h.ContentLightLevel, uint16(n))
+	h := &StaticHDR{}
+	scaled := func(name string, unit, most float64) uint32 { return uint32(min(math.Round(values[name]*unit), most)) }
+	if values["max_luminance"] > 0 {
+		for _, name := range []string{"green", "blue", "red", "white_point"} {
+			h.MasteringDisplay = binary.BigEndian.AppendUint16(h.MasteringDisplay, uint16(scaled(name+"_x", 50000, math.MaxUint16)))
+			h.MasteringDisplay = binary.BigEndian.AppendUint16(h.MasteringDisplay, uint16(scaled(name+"_y", 50000, math.MaxUint16)))
 		}
+		h.MasteringDisplay = binary.BigEndian.AppendUint32(h.MasteringDisplay, scaled("max_luminance", 10000, math.MaxUint32))
+		h.MasteringDisplay = binary.BigEndian.AppendUint32(h.MasteringDisplay, scaled("min_luminance", 10000, math.MaxUint32))
+	}
+	if values["max_content"] > 0 {
+		h.ContentLightLevel = binary.BigEndian.AppendUint16(nil, uint16(scaled("max_content", 1, math.MaxUint16)))
+		h.ContentLightLevel = binary.BigEndian.AppendUint16(h.ContentLightLevel, uint16(scaled("max_average", 1, math.MaxUint16)))
 	}
 	if h.MasteringDisplay == nil && h.ContentLightLevel == nil {
 		return nil
