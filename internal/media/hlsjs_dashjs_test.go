@@ -2,10 +2,8 @@ package media
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -95,25 +93,4 @@ func wantBrands(t *testing.T, file string) {
 	if !strings.HasPrefix(string(text), styp) || strings.Contains(string(text[:200]), "sidx") {
 		t.Errorf("%s begins with %q; want %q", file, text[:min(100, len(text))], styp)
 	}
-}
-
-func TestPlayers_SeekInTestMedia(t *testing.T) {
-	t.Parallel()
-	files, err := filepath.Glob(filepath.Join(mediaDir(), "*.*"))
-	if err != nil || len(files) == 0 {
-		t.Skip("there are no test media")
-	}
-	browser := browsertest.Require(t)
-	videos := make(map[string]browsertest.Video)
-	for _, src := range files {
-		isBroken := strings.HasPrefix(filepath.Base(src), "broken_") // some of them are refused
-		if _, err := fastTools.Probe(t.Context(), src); err == nil && !isBroken {
-			r := publishLadder(t, fastTools, src, LadderOptions{Heights: []int{360, 240}})
-			videos[fmt.Sprintf("%d%s", len(videos), filepath.Ext(src))] = browsertest.Video{
-				Dir: r.dir, Length: time.Duration(r.info.Duration * float64(time.Second)),
-			}
-			t.Logf("%d is %s", len(videos)-1, filepath.Base(src))
-		}
-	}
-	browser.Play(t, videos, browsertest.PlayOptions{Seeks: slices.Collect(maps.Keys(videos)), Rate: 8, Timeout: 5 * time.Minute})
 }
