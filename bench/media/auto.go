@@ -25,11 +25,11 @@ func autoQuality(ctx context.Context, paths []string) error {
 		rows = append(rows, row)
 	}
 	lowest := slices.MinFunc(rows, func(a, b autoRow) int { return a.crf - b.crf }).crf &^ 1 // those are measured
-	auto, usual, lossless := 0.0, 0.0, 0.0
+	auto, usual, floor := 0.0, 0.0, 0.0
 	for _, r := range rows {
-		auto, usual, lossless = auto+r.auto, usual+r.fixed[24], lossless+r.fixed[lowest]
+		auto, usual, floor = auto+r.auto, usual+r.fixed[24], floor+r.fixed[lowest]
 	}
-	fmt.Printf("all: %.2f of the bits of CRF 24, %.2f of those of CRF %d\n", auto/usual, auto/lossless, lowest)
+	fmt.Printf("all: %.2f of the bits of CRF 24, %.2f of those of CRF %d\n", auto/usual, auto/floor, lowest)
 	return nil
 }
 

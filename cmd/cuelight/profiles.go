@@ -148,7 +148,7 @@ func profileFlags(f *pflag.FlagSet) map[string]any {
 		case "codecs":
 			members["codecs"], _ = f.GetStringSlice("codecs") // it is one
 		case "quality":
-			members[flag.Name] = number(flag)
+			members[flag.Name] = jsonValue(flag)
 		case "watch-early", "hdr", "copy":
 			members[strings.ReplaceAll(flag.Name, "-", "_")] = flag.Value.String() == "true"
 		case "preset", "poster", "mp4", "preview", "failed-rendition", "visibility":
@@ -160,7 +160,7 @@ func profileFlags(f *pflag.FlagSet) map[string]any {
 		case "default-audio":
 			audio["default"] = flag.Value.String()
 		case "loudness":
-			audio["loudness"] = number(flag)
+			audio["loudness"] = jsonValue(flag)
 		}
 	})
 	if len(audio) > 0 {
@@ -169,8 +169,8 @@ func profileFlags(f *pflag.FlagSet) map[string]any {
 	return members
 }
 
-// number is the value of a flag for JSON: a number, or the text if it is none.
-func number(flag *pflag.Flag) any {
+// jsonValue is the value of a flag: a number, or the text if it is none.
+func jsonValue(flag *pflag.Flag) any {
 	if text := flag.Value.String(); json.Valid([]byte(text)) {
 		return json.RawMessage(text)
 	}

@@ -2,7 +2,6 @@ package media
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -34,8 +33,8 @@ const (
 var probedCRFs = [2]int{21, 28}
 
 // AutoQuality returns the CRF with which the largest H.264 rung of a ladder is expected to have a similarity to the source of
-// targetSSIM: it encodes evenly distributed pieces at two CRFs. It returns 0 if this source has no frames to measure: it has no picture,
-// or shows stills.
+// targetSSIM: it encodes evenly distributed pieces at two CRFs. It returns 0 if that cannot be measured: the source has no picture, or
+// shows stills, or ffmpeg fails because of it.
 func (t Tools) AutoQuality(ctx context.Context, src string, info *Info, rungs []Rung) (crf int, err error) {
 	share, top := 0.0, Rung{}
 	for _, r := range rungs {
@@ -54,19 +53,22 @@ func (t Tools) AutoQuality(ctx context.Context, src string, info *Info, rungs []
 		return 0, err
 	}
 	t = t.joining(source, info).withStepCounter()
-	ctx, cancel := t.withTimeLimit(ctx, info.Duration)
+	ctx, cancel := t.withTimeLimit(ctx, info.decodedSeconds())
 	defer cancel()
 	seconds := info.Video.Duration
 	pieces := min(max(minPieces, int(seconds*share/pieceSeconds)), maxPieces, max(1, int(seconds/pieceSeconds)))
 	found, err := t.similarities(ctx, source, info, top, pieces)
-	if err != nil {
+	switch {
+	case err != nil:
 		return 0, fmt.Errorf("measure quality: %w", err)
+	case len(found) != len(probedCRFs):
+		return 0, nil
 	}
 	return chooseCRF(found), nil
 }
 
 // chooseCRF interpolates, and rounds to the better quality.
-func chooseCRF(found [2]float64) int {
+func chooseCRF(found []float64) int {
 	loss := func(ssim float64) float64 { return math.Log(max(1-ssim, 1e-6)) }
 	slope := max(leastSlope, (loss(found[1])-loss(found[0]))/float64(probedCRFs[1]-probedCRFs[0]))
 	crf := float64(probedCRFs[0]) + (loss(targetSSIM)-loss(found[0]))/slope
@@ -75,11 +77,12 @@ func chooseCRF(found [2]float64) int {
 
 var meanSSIM = regexp.MustCompile(`SSIM Mean Y:([0-9.]+)`)
 
-// similarities encodes pieces of a source at the probed CRFs. The encoder compares with what it encodes.
-func (t Tools) similarities(ctx context.Context, source string, info *Info, top Rung, pieces int) (found [2]float64, err error) {
+// similarities encodes pieces of a source at the probed CRFs. The encoder compares with what it encodes. There are fewer values if ffmpeg
+// fails because of the source.
+func (t Tools) similarities(ctx context.Context, source string, info *Info, top Rung, pieces int) (found []float64, err error) {
 	c, err := t.capabilities(ctx)
 	if err != nil {
-		return found, err
+		return nil, err
 	}
 	v := info.Video
 	filters := []string{uniformFrames(v)}
@@ -104,19 +107,13 @@ func (t Tools) similarities(ctx context.Context, source string, info *Info, top 
 	}
 	report, err := t.run(ctx, command{tool: "ffmpeg", purpose: "measure quality", source: source, args: args})
 	if _, err := exitBySource(err); err != nil {
-		return found, err
+		return nil, err
 	}
-	values := meanSSIM.FindAllStringSubmatch(report.tail, -1)
-	if len(values) != len(found) {
-		return found, errors.New("the encoder reported no similarity: " + report.tail)
+	for _, value := range meanSSIM.FindAllStringSubmatch(report.tail, -1) {
+		similarity, _ := strconv.ParseFloat(value[1], 64) // 0 otherwise
+		found = append(found, similarity)
 	}
-	for i, value := range values {
-		found[i], err = strconv.ParseFloat(value[1], 64)
-		if err != nil {
-			return found, err
-		}
-	}
-	slices.Sort(found[:])
-	slices.Reverse(found[:]) // the encoders end in any order, and the lower CRF is the better
+	slices.Sort(found)
+	slices.Reverse(found) // the encoders end in any order, and the lower CRF is the better
 	return found, nil
 }

@@ -24,6 +24,10 @@ const (
 	tinyPictures = "tiny.nut"
 )
 
+// sideDataFields are those that are read: others may be very long.
+const sideDataFields = "side_data_type,red_x,red_y,green_x,green_y,blue_x,blue_y,white_point_x,white_point_y," +
+	"min_luminance,max_luminance,max_content,max_average"
+
 // captionedCodecs may have captions inside the pictures.
 var captionedCodecs = []string{"h264", "hevc", "mpeg2video", "av1"}
 
@@ -38,7 +42,7 @@ func (t Tools) readSideData(ctx context.Context, source string, info *Info) erro
 	args := slices.Concat(quiet, []string{
 		"-select_streams", strconv.Itoa(v.Index),
 		"-read_intervals", fmt.Sprintf("%%+#%[1]d,%[2]f%%+#%[1]d", captionSample, v.Start+v.Duration/2),
-		"-show_entries", "frame_side_data:stream_side_data", "-of", "compact",
+		"-show_entries", "frame_side_data=" + sideDataFields + ":stream_side_data=" + sideDataFields, "-of", "compact",
 	}, input(source, resyncOptions(info.Container)...))
 	_, err := t.run(ctx, command{tool: "ffprobe", purpose: "side data", args: args, source: source, stdout: answer})
 	if _, err := exitBySource(err); err != nil { // it may be unable to seek

@@ -11,6 +11,9 @@
 //	out.Captions, warnings, err = tools.SourceCaptions(ctx, src, info, dir)
 //	err = tools.WriteManifests(ctx, dir, out)
 //
+// Between Probe and Transcode, [Tools.Trim] makes Info that of a part of the source, and [Tools.AutoQuality] chooses the quality of
+// the rungs.
+//
 // If another host transcodes, call [ExpectedFile] and [MaxTotalBytes] before its files are
 // written, and [Tools.CheckDelivered] with the source and the files, in place of Transcode.
 //
@@ -73,7 +76,8 @@
 // 60 frames a second; the ladder may have further rungs in HEVC Main and AV1 Main, also with 10 bits in BT.2020 with PQ or HLG. Audio
 // is AAC-LC at 48 kHz, in stereo and, if that is asked for, in 5.1, in renditions of its own.
 // HLS and DASH share the segments, which last six seconds (6.006 s at NTSC rates) and have one keyframe each, at the same frame in all
-// rungs. A last segment
+// rungs. If one rung is a copy of the source's H.264, which may also be Baseline or Main, those of all rungs begin at its keyframes
+// instead, of which it may have more. A last segment
 // shorter than half a second is merged into the one before it.
 //
 // Primaries, matrices and transfers that ffmpeg's zscale filter knows are converted, the transfers of standard displays
@@ -83,7 +87,8 @@
 //
 // Frames keep their timestamps, with these exceptions. Above 60 frames a second
 // some are dropped. In sources that show a frame for more than two seconds, the
-// frame is repeated every two seconds. Each field of an interlaced frame becomes a frame. Where the clock of a
+// frame is repeated every two seconds. Each field of an interlaced frame becomes a frame; a telecined film has its own ones. Where the
+// clock of a
 // transport stream, a program stream or FLV jumps, the parts follow one another
 // ([Joins]). Frames without timestamps have those of their stream's frame rate.
 //

@@ -134,7 +134,9 @@ func (c Config) resolveSettings(
 	if err == nil && s.Quality == AutoQuality {
 		var crf int
 		crf, err = c.tools(job, -1, "measuring quality").AutoQuality(ctx, file, info, s.ladder(info))
-		s.Quality = Quality(crf)
+		if s.Quality = Quality(crf); crf == 0 && info.Video != nil {
+			warnings = append(warnings, "the quality is that of the worker: what the video needs cannot be measured in this source")
+		}
 	}
 	if err == nil && s.Copy {
 		var reason string

@@ -229,3 +229,21 @@ func TestStages_PublishThePartThatTheParamsAskFor(t *testing.T) {
 		}
 	}
 }
+
+func TestIngest_SaysWhereTheQualityCannotBeMeasured(t *testing.T) {
+	t.Parallel()
+	if clips.picture == "" {
+		t.Skip("there is no ffmpeg here")
+	}
+	slides := filepath.Join(t.TempDir(), "slides.mp4")
+	out, err := exec.Command("ffmpeg", "-nostdin", "-v", "error", "-f", "lavfi", "-i", "testsrc2=s=64x64:r=1/5:d=15", "-c:v", "libx264",
+		"-preset", "ultrafast", slides).CombinedOutput()
+	if err != nil {
+		t.Fatalf("make clip: %v: %s", err, out)
+	}
+	h := newHarness(t, slides)
+	h.job.Params = []byte(`{"quality": "auto"}`)
+	if in := h.mustIngest(); in.Settings.Quality != 0 || !strings.Contains(strings.Join(in.Warnings, " "), "quality is that of the worker") {
+		t.Errorf("quality %d, warnings %q", in.Settings.Quality, in.Warnings)
+	}
+}
