@@ -95,8 +95,8 @@ sql: ## generate schema.sql, triggers.sql and store/engine/video.sql
 	@$(GO) run ./store/internal/gensql
 
 .PHONY: vendor
-vendor: ## download the dashboard's scripts listed in web/ui/internal/vendor
-	@$(GO) run ./web/ui/internal/vendor web/ui/assets/vendor
+vendor: ## download the scripts of pages that are listed in web/internal/vendor
+	@$(GO) run ./web/internal/vendor
 
 .PHONY: fmt
 fmt: ## format the Go files

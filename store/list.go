@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"regexp"
 	"time"
@@ -313,19 +312,39 @@ func (s *Store) History(ctx context.Context, id ID) ([]Attempt, error) {
 	}, id)
 }
 
-const resultSQL = `
-/* stage result */
-select coalesce(result, 'null') from {attempts}
- where task_id = $1 and stage = $2 and part = 0 and outcome = 'completed'
- order by finished_at desc limit 1`
-
 // Result returns the result of a completed stage of a task, as JSON. It returns
 // [ErrNotFound] for a stage that was never completed.
 func (s *Store) Result(ctx context.Context, task ID, stage string) (json.RawMessage, error) {
-	var raw json.RawMessage
-	err := s.queryRow(ctx, resultSQL, task, stage).Scan(&raw)
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = fmt.Errorf("%w, or its stage %q was never completed", ErrNotFound, stage)
+	results, err := s.Results(ctx, stage, task)
+	raw, ok := results[task]
+	if err == nil && !ok {
+		err = s.explain("stage results", fmt.Errorf("%w, or its stage %q was never completed", ErrNotFound, stage))
 	}
-	return raw, s.explain("stage result", err)
+	return raw, err
+}
+
+const resultsSQL = `
+/* stage results */
+select t.id, a.result
+  from unnest($1::uuid[]) as t (id)
+ cross join lateral (
+   select coalesce(result, 'null') as result from {attempts}
+    where task_id = t.id and stage = $2 and part = 0 and outcome = 'completed'
+    order by finished_at desc limit 1) as a`
+
+// Results returns the results of a stage of tasks as Result does, by the ids of the tasks. Tasks of which the stage was
+// never completed are absent.
+func (s *Store) Results(ctx context.Context, stage string, tasks ...ID) (map[ID]json.RawMessage, error) {
+	type taskResult struct {
+		task   ID
+		result json.RawMessage
+	}
+	rows, err := query(ctx, s, "stage results", resultsSQL, func(row pgx.CollectableRow) (r taskResult, err error) {
+		return r, row.Scan(&r.task, &r.result)
+	}, tasks, stage)
+	results := make(map[ID]json.RawMessage, len(rows))
+	for _, r := range rows {
+		results[r.task] = r.result
+	}
+	return results, err
 }

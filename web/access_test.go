@@ -41,7 +41,7 @@ func TestRoutes_RequireTheirScope(t *testing.T) {
 	keys := map[string]string{"": "-", "work": b.key("work"), "read": b.key("read"), "submit": b.key("submit")}
 	for _, route := range web.Routes(b.server) {
 		method, path, _ := strings.Cut(route, " ")
-		if path == "/login" || strings.HasPrefix(path, "/play/") {
+		if path == "/login" || isForViewers(path) {
 			continue // they respond to a missing secret or signature in the same way for everybody
 		}
 		if strings.HasSuffix(path, "events/stream") {
@@ -69,6 +69,10 @@ func TestRoutes_RequireTheirScope(t *testing.T) {
 	}
 }
 
+func isForViewers(path string) bool {
+	return strings.HasPrefix(path, "/play/") || strings.HasPrefix(path, "/embed/") || strings.HasPrefix(path, "/player/")
+}
+
 // A misspelt parameter must not select everything. Handlers from other packages read
 // their own parameters.
 func TestRoutes_RejectUnknownParameters(t *testing.T) {
@@ -78,7 +82,7 @@ func TestRoutes_RejectUnknownParameters(t *testing.T) {
 		method, path, _ := strings.Cut(route, " ")
 		switch {
 		case strings.HasPrefix(path, api+"/uploads/"), strings.HasPrefix(path, api+"/published/"),
-			strings.HasPrefix(path, workerAPI+"/"), strings.HasPrefix(path, "/play/"),
+			strings.HasPrefix(path, workerAPI+"/"), isForViewers(path),
 			strings.HasPrefix(path, "/log"),
 			path == "/metrics", path == "/healthz", path == "/readyz":
 			continue
@@ -120,7 +124,7 @@ func TestUnknownPath_IsAProblem(t *testing.T) {
 
 func TestCrossOriginRequests_ChangeNothing(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(o *web.Options) { o.Origins = []string{"https://studio.example"} })
+	b := setup(t, func(o *web.Options) { o.PublicURL = "https://studio.example/media" })
 	try := func(header http.Header) testResponse {
 		header.Set("Content-Type", "application/json")
 		return b.do(call{method: "POST", path: api + "/pauses", body: `{}`, header: header})

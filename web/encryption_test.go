@@ -33,7 +33,7 @@ func TestEncryptionKey_IsForClientsThatMayWatch(t *testing.T) {
 	}
 	b.do(call{method: "PATCH", path: api + "/tasks/" + public.String(), body: `{"visibility": "public"}`}).wantStatus(200, nil)
 	signed := func(id store.ID, valid time.Duration) string {
-		return web.PlaybackPath("", b.playbackKeys.Sign(id, time.Now().Add(valid)), id, "key/"+keyID)
+		return playbackPath(b.playbackKeys.Sign(id, time.Now().Add(valid)), id, "key/"+keyID)
 	}
 	other := strings.Replace(signed(video, time.Hour), video.String(), public.String(), 1)
 	for name, c := range map[string]struct {
@@ -41,16 +41,16 @@ func TestEncryptionKey_IsForClientsThatMayWatch(t *testing.T) {
 		status   int
 	}{
 		"by a signed address":        {"-", signed(video, time.Hour), 200},
-		"of a public video":          {"-", web.PlaybackPath("", "", public, "key/"+keyID), 200},
-		"with a key of the API":      {readText, web.PublishedPath("", video.String()) + "/key/" + keyID, 200},
-		"without any":                {"-", web.PublishedPath("", video.String()) + "/key/" + keyID, 401},
+		"of a public video":          {"-", playbackPath("", public, "key/"+keyID), 200},
+		"with a key of the API":      {readText, publishedPath(video.String()) + "/key/" + keyID, 200},
+		"without any":                {"-", publishedPath(video.String()) + "/key/" + keyID, 401},
 		"by an expired address":      {"-", signed(video, -time.Minute), 403},
 		"by that of another video":   {"-", other, 403},
-		"of a video that is signed":  {"-", web.PlaybackPath("", "", video, "key/"+keyID), 404},
-		"another key":                {"-", web.PlaybackPath("", "", public, "key/bbbbbbbbbbbbbbbb"), 404},
+		"of a video that is signed":  {"-", playbackPath("", video, "key/"+keyID), 404},
+		"another key":                {"-", playbackPath("", public, "key/bbbbbbbbbbbbbbbb"), 404},
 		"of one that is unpublished": {"-", signed(unpublished, time.Hour), 404},
-		"no key":                     {readText, web.PublishedPath("", video.String()) + "/key", 404},
-		"without the secrets":        {readText, web.PublishedPath("", broken.String()) + "/key/" + keyID, 500},
+		"no key":                     {readText, publishedPath(video.String()) + "/key", 404},
+		"without the secrets":        {readText, publishedPath(broken.String()) + "/key/" + keyID, 500},
 	} {
 		t.Log(name)
 		for _, method := range []string{"GET", "HEAD"} {
@@ -69,6 +69,6 @@ func TestEncryptionKey_IsForClientsThatMayWatch(t *testing.T) {
 	}
 	without := setup(t)
 	without.publish(video, "master.m3u8", "#EXTM3U")
-	without.do(call{method: "GET", path: web.PublishedPath("", video.String()) + "/key/" + keyID, as: readText}).
+	without.do(call{method: "GET", path: publishedPath(video.String()) + "/key/" + keyID, as: readText}).
 		wantProblem(http.StatusNotFound, "not-found")
 }

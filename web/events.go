@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/cuelight/cuelight/internal/playback"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -30,7 +31,7 @@ func (s *Server) eventPage(r *http.Request) (jsonResponse, error) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), handlerTimeout)
 	defer cancel()
-	events, err := s.opts.Store.Events(ctx, q)
+	events, err := playback.Store{Store: s.opts.Store, Addresses: s.addresses(r)}.Events(ctx, q)
 	body := struct {
 		Events []store.Event `json:"events"`
 		After  int64         `json:"after"` // for the next page

@@ -47,7 +47,7 @@ func (d openAPIDocument) paths() map[string]any { return d["paths"].(map[string]
 func (d openAPIDocument) operation(method, path string) (at string, op map[string]any) {
 	best := ""
 	for template := range d.paths() {
-		pattern := "^" + regexp.MustCompile(`\\\{path\\\}$`).ReplaceAllString(regexp.QuoteMeta(template), ".+") + "$"
+		pattern := "^" + regexp.MustCompile(`\\\{(path|name)\\\}$`).ReplaceAllString(regexp.QuoteMeta(template), ".+") + "$"
 		pattern = regexp.MustCompile(`\\\{[a-z]+\\\}`).ReplaceAllString(pattern, "[^/]+")
 		if regexp.MustCompile(pattern).MatchString(path) &&
 			(best == "" || strings.Count(template, "{") < strings.Count(best, "{")) {
@@ -127,7 +127,7 @@ func TestOpenAPI_DescribesExactlyTheRoutes(t *testing.T) {
 	b := setup(t)
 	var routes, described []string
 	for _, r := range web.Routes(b.server) {
-		routes = append(routes, strings.Replace(r, "{path...}", "{path}", 1))
+		routes = append(routes, strings.Replace(r, "...}", "}", 1))
 	}
 	d := openAPI(t)
 	for path, item := range d.paths() {

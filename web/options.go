@@ -54,9 +54,9 @@ type Options struct {
 	// EncryptionKey returns the key of an encrypted video with an ID, or store.ErrNotFound; see video.Config.FindEncryptionKey.
 	// Default: there are none.
 	EncryptionKey func(task store.ID, keyID string) ([16]byte, error)
-	// PlaybackKeys sign addresses with which anybody can watch a published video. Default: there are none, and public videos
-	// are not served.
-	PlaybackKeys *playback.Keys
+	// Playback has the keys that sign addresses with which anybody can watch a published video; their URL is PublicURL. Default:
+	// tasks say nothing of how they are watched, and public videos are not served.
+	Playback *playback.Addresses
 	// CheckSource refuses a submitted source: an error that matches [access.ErrForbidden] as forbidden, any other as
 	// invalid. The client gets its text. Default: [CheckSource].
 	CheckSource func(who access.Principal, source string) error
@@ -87,9 +87,10 @@ type Options struct {
 
 	// BasePath is a prefix of all paths, such as "/cuelight". Default: none.
 	BasePath string
-	// Origins are other origins whose pages may change things, such as "https://studio.example" if a proxy serves
-	// this server under that name and does not pass on the Host header. Default: none.
-	Origins []string
+	// PublicURL is the address at which clients reach this server through a proxy, such as "https://studio.example", with the path
+	// of the proxy if it has one. The addresses of published videos begin with it, and its pages may change things if the proxy
+	// does not pass on the Host header. Default: the host of each request, and BasePath.
+	PublicURL string
 
 	// CertFile and KeyFile enable TLS. They are read again when they change. Insecure allows addresses other than
 	// loopback without TLS.

@@ -2,38 +2,30 @@ package web
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"path"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/cuelight/cuelight/internal/access"
-	"github.com/cuelight/cuelight/internal/media"
 	"github.com/cuelight/cuelight/internal/playback"
 	"github.com/cuelight/cuelight/internal/problem"
 	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/web/embed"
 )
 
 const (
 	playPath = "/play"
-	// defaultPlayback is how long an address is valid that is asked for without a time.
-	defaultPlayback = 24 * time.Hour
+	// playerPath is where the files of the player are.
+	playerPath = "/player/"
 	// maxPublicAge is how long proxies may serve a file of a video that is not public any more.
 	maxPublicAge = time.Minute
 )
 
 var errNotPublic = problem.New(problem.NotFound, "no public video has this address; any other video needs a link for viewers")
-
-// PlaybackPath returns the URL path of a published file of a task, such as master.m3u8: signed by a token, or without one, for a
-// public video.
-func PlaybackPath(basePath, token string, task store.ID, name string) string {
-	return path.Join(basePath+playPath, token, task.String(), name)
-}
 
 func (s *Server) playbackRoutes() []route {
 	// Files in directories of a public video match the first one, too: with two patterns that end in dots, the mux redirects.
@@ -44,89 +36,51 @@ func (s *Server) playbackRoutes() []route {
 		rawRoute("OPTIONS", signed, access.None, answerPreflight),
 		rawRoute("GET", public, access.None, s.servePublic),
 		rawRoute("OPTIONS", public, access.None, answerPreflight),
+		rawRoute("GET", "/embed/{id}", access.None, s.serveEmbed),
+		rawRoute("GET", "/embed/{token}/{id}", access.None, s.serveEmbed),
+		rawRoute("GET", playerPath+"{name...}", access.None, s.player.ServeHTTP),
 	}
 }
 
-type playbackBody struct {
-	HLS       string    `json:"hls"`
-	DASH      string    `json:"dash,omitempty"` // an encrypted video has none
-	MP4       string    `json:"mp4,omitempty"`
-	Preview   string    `json:"preview,omitempty"`
-	ExpiresAt time.Time `json:"expires_at,omitzero"` // zero for a public video
-}
-
-// getPlayback returns addresses of a published video that need no key.
+// getPlayback returns how a published video is watched, with addresses that need no key.
 func (s *Server) getPlayback(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {
-	age := defaultPlayback
+	a := s.addresses(r)
 	if text := r.URL.Query().Get("expires_in"); text != "" {
 		n, err := strconv.Atoi(text)
-		if age = time.Duration(n) * time.Second; err != nil || age < time.Second || age > playback.MaxAge {
+		if a.Valid = time.Duration(n) * time.Second; err != nil || a.Valid < time.Second || a.Valid > playback.MaxAge {
 			return jsonResponse{}, fmt.Errorf("%w: expires_in is %q; it must be seconds, 1 to %.0f",
 				store.ErrInvalid, text, playback.MaxAge.Seconds())
 		}
 	}
-	id := pathID(r)
-	params, err := s.opts.Reads.Params(r.Context(), id)
+	t, err := s.opts.Reads.Get(r.Context(), pathID(r))
 	if err != nil {
 		return jsonResponse{}, err
 	}
-	err = s.checkFile(r.Context(), id, media.MasterName)
-	if errors.Is(err, errNoFile) {
+	found, err := a.Find(r.Context(), s.opts.Reads, t)
+	if err == nil && found[t.ID] == nil {
 		err = problem.New(problem.NotFound, "the video is not published yet")
 	}
-	if err != nil {
-		return jsonResponse{}, err
-	}
-	dashErr := s.checkFile(r.Context(), id, media.ManifestName)
-	if dashErr != nil && !errors.Is(dashErr, errNoFile) {
-		return jsonResponse{}, dashErr
-	}
-	var body playbackBody
-	token := ""
-	if !video.IsPublic(params) {
-		body.ExpiresAt = playback.Expiry(time.Now(), age)
-		token = s.opts.PlaybackKeys.Sign(id, body.ExpiresAt)
-	}
-	address := func(name string) string { return s.origin(r) + PlaybackPath(s.opts.BasePath, token, id, name) }
-	body.HLS = address(media.MasterName)
-	if dashErr == nil {
-		body.DASH = address(media.ManifestName)
-	}
-	err = s.addMP4s(r.Context(), id, &body, address)
-	return jsonResponse{status: http.StatusOK, body: body}, err
+	return okResponse(found[t.ID], err)
 }
 
-// addMP4s adds the MP4 files of a video that has some: the result of the publish stage says in which generation.
-func (s *Server) addMP4s(ctx context.Context, id store.ID, body *playbackBody, address func(name string) string) error {
-	raw, err := s.opts.Reads.Result(ctx, id, "publish")
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
+// addresses are those of published videos for the client of a request; without keys if none are served.
+func (s *Server) addresses(r *http.Request) (a playback.Addresses) {
+	if s.opts.Playback != nil {
+		a = *s.opts.Playback
 	}
-	var published video.Publish
-	if err == nil {
-		err = json.Unmarshal(raw, &published)
-	}
-	for file, to := range map[string]*string{published.MP4: &body.MP4, published.Preview: &body.Preview} {
-		if name, ok := strings.CutPrefix(file, id.String()+"/"); ok && err == nil {
-			if err = s.checkFile(ctx, id, name); err == nil {
-				*to = address(name)
-			} else if errors.Is(err, errNoFile) {
-				err = nil
-			}
-		}
-	}
-	return err
+	a.URL = s.publicURL(r)
+	return a
 }
 
-// origin is the public address of this server: the first of the configured ones, or that of the request.
-func (s *Server) origin(r *http.Request) string {
-	if len(s.opts.Origins) > 0 {
-		return s.opts.Origins[0]
+// publicURL is the public address of this server: the configured one, or that of the request.
+func (s *Server) publicURL(r *http.Request) string {
+	if s.opts.PublicURL != "" {
+		return s.opts.PublicURL
 	}
 	if r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https") {
-		return "https://" + r.Host
+		return "https://" + r.Host + s.opts.BasePath
 	}
-	return "http://" + r.Host
+	return "http://" + r.Host + s.opts.BasePath
 }
 
 // servePlayback serves a published file to anybody who has a signed address, also to pages of other sites and to proxies.
@@ -142,7 +96,7 @@ func (s *Server) servePlayback(w http.ResponseWriter, r *http.Request) {
 		s.writeError(w, r, err)
 		return
 	}
-	expires, err := s.opts.PlaybackKeys.Verify(id, r.PathValue("token"), time.Now())
+	expires, err := s.opts.Playback.Keys.Verify(id, r.PathValue("token"), time.Now())
 	if err != nil {
 		s.writeError(w, r, problem.New(problem.Forbidden, "%v", err))
 		return
@@ -159,6 +113,54 @@ func (s *Server) servePublic(w http.ResponseWriter, r *http.Request) {
 	}
 	setCORS(w.Header())
 	s.serveFile(w, r, "public", maxPublicAge)
+}
+
+// serveEmbed serves the page with the player of a public video, or of one whose address is signed.
+func (s *Server) serveEmbed(w http.ResponseWriter, r *http.Request) {
+	page, err := s.embedPage(r)
+	status := http.StatusOK
+	if err != nil {
+		p := problemOf(err)
+		status, page = p.Status(), embed.Page{Error: p.Detail}
+	}
+	if err := s.player.Write(w, status, page); err != nil {
+		s.writeError(w, r, err)
+	}
+}
+
+func (s *Server) embedPage(r *http.Request) (page embed.Page, err error) {
+	id, err := parsePathID(r)
+	if err != nil {
+		return page, errNotPublic
+	}
+	a := s.addresses(r)
+	a.URL = s.opts.BasePath // of this server, whatever its public address
+	var expires time.Time
+	if token := r.PathValue("token"); token != "" {
+		if expires, err = a.Keys.Verify(id, token, time.Now()); err != nil {
+			return page, problem.New(problem.Forbidden, "%v", err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), handlerTimeout)
+	defer cancel()
+	release, err := s.requestLimit.acquire(ctx, "the public", requestWait)
+	if err != nil {
+		return page, err
+	}
+	defer release()
+	task, err := s.opts.Store.Get(ctx, id)
+	isPublic := err == nil && video.IsPublic(task.Params)
+	if errors.Is(err, store.ErrNotFound) || err == nil && !isPublic && expires.IsZero() {
+		return page, errNotPublic
+	}
+	var found map[store.ID]*playback.Video
+	if err == nil {
+		found, err = a.Until(expires).Find(ctx, s.opts.Store, task)
+	}
+	if err == nil && found[id] == nil {
+		err = problem.New(problem.NotFound, "the video is not published yet")
+	}
+	return embed.Page{Title: task.Title(), Video: found[id]}, err
 }
 
 // checkPublic returns errNotPublic unless the video in the path is public: the same for a signed, a deleted and an unknown one.

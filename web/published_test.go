@@ -18,7 +18,7 @@ func TestPublished_ServesMediaTypesAndRanges(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := store.ID{7}
-	at := web.PublishedPath("", id.String())
+	at := publishedPath(id.String())
 	for name, want := range map[string]string{
 		"master.m3u8": "application/vnd.apple.mpegurl", "manifest.mpd": "application/dash+xml",
 		"gen-0001-aaaaaaaaaa/v/seg.m4s": "video/iso.segment", "gen-0001-aaaaaaaaaa/v/init.mp4": "video/mp4",
@@ -57,7 +57,7 @@ func TestPublished_ReplacedFileHasAnotherETag(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := store.ID{7}
-	path := web.PublishedPath("", id.String()) + "/master.m3u8"
+	path := publishedPath(id.String()) + "/master.m3u8"
 	b.publish(id, "master.m3u8", "one")
 	tag := b.get(path).wantStatus(200, nil).header.Get("Etag")
 	b.publish(id, "new", "two")
@@ -100,7 +100,7 @@ func TestPublished_ServesNothingElse(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(dir, "pipe.json"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	base := web.PublishedPath("", "")
+	base := publishedPath("")
 	for _, path := range []string{
 		id.String() + "/nothing.json", id.String() + "/", id.String() + "/gen-0001-aaaaaaaaaa",
 		id.String() + "/gen-0001-aaaaaaaaaa/",
@@ -137,7 +137,7 @@ func TestPublished_DistinguishesMissingFilesFromErrors(t *testing.T) {
 	}
 	b := setup(t)
 	id := store.ID{7}
-	at := web.PublishedPath("", id.String())
+	at := publishedPath(id.String())
 	b.publish(id, "gen/a.jpg", "a")
 	b.get(at+"/gen/"+strings.Repeat("x", 300)).wantProblem(404, "not-found")
 	if os.Geteuid() == 0 {

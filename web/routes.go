@@ -23,7 +23,7 @@ func (s *Server) buildRoutes() []route {
 	}
 	if s.opts.Published != "" || s.opts.OpenPublished != nil {
 		routes = append(routes, rawRoute("GET", apiPath+"/published/{id}/{path...}", access.Read, s.servePublished))
-		if s.opts.PlaybackKeys != nil {
+		if s.opts.Playback != nil {
 			routes = append(routes, s.playbackRoutes()...)
 		}
 	}

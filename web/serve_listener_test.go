@@ -79,7 +79,8 @@ func TestNew_RejectsInvalidOptions(t *testing.T) {
 		"base with slash": func(o *web.Options) { o.BasePath = "/cue/" },
 		"pattern":         func(o *web.Options) { o.BasePath = "/{x}" },
 		"no key":          func(o *web.Options) { o.CertFile = "x" },
-		"origin":          func(o *web.Options) { o.Origins = []string{"studio.example"} },
+		"public URL":      func(o *web.Options) { o.PublicURL = "studio.example" },
+		"URL with slash":  func(o *web.Options) { o.PublicURL = "https://studio.example/" },
 	} {
 		o := minimalOptions(t)
 		change(&o)
@@ -424,7 +425,7 @@ func TestPublished_SendsLargeFilesOnOneConnection(t *testing.T) {
 	tr := &http.Transport{}
 	defer tr.CloseIdleConnections()
 	for _, span := range []string{"", "bytes=0-", "bytes=1-2097152", "bytes=3000000-"} {
-		r, _ := http.NewRequest("GET", "http://"+addr+web.PublishedPath("", id.String())+"/gen/a.m4s", nil)
+		r, _ := http.NewRequest("GET", "http://"+addr+publishedPath(id.String())+"/gen/a.m4s", nil)
 		r.Header.Set("Authorization", "Bearer "+adminText)
 		if span != "" {
 			r.Header.Set("Range", span)

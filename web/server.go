@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/problem"
 	"github.com/cuelight/cuelight/internal/readcache"
+	"github.com/cuelight/cuelight/web/embed"
 )
 
 // contentSecurityPolicy applies to responses that set none of their own, as the dashboard's pages do.
@@ -21,6 +23,7 @@ const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 
 
 // Server serves one pipeline. Create it with [New].
 type Server struct {
+	player         *embed.Player
 	opts           Options
 	routes         []route
 	handler        http.Handler
@@ -49,15 +52,25 @@ func New(o Options) (*Server, error) {
 			total: o.MaxStreams, perPrincipal: o.MaxStreamsPerPrincipal, byPrincipal: make(map[string]int),
 		},
 	}
+	if s.player, err = embed.New(o.BasePath + playerPath); err != nil {
+		return nil, fmt.Errorf("web: %w", err)
+	}
 	s.streamContext, s.endStreams = context.WithCancel(context.Background())
 	s.routes = s.buildRoutes()
 	if s.openAPI, err = withServerURL(openAPI, cmp.Or(o.BasePath, "/")); err != nil {
 		return nil, fmt.Errorf("web: %w", err)
 	}
 	csrf := http.NewCrossOriginProtection()
-	for _, origin := range o.Origins {
-		if err := csrf.AddTrustedOrigin(origin); err != nil {
-			return nil, fmt.Errorf("web: origin %q: %w", origin, err)
+	if o.PublicURL != "" {
+		if err := CheckPublicURL(o.PublicURL); err != nil {
+			return nil, fmt.Errorf("web: %w", err)
+		}
+		u, err := url.Parse(o.PublicURL)
+		if err == nil {
+			err = csrf.AddTrustedOrigin(u.Scheme + "://" + u.Host)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("web: public URL: %w", err)
 		}
 	}
 	csrf.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -78,9 +91,6 @@ func (s *Server) Streams() int { return s.streamLimit.count() }
 
 // UploadsPath returns the path of Options.Uploads on a server with a base path.
 func UploadsPath(basePath string) string { return basePath + apiPath + "/uploads/" }
-
-// PublishedPath returns the URL path of a file, given its path inside the published directory.
-func PublishedPath(basePath, name string) string { return basePath + apiPath + "/published/" + name }
 
 // withMiddleware wraps the handler of requests with a principal. The wrapper may pass on another request, so it
 // must be outside of observeRequests, which reads the route of its own.
@@ -161,4 +171,14 @@ func (s *Server) reportPanic(rec *responseWriter, r *http.Request, value any) {
 // acceptsHTML reports whether a browser requests a page.
 func acceptsHTML(r *http.Request) bool {
 	return strings.Contains(r.Header.Get("Accept"), "text/html")
+}
+
+// CheckPublicURL checks Options.PublicURL.
+func CheckPublicURL(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || strings.HasSuffix(text, "/") ||
+		strings.ContainsAny(text, "?#") {
+		return fmt.Errorf("public URL %q must be an address such as https://media.example, without a slash at its end", text)
+	}
+	return nil
 }

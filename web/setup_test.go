@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -71,7 +72,7 @@ func setup(t *testing.T, change ...func(*web.Options)) *testServer {
 	}
 	b.playbackKeys = keys
 	o := web.Options{
-		Store: b.Store, Guard: guard, PlaybackKeys: &keys, Subscribe: b.feed(), Published: b.published,
+		Store: b.Store, Guard: guard, Playback: &playback.Addresses{Keys: &keys, IsThere: b.isThere}, Subscribe: b.feed(), Published: b.published,
 		Webhooks: webhook.New(webhook.Options{DB: pool, Store: b.Store}),
 		Metrics:  textHandler("figures 1\n"), Healthy: healthHandler(http.StatusOK),
 		Ready:     healthHandler(http.StatusServiceUnavailable),
@@ -101,6 +102,11 @@ func setup(t *testing.T, change ...func(*web.Options)) *testServer {
 	t.Cleanup(b.server.Drain)
 	b.url = ts.URL
 	return b
+}
+
+func (b *testServer) isThere(_ context.Context, file string) (bool, error) {
+	_, err := os.Stat(filepath.Join(b.published, file))
+	return err == nil, nil
 }
 
 // newUploadHandler returns the real upload handler, which takes files as the program does.
@@ -353,3 +359,11 @@ func (b *testServer) publish(id store.ID, name, content string) {
 		b.t.Fatal(err)
 	}
 }
+
+// playbackPath is the path of a published file for viewers: signed by a token, or without one, of a public video.
+func playbackPath(token string, task store.ID, name string) string {
+	return path.Join("/play", token, task.String(), name)
+}
+
+// publishedPath is the path of a file in the published directory for clients with a key.
+func publishedPath(name string) string { return api + "/published/" + name }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/eventfeed"
+	"github.com/cuelight/cuelight/internal/playback"
 	"github.com/cuelight/cuelight/internal/problem"
 	"github.com/cuelight/cuelight/store"
 )
@@ -22,8 +23,9 @@ type stream struct {
 	*sseStream
 	server    *Server
 	principal string
-	ctx       context.Context // done when the client disconnects; while it runs, also when the server drains
-	checkedAt time.Time       // when the principal was checked
+	addresses playback.Addresses // of the videos of completed tasks
+	ctx       context.Context    // done when the client disconnects; while it runs, also when the server drains
+	checkedAt time.Time          // when the principal was checked
 
 	sub    Subscription                               // nil before subscribe
 	handle func([]store.Event) (last bool, err error) // nil before follow
@@ -44,7 +46,9 @@ func (s *Server) startStream(rec *responseWriter, r *http.Request, start func(st
 	if s.streamContext.Err() != nil {
 		return errShuttingDown
 	}
-	st := &stream{server: s, principal: access.PrincipalOf(r.Context()).Name, ctx: r.Context(), checkedAt: time.Now()}
+	st := &stream{
+		server: s, principal: access.PrincipalOf(r.Context()).Name, addresses: s.addresses(r), ctx: r.Context(), checkedAt: time.Now(),
+	}
 	if err := s.streamLimit.acquire(st.principal); err != nil {
 		return err
 	}
@@ -124,6 +128,10 @@ func (st *stream) sendNext() bool {
 }
 
 func (st *stream) sendEvents(events []store.Event) error {
+	events, err := st.addresses.DescribeEvents(st.ctx, st.server.opts.Store, events)
+	if err != nil {
+		return err
+	}
 	return st.SendEvents(events, &st.server.eventCache)
 }
 

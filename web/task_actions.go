@@ -20,7 +20,11 @@ func (s *Server) changeTask(r *http.Request, change func(id store.ID) error) (js
 		return jsonResponse{}, err
 	}
 	task, err := s.opts.Store.Get(r.Context(), id)
-	return okResponse(visibleTask(r.Context(), task), err)
+	if err != nil {
+		return jsonResponse{}, err
+	}
+	changed, err := s.taskBodies(r, task)
+	return okResponse(changed[0], err)
 }
 
 func (s *Server) retryTask(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {

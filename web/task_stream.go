@@ -85,7 +85,11 @@ func (st *stream) sendTask(start taskStreamStart, hasAfter bool) error {
 	f, sent := start.follower, start.missed
 	if !hasAfter {
 		sent = nil // State shows them
-		if err := st.Add(f.After, "task", visibleTask(st.ctx, f.State)); err != nil {
+		found, err := st.addresses.Find(st.ctx, st.server.opts.Reads, f.State)
+		if err != nil {
+			return err
+		}
+		if err := st.Add(f.After, "task", taskBody{visibleTask(st.ctx, f.State), found[f.Task]}); err != nil {
 			return err
 		}
 	}
@@ -143,7 +147,11 @@ func (st *stream) sendEnd(t store.Task, last int64) error {
 			e.At = a.FinishedAt
 		}
 	}
-	if err := st.Add(e.ID, string(e.Type), e); err != nil { // not cached: another event may have this id
+	events, err := st.addresses.DescribeEvents(st.ctx, st.server.opts.Store, []store.Event{e})
+	if err != nil {
+		return err
+	}
+	if err := st.Add(e.ID, string(e.Type), events[0]); err != nil { // not cached: another event may have this id
 		return err
 	}
 	return st.Send()

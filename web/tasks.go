@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/cuelight/cuelight/internal/access"
+	"github.com/cuelight/cuelight/internal/playback"
 	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
@@ -16,6 +17,22 @@ func visibleTask(ctx context.Context, t store.Task) store.Task {
 		t.Source = redact.Source(t.Source)
 	}
 	return t
+}
+
+// taskBody is a task as responses have it.
+type taskBody struct {
+	store.Task
+	Playback *playback.Video `json:"playback,omitempty"`
+}
+
+// taskBodies returns tasks as the principal of a request may see them, with how they are watched.
+func (s *Server) taskBodies(r *http.Request, tasks ...store.Task) ([]taskBody, error) {
+	found, err := s.addresses(r).Find(r.Context(), s.opts.Reads, tasks...)
+	bodies := make([]taskBody, len(tasks))
+	for i, t := range tasks {
+		bodies[i] = taskBody{visibleTask(r.Context(), t), found[t.ID]}
+	}
+	return bodies, err
 }
 
 func (s *Server) listTasks(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {
@@ -33,9 +50,9 @@ func (s *Server) listTasks(_ http.ResponseWriter, r *http.Request) (jsonResponse
 	if err != nil {
 		return jsonResponse{}, err
 	}
-	visible := make([]store.Task, len(tasks))
-	for i, t := range tasks {
-		visible[i] = visibleTask(r.Context(), t)
+	visible, err := s.taskBodies(r, tasks...)
+	if err != nil {
+		return jsonResponse{}, err
 	}
 	nextAfter := ""
 	if !next.IsZero() {
@@ -46,6 +63,9 @@ func (s *Server) listTasks(_ http.ResponseWriter, r *http.Request) (jsonResponse
 
 func (s *Server) getTask(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {
 	d, err := report.Task(r.Context(), s.opts.Reads, pathID(r))
+	if err != nil {
+		return jsonResponse{}, err
+	}
 	if !access.PrincipalOf(r.Context()).Scope.Allows(access.Admin) {
 		ofPlacement := d.Warnings[len(report.Warnings(d.History)):] // the others may contain the source
 		for i := range d.History {
@@ -55,5 +75,9 @@ func (s *Server) getTask(_ http.ResponseWriter, r *http.Request) (jsonResponse, 
 		d.Warnings = append(report.Warnings(d.History), ofPlacement...)
 		d.Task = visibleTask(r.Context(), d.Task)
 	}
-	return okResponse(d, err)
+	found, err := s.addresses(r).Find(r.Context(), s.opts.Reads, d.Task)
+	return okResponse(struct {
+		report.TaskDetails
+		Playback *playback.Video `json:"playback,omitempty"`
+	}{d, found[d.ID]}, err)
 }

@@ -142,7 +142,7 @@ func TestConfig_NamesEveryMistakeWithItsLine(t *testing.T) {
 		"data-dir: &a /tmp/x\npublish-dir: *a\n":  "",
 		"---\n# only a comment\n":                 "",
 		"":                                        "",
-		"serve:\n  watch: /tmp\n  origin: https://studio.example\n  listen: 127.0.0.1:1\n": "",
+		"serve:\n  watch: /tmp\n  public-url: https://studio.example\n  listen: 127.0.0.1:1\n": "",
 	} {
 		path := filepath.Join(t.TempDir(), "cuelight.yaml")
 		writeConfig(t, path, text)

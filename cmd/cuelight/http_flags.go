@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -13,6 +12,7 @@ import (
 	"github.com/cuelight/cuelight/internal/access"
 	"github.com/cuelight/cuelight/internal/daemon"
 	"github.com/cuelight/cuelight/internal/usererr"
+	"github.com/cuelight/cuelight/web"
 )
 
 // httpFlags are the flags of what a daemon serves and sends by HTTP.
@@ -28,8 +28,7 @@ func addHTTPFlags(f *pflag.FlagSet) *httpFlags {
 		"let --listen use an address other than loopback without TLS, if a proxy or the network protects it")
 	f.BoolVar(&o.NoAuth, "no-auth", false, "give everyone on this host full access; for loopback addresses only")
 	f.StringVar(&o.BasePath, "base-path", "", "path below which --listen serves everything, such as /cuelight")
-	f.StringSliceVar(&o.Origins, "origin", nil,
-		"public address of a proxy that changes the Host header, such as https://studio.example; repeatable")
+	f.StringVar(&o.PublicURL, "public-url", "", publicURLUsage)
 	f.Var((*networks)(&o.Proxies), "proxy",
 		"network of trusted proxies, whose X-Forwarded-For and X-Forwarded-Proto are used; repeatable")
 	f.StringVar(&o.AdminFile, "admin-secret-file", "",
@@ -48,6 +47,15 @@ func addHTTPFlags(f *pflag.FlagSet) *httpFlags {
 	f.BoolVar(&o.WebhookHTTP, "webhook-http", false, "allow http addresses for webhooks that are added through the API")
 	webhookAllowFlag(f, &o.WebhookAllow)
 	return o
+}
+
+const publicURLUsage = "address of --listen for viewers and browsers, such as https://media.example, in links to videos and pages"
+
+func checkPublicURL(text string) error {
+	if text != "" && web.CheckPublicURL(text) != nil {
+		return invalidFlag("public-url", text, "an address such as https://media.example, without a slash at its end")
+	}
+	return nil
 }
 
 // check checks the flags by themselves and against each other. further are the names of other given flags that only matter
@@ -77,11 +85,7 @@ func (o *httpFlags) check(further []string) error {
 			errs = append(errs, usererr.Usagef("--debug-listen %s: %v", usererr.Printable(o.DebugListen), err))
 		}
 	}
-	for _, origin := range o.Origins {
-		if http.NewCrossOriginProtection().AddTrustedOrigin(origin) != nil {
-			errs = append(errs, invalidFlag("origin", origin, "an address without a path, such as https://studio.example"))
-		}
-	}
+	errs = append(errs, checkPublicURL(o.PublicURL))
 	return errors.Join(append(errs, o.checkListen())...)
 }
 
@@ -92,9 +96,8 @@ func (o *httpFlags) listenFlags() (names []string) {
 		name    string
 	}{
 		{o.CertFile != "", "--tls-cert"}, {o.KeyFile != "", "--tls-key"}, {o.NoAuth, "--no-auth"}, {o.Insecure, "--insecure"},
-		{o.BasePath != "", "--base-path"}, {len(o.Origins) > 0, "--origin"}, {len(o.Proxies) > 0, "--proxy"},
+		{o.BasePath != "", "--base-path"}, {len(o.Proxies) > 0, "--proxy"},
 		{o.AdminFile != "", "--admin-secret-file"}, {o.ReadFile != "", "--read-secret-file"},
-		{o.PlaybackKeys != "", "--playback-keys"},
 		{o.MaxSubmissions != 0, "--max-submissions-per-user"},
 	} {
 		if f.isGiven {

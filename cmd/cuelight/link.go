@@ -2,15 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io/fs"
-	"net/url"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/cuelight/cuelight/internal/daemon"
 	"github.com/cuelight/cuelight/internal/dbconn"
@@ -18,90 +16,80 @@ import (
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
-	"github.com/cuelight/cuelight/web"
 )
 
 const playbackKeysUsage = "file with the keys of addresses for viewers, one in each line (default DATA-DIR/secrets/playback)"
 
-type linkOptions struct {
-	keys, address string
-	expires       time.Duration
+// viewerFlags are what the addresses of published videos are made of.
+type viewerFlags struct{ keys, publicURL string }
+
+func addViewerFlags(f *pflag.FlagSet) *viewerFlags {
+	v := &viewerFlags{}
+	f.StringVar(&v.publicURL, "public-url", "", publicURLUsage+" (default: the path alone)")
+	f.StringVar(&v.keys, "playback-keys", "", playbackKeysUsage)
+	return v
 }
 
 func (c *cli) linkCommand() *cobra.Command {
-	var o linkOptions
 	cmd := &cobra.Command{
 		Use: "link ID", Short: "Print an address with which anybody can watch a video", Args: exactlyOne("ID"),
-		Long: `Link prints an address of a published video that is valid for a time, for everybody
-who has it. A daemon that serves the video with --listen, and has the same keys, checks
-it. It plays all versions of the video that are published meanwhile. The address of a
-public video (cuelight visibility) has no time, and needs no keys.
+		Long: `Link prints the address of a page that plays a published video, valid for a time, for
+everybody who has it. With --json it prints the addresses of the HLS playlist and all
+other files, too. A daemon that serves the video with --listen, and has the same keys,
+checks them. They play all versions of the video that are published meanwhile. The
+addresses of a public video (cuelight visibility) have no time, and need no keys.
 
-  cuelight link 5f9c41ab --expires 168h --address https://media.example`,
+  cuelight link 5f9c41ab --expires 168h --public-url https://media.example`,
 	}
 	f := cmd.Flags()
-	f.DurationVar(&o.expires, "expires", 24*time.Hour, "how long the address is valid at least")
-	f.StringVar(&o.address, "address", "", "public address of the daemon, such as https://media.example (default: the path alone)")
-	f.StringVar(&o.keys, "playback-keys", "", playbackKeysUsage)
+	expires := f.Duration("expires", 24*time.Hour, "how long the address is valid at least")
+	viewers := addViewerFlags(f)
 	c.jsonFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return c.link(cmd.Context(), args[0], o) }
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return c.link(cmd.Context(), args[0], *viewers, *expires)
+	}
 	return cmd
 }
 
-func (c *cli) link(ctx context.Context, word string, o linkOptions) error {
-	if o.expires < time.Second || o.expires > playback.MaxAge {
-		return usererr.Usagef("--expires %s: it must be 1s to %s", o.expires, playback.MaxAge)
-	}
-	if u, err := url.Parse(o.address); err != nil || o.address != "" && (u.Scheme == "" || u.Host == "") {
-		return usererr.Usagef("--address %s: it must be an address such as https://media.example", usererr.Printable(o.address))
+func (c *cli) link(ctx context.Context, word string, viewers viewerFlags, expires time.Duration) error {
+	if expires < time.Second || expires > playback.MaxAge {
+		return usererr.Usagef("--expires %s: it must be 1s to %s", expires, playback.MaxAge)
 	}
 	return c.withExistingDatabase(ctx, func(db *dbconn.Database) error {
-		return c.eachTask(ctx, db.Store, []string{word}, func(task store.ID) error {
-			var published video.Publish
-			raw, err := db.Store.Result(ctx, task, "publish")
-			if errors.Is(err, store.ErrNotFound) {
-				return &usererr.Error{Kind: usererr.NotFound, Text: shortID(task) + " is not published yet"}
-			}
-			if err == nil {
-				err = json.Unmarshal(raw, &published)
-			}
+		return c.eachTask(ctx, db.Store, []string{word}, func(id store.ID) error {
+			task, err := db.Store.Get(ctx, id)
 			if err != nil {
 				return err
 			}
-			token, expires, err := c.playbackToken(ctx, db.Store, task, o)
+			v, err := c.playbackOf(ctx, db.Store, task, viewers, expires)
 			if err != nil {
 				return err
 			}
-			address := func(name string) string {
-				return strings.TrimSuffix(o.address, "/") + web.PlaybackPath("", token, task, name)
+			if v == nil {
+				return &usererr.Error{Kind: usererr.NotFound, Text: shortID(id) + " is not published yet"}
 			}
-			dash := ""
-			if published.Manifest != "" {
-				dash = address("manifest.mpd")
-			}
-			return c.print(struct {
-				HLS       string    `json:"hls"`
-				DASH      string    `json:"dash,omitempty"`
-				ExpiresAt time.Time `json:"expires_at,omitzero"`
-			}{address("master.m3u8"), dash, expires}, "%s", address("master.m3u8"))
+			return c.print(v, "%s", v.Embed)
 		})
 	})
 }
 
-// playbackToken returns the token of an address for viewers, and when it expires. Of a public video both are empty.
-func (c *cli) playbackToken(
-	ctx context.Context, st *store.Store, task store.ID, o linkOptions,
-) (token string, expires time.Time, err error) {
-	params, err := st.Params(ctx, task)
-	if err != nil || video.IsPublic(params) {
-		return "", time.Time{}, err
+// playbackOf returns how a task is watched, or nil if it is not published. Without the keys that it needs, it returns an error of
+// the kind NotFound.
+func (c *cli) playbackOf(
+	ctx context.Context, st *store.Store, task store.Task, viewers viewerFlags, valid time.Duration,
+) (*playback.Video, error) {
+	if err := checkPublicURL(viewers.publicURL); err != nil {
+		return nil, err
 	}
-	keys, err := c.playbackKeys(o.keys)
-	if err != nil {
-		return "", time.Time{}, err
+	a := playback.Addresses{Keys: &playback.Keys{}, URL: viewers.publicURL, Valid: valid}
+	if !video.IsPublic(task.Params) {
+		var err error
+		if *a.Keys, err = c.playbackKeys(viewers.keys); err != nil {
+			return nil, err
+		}
 	}
-	expires = playback.Expiry(time.Now(), o.expires)
-	return keys.Sign(task, expires), expires, nil
+	found, err := a.Find(ctx, st, task)
+	return found[task.ID], err
 }
 
 // playbackKeys reads the keys of the daemon. It creates none: a daemon would not know them.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cuelight/cuelight/internal/playback"
 	"github.com/cuelight/cuelight/internal/storage/s3test"
 )
 
@@ -96,14 +98,17 @@ func TestServe_PlaysFromABucketAsFromADirectory(t *testing.T) {
 	if diff := cmp.Diff(fromDirectory, web.answers(task.String(), generation)); diff != "" {
 		t.Error(diff)
 	}
-	master := "/api/v1/published/" + task.String() + "/master.m3u8"
-	poster := "/api/v1/published/" + task.String() + "/" + generation + "/poster.jpg"
-	page := string(web.do(200, "GET", "/videos/"+task.String(), nil))
-	if !strings.Contains(page, `data-hls="`+master+`"`) || !strings.Contains(page, `poster="`+poster+`"`) {
-		t.Errorf("the page has no player:\n%s", page)
+	var shown struct{ Playback playback.Video }
+	if err := json.Unmarshal(web.do(200, "GET", "/api/v1/tasks/"+task.String(), nil), &shown); err != nil {
+		t.Fatal(err)
+	}
+	_, embed, _ := strings.Cut(shown.Playback.Embed, "/embed/")
+	player := string(web.do(200, "GET", "/embed/"+embed, nil))
+	if !strings.Contains(player, "/"+task.String()+`/master.m3u8"`) || !strings.Contains(player, generation+`/poster.jpg"`) {
+		t.Errorf("the page has no player:\n%s", player)
 	}
 	proxy.Reset()
-	if board := string(web.do(200, "GET", "/", nil)); !strings.Contains(board, `<img src="`+poster+`"`) {
+	if board := string(web.do(200, "GET", "/", nil)); !strings.Contains(board, generation+`/poster.jpg"`) {
 		t.Errorf("the board has no poster:\n%s", board)
 	}
 	if n := proxy.Reset(); n > 0 {
@@ -111,7 +116,7 @@ func TestServe_PlaysFromABucketAsFromADirectory(t *testing.T) {
 	}
 	for _, name := range []string{"master.m3u8", "manifest.mpd"} {
 		out, err := exec.Command("ffmpeg", "-nostdin", "-v", "error", "-headers", "Authorization: Bearer "+web.secret+"\r\n",
-			"-i", web.base+strings.Replace(master, "master.m3u8", name, 1), "-f", "null", "-").CombinedOutput()
+			"-i", web.base+"/api/v1/published/"+task.String()+"/"+name, "-f", "null", "-").CombinedOutput()
 		if err != nil || len(out) > 0 {
 			t.Errorf("play %s: %v: %s", name, err, out)
 		}
@@ -123,11 +128,11 @@ func TestServe_PlaysFromABucketAsFromADirectory(t *testing.T) {
 		t.Errorf("play the public video without a key: %v: %s", err, out)
 	}
 	proxy.Inject(func(int, *http.Request) s3test.Fault { return s3test.ServerError })
-	if text := string(web.do(503, "GET", master, nil)); !strings.Contains(text, "storage service is not available") {
+	if text := string(web.do(503, "GET", "/api/v1/published/"+task.String()+"/master.m3u8", nil)); !strings.Contains(text, "storage service is not available") {
 		t.Errorf("without the service: %s", text)
 	}
 	proxy.Inject(nil)
-	web.do(200, "GET", master, nil)
+	web.do(200, "GET", "/api/v1/published/"+task.String()+"/master.m3u8", nil)
 	daemon.signal(syscall.SIGTERM)
 	daemon.end(0)
 }

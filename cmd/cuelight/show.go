@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -12,13 +13,14 @@ import (
 
 	"github.com/cuelight/cuelight/internal/console"
 	"github.com/cuelight/cuelight/internal/dbconn"
+	"github.com/cuelight/cuelight/internal/playback"
 	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/internal/usererr"
 	"github.com/cuelight/cuelight/store"
 )
 
 func (c *cli) showCommand() *cobra.Command {
-	parts := false
+	parts, viewers := false, (*viewerFlags)(nil)
 	cmd := &cobra.Command{
 		Use:   "show ID...",
 		Short: "Show a task's stages, attempts, errors and progress",
@@ -32,11 +34,12 @@ or dead, and the attempts that were not completed; with --parts all of them.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.withExistingDatabase(cmd.Context(), func(db *dbconn.Database) error {
 				return c.eachTask(cmd.Context(), db.Store, args, func(id store.ID) error {
-					return c.show(cmd.Context(), db, id, parts)
+					return c.show(cmd.Context(), db, id, parts, *viewers)
 				})
 			})
 		},
 	}
+	viewers = addViewerFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&parts, "parts", false, "list all parts, and all attempts at them")
 	c.jsonFlag(cmd)
 	return cmd
@@ -45,11 +48,12 @@ or dead, and the attempts that were not completed; with --parts all of them.`,
 // shownTask is what show prints of a task.
 type shownTask struct {
 	report.TaskDetails
-	Published *string `json:"published"`
-	Error     *string `json:"error"`
+	Published *string         `json:"published"`
+	Playback  *playback.Video `json:"playback,omitempty"`
+	Error     *string         `json:"error"`
 }
 
-func (c *cli) show(ctx context.Context, db *dbconn.Database, id store.ID, parts bool) error {
+func (c *cli) show(ctx context.Context, db *dbconn.Database, id store.ID, parts bool, viewers viewerFlags) error {
 	details, err := report.Task(ctx, db.Store, id)
 	if err != nil {
 		return err
@@ -58,7 +62,11 @@ func (c *cli) show(ctx context.Context, db *dbconn.Database, id store.ID, parts 
 	if err != nil {
 		return err
 	}
-	d := shownTask{details, r.Published, r.Error}
+	d := shownTask{TaskDetails: details, Published: r.Published, Error: r.Error}
+	d.Playback, err = c.playbackOf(ctx, db.Store, details.Task, viewers, 0)
+	if e, ok := errors.AsType[*usererr.Error](err); err != nil && (!ok || e.Kind != usererr.NotFound) { // otherwise: no keys on this host
+		return err
+	}
 	if c.json {
 		return c.writeJSON(d)
 	}
@@ -122,6 +130,9 @@ func (c *cli) writeHead(b *strings.Builder, d shownTask) {
 			note = " (a new version is in progress)"
 		}
 		line("published", usererr.Printable(*d.Published)+note)
+	}
+	if d.Playback != nil && strings.Contains(d.Playback.Embed, "://") {
+		line("watch", d.Playback.Embed)
 	}
 	for _, w := range d.Warnings {
 		line("warning", usererr.Printable(w))

@@ -30,9 +30,6 @@ type Captions struct {
 
 // PlayOptions are options of [Browser.Play].
 type PlayOptions struct {
-	// Light names the videos that the light version of hls.js plays, too. It plays no sound of a
-	// playlist of its own.
-	Light []string
 	// Seeks names the videos in which players first seek to ten times at random, and change the size with each.
 	Seeks []string
 	// Rate is the speed; 0 is 4 times the normal one.
@@ -58,9 +55,8 @@ func (b Browser) Play(t testing.TB, videos map[string]Video, o PlayOptions) {
 		mux.Handle("GET /"+name+"/", http.StripPrefix("/"+name, http.FileServer(http.Dir(v.Dir))))
 	}
 	for name, file := range map[string]string{
-		"/hls.js":       b.Module("hls.js/dist/hls.min.js"),
-		"/dash.js":      b.Module("dashjs/dist/modern/umd/dash.all.min.js"),
-		"/hls.light.js": filepath.Join("..", "..", "web", "ui", "assets", "vendor", "hls.light.min.js"),
+		"/hls.js":  b.Module("hls.js/dist/hls.min.js"),
+		"/dash.js": b.Module("dashjs/dist/modern/umd/dash.all.min.js"),
 	} {
 		mux.HandleFunc("GET "+name, func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, file) })
 	}
@@ -79,7 +75,7 @@ func (b Browser) Play(t testing.TB, videos map[string]Video, o PlayOptions) {
 	}
 	b.Run(t, filepath.Join("..", "browsertest", "players.mjs"), map[string]any{
 		"address": server.URL, "clips": lengths, "captions": captions, "codecs": codecs, "addresses": addresses,
-		"light": append([]string{}, o.Light...), "seeks": append([]string{}, o.Seeks...),
-		"rate": o.Rate, "within": o.Timeout.Milliseconds(), "hold": o.Hold != nil,
+		"seeks": append([]string{}, o.Seeks...),
+		"rate":  o.Rate, "within": o.Timeout.Milliseconds(), "hold": o.Hold != nil,
 	})
 }

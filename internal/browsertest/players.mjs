@@ -1,9 +1,9 @@
-// Plays published videos with hls.js, its light version and dash.js, several at once,
+// Plays published videos with hls.js and dash.js, several at once,
 // and waits until each says that it has ended. A video with captions is played once for each track, whose
 // texts must be there with their times.
 import { given, must, test, done } from "./browser.mjs";
 
-const players = { hls: "/hls.js", light: "/hls.light.js", dash: "/dash.js" };
+const players = { hls: "/hls.js", dash: "/dash.js" };
 const atOnce = 4;
 
 // Seeks to random times, with the largest and the smallest size in turn, and requires a picture of that time.
@@ -136,9 +136,7 @@ async function checkCaptions(page, player, want) {
   must(isShown, `tracks shown: ${JSON.stringify(shown)}; want ${want.label}`);
 }
 
-// The light version plays no sound of its own playlist: two clips say what it can.
-const plays = ({ clip, player }) => (player !== "light" || given.light.includes(clip)) &&
-  (player !== "dash" || given.addresses[clip].startsWith("/"));
+const plays = ({ clip, player }) => player !== "dash" || given.addresses[clip].startsWith("/");
 const tracks = (clip) => given.captions[clip]?.map((_, i) => i) ?? [undefined];
 const all = Object.keys(given.clips).flatMap((clip) => Object.keys(players).flatMap((player) =>
   tracks(clip).map((track) => ({ clip, player, track })))).filter(plays);

@@ -29,19 +29,8 @@ const linkAge = 7 * 24 * time.Hour
 // newDashboard returns the dashboard's pages.
 func (s *services) newDashboard() (*ui.UI, error) {
 	d, base := s.d, s.d.HTTP.BasePath
-	files := publishedFiles{publish: d.Config.PublishDir, base: base}
-	poster := func(t store.Task) (string, bool) { return files.newest(t.ID, "poster.jpg") }
-	playbackOf := func(_ context.Context, t store.Task) (ui.Playback, bool) { return files.playback(t.ID) }
-	if d.Config.PublishBucket != nil {
-		results := &publishedResults{read: s.lists.Result, base: base}
-		poster, playbackOf = results.poster, results.playback
-	}
-	link := func(t store.Task) (path string, isPublic bool) {
-		if video.IsPublic(t.Params) {
-			return web.PlaybackPath(base, "", t.ID, "master.m3u8"), true
-		}
-		return web.PlaybackPath(base, s.playbackKeys.Sign(t.ID, playback.Expiry(time.Now(), linkAge)), t.ID, "master.m3u8"), false
-	}
+	videos := s.playback
+	videos.URL, videos.Valid = base, linkAge
 	return ui.New(ui.Options{
 		Store: ui.NewReader(s.lists), Actions: newDashboardActions(d.DB.Reads.Store, d.HTTP.MaxSubmissions), BasePath: base,
 		Version: d.Engine.Version,
@@ -58,11 +47,12 @@ func (s *services) newDashboard() (*ui.UI, error) {
 		RenditionsOf: profiles.New(s.lists).PossibleRenditions,
 		Captions:     attached.New(s.lists).List,
 		WakeLatency:  s.wakeLatency.within,
-		Poster:       poster,
-		Playback:     playbackOf,
-		Link:         link,
-		ReadFrom:     s.readFrom(),
-		OnAction:     s.requireReplay,
+		Playback: func(ctx context.Context, tasks ...store.Task) (map[store.ID]*playback.Video, error) {
+			return videos.Find(ctx, s.lists, tasks...)
+		},
+		PublicURL: d.HTTP.PublicURL,
+		ReadFrom:  s.readFrom(),
+		OnAction:  s.requireReplay,
 	})
 }
 

@@ -223,22 +223,6 @@ func sameDetail(t *testing.T, got json.RawMessage, want string) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-func TestPublishedResults_AreNotMissingAfterAnotherClientLeft(t *testing.T) {
-	t.Parallel()
-	p := &publishedResults{read: func(ctx context.Context, _ store.ID, _ string) (json.RawMessage, error) {
-		return json.RawMessage(`{"master": "x/master.m3u8"}`), ctx.Err()
-	}}
-	task := func(id byte) store.Task { return store.Task{ID: store.ID{id}, Stages: make([]store.StageState, 1)} }
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	if r := p.result(gone, task(1)); r.Master != "" {
-		t.Fatalf("the client that left got %+v", r)
-	}
-	if r := p.result(t.Context(), task(2)); r.Master == "" {
-		t.Error("another client sees no video")
-	}
-}
-
 func TestDashboard_ShowsProfilesAndSettings(t *testing.T) {
 	t.Parallel()
 	st := store.New(pgtest.New(t, pgtest.SQL(cuelight.Schema, cuelight.Triggers, operators.SQL)), store.Video())

@@ -25,7 +25,7 @@ type HTTPOptions struct {
 	Insecure              bool   // serve other addresses than loopback without TLS
 	NoAuth                bool   // everyone on this host may do everything
 	BasePath              string
-	Origins               []string
+	PublicURL             string // at which clients reach a proxy, with its path; empty if they reach this host
 	Proxies               []netip.Prefix
 	AdminFile, ReadFile   string // files with secrets; empty for those in the data directory
 	PlaybackKeys          string // file with the keys of addresses for viewers; empty for that in the data directory
@@ -140,14 +140,6 @@ func (o *HTTPOptions) url(l net.Listener) string {
 func (o *HTTPOptions) webOptions() web.Options {
 	return web.Options{
 		MaxConnectionsPerAddress: o.ConnectionsPerAddress, Proxies: o.Proxies,
-		BasePath: o.BasePath, Origins: o.Origins, CertFile: o.CertFile, KeyFile: o.KeyFile, Insecure: o.Insecure,
+		BasePath: o.BasePath, PublicURL: o.PublicURL, CertFile: o.CertFile, KeyFile: o.KeyFile, Insecure: o.Insecure,
 	}
-}
-
-// dashboardAddress returns the public address of the dashboard; empty if it is not known.
-func (o HTTPOptions) dashboardAddress() string {
-	if len(o.Origins) == 0 {
-		return ""
-	}
-	return o.Origins[0] + o.BasePath
 }

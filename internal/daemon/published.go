@@ -1,51 +1,53 @@
 package daemon
 
 import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
+	"time"
 
-	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/internal/playback"
+	"github.com/cuelight/cuelight/internal/problem"
+	"github.com/cuelight/cuelight/internal/storage"
+	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/web"
-	"github.com/cuelight/cuelight/web/ui"
 )
 
-// publishedFiles finds the files of published videos; package video documents their
-// directories.
-type publishedFiles struct {
-	publish string // directory
-	base    string // path of the web server
-}
+// serviceRetryAfter is the Retry-After of a file that the storage service does not deliver.
+const serviceRetryAfter = 5 * time.Second
 
-// url returns the address of a task's file if it exists.
-func (p publishedFiles) url(task store.ID, name string) (string, bool) {
-	path := filepath.Join(task.String(), name)
-	if _, err := os.Stat(filepath.Join(p.publish, path)); err != nil {
-		return "", false
+// newPlayback returns the addresses of published videos. Without keys, as of a daemon that neither serves them nor is given a file
+// with keys, it finds no video.
+func (d *Daemon) newPlayback() (a playback.Addresses, err error) {
+	a.URL = cmp.Or(d.HTTP.PublicURL, d.HTTP.BasePath)
+	if d.HTTP.Listen == "" && d.HTTP.PlaybackKeys == "" {
+		return a, nil
 	}
-	return web.PublishedPath(p.base, filepath.ToSlash(path)), true
-}
-
-// newest returns the address of a file in the newest generation that has it.
-func (p publishedFiles) newest(task store.ID, name string) (string, bool) {
-	entries, err := os.ReadDir(filepath.Join(p.publish, task.String()))
-	if err != nil {
-		return "", false // not published yet
-	}
-	for _, e := range slices.Backward(entries) {
-		if strings.HasPrefix(e.Name(), "gen-") && !strings.HasSuffix(e.Name(), ".tmp") {
-			if address, ok := p.url(task, filepath.Join(e.Name(), name)); ok {
-				return address, true
+	a.Keys, err = d.HTTP.loadPlaybackKeys(d.Config.DataDir)
+	if d.Config.PublishBucket == nil {
+		a.IsThere = func(_ context.Context, file string) (bool, error) {
+			_, err := os.Stat(filepath.Join(d.Config.PublishDir, filepath.FromSlash(file)))
+			if errors.Is(err, fs.ErrNotExist) {
+				return false, nil
 			}
+			return err == nil, err
 		}
 	}
-	return "", false
+	return a, err
 }
 
-func (p publishedFiles) playback(task store.ID) (v ui.Playback, ok bool) {
-	v.HLS, ok = p.url(task, "master.m3u8")
-	v.DASH, _ = p.url(task, "manifest.mpd")
-	v.Poster, _ = p.newest(task, "poster.jpg")
-	return v, ok
+// openPublished opens published files in a bucket.
+func openPublished(b *video.Bucket) func(context.Context, string) (web.PublishedFile, error) {
+	return func(ctx context.Context, name string) (web.PublishedFile, error) {
+		f, modified, version, err := b.Open(ctx, name)
+		if _, isService := errors.AsType[*storage.ServiceError](err); isService {
+			answer := problem.New(problem.Unavailable, "the storage service is not available; try again later")
+			return web.PublishedFile{}, fmt.Errorf("%w: %w", answer.After(serviceRetryAfter), err)
+		}
+		return web.PublishedFile{ReadSeekCloser: f, Modified: modified, ETag: `"` + version + `"`}, err
+	}
 }

@@ -52,16 +52,19 @@ type services struct {
 	standby   *standby.Router // nil without a standby
 	uploads   *upload.Uploads
 
-	playbackKeys     *playback.Keys
+	playback         playback.Addresses  // paths of published videos, at PublicURL if that is known
 	coordinator      *remote.Coordinator // of remote workers
 	coordinatorWakes *notify.Wakes
 	refusals         *refusals
 	keyWakes         *notify.Wakes
 }
 
+// deliveryValid is how long the addresses of videos in webhooks are valid: a day longer than deliveries are retried.
+const deliveryValid = 4 * 24 * time.Hour
+
 // newServices prepares the services. Their run, or an error of this, frees what they hold.
-func (d *Daemon) newServices(ctx context.Context) (*services, error) {
-	s := &services{
+func (d *Daemon) newServices(ctx context.Context) (s *services, err error) {
+	s = &services{
 		d: d, webhookWakes: notify.NewWakes(), feedWakes: notify.NewWakes(), coordinatorWakes: notify.NewWakes(),
 		keyWakes:    notify.NewWakes(),
 		workStarted: make(chan struct{}), failed: make(chan error, 1),
@@ -73,8 +76,14 @@ func (d *Daemon) newServices(ctx context.Context) (*services, error) {
 		Dirs: []string{d.Config.DataDir, d.Config.PublishDir}, WebhookTypes: webhook.Types(), KeepEvents: d.Engine.KeepEvents,
 		Database: metrics.NewDatabase(s.metricsDB(), graph),
 	})
+	if s.playback, err = d.newPlayback(); err != nil {
+		return nil, err
+	}
 	o := d.webhookOptions()
-	o.DB, o.Store, o.Wake, o.Abort = d.DB.Pool, d.DB.Store, s.webhookWakes.C(), d.Engine.Abort
+	o.DB, o.Wake, o.Abort = d.DB.Pool, s.webhookWakes.C(), d.Engine.Abort
+	forDeliveries := s.playback
+	forDeliveries.Valid = deliveryValid
+	o.Store = playback.Store{Store: d.DB.Store, Addresses: forDeliveries}
 	o.BeforeSend = s.requireReplay
 	o.OnDelivery = func(r webhook.DeliveryResult) { s.metrics.ObserveDelivery(r.Type, string(r.Outcome)) }
 	o.OnDeleted, o.Retention, o.DeadRetention = s.metrics.ObserveDeletedDeliveries, d.KeepDeliveries, d.KeepDeadDeliveries
@@ -98,7 +107,7 @@ func (d *Daemon) newServices(ctx context.Context) (*services, error) {
 func (d *Daemon) webhookOptions() webhook.Options {
 	return webhook.Options{
 		Graph: d.DB.Store.Graph(), UserAgent: "Cuelight/" + d.Engine.Version,
-		Allow: d.HTTP.WebhookAllow, AllowHTTP: d.HTTP.WebhookHTTP, Dashboard: d.HTTP.dashboardAddress(),
+		Allow: d.HTTP.WebhookAllow, AllowHTTP: d.HTTP.WebhookHTTP, Dashboard: d.HTTP.PublicURL,
 	}
 }
 
@@ -122,11 +131,8 @@ func (s *services) listen(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.playbackKeys, err = d.HTTP.loadPlaybackKeys(d.Config.DataDir); err != nil {
-		return err
-	}
 	s.feed = eventfeed.New(eventfeed.Options{
-		Reader: eventReader{reads.Store, s.standby}, Wake: s.feedWakes,
+		Reader: eventReader{playback.Store{Store: reads.Store, Addresses: s.playback}, s.standby}, Wake: s.feedWakes,
 		OnError: failureLogger(d.Log, "events cannot be read", "events are read again"),
 	})
 	if s.uploads, err = upload.New(d.uploadOptions(guard)); err != nil {
@@ -176,7 +182,7 @@ func (s *services) webOptions(guard *access.Guard) web.Options {
 	o.Store, o.Reads, o.Guard, o.Webhooks = reads.Store, s.lists, guard, webhook.New(hooks)
 	o.Workers, o.Profiles, o.MaxSubmissionsPerUser = s.coordinator, true, d.HTTP.MaxSubmissions
 	o.Dashboard, o.Published, o.Uploads, o.Metrics = s.dashboard, d.Config.PublishDir, s.uploads, s.metrics.Handler()
-	o.PlaybackKeys, o.EncryptionKey = s.playbackKeys, d.Config.FindEncryptionKey
+	o.Playback, o.EncryptionKey = &s.playback, d.Config.FindEncryptionKey
 	if d.Config.PublishBucket != nil {
 		o.OpenPublished = openPublished(d.Config.PublishBucket)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/cuelight/cuelight/internal/console"
 	"github.com/cuelight/cuelight/internal/dbconn"
 	"github.com/cuelight/cuelight/internal/metrics"
+	"github.com/cuelight/cuelight/internal/playback"
 	"github.com/cuelight/cuelight/internal/standby"
 	"github.com/cuelight/cuelight/store"
 )
@@ -79,7 +80,7 @@ func (s *services) requireReplay(ctx context.Context) {
 
 // eventReader reads events from the primary. A client that gets an event can then read its effects.
 type eventReader struct {
-	*store.Store
+	playback.Store
 	standby *standby.Router // may be nil
 }
 

@@ -98,15 +98,17 @@ await test("a published video plays to its end", async (page) => {
   await signIn(page);
   await page.click("text=harbour-morning.mp4");
   await connected(page);
-  await page.evaluate(() => {
+  const frame = await (await page.waitForSelector("#player iframe")).contentFrame();
+  await frame.waitForSelector("media-play-button");
+  await frame.evaluate(() => {
     const v = document.querySelector("video");
     v.defaultPlaybackRate = 4;
     v.addEventListener("ended", () => { window.ended = v.currentTime; });
   });
-  await page.click(".play");
-  await page.waitForFunction(() => window.ended, undefined, { timeout: 60000 });
-  const [at, duration, width] = await page.evaluate(() => { const v = document.querySelector("video"); return [window.ended, v.duration, v.videoWidth]; });
-  must(Math.abs(at - duration) < 0.1 && at > 7.9 && width > 0, `it ended at ${at} of ${duration} s, ${width} px wide`);
+  await frame.click("media-play-button.large");
+  await frame.waitForFunction(() => window.ended, undefined, { timeout: 60000 });
+  const [at, duration, width, sound] = await frame.evaluate(() => { const v = document.querySelector("video"); return [window.ended, v.duration, v.videoWidth, v.webkitAudioDecodedByteCount]; });
+  must(Math.abs(at - duration) < 0.1 && at > 7.9 && width > 0 && sound > 0, `it ended at ${at} of ${duration} s, ${width} px wide, with ${sound} bytes of sound`);
 });
 
 await test("a permanent failure is listed as dead, and a retry succeeds after its source is repaired", async (page) => {

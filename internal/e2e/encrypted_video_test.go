@@ -55,7 +55,7 @@ func TestEncryptedVideo_PlaysInABrowserAndItsKeyIsInNoTableAndNoLog(t *testing.T
 	}
 	at := path.Dir(strings.TrimPrefix(link.HLS, origin))
 	film := browsertest.Video{Address: origin + at, Length: length}
-	browser.Play(t, map[string]browsertest.Video{"film": film}, browsertest.PlayOptions{Light: []string{"film"}})
+	browser.Play(t, map[string]browsertest.Video{"film": film}, browsertest.PlayOptions{})
 
 	media := regexp.MustCompile(`(?m)^gen-.*m3u8$`).FindString(get(t, link.HLS, ""))
 	name := regexp.MustCompile(`URI="\.\./\.\./(key/[0-9a-f]{16})",IV=0x[0-9a-f]{32}\n`).FindStringSubmatch(get(t, origin+at+"/"+media, ""))

@@ -49,7 +49,7 @@ func TestPlayers_ReachTheEndWithAnyTail(t *testing.T) {
 		videos[name] = browsertest.Video{Dir: r.dir, Length: time.Duration(r.info.Duration * float64(time.Second))}
 	}
 	browser.Play(t, videos, browsertest.PlayOptions{
-		Light: []string{"silent-6.02.mkv", "sound-6.mp4"}, Seeks: []string{"twelve-seconds.mkv", "opus.webm", "slides.mkv", "sound-alone.mp3"},
+		Seeks: []string{"twelve-seconds.mkv", "opus.webm", "slides.mkv", "sound-alone.mp3"},
 	})
 }
 

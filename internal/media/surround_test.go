@@ -80,7 +80,7 @@ func TestTranscode_MakesSurroundNextToStereo(t *testing.T) {
 		t.Error(diff)
 	}
 	browsertest.Require(t).Play(t, map[string]browsertest.Video{"surround": {Dir: r.dir, Length: 7 * time.Second}},
-		browsertest.PlayOptions{Light: []string{"surround"}})
+		browsertest.PlayOptions{})
 }
 
 func TestCheckDelivered_KnowsSurround(t *testing.T) {

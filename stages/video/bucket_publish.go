@@ -18,7 +18,7 @@ import (
 // artifact, then the two manifests at the stable address, each by one conditional write. A
 // player gets the old or the new manifest, and both refer to complete generations.
 func (c Config) publishToBucket(
-	ctx context.Context, job *stages.Job, md Metadata, as Assemble,
+	ctx context.Context, job *stages.Job, tr Transcode, md Metadata, as Assemble,
 ) (Publish, error) {
 	taskDir, err := c.makeTaskDir(job.Task)
 	if err != nil {
@@ -43,7 +43,7 @@ func (c Config) publishToBucket(
 		return Publish{}, err
 	}
 	p.removeOld(ctx, stored)
-	return publishedPaths(p.task.String(), p.generation.String(), md, as), nil
+	return publishedPaths(p.task.String(), p.generation.String(), tr, md, as), nil
 }
 
 // bucketPublish is one publish into a bucket.

@@ -2,7 +2,9 @@ package video
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -15,7 +17,6 @@ import (
 	"testing"
 
 	"github.com/cuelight/cuelight/internal/media"
-	"github.com/cuelight/cuelight/internal/playback"
 	"github.com/cuelight/cuelight/stages"
 	"github.com/cuelight/cuelight/store"
 )
@@ -31,9 +32,24 @@ func encryptedHarness(t *testing.T) (h *harness, m allResults, secrets string) {
 	h, m = newPublished(t)
 	secrets = filepath.Join(t.TempDir(), "encryption")
 	writeSecrets(t, secrets, oldSecret)
-	h.EncryptionKeys = playback.EncryptionKeys(secrets)
+	h.EncryptionKeys = fileKeys(secrets)
 	m.in.Settings.Encryption = EncryptionAES128
 	return h, m, secrets
+}
+
+// fileKeys returns keys of the lines of a file; without the file, one key.
+func fileKeys(file string) func(store.ID) ([][16]byte, error) {
+	return func(task store.ID) (keys [][16]byte, err error) {
+		text, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			text, err = []byte(oldSecret), nil
+		}
+		for line := range strings.FieldsSeq(string(text)) {
+			sum := sha256.Sum256([]byte(line + task.String()))
+			keys = append(keys, [16]byte(sum[:16]))
+		}
+		return keys, err
+	}
 }
 
 func writeSecrets(t *testing.T, file string, lines ...string) {
@@ -203,7 +219,7 @@ func TestStages_ReplaceAClearVersionInBucketsByAnEncryptedOne(t *testing.T) {
 	h.job.Source = clips.sound
 	c := Config{
 		DataDir: t.TempDir(), Bucket: h.bucket("data"), PublishBucket: h.bucket("public"), Tools: testTools,
-		EncryptionKeys: playback.EncryptionKeys(filepath.Join(t.TempDir(), "secrets", "encryption")),
+		EncryptionKeys: fileKeys(filepath.Join(t.TempDir(), "secrets", "encryption")),
 	}
 	manifest := regexp.MustCompile(`(?m)^#EXT-X-KEY:.*"\.\./\.\./key/[0-9a-f]{16}",`)
 	for _, encrypted := range []bool{false, true} {

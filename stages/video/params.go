@@ -144,6 +144,12 @@ func IsPublic(params json.RawMessage) bool {
 	return err == nil && p.Visibility == VisibilityPublic
 }
 
+// IsWatchedEarly reports whether the params of a task ask for an early version of its video, before the publish stage completes.
+func IsWatchedEarly(params json.RawMessage) bool {
+	p, err := ParseParams(params)
+	return err == nil && p.WatchEarly
+}
+
 // SetVisibility returns params with another visibility, or a [*ParamsError].
 func SetVisibility(params json.RawMessage, visibility string) (json.RawMessage, error) {
 	object, err := paramsObject(params)

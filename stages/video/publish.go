@@ -30,6 +30,7 @@ type Publish struct {
 	Poster     string `json:"poster,omitempty"`
 	Storyboard string `json:"storyboard,omitempty"`
 	MP4Names
+	Presentation
 	// Files and Bytes are its number of files and total size.
 	Files int   `json:"files"`
 	Bytes int64 `json:"bytes"`
@@ -70,7 +71,7 @@ func (c Config) publish(
 	ctx context.Context, job *stages.Job, in Ingest, tr Transcode, md Metadata, as Assemble,
 ) (Publish, error) {
 	if c.PublishBucket != nil {
-		return c.publishToBucket(ctx, job, md, as)
+		return c.publishToBucket(ctx, job, tr, md, as)
 	}
 	dir, err := c.findTaskDir(job.Task)
 	if err != nil {
@@ -99,7 +100,7 @@ func (c Config) publish(
 		return Publish{}, err
 	}
 	removeOlder(ctx, job, dir, as.Dir)
-	return publishedPaths(job.Task.String(), w.String(), md, as), nil
+	return publishedPaths(job.Task.String(), w.String(), tr, md, as), nil
 }
 
 // confirmTimeout limits a query whose answer is not essential.
@@ -148,7 +149,7 @@ func (c Config) linkGeneration(
 	return c.checkRenditions(ctx, job, in, w.path, tr.Output)
 }
 
-func publishedPaths(task, generation string, md Metadata, as Assemble) Publish {
+func publishedPaths(task, generation string, tr Transcode, md Metadata, as Assemble) Publish {
 	gen := path.Join(task, generation)
 	p := Publish{
 		Master:     path.Join(task, media.MasterName),
@@ -156,6 +157,8 @@ func publishedPaths(task, generation string, md Metadata, as Assemble) Publish {
 		Metadata:   path.Join(gen, metadataFile),
 		Files:      as.Files,
 		Bytes:      as.Bytes,
+
+		Presentation: newPresentation(gen, tr, as),
 	}
 	if as.EncryptionKeyID == "" {
 		p.Manifest = path.Join(task, media.ManifestName)

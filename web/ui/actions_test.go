@@ -326,7 +326,14 @@ func TestStream_SendsMissedAndNewChanges(t *testing.T) {
 
 func TestVendoredFiles_MatchTheirChecksums(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("assets/vendor/VENDOR.json")
+	for _, dir := range []string{"assets/vendor", "../embed/assets/vendor"} {
+		checkVendored(t, dir)
+	}
+}
+
+func checkVendored(t *testing.T, dir string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "VENDOR.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -346,7 +353,7 @@ func TestVendoredFiles_MatchTheirChecksums(t *testing.T) {
 		for name, want := range p.Files {
 			known[name] = true
 			licensed = licensed || strings.HasSuffix(name, ".LICENSE")
-			content, err := os.ReadFile(filepath.Join("assets/vendor", name))
+			content, err := os.ReadFile(filepath.Join(dir, name))
 			if err != nil {
 				t.Error(err)
 			}
@@ -358,7 +365,7 @@ func TestVendoredFiles_MatchTheirChecksums(t *testing.T) {
 			t.Errorf("%s has no licence", p.Name)
 		}
 	}
-	entries, err := os.ReadDir("assets/vendor")
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

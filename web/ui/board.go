@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/playback"
 	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 )
@@ -105,6 +106,9 @@ func (u *UI) loadBoard(ctx context.Context, k viewKey) (screen, error) {
 	if c.current, err = u.withProgress(ctx, c.current, tasks...); err != nil {
 		return screen{}, err
 	}
+	if c.current, err = u.withVideos(ctx, c.current, tasks...); err != nil {
+		return screen{}, err
+	}
 	pages := q.pager(u.o.BasePath+"/", next)
 	if at, ok := next.Time(); ok && len(tasks) < boardRows {
 		pages.SearchedBack = &at
@@ -131,7 +135,7 @@ type row struct {
 	User              string
 	Priority          int16
 	IsReplaced        bool
-	Poster            string
+	Video             *playback.Video // nil if it is not published
 	Graph             []graphColumn
 	CanRetry          bool
 }
@@ -140,13 +144,18 @@ func (u *UI) row(t store.Task, c current, canOperate bool) row {
 	out := row{
 		ID: t.ID.String(), Title: videoTitle(t), Source: publicSource(t.Source), Status: t.Status, Created: t.CreatedAt,
 		User: printable(t.UserID), Priority: t.Priority, IsReplaced: !t.OverriddenBy.IsZero(),
-		Graph: u.layout.graph(t, c),
+		Graph: u.layout.graph(t, c), Video: c.videos[t.ID],
 	}
 	out.CanRetry = canOperate && !out.IsReplaced && (t.Status == store.StatusDead || t.Status == store.StatusCancelled)
-	if u.o.Poster != nil {
-		if address, ok := u.o.Poster(t); ok {
-			out.Poster = address
-		}
-	}
 	return out
+}
+
+// withVideos adds how tasks are watched.
+func (u *UI) withVideos(ctx context.Context, c current, tasks ...store.Task) (current, error) {
+	if u.o.Playback == nil {
+		return c, nil
+	}
+	var err error
+	c.videos, err = u.o.Playback(ctx, tasks...)
+	return c, err
 }

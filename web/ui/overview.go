@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/playback"
 	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
 )
@@ -26,8 +27,9 @@ type current struct {
 	Workers []store.Worker
 	Pauses  []store.Pause
 
-	progress []report.PartsProgress // of the divided stages of a page's tasks
-	parts    []store.PartState      // of the task of a page
+	progress []report.PartsProgress       // of the divided stages of a page's tasks
+	parts    []store.PartState            // of the task of a page
+	videos   map[store.ID]*playback.Video // of a page's tasks that are published
 }
 
 // readOverview returns the totals, and the workers and pauses. Both are cached.

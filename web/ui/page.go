@@ -37,7 +37,7 @@ func (d pageData) Title() string { return d.title }
 
 func (u *UI) pageData(w http.ResponseWriter, r *http.Request) pageData {
 	return pageData{
-		Options: u.o, Viewer: u.o.Viewer(r.Context()), Theme: themeOf(r), Build: u.assets.build,
+		Options: u.o, Viewer: u.o.Viewer(r.Context()), Theme: themeOf(r), Build: u.assets.Build,
 		Message: takeMessage(w, r, u.o.BasePath), Here: u.o.BasePath + r.URL.RequestURI(),
 	}
 }
@@ -45,7 +45,7 @@ func (u *UI) pageData(w http.ResponseWriter, r *http.Request) pageData {
 // parseTemplates returns a template per page, and under "" the one of all fragments.
 func (u *UI) parseTemplates() (map[string]*template.Template, error) {
 	common, err := template.New("").Funcs(template.FuncMap{
-		"base": func() string { return u.o.BasePath }, "asset": u.assets.address,
+		"base": func() string { return u.o.BasePath }, "asset": u.assets.Address,
 		"duration": formatDuration, "count": count, "int": formatInt, "approx": approximate,
 		"printable": printable, "shortID": shortID, "iso": iso, "absolute": absolute, "short": short, "icon": icon,
 		"clock":         func(s float64) string { return formatClock(math.Floor(s)) },

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/net/html"
@@ -18,6 +19,7 @@ import (
 	"github.com/cuelight/cuelight/internal/attached"
 	"github.com/cuelight/cuelight/internal/operators"
 	"github.com/cuelight/cuelight/internal/pgtest"
+	"github.com/cuelight/cuelight/internal/playback"
 	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/web/ui"
@@ -40,19 +42,30 @@ func newTestSite(t *testing.T, change func(*ui.Options)) *testSite {
 	g := store.Video()
 	pool := pgtest.New(t, pgtest.SQL(g.SchemaSQL(), g.TriggersSQL(), operators.SQL))
 	s := &testSite{t: t, pool: pool, st: store.New(pool, g), seeded: uitest.Seed(t, pool)}
+	base := "" // of o
 	o := ui.Options{
 		Store: ui.NewReader(s.st), Actions: uitest.Actions(s.st), Uploads: "/uploads", Logout: "/logout",
 		Version: "v1", Profiles: uitest.Profiles, Captions: attached.New(s.st).List,
 		SettingsOf: func(store.Task) (profile, settings string) { return "mobile", "quality 28" },
-		Link:       func(t store.Task) (string, bool) { return "/play/" + t.ID.String(), video.IsPublic(t.Params) },
-		Poster:     func(store.Task) (string, bool) { return "/poster.jpg", true },
-		Playback: func(context.Context, store.Task) (ui.Playback, bool) {
-			return ui.Playback{HLS: "/x.m3u8", DASH: "/x.mpd"}, true
+		Playback: func(_ context.Context, tasks ...store.Task) (map[store.ID]*playback.Video, error) {
+			found := map[store.ID]*playback.Video{}
+			for _, t := range tasks {
+				v := &playback.Video{
+					HLS: base + "/play/x/master.m3u8", DASH: base + "/play/x/manifest.mpd", Embed: base + "/embed/" + t.ID.String(), Poster: base + "/poster.jpg",
+					MP4: base + "/play/x/video.mp4", Width: 1080, Height: 1920, Duration: 83,
+				}
+				if !video.IsPublic(t.Params) {
+					v.ExpiresAt = time.Now().Add(time.Hour)
+				}
+				found[t.ID] = v
+			}
+			return found, nil
 		},
 	}
 	if change != nil {
 		change(&o)
 	}
+	base = o.BasePath
 	u, err := ui.New(o)
 	if err != nil {
 		t.Fatal(err)

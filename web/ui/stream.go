@@ -44,7 +44,7 @@ func (u *UI) serveStream(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no")
-	if sendMessage(w, message("open", version, eventData(map[string]any{"build": u.assets.build}))) != nil {
+	if sendMessage(w, message("open", version, eventData(map[string]any{"build": u.assets.Build}))) != nil {
 		return
 	}
 	u.sendUpdates(w, r, s)

@@ -11,9 +11,11 @@ import (
 	"github.com/cuelight/cuelight/internal/attached"
 	"github.com/cuelight/cuelight/internal/media/captions"
 	"github.com/cuelight/cuelight/internal/ops"
+	"github.com/cuelight/cuelight/internal/playback"
 	"github.com/cuelight/cuelight/internal/readcache"
 	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/web/internal/assets"
 )
 
 // Reader reads what the dashboard shows. [NewReader] returns one.
@@ -85,12 +87,6 @@ type Viewer struct {
 	Operate bool // may use all other [Actions]
 }
 
-// Playback has the addresses of a published video.
-type Playback struct {
-	HLS, DASH string // of the master playlist and the manifest; either may be empty
-	Poster    string
-}
-
 // Profile is a named profile of videos.
 type Profile struct {
 	Name, Settings string     // Settings describes them; empty if all are the defaults
@@ -120,15 +116,12 @@ type Options struct {
 	// WakeLatency returns the recent wake latency of this process: see the event
 	// StageStarted of package stages. Default: the board does not show it.
 	WakeLatency func(within time.Duration) report.Percentiles
-	// Poster returns the address of a task's picture. It is called for each row of a
-	// board. Default: no pictures.
-	Poster func(t store.Task) (address string, ok bool)
-	// Playback returns the addresses of a task's published video, which may be an older
-	// version. Default: no player.
-	Playback func(ctx context.Context, t store.Task) (Playback, bool)
-	// Link returns the path of an address with which anybody can watch a published video: for a week, or if it is public, as
-	// long as that. Default: none is offered, and the visibility cannot be changed.
-	Link func(t store.Task) (path string, isPublic bool)
+	// Playback returns how tasks are watched, by their ids; tasks that were never published are absent. The addresses begin with
+	// BasePath, and are for everybody who has them: for a week, or while the video is public. Default: no pictures and players, and
+	// the visibility cannot be changed.
+	Playback func(ctx context.Context, tasks ...store.Task) (map[store.ID]*playback.Video, error)
+	// PublicURL replaces BasePath in the addresses that pages offer to copy. Default: the address of the page.
+	PublicURL string
 	// Profiles returns the profiles of videos, which are listed and which forms offer; the one of submissions that name
 	// none is first. SettingsOf describes what a task's parameters ask for: the name of a profile, which may be empty,
 	// and the settings. Default: none, and no page of profiles.
@@ -170,7 +163,7 @@ type UI struct {
 	o      Options
 	layout pipelineLayout
 	pages  map[string]*template.Template
-	assets assets
+	assets assets.Files
 	mux    *http.ServeMux
 	hub    *hub
 	errors errorLog
@@ -234,14 +227,14 @@ func (u *UI) registerRoutes() {
 		}))
 		m.HandleFunc("POST /videos/{id}/captions/remove", u.serveAction(action{isAllowed: mayOperate, do: doRemoveCaptions}))
 	}
-	if u.o.Link != nil {
+	if u.o.Playback != nil {
 		visibility := action{isAllowed: mayOperate, confirm: confirmVisibility, do: doSetVisibility}
 		m.HandleFunc("GET /videos/{id}/visibility", u.serveConfirmation(visibility))
 		m.HandleFunc("POST /videos/{id}/visibility", u.serveAction(visibility))
 	}
 	m.HandleFunc("GET /login", u.serveLogin)
 	m.HandleFunc("GET /live", u.serveStream)
-	m.Handle("GET /assets/", u.assets)
+	m.Handle("GET /assets/{name...}", u.assets)
 	for path, a := range map[string]action{
 		"/add":                  {isAllowed: maySubmit, confirm: confirmAdd, do: doAdd},
 		"/videos/{id}/retry":    {isAllowed: mayOperate, confirm: confirmRetry, do: doRetry},
@@ -266,12 +259,9 @@ func (u *UI) registerRoutes() {
 	u.mux = m
 }
 
-// Only the player creates web workers, from a blob.
-const (
-	policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self' blob:; " +
-		"connect-src 'self'; font-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
-	playerPolicy = policy + "; worker-src blob:"
-)
+// policy lets pages load what this server has. The player is a page of its own, in a frame.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
+	"connect-src 'self'; font-src 'self'; frame-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 
 // ServeHTTP serves the pages, their streams and assets, and the actions.
 func (u *UI) ServeHTTP(w http.ResponseWriter, r *http.Request) {

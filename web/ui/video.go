@@ -1,12 +1,17 @@
 package ui
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"html"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/cuelight/cuelight/internal/media/captions"
+	"github.com/cuelight/cuelight/internal/playback"
 	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/internal/report"
 	"github.com/cuelight/cuelight/store"
@@ -54,9 +59,6 @@ func (u *UI) serveVideo(w http.ResponseWriter, r *http.Request) {
 		u.fail(w, r, err)
 		return
 	}
-	if u.o.Playback != nil {
-		w.Header().Set("Content-Security-Policy", playerPolicy)
-	}
 	u.servePage(w, r, "video", "id="+id.String(), nil)
 }
 
@@ -80,6 +82,9 @@ func (u *UI) loadVideo(ctx context.Context, k viewKey) (screen, error) {
 	if c, err = u.withParts(ctx, c, t); err != nil {
 		return screen{}, err
 	}
+	if c, err = u.withVideos(ctx, c, t); err != nil {
+		return screen{}, err
+	}
 	details := readVideoDetails(history)
 	details.addSettings(u.o.SettingsOf, t)
 	details.add("Placement", strings.Join(report.Placements(t), "; "))
@@ -94,7 +99,7 @@ func (u *UI) loadVideo(ctx context.Context, k viewKey) (screen, error) {
 	r := u.newRenderer()
 	r.add("head", "", "head", head)
 	r.add("stages", "", "stages", head)
-	u.addPlayer(ctx, r, t, history, head.Poster, len(details.Rows) > 0, isPublished)
+	u.addPlayer(r, t, c.videos[t.ID], latestResult(history, "assemble").Chapters, len(details.Rows) > 0, isPublished)
 	r.add("details", "", "details", details)
 	now := time.Now().Truncate(time.Second)
 	r.add("gantt", "", "gantt", u.layout.drawGantt(t, history, c, now))
@@ -143,23 +148,42 @@ func addAttempts(r *fragmentRenderer, t store.Task, history []store.Attempt) {
 
 // addPlayer adds the player, or a placeholder once there is something to show in it.
 func (u *UI) addPlayer(
-	ctx context.Context, r *fragmentRenderer, t store.Task, history []store.Attempt, poster string, hasDetails, isPublished bool,
+	r *fragmentRenderer, t store.Task, v *playback.Video, chapters []captions.Chapter, hasDetails, isPublished bool,
 ) {
 	if u.o.Playback == nil {
 		return
 	}
-	if p, ok := u.o.Playback(ctx, t); ok {
-		link, isPublic := "", false
-		if u.o.Link != nil {
-			link, isPublic = u.o.Link(t)
-		}
-		r.add("player", "", "player", map[string]any{
-			"Link": link, "IsPublic": isPublic, "Playback": p, "Note": playerNote(t.Status, isPublished), "Tracks": captionTracks(history, p.HLS),
-			"Chapters": latestResult(history, "assemble").Chapters, "MP4": mp4Address(history, p.HLS),
-		})
+	if v == nil {
+		r.add("player", "", "player", map[string]any{"IsEmpty": !hasDetails})
 		return
 	}
-	r.add("player", "", "player", map[string]any{"Poster": poster, "IsEmpty": poster == "" && !hasDetails})
+	who := "Anybody who has it can watch for a week"
+	if v.ExpiresAt.IsZero() {
+		who = "Anybody can watch while the video is public"
+	}
+	r.add("player", "", "player", map[string]any{
+		"Video": v, "IsPublic": v.ExpiresAt.IsZero(), "Who": who, "Note": playerNote(t.Status, isPublished), "Chapters": chapters,
+		"Link": u.publicAddress(v.Embed), "Code": embedCode(v, u.publicAddress(v.Embed), t.Title()),
+	})
+}
+
+// publicAddress returns the address for viewers outside of this page; scripts complete one without a host.
+func (u *UI) publicAddress(address string) string {
+	if u.o.PublicURL == "" {
+		return address
+	}
+	return u.o.PublicURL + strings.TrimPrefix(address, u.o.BasePath)
+}
+
+// embedCode returns the HTML of a frame with a player.
+func embedCode(v *playback.Video, address, title string) string {
+	width, height := 640, 360
+	if v.Width > 0 {
+		height = width * v.Height / v.Width
+	}
+	return fmt.Sprintf(`<iframe src="%s" width="%d" height="%d" style="border: 0" title="%s" `+
+		`allow="autoplay; fullscreen; picture-in-picture" allowfullscreen></iframe>`,
+		html.EscapeString(address), width, height, html.EscapeString(cmp.Or(title, "Video")))
 }
 
 // playerNote says why the published version of a task is not the final one; empty if it is. Before the publish stage was
@@ -193,8 +217,8 @@ func (u *UI) videoHead(
 		return h, err
 	}
 	h.CanDelete = canOperate
-	if canOperate && u.o.Link != nil {
-		h.Visibility = u.otherVisibility(t)
+	if canOperate && u.o.Playback != nil {
+		h.Visibility = otherVisibility(t)
 	}
 	if h.IsReplaced {
 		return h, nil

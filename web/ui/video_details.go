@@ -60,9 +60,7 @@ type stageResult struct {
 		Language string `json:"language"`
 		Name     string `json:"name"`
 	} `json:"captions"`
-	Chapters   []captions.Chapter `json:"chapters"`
-	Generation string             `json:"generation"`
-	MP4        string             `json:"mp4"`
+	Chapters []captions.Chapter `json:"chapters"`
 }
 
 // latestResult reads the result of the latest completed attempt of a stage. It returns
@@ -113,26 +111,6 @@ func readVideoDetails(history []store.Attempt) (d videoDetails) {
 		d.add("Published", count(p.Files, "file")+", "+formatBytes(p.Bytes))
 	}
 	return d
-}
-
-// track is a text track of the player, which plays no other captions.
-type track struct{ Address, Language, Name string }
-
-// captionTracks returns the captions of the published version, whose master playlist has that address.
-func captionTracks(history []store.Attempt, master string) (tracks []track) {
-	generation := path.Base(latestResult(history, "publish").Generation)
-	for _, c := range latestResult(history, "assemble").Captions {
-		tracks = append(tracks, track{path.Dir(master) + "/" + path.Join(generation, c.Dir, "captions.vtt"), c.Language, c.Name})
-	}
-	return tracks
-}
-
-// mp4Address returns the address of the MP4 file of the published version, as captionTracks does; empty if it has none.
-func mp4Address(history []store.Attempt, master string) string {
-	if file := latestResult(history, "publish").MP4; file != "" {
-		return path.Join(path.Dir(path.Dir(master)), file)
-	}
-	return ""
 }
 
 // add adds a row, unless its value is empty.

@@ -49,27 +49,3 @@ func TestVideoDetails_HaveTheEncoderAndEachWarningOnce(t *testing.T) {
 		t.Errorf("the rows are %q", got.Rows)
 	}
 }
-
-func TestAddresses_AreThoseOfThePublishedVersion(t *testing.T) {
-	t.Parallel()
-	result := func(stage, text string) store.Attempt {
-		return store.Attempt{Stage: stage, Outcome: "completed", Result: []byte(text)}
-	}
-	history := []store.Attempt{
-		result("assemble", `{"captions": [{"dir": "captions-de", "language": "de", "name": "Deutsch"}]}`),
-		result("publish", `{"generation": "01a2/gen-0002-abc", "mp4": "01a2/gen-0002-abc/video.mp4"}`),
-	}
-	if got := mp4Address(history, "/api/v1/published/01a2/master.m3u8"); got != "/api/v1/published/01a2/gen-0002-abc/video.mp4" {
-		t.Errorf("the MP4 is at %q", got)
-	}
-	if got := mp4Address(history[:1], "/api/v1/published/01a2/master.m3u8"); got != "" {
-		t.Errorf("without a publish, the MP4 is at %q", got)
-	}
-	want := []track{{"/api/v1/published/01a2/gen-0002-abc/captions-de/captions.vtt", "de", "Deutsch"}}
-	if got := captionTracks(history, "/api/v1/published/01a2/master.m3u8"); !slices.Equal(got, want) {
-		t.Errorf("%q; want %q", got, want)
-	}
-	if got := readVideoDetails(history); !slices.Contains(got.Rows, detail{"Captions", "Deutsch"}) {
-		t.Errorf("the rows are %q", got.Rows)
-	}
-}

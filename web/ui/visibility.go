@@ -9,8 +9,8 @@ import (
 )
 
 // otherVisibility returns the visibility that a video does not have.
-func (u *UI) otherVisibility(t store.Task) string {
-	if _, isPublic := u.o.Link(t); isPublic {
+func otherVisibility(t store.Task) string {
+	if video.IsPublic(t.Params) {
 		return video.VisibilitySigned
 	}
 	return video.VisibilityPublic
@@ -18,7 +18,7 @@ func (u *UI) otherVisibility(t store.Task) string {
 
 func confirmVisibility(u *UI, r *http.Request) (confirmation, error) {
 	c, t, err := u.confirmVideo(r, "visibility", confirmation{Text: "%s"})
-	to := u.otherVisibility(t)
+	to := otherVisibility(t)
 	if c.IsDanger = to == video.VisibilityPublic; c.IsDanger {
 		c.Text = "Everybody who knows the address of " + c.Text + " can watch it, without a time limit. Links for viewers keep working."
 	} else {

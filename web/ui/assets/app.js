@@ -192,11 +192,16 @@
     if (copy) copyFrom(copy);
     if (e.target.closest?.("[data-help]")) help?.showModal();
   });
+  // Plays a chapter in the frame of the player, which is a page of this server.
+  document.addEventListener("click", (e) => {
+    const chapter = e.target.closest?.("[data-seek]"), frame = chapter && $("iframe", chapter.closest(".player"));
+    frame?.contentWindow.playFrom?.(Number(chapter.dataset.seek));
+  });
   // The clipboard is available over TLS or on localhost only.
   const copyFrom = async (button) => {
     try {
       const text = button.dataset.copy;
-      await navigator.clipboard.writeText(text.startsWith("/") ? location.origin + text : text);
+      await navigator.clipboard.writeText(text.replace(/^(<iframe src=")?(?=\/)/, `$&${location.origin}`));
       showMessage("Copied.");
     } catch {
       getSelection().selectAllChildren(button.previousElementSibling);

@@ -258,17 +258,24 @@ await test("a command is copied, or selected without a clipboard", async (page, 
   must(await page.evaluate(() => String(getSelection())) === command, "the selection has another text");
 });
 
+// player returns the frame with the player of a video's page.
+const player = async (page) => {
+  const frame = await (await page.waitForSelector("#player iframe")).contentFrame();
+  await frame.waitForSelector("media-play-button");
+  return frame;
+};
+
 await test("a video that cannot be played shows an error", async (page) => {
   await page.goto(`${given.url}/videos/${given.replaced}`);
   await connected(page);
-  await page.click(".play");
-  await page.waitForSelector('.screen [role="alert"] >> text=It was deleted or replaced.');
-  must(await page.isEnabled(".play"), "the play button is disabled");
+  await (await player(page)).waitForSelector('[role="alert"] >> text=It was deleted or replaced.');
   await page.screenshot({ path: `${given.pictures}/unplayable-light-1280.png` });
+  await page.goto(`${given.url}/embed/${given.replaced}`);
+  await page.waitForSelector('[role="alert"] >> text=It was deleted or replaced.');
   await checkAccessibility(page, "the player");
-  await page.click(".play");
-  await page.waitForSelector('.screen [role="alert"]');
-  must(await page.locator('.screen [role="alert"]').count() === 1, "the error is shown twice");
+  await page.goto(`${given.url}/embed/${given.running}`);
+  await page.waitForSelector('[role="alert"] >> text=not published');
+  await checkAccessibility(page, "the player without a video");
 });
 
 await test("one dead task is retried", async (page) => {
@@ -382,24 +389,57 @@ await test("a video plays to its end", async (page) => {
   if (!given.playable) return;
   await page.goto(`${given.url}/videos/${given.published}`);
   await connected(page);
-  await page.evaluate(() => { const v = document.querySelector("video"); v.muted = true; v.defaultPlaybackRate = 4; v.addEventListener("ended", () => { window.ended = v.currentTime; }); });
-  await page.click(".play");
-  await page.waitForFunction(() => window.ended > 4.5, undefined, { timeout: 30000 });
+  const frame = await player(page);
+  await frame.evaluate(() => { const v = document.querySelector("video"); v.muted = true; v.defaultPlaybackRate = 4; v.addEventListener("ended", () => { window.ended = v.currentTime; }); });
+  await frame.click("media-play-button.large");
+  await frame.waitForFunction(() => window.ended > 4.5, undefined, { timeout: 30000 });
+  must(await frame.evaluate(() => document.querySelector("video").webkitAudioDecodedByteCount > 0), "it has no sound");
+});
+
+await test("the player has sizes, speeds, captions and languages, and starts at a time", async (page) => {
+  if (!given.playable) return;
+  await page.goto(`${given.url}/embed/${given.published}?t=2`);
+  const video = (read) => page.evaluate(`(() => { const v = document.querySelector("video"); return ${read}; })()`);
+  must(await page.locator("media-time-display").evaluate((e) => e.shadowRoot.textContent.includes("0:05")), "the length is not shown");
+  await checkAccessibility(page, "the player");
+  await page.evaluate(() => { document.querySelector("video").muted = true; });
+  await page.click("media-play-button.large");
+  await page.waitForFunction(() => document.querySelector("video").currentTime > 2);
+  must(await video("v.currentTime") < 4.5, "it did not start at 2 s");
+  await page.keyboard.press("k"); // pause
+  await page.click("media-settings-menu-button");
+  const choose = async (menu, item) => {
+    await page.locator("media-settings-menu-item", { hasText: menu }).click();
+    await page.locator(`media-${{ Speed: "playback-rate", Quality: "rendition", Captions: "captions", Language: "audio-track" }[menu]}-menu [role^=menuitem]`, { hasText: item }).click();
+  };
+  await choose("Speed", "1.5x");
+  must(await video("v.playbackRate") === 1.5, "the speed is not 1.5");
+  await page.click("media-settings-menu-button");
+  await choose("Quality", "90p");
+  await page.waitForFunction(() => document.querySelector("video").videoHeight === 90);
+  await page.click("media-settings-menu-button");
+  await choose("Captions", "Norsk");
+  await page.waitForFunction(() => [...document.querySelector("video").textTracks].some((t) => t.label === "Norsk" && t.mode === "showing" && t.cues?.[0]?.text === "Hei"));
+  await page.click("media-settings-menu-button");
+  await choose("Language", "Deutsch");
+  await page.waitForFunction(() => document.querySelector("video").audioTracks.find((t) => t.enabled)?.label === "Deutsch");
+  await page.setViewportSize({ width: 320, height: 180 });
+  await checkWidth(page, "the small player");
 });
 
 await test("a chapter is played from its start, with the keyboard, too", async (page) => {
   if (!given.playable) return;
   await page.goto(`${given.url}/videos/${given.published}`);
   await connected(page);
+  const frame = await player(page);
   const chapter = (title) => page.getByRole("navigation", { name: "Chapters" }).getByRole("button", { name: title });
-  const plays = (from, to) => page.waitForFunction(([a, b]) => { const v = document.querySelector("video"); return v.currentTime >= a && v.currentTime < b; }, [from, to]);
-  await page.evaluate(() => { const v = document.querySelector("video"); v.muted = true; v.defaultPlaybackRate = v.playbackRate = 0.1; });
-  await chapter("The Fjord").click(); // the player is not loaded yet
+  const plays = (from, to) => frame.waitForFunction(([a, b]) => { const v = document.querySelector("video"); return v.currentTime >= a && v.currentTime < b; }, [from, to]);
+  await frame.evaluate(() => { const v = document.querySelector("video"); v.muted = true; v.defaultPlaybackRate = v.playbackRate = 0.1; });
+  await chapter("The Fjord").click(); // nothing is loaded yet
   await plays(3, 5);
   await chapter("Past the lighthouses").focus();
   await page.keyboard.press("Enter");
   await plays(1.5, 3);
-  await page.waitForSelector('[data-seek="1.5"][aria-current="true"]');
   must(await chapter("Past the lighthouses").evaluate((e) => document.activeElement === e), "the focus left the list");
   for (const width of [1280, 360]) {
     await page.setViewportSize({ width, height: 740 });
@@ -424,9 +464,9 @@ await test("a read-only user sees no buttons", async (page) => {
 await test("a video that is published while its page is open can be played", async (page) => {
   await page.goto(`${given.url}/videos/${given.running}`);
   await connected(page);
-  must(!(await page.locator("video").count()), "the page already has a player");
+  must(!(await page.locator("#player iframe").count()), "the page already has a player");
   await control("finish", { id: given.running });
-  await page.waitForSelector(".play");
+  await page.waitForSelector("#player iframe");
   must(await page.locator("#stages .chip.s-completed").count() === 5, "not all chips are completed");
 });
 

@@ -16,7 +16,9 @@ import (
 	"github.com/cuelight/cuelight/internal/browsertest"
 	"github.com/cuelight/cuelight/internal/eventfeed"
 	"github.com/cuelight/cuelight/internal/ops"
+	"github.com/cuelight/cuelight/internal/playback"
 	"github.com/cuelight/cuelight/store"
+	"github.com/cuelight/cuelight/web/embed"
 	"github.com/cuelight/cuelight/web/ui"
 )
 
@@ -44,29 +46,55 @@ func NewSite(st *store.Store, published store.ID, media http.Handler) (*Site, er
 		Subscribe: func(keep func(store.Event) bool) ui.Subscription { return s.feed.Subscribe(eventfeed.Now, keep) },
 		Captions:  attached.New(st).List,
 		Profiles:  Profiles, SettingsOf: func(t store.Task) (profile, settings string) { return "mobile", "quality 28" },
-		Poster: func(t store.Task) (string, bool) {
-			return "/posters/" + t.ID.String() + ".jpg", t.Stages[2].Status == store.StatusCompleted
-		},
-		Playback: func(_ context.Context, t store.Task) (ui.Playback, bool) {
-			if t.Status != store.StatusCompleted {
-				return ui.Playback{}, false
+		Playback: func(_ context.Context, tasks ...store.Task) (map[store.ID]*playback.Video, error) {
+			found := map[store.ID]*playback.Video{}
+			for _, t := range tasks {
+				if v := playbackOf(published, media != nil, t); v != nil {
+					found[t.ID] = v
+				}
 			}
-			p := ui.Playback{HLS: "/published/none/master.m3u8", Poster: "/posters/" + t.ID.String() + ".jpg"}
-			if t.ID == published && media != nil {
-				p.HLS = "/published/master.m3u8"
-			}
-			return p, true
+			return found, nil
 		},
 	})
 	if err != nil {
 		return nil, err
 	}
+	player, err := embed.New("/player/")
+	if err != nil {
+		return nil, err
+	}
 	s.mux.Handle("/", s.UI)
+	s.mux.Handle("GET /player/{name...}", player)
+	s.mux.HandleFunc("GET /embed/{id}", func(w http.ResponseWriter, r *http.Request) {
+		page := embed.Page{Error: "the video is not published yet"}
+		if id, err := store.ParseID(r.PathValue("id")); err == nil {
+			task, err := st.Get(r.Context(), id)
+			if found := playbackOf(published, media != nil, task); err == nil && found != nil {
+				page = embed.Page{Title: task.Title(), Video: found}
+			}
+		}
+		_ = player.Write(w, http.StatusOK, page)
+	})
 	s.mux.HandleFunc("GET /posters/{name}", poster)
 	if media != nil {
 		s.mux.Handle("GET /published/", http.StripPrefix("/published", media))
 	}
 	return s, nil
+}
+
+// playbackOf returns how a task is watched, if its renditions are there; one of them has media.
+func playbackOf(published store.ID, hasMedia bool, t store.Task) *playback.Video {
+	if len(t.Stages) < 3 || t.Stages[2].Status != store.StatusCompleted {
+		return nil
+	}
+	v := &playback.Video{
+		HLS: "/published/none/master.m3u8", Embed: "/embed/" + t.ID.String(), Poster: "/posters/" + t.ID.String() + ".jpg",
+		Duration: 754, Width: 1920, Height: 1080, Bytes: 345 << 20, ExpiresAt: time.Now().Add(time.Hour),
+	}
+	if t.ID == published && hasMedia {
+		v.HLS, v.Duration = "/published/master.m3u8", 5
+	}
+	return v
 }
 
 // Actions returns the actions of an operator.

@@ -1,12 +1,12 @@
-// Vendor downloads the dashboard's third-party scripts from the npm registry and writes
-// them, with their licences and VENDOR.json, into assets/vendor:
+// Vendor downloads the third-party scripts of the pages from the npm registry and writes
+// them, with their licences and VENDOR.json, into two directories of assets:
 //
-//	go run ./web/ui/internal/vendor web/ui/assets/vendor
+//	go run ./web/internal/vendor
 //
 // The list of packages is in this file; to upgrade one, change its version here. Vendor
 // checks every package against the registry's integrity value. VENDOR.json has the
-// SHA-256 of each file, which a test of package ui compares. Vendor needs npm; building
-// and testing Cuelight does not.
+// SHA-256 of each file, which a test compares. Vendor needs npm; building and testing
+// Cuelight does not.
 package main
 
 import (
@@ -37,12 +37,18 @@ type wanted struct {
 	files         map[string]string
 }
 
-var packages = []wanted{
-	{"htmx.org", "4.0.1", map[string]string{
-		"htmx.min.js": "dist/htmx.min.js", "hx-sse.min.js": "dist/ext/hx-sse.min.js", "htmx.LICENSE": "LICENSE",
-	}},
-	{"hls.js", "1.7.4", map[string]string{"hls.light.min.js": "dist/hls.light.min.js", "hls.LICENSE": "LICENSE"}},
-	{"tus-js-client", "4.3.1", map[string]string{"tus.min.js": "dist/tus.min.js", "tus.LICENSE": "LICENSE"}},
+// packages by the directory of the files.
+var packages = map[string][]wanted{
+	"web/ui/assets/vendor": {
+		{"htmx.org", "4.0.1", map[string]string{
+			"htmx.min.js": "dist/htmx.min.js", "hx-sse.min.js": "dist/ext/hx-sse.min.js", "htmx.LICENSE": "LICENSE",
+		}},
+		{"tus-js-client", "4.3.1", map[string]string{"tus.min.js": "dist/tus.min.js", "tus.LICENSE": "LICENSE"}},
+	},
+	"web/embed/assets/vendor": {
+		{"hls.js", "1.7.4", map[string]string{"hls.min.js": "dist/hls.min.js", "hls.LICENSE": "LICENSE"}},
+		{"media-chrome", "4.19.4", map[string]string{"media-chrome.min.js": "dist/iife/all.js", "media-chrome.LICENSE": "LICENSE"}},
+	},
 }
 
 // vendored is an entry of VENDOR.json.
@@ -65,17 +71,26 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	if len(args) != 1 {
-		return errors.New("usage: vendor DIR")
+	if len(args) != 0 {
+		return errors.New("usage: vendor, in the directory of the module")
 	}
+	for dir, wanted := range packages {
+		if err := fetchAll(ctx, dir, wanted); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func fetchAll(ctx context.Context, dir string, wanted []wanted) error {
 	var all []vendored
-	for _, p := range packages {
+	for _, p := range wanted {
 		v, files, err := fetch(ctx, p)
 		if err != nil {
 			return fmt.Errorf("%s@%s: %w", p.name, p.version, err)
 		}
 		for _, name := range slices.Sorted(maps.Keys(files)) {
-			if err := os.WriteFile(filepath.Join(args[0], name), files[name], 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, name), files[name], 0o644); err != nil {
 				return err
 			}
 		}
@@ -85,7 +100,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(args[0], "VENDOR.json"), append(text, '\n'), 0o644)
+	return os.WriteFile(filepath.Join(dir, "VENDOR.json"), append(text, '\n'), 0o644)
 }
 
 func fetch(ctx context.Context, p wanted) (v vendored, files map[string][]byte, err error) {

@@ -1,0 +1,58 @@
+package video
+
+import (
+	"path"
+
+	"github.com/cuelight/cuelight/internal/media"
+)
+
+// Presentation is what a player shows of a published video. Results of earlier versions have none.
+type Presentation struct {
+	// Duration is in seconds.
+	Duration float64 `json:"duration,omitempty"`
+	// Renditions are those with a picture, in the order of the master playlist.
+	Renditions []PublishedRendition `json:"renditions,omitempty"`
+	Captions   []PublishedCaptions  `json:"captions,omitempty"`
+	// Chapters is a WebVTT file in the generation; empty if there are none.
+	Chapters string `json:"chapters,omitempty"`
+}
+
+// PublishedRendition is one size of a picture, in pixels.
+type PublishedRendition struct {
+	Name      string  `json:"name"`
+	Width     int     `json:"width"`
+	Height    int     `json:"height"`
+	FrameRate float64 `json:"frame_rate"`
+	Codecs    string  `json:"codecs"`        // as RFC 6381 defines, such as "avc1.64001f"
+	HDR       string  `json:"hdr,omitempty"` // "pq" or "hlg"
+	Bandwidth int64   `json:"bandwidth"`     // the highest, in bits per second
+}
+
+// PublishedCaptions are a text track.
+type PublishedCaptions struct {
+	Language string `json:"language,omitempty"` // a BCP 47 tag; empty if unknown
+	Name     string `json:"name"`
+	Default  bool   `json:"default,omitempty"`
+	Forced   bool   `json:"forced,omitempty"`
+	SDH      bool   `json:"sdh,omitempty"`
+	File     string `json:"file"` // WebVTT, in the generation
+}
+
+func newPresentation(generation string, tr Transcode, as Assemble) Presentation {
+	p := Presentation{Duration: tr.Output.Duration}
+	for _, r := range tr.Output.Video {
+		p.Renditions = append(p.Renditions, PublishedRendition{
+			Name: r.Name, Width: r.Width, Height: r.Height, FrameRate: r.FrameRate, Codecs: r.Codecs, HDR: r.HDR, Bandwidth: r.PeakBandwidth,
+		})
+	}
+	for _, c := range as.Captions {
+		p.Captions = append(p.Captions, PublishedCaptions{
+			Language: c.Language, Name: c.Name, Default: c.Default, Forced: c.Forced, SDH: c.SDH,
+			File: path.Join(generation, c.Dir, media.CaptionsFile),
+		})
+	}
+	if len(as.Chapters) > 0 {
+		p.Chapters = path.Join(generation, media.ChaptersName)
+	}
+	return p
+}
