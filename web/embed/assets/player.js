@@ -14,6 +14,10 @@
   };
   // Chapters and storyboard are loaded. As default tracks they would make Chromium show captions, too.
   for (const t of video.textTracks) t.mode = "hidden";
+  // media-chrome says whether captions are on, which the role of its button does not allow.
+  customElements.whenDefined("media-captions-button").then(() => {
+    document.querySelector("media-captions-button").setAttribute("role", "switch");
+  });
   const start = Number(new URLSearchParams(location.search).get("t")) || 0;
   if (!window.Hls?.isSupported()) {
     video.onerror = () => giveUp("This browser does not support it, or it was deleted.");

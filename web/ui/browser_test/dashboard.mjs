@@ -19,7 +19,7 @@ for (const colorScheme of ["light", "dark"]) {
         await checkWidth(page, name);
         await page.screenshot({ path: `${given.pictures}/${name}-${colorScheme}-${width}.png` });
         if (width > 500) await page.screenshot({ path: `${given.pictures}/${name}-${colorScheme}-${width}-full.png`, fullPage: true });
-        await checkAccessibility(page, name);
+        if (width > 500) await checkAccessibility(page, name);
       }
     }, { colorScheme, viewport: { width, height: width > 500 ? 860 : 740 }, deviceScaleFactor: width > 500 ? 1 : 2 });
   }
@@ -414,13 +414,10 @@ await test("the player has sizes, speeds, captions and languages, and starts at 
   };
   await choose("Speed", "1.5x");
   must(await video("v.playbackRate") === 1.5, "the speed is not 1.5");
-  await page.click("media-settings-menu-button");
   await choose("Quality", "90p");
   await page.waitForFunction(() => document.querySelector("video").videoHeight === 90);
-  await page.click("media-settings-menu-button");
   await choose("Captions", "Norsk");
   await page.waitForFunction(() => [...document.querySelector("video").textTracks].some((t) => t.label === "Norsk" && t.mode === "showing" && t.cues?.[0]?.text === "Hei"));
-  await page.click("media-settings-menu-button");
   await choose("Language", "Deutsch");
   await page.waitForFunction(() => document.querySelector("video").audioTracks.find((t) => t.enabled)?.label === "Deutsch");
   await page.setViewportSize({ width: 320, height: 180 });

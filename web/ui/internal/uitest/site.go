@@ -82,9 +82,9 @@ func NewSite(st *store.Store, published store.ID, media http.Handler) (*Site, er
 	return s, nil
 }
 
-// playbackOf returns how a task is watched, if its renditions are there; one of them has media.
+// playbackOf returns how a completed task is watched; one of them has media.
 func playbackOf(published store.ID, hasMedia bool, t store.Task) *playback.Video {
-	if len(t.Stages) < 3 || t.Stages[2].Status != store.StatusCompleted {
+	if t.Status != store.StatusCompleted {
 		return nil
 	}
 	v := &playback.Video{
