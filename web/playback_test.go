@@ -309,7 +309,7 @@ func TestVisibility_IsChangedByAdminsAndAudited(t *testing.T) {
 		"a reader":       {call{path: at, as: readText, body: `{"visibility": "public"}`}, http.StatusForbidden, "forbidden"},
 		"another value":  {call{path: at, body: `{"visibility": "secret"}`}, http.StatusUnprocessableEntity, "invalid"},
 		"no value":       {call{path: at, body: `{}`}, http.StatusUnprocessableEntity, "invalid"},
-		"another member": {call{path: at, body: `{"title": "a"}`}, http.StatusBadRequest, "invalid-request"},
+		"another member": {call{path: at, body: `{"source": "a"}`}, http.StatusBadRequest, "invalid-request"},
 		"an unknown task": {
 			call{path: api + "/tasks/" + store.ID{7}.String(), body: `{"visibility": "public"}`}, http.StatusNotFound, "not-found",
 		},
@@ -322,7 +322,7 @@ func TestVisibility_IsChangedByAdminsAndAudited(t *testing.T) {
 	checkRequestAgainstOpenAPI(t, "PATCH", at, body)
 	var task struct{ Params map[string]string }
 	b.do(call{method: "PATCH", path: at, body: body}).wantStatus(http.StatusOK, &task)
-	if task.Params["visibility"] != "public" || !slices.Equal(b.auditActions(), []string{"visibility_set by admin"}) {
+	if task.Params["visibility"] != "public" || !slices.Equal(b.auditActions(), []string{"task_edited by admin"}) {
 		t.Errorf("%v, %v", task.Params, b.auditActions())
 	}
 }

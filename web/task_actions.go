@@ -6,6 +6,7 @@ import (
 
 	"github.com/cuelight/cuelight/internal/ops"
 	"github.com/cuelight/cuelight/internal/redact"
+	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -35,15 +36,13 @@ func (s *Server) retryTask(w http.ResponseWriter, r *http.Request) (jsonResponse
 	return s.changeTask(r, func(id store.ID) error { return s.actions().Retry(r.Context(), id, in) })
 }
 
-// updateTask changes the visibility of a video.
+// updateTask changes what viewers see of a video.
 func (s *Server) updateTask(w http.ResponseWriter, r *http.Request) (jsonResponse, error) {
-	var in struct {
-		Visibility string `json:"visibility"`
-	}
+	var in video.Edit
 	if err := decode(w, r, maxBody, false, &in); err != nil {
 		return jsonResponse{}, err
 	}
-	return s.changeTask(r, func(id store.ID) error { return s.actions().SetVisibility(r.Context(), id, in.Visibility) })
+	return s.changeTask(r, func(id store.ID) error { return s.actions().Edit(r.Context(), id, in) })
 }
 
 func (s *Server) cancelTask(_ http.ResponseWriter, r *http.Request) (jsonResponse, error) {

@@ -37,7 +37,7 @@ func (c *cli) linkCommand() *cobra.Command {
 everybody who has it. With --json it prints the addresses of the HLS playlist and all
 other files, too. A daemon that serves the video with --listen, and has the same keys,
 checks them. They play all versions of the video that are published meanwhile. The
-addresses of a public video (cuelight visibility) have no time, and need no keys.
+addresses of a public video (cuelight edit) have no time, and need no keys.
 
   cuelight link 5f9c41ab --expires 168h --public-url https://media.example`,
 	}

@@ -91,7 +91,7 @@ func (c *cli) rootCommand() *cobra.Command {
 	add(groupWork, c.runCommand(), c.serveCommand(), work)
 	add(groupTasks, c.submitCommand(), c.listCommand(), c.showCommand(), c.watchCommand(),
 		c.retryCommand(), c.cancelCommand(), c.deleteCommand(), c.undeleteCommand(), c.profilesCommand(),
-		c.captionsCommand(), c.visibilityCommand(), c.linkCommand())
+		c.captionsCommand(), c.editCommand(), c.linkCommand())
 	add(groupWorkers, c.workersCommand(), c.pauseCommand(), c.resumeCommand(), c.drainCommand(),
 		c.keysCommand(), c.webhooksCommand())
 	add(groupMachine, c.migrateCommand(), c.databaseCommand(), c.doctorCommand(), c.duCommand(), c.configCommand(root),

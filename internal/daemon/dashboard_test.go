@@ -20,6 +20,7 @@ import (
 	"github.com/cuelight/cuelight/internal/pgtest"
 	"github.com/cuelight/cuelight/internal/profiles"
 	"github.com/cuelight/cuelight/internal/report"
+	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/web/ui"
 )
@@ -128,8 +129,8 @@ func TestDashboardActions_AreAudited(t *testing.T) {
 		}, func() entry { return entry{"delete", other.String(), `{"keep_published": true}`} }},
 		{"Undelete", func(ctx context.Context) error { return o.Undelete(ctx, other) },
 			func() entry { return entry{"undelete", other.String(), `{}`} }},
-		{"SetVisibility", func(ctx context.Context) error { return o.SetVisibility(ctx, other, "public") },
-			func() entry { return entry{"visibility_set", other.String(), `{"visibility": "public"}`} }},
+		{"Edit", func(ctx context.Context) error { return o.Edit(ctx, other, video.Edit{Visibility: new("public")}) },
+			func() entry { return entry{"task_edited", other.String(), `{"visibility": "public"}`} }},
 		{"Pause", func(ctx context.Context) error { return o.Pause(ctx, pause) },
 			func() entry { return entry{"pause", "stage transcode on host h", `{}`} }},
 		{"Resume", func(ctx context.Context) error { return o.Resume(ctx, pause) },

@@ -31,6 +31,8 @@ type Video struct {
 	Chapters   string `json:"chapters,omitempty"`
 	// ExpiresAt is when the addresses end; zero for a public video, and for addresses that are not signed.
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	// PublishedAt is when the video was first published.
+	PublishedAt time.Time `json:"published_at,omitzero"`
 	// Duration is in seconds. Width and Height are those of the largest rendition, in pixels; 0 without a picture.
 	Duration   float64                    `json:"duration,omitempty"`
 	Width      int                        `json:"width,omitempty"`
@@ -61,7 +63,7 @@ func Describe(p video.Publish, address func(file string) string) *Video {
 	}
 	v := &Video{
 		HLS: address(p.Master), DASH: optional(p.Manifest), MP4: optional(p.MP4), Preview: optional(p.Preview), Poster: optional(p.Poster),
-		Storyboard: optional(p.Storyboard), Chapters: optional(p.Chapters), Duration: p.Duration, Renditions: p.Renditions, Bytes: p.Bytes,
+		Storyboard: optional(p.Storyboard), Chapters: optional(p.Chapters), PublishedAt: p.PublishedAt, Duration: p.Duration, Renditions: p.Renditions, Bytes: p.Bytes,
 	}
 	for _, r := range p.Renditions {
 		if r.Height > v.Height {

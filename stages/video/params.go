@@ -18,6 +18,8 @@ import (
 type Params struct {
 	// Title is what the dashboard shows instead of the name of the source.
 	Title string
+	// Description is a text about the video.
+	Description string
 	// Profile is the name of the profile that the settings came from. ProfileResolvedAt is when they
 	// were copied from there; zero if they were not.
 	Profile           string
@@ -44,16 +46,14 @@ const DefaultProfile = "default"
 
 // paramMembers are the members of params, in the order of the documentation.
 var paramMembers = append([]string{
-	"title", "start", "end", profileMember, profileResolvedMember, "custom", selectedMember,
+	"title", "description", "start", "end", profileMember, profileResolvedMember, "custom", selectedMember,
 }, settingMembers...)
 
 var paramParsers = func() parsers[Params] {
 	all := parsers[Params]{
-		"title": func(p *Params, value json.RawMessage) (err error) {
-			if err = json.Unmarshal(value, &p.Title); err != nil {
-				return wrongValue("title", value, "a text")
-			}
-			return nil
+		"title": func(p *Params, value json.RawMessage) error { return parseAnyText("title", value, &p.Title) },
+		"description": func(p *Params, value json.RawMessage) error {
+			return parseAnyText("description", value, &p.Description)
 		},
 		profileMember: func(p *Params, value json.RawMessage) error {
 			text, ok := parseText(value)
@@ -83,6 +83,13 @@ var paramParsers = func() parsers[Params] {
 	}
 	return all
 }()
+
+func parseAnyText(name string, value json.RawMessage, to *string) error {
+	if err := json.Unmarshal(value, to); err != nil {
+		return wrongValue(name, value, "a text")
+	}
+	return nil
+}
 
 // ParamsError says what is wrong with params. It matches [store.ErrInvalid].
 type ParamsError struct {
@@ -150,17 +157,37 @@ func IsWatchedEarly(params json.RawMessage) bool {
 	return err == nil && p.WatchEarly
 }
 
-// SetVisibility returns params with another visibility, or a [*ParamsError].
-func SetVisibility(params json.RawMessage, visibility string) (json.RawMessage, error) {
+// Edit is a change of what viewers see of a video, which does not make it again. Nil members remain as they are.
+type Edit struct {
+	Title       *string `json:"title,omitempty"`
+	Description *string `json:"description,omitempty"`
+	Visibility  *string `json:"visibility,omitempty"`
+}
+
+// Apply returns changed params, or a [*ParamsError].
+func (e Edit) Apply(params json.RawMessage) (json.RawMessage, error) {
 	object, err := paramsObject(params)
 	if err != nil {
 		return nil, err
 	}
-	value, err := json.Marshal(visibility)
-	if err != nil {
-		return nil, err
+	if e == (Edit{}) {
+		return nil, invalidParams("there is nothing to change: give title, description or visibility")
 	}
-	changed, err := json.Marshal(mergeMembers(map[string]json.RawMessage{visibilityMember: value}, object))
+	object = maps.Clone(object)
+	for name, text := range map[string]*string{"title": e.Title, "description": e.Description, visibilityMember: e.Visibility} {
+		switch {
+		case text == nil:
+		case *text == "" && name != visibilityMember:
+			delete(object, name)
+		default:
+			value, err := json.Marshal(*text)
+			if err != nil {
+				return nil, err
+			}
+			object = mergeMembers(map[string]json.RawMessage{name: value}, object)
+		}
+	}
+	changed, err := json.Marshal(object)
 	if err == nil {
 		_, err = ParseParams(changed)
 	}

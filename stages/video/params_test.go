@@ -122,7 +122,7 @@ func TestParseParams_ReadsTheLanguageOfAutomaticCaptions(t *testing.T) {
 	}
 }
 
-func TestIsPublic_SaysWhatSetVisibilityHasSet(t *testing.T) {
+func TestIsPublic_FollowsTheParams(t *testing.T) {
 	t.Parallel()
 	for params, want := range map[string]bool{
 		``: false, `{"visibility": null}`: false, `{"visibility": "signed"}`: false, `{"visibility": "public"}`: true,
@@ -132,13 +132,34 @@ func TestIsPublic_SaysWhatSetVisibilityHasSet(t *testing.T) {
 			t.Errorf("%s: %t", params, got)
 		}
 	}
+}
+
+func TestEdit_ChangesWhatIsGiven(t *testing.T) {
+	t.Parallel()
 	params := json.RawMessage(`{"title":"a","visibility":"signed"}`)
-	changed, err := SetVisibility(params, VisibilityPublic)
-	if err != nil || string(changed) != `{"title":"a","visibility":"public"}` || !IsPublic(changed) {
-		t.Errorf("%s, %v", changed, err)
+	for change, want := range map[string]string{
+		`{"visibility": "public"}`:             `{"title":"a","visibility":"public"}`,
+		`{"title": "b", "description": "c d"}`: `{"description":"c d","title":"b","visibility":"signed"}`,
+		`{"title": ""}`:                        `{"visibility":"signed"}`,
+		`{"visibility": ""}`:                   `params: visibility must be public or signed, not ""`,
+		`{}`:                                   "params: there is nothing to change: give title, description or visibility",
+	} {
+		var e Edit
+		if err := json.Unmarshal([]byte(change), &e); err != nil {
+			t.Fatal(err)
+		}
+		changed, err := e.Apply(params)
+		got := string(changed)
+		if err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: %s", change, got)
+		}
 	}
-	if _, err := SetVisibility(params, ""); err == nil || err.Error() != `params: visibility must be public or signed, not ""` {
-		t.Errorf("without a visibility: %v", err)
+	title := "a"
+	if changed, err := (Edit{Title: &title}).Apply(nil); err != nil || string(changed) != `{"title":"a"}` {
+		t.Errorf("of no params: %s, %v", changed, err)
 	}
 }
 

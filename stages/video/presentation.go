@@ -1,13 +1,20 @@
 package video
 
 import (
+	"context"
+	"errors"
 	"path"
+	"time"
 
 	"github.com/cuelight/cuelight/internal/media"
+	"github.com/cuelight/cuelight/stages"
+	"github.com/cuelight/cuelight/store"
 )
 
 // Presentation is what a player shows of a published video. Results of earlier versions have none.
 type Presentation struct {
+	// PublishedAt is when the video was first published.
+	PublishedAt time.Time `json:"published_at,omitzero"`
 	// Duration is in seconds.
 	Duration float64 `json:"duration,omitempty"`
 	// Renditions are those with a picture, in the order of the master playlist.
@@ -55,4 +62,16 @@ func newPresentation(generation string, tr Transcode, as Assemble) Presentation 
 		p.Chapters = path.Join(generation, media.ChaptersName)
 	}
 	return p
+}
+
+// firstPublished returns when a video was first published: now, unless an earlier result says it.
+func firstPublished(ctx context.Context, job *stages.Job) (time.Time, error) {
+	before, err := stages.Result[Publish](ctx, job, publishStage)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return time.Time{}, err
+	}
+	if err == nil && !before.PublishedAt.IsZero() {
+		return before.PublishedAt, nil
+	}
+	return time.Now().UTC().Truncate(time.Millisecond), nil
 }

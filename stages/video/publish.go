@@ -54,7 +54,13 @@ func (c Config) Publish() stages.Stage {
 					return Publish{}, err
 				}
 			}
-			return c.publish(ctx, job, in, tr, md, as)
+			at, err := firstPublished(ctx, job)
+			if err != nil {
+				return Publish{}, err
+			}
+			p, err := c.publish(ctx, job, in, tr, md, as)
+			p.PublishedAt = at
+			return p, err
 		}, c.publishRoots()...),
 	}
 }

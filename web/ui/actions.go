@@ -42,10 +42,11 @@ type confirmation struct {
 	SourceLabel string   // of the input for a source, if any
 	Choice      []string // of profiles, if any
 	Check       field    // a checkbox with its label, if any
-	LeavesPage  bool     // afterwards the page that the viewer came from does not exist, or is another
-	Next        string   // the page to show afterwards. Default: Back
-	Command     string   // the same action in a shell
-	Back        string   // Default: the page that the viewer came from
+	Edit        *editForm
+	LeavesPage  bool   // afterwards the page that the viewer came from does not exist, or is another
+	Next        string // the page to show afterwards. Default: Back
+	Command     string // the same action in a shell
+	Back        string // Default: the page that the viewer came from
 }
 
 // field is a hidden input of a form.

@@ -2,10 +2,12 @@ package ui
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cuelight/cuelight/internal/playback"
@@ -136,6 +138,7 @@ type row struct {
 	Priority          int16
 	IsReplaced        bool
 	Video             *playback.Video // nil if it is not published
+	Facts             string          // about the completed video, instead of its graph; empty for another
 	Graph             []graphColumn
 	CanRetry          bool
 }
@@ -145,6 +148,9 @@ func (u *UI) row(t store.Task, c current, canOperate bool) row {
 		ID: t.ID.String(), Title: videoTitle(t), Source: publicSource(t.Source), Status: t.Status, Created: t.CreatedAt,
 		User: printable(t.UserID), Priority: t.Priority, IsReplaced: !t.OverriddenBy.IsZero(),
 		Graph: u.layout.graph(t, c), Video: c.videos[t.ID],
+	}
+	if t.Status == store.StatusCompleted {
+		out.Facts = videoFacts(out.Video, t.CreatedAt)
 	}
 	out.CanRetry = canOperate && !out.IsReplaced && (t.Status == store.StatusDead || t.Status == store.StatusCancelled)
 	return out
@@ -158,4 +164,20 @@ func (u *UI) withVideos(ctx context.Context, c current, tasks ...store.Task) (cu
 	var err error
 	c.videos, err = u.o.Playback(ctx, tasks...)
 	return c, err
+}
+
+// videoFacts says how long and large a published video is, and how long it took.
+func videoFacts(v *playback.Video, submitted time.Time) string {
+	if v == nil || v.Duration == 0 {
+		return ""
+	}
+	facts := []string{formatClock(v.Duration)}
+	if v.Height > 0 {
+		facts = append(facts, fmt.Sprintf("%d × %d", v.Width, v.Height))
+	}
+	facts = append(facts, formatBytes(v.Bytes))
+	if !v.PublishedAt.IsZero() {
+		facts = append(facts, "ready after "+formatDuration(v.PublishedAt.Sub(submitted)))
+	}
+	return strings.Join(facts, " · ")
 }

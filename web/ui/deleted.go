@@ -24,18 +24,23 @@ func (u *UI) serveDeleted(w http.ResponseWriter, r *http.Request) {
 		u.fail(w, r, err)
 		return
 	}
+	next := ""
+	if len(tasks) == deletedRows {
+		next = u.o.BasePath + "/deleted?after=" + tasks[len(tasks)-1].ID.String()
+	}
+	u.renderDeleted(w, r, "Deleted videos", tasks, next)
+}
+
+// renderDeleted responds with a list of deleted videos.
+func (u *UI) renderDeleted(w http.ResponseWriter, r *http.Request, title string, tasks []store.DeletedTask, next string) {
 	canOperate := u.o.Viewer(r.Context()).Operate
 	rows := make([]deletedVideo, len(tasks))
 	for i, t := range tasks {
 		title := videoTitle(store.Task{Source: t.Source, Params: t.Params})
 		rows[i] = deletedVideo{t, title, filesState(t), canOperate && t.PurgingAt == nil && t.PurgeAt == nil}
 	}
-	next := ""
-	if len(tasks) == deletedRows {
-		next = u.o.BasePath + "/deleted?after=" + tasks[len(tasks)-1].ID.String()
-	}
 	d := u.pageData(w, r)
-	d.screen, d.Page, d.Input = screen{title: "Deleted videos"}, "deleted", map[string]any{"Rows": rows, "Next": next}
+	d.screen, d.Page, d.Input = screen{title: title}, "deleted", map[string]any{"Heading": title, "Rows": rows, "Next": next}
 	u.render(w, http.StatusOK, "deleted", d)
 }
 

@@ -141,7 +141,7 @@ func TestPages_ShowTheSeededData(t *testing.T) {
 	s := newTestSite(t, nil)
 	for path, want := range map[string][]string{
 		"/": {
-			"Symphony No. 9", "34%", "1.56×", "left", "attempt 3", "after 3 attempts", "storyboard", "Next page",
+			"Symphony No. 9", "34%", "1.56×", "left", "attempt 3", "after 3 attempts", "storyboard", "Next page", "1:23 · 1080 × 1920 · 7.0 KiB · ready after 2 m",
 			`<option value="">default profile</option><option>mobile</option>`,
 		},
 		"/?state=dead": {"flight-3.mov", "encrypted.mp4"},
@@ -166,9 +166,10 @@ func TestPages_ShowTheSeededData(t *testing.T) {
 			"4 dead tasks", "ffmpeg ended with exit code N: …: No space left on device", "no_space", "flight-1.mov",
 			"No space left on device\n[hls @",
 		},
-		"/latency":  {"Wake latency", "transcode", "<path class=\"p50\""},
-		"/profiles": {"<th scope=\"row\">mobile</th><td>renditions 480p 240p, quality 28</td>", "the defaults", "cuelight profiles set NAME"},
-		"/add":      {`<option value="">default</option><option>mobile</option>`},
+		"/videos/" + s.seeded.Deleted.String(): {"<h1>This video is deleted</h1>", "/videos/" + s.seeded.Deleted.String() + "/undelete"},
+		"/latency":                             {"Wake latency", "transcode", "<path class=\"p50\""},
+		"/profiles":                            {"<th scope=\"row\">mobile</th><td>renditions 480p 240p, quality 28</td>", "the defaults", "cuelight profiles set NAME"},
+		"/add":                                 {`<option value="">default</option><option>mobile</option>`},
 	} {
 		_, body, _ := s.get(path)
 		for _, w := range want {

@@ -14,6 +14,7 @@ import (
 	"github.com/cuelight/cuelight/internal/playback"
 	"github.com/cuelight/cuelight/internal/readcache"
 	"github.com/cuelight/cuelight/internal/report"
+	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
 	"github.com/cuelight/cuelight/web/internal/assets"
 )
@@ -61,7 +62,7 @@ type Actions interface {
 	Cancel(ctx context.Context, id store.ID) error
 	Delete(ctx context.Context, id store.ID, o store.DeleteOptions) (store.DeletedTask, error)
 	Undelete(ctx context.Context, id store.ID) error
-	SetVisibility(ctx context.Context, id store.ID, visibility string) error
+	Edit(ctx context.Context, id store.ID, e video.Edit) error
 	Pause(ctx context.Context, p store.Pause) error
 	Resume(ctx context.Context, p store.Pause) error
 	DrainWorker(ctx context.Context, worker store.ID) error
@@ -118,7 +119,7 @@ type Options struct {
 	WakeLatency func(within time.Duration) report.Percentiles
 	// Playback returns how tasks are watched, by their ids; tasks that were never published are absent. The addresses begin with
 	// BasePath, and are for everybody who has them: for a week, or while the video is public. Default: no pictures and players, and
-	// the visibility cannot be changed.
+	// titles cannot be changed.
 	Playback func(ctx context.Context, tasks ...store.Task) (map[store.ID]*playback.Video, error)
 	// PublicURL replaces BasePath in the addresses that pages offer to copy. Default: the address of the page.
 	PublicURL string
@@ -228,9 +229,9 @@ func (u *UI) registerRoutes() {
 		m.HandleFunc("POST /videos/{id}/captions/remove", u.serveAction(action{isAllowed: mayOperate, do: doRemoveCaptions}))
 	}
 	if u.o.Playback != nil {
-		visibility := action{isAllowed: mayOperate, confirm: confirmVisibility, do: doSetVisibility}
-		m.HandleFunc("GET /videos/{id}/visibility", u.serveConfirmation(visibility))
-		m.HandleFunc("POST /videos/{id}/visibility", u.serveAction(visibility))
+		edit := action{isAllowed: mayOperate, confirm: confirmEdit, do: doEdit}
+		m.HandleFunc("GET /videos/{id}/edit", u.serveConfirmation(edit))
+		m.HandleFunc("POST /videos/{id}/edit", u.serveAction(edit))
 	}
 	m.HandleFunc("GET /login", u.serveLogin)
 	m.HandleFunc("GET /live", u.serveStream)

@@ -3,6 +3,7 @@ package ui
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"html"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"github.com/cuelight/cuelight/internal/playback"
 	"github.com/cuelight/cuelight/internal/redact"
 	"github.com/cuelight/cuelight/internal/report"
+	"github.com/cuelight/cuelight/stages/video"
 	"github.com/cuelight/cuelight/store"
 )
 
@@ -25,17 +27,18 @@ const (
 // videoHead is what concerns a video as a whole.
 type videoHead struct {
 	row
-	Request    string
-	Params     string
-	Context    string     // indented JSON
-	ReplacedBy []store.ID // the replacement, its replacement, …
-	Replaces   []store.ID
-	CanRestart bool // from any stage
-	CanCancel  bool
-	CanDelete  bool
-	CanCaption bool
-	Visibility string // that the viewer can change the video to
-	Commands   []string
+	Request     string
+	Params      string
+	Context     string     // indented JSON
+	ReplacedBy  []store.ID // the replacement, its replacement, …
+	Replaces    []store.ID
+	CanRestart  bool // from any stage
+	CanCancel   bool
+	CanDelete   bool
+	CanCaption  bool
+	CanEdit     bool
+	Description string
+	Commands    []string
 }
 
 // shortID returns the end of an id.
@@ -59,7 +62,14 @@ func (u *UI) serveVideo(w http.ResponseWriter, r *http.Request) {
 		u.fail(w, r, err)
 		return
 	}
-	u.servePage(w, r, "video", "id="+id.String(), nil)
+	switch deleted, err := u.o.Store.GetDeleted(r.Context(), id); {
+	case err == nil:
+		u.renderDeleted(w, r, "This video is deleted", []store.DeletedTask{deleted}, "")
+	case errors.Is(err, store.ErrNotFound):
+		u.servePage(w, r, "video", "id="+id.String(), nil)
+	default:
+		u.fail(w, r, err)
+	}
 }
 
 func (u *UI) loadVideo(ctx context.Context, k viewKey) (screen, error) {
@@ -217,8 +227,9 @@ func (u *UI) videoHead(
 		return h, err
 	}
 	h.CanDelete = canOperate
-	if canOperate && u.o.Playback != nil {
-		h.Visibility = otherVisibility(t)
+	h.CanEdit = canOperate && u.o.Playback != nil
+	if p, err := video.ParseParams(t.Params); err == nil { // otherwise, ingest says what is wrong
+		h.Description = printable(p.Description)
 	}
 	if h.IsReplaced {
 		return h, nil
