@@ -128,11 +128,12 @@ func TestServe_PlaysFromABucketAsFromADirectory(t *testing.T) {
 		t.Errorf("play the public video without a key: %v: %s", err, out)
 	}
 	proxy.Inject(func(int, *http.Request) s3test.Fault { return s3test.ServerError })
-	if text := string(web.do(503, "GET", "/api/v1/published/"+task.String()+"/master.m3u8", nil)); !strings.Contains(text, "storage service is not available") {
+	master := "/api/v1/published/" + task.String() + "/master.m3u8"
+	if text := string(web.do(503, "GET", master, nil)); !strings.Contains(text, "storage service is not available") {
 		t.Errorf("without the service: %s", text)
 	}
 	proxy.Inject(nil)
-	web.do(200, "GET", "/api/v1/published/"+task.String()+"/master.m3u8", nil)
+	web.do(200, "GET", master, nil)
 	daemon.signal(syscall.SIGTERM)
 	daemon.end(0)
 }

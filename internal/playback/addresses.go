@@ -63,7 +63,8 @@ func Describe(p video.Publish, address func(file string) string) *Video {
 	}
 	v := &Video{
 		HLS: address(p.Master), DASH: optional(p.Manifest), MP4: optional(p.MP4), Preview: optional(p.Preview), Poster: optional(p.Poster),
-		Storyboard: optional(p.Storyboard), Chapters: optional(p.Chapters), PublishedAt: p.PublishedAt, Duration: p.Duration, Renditions: p.Renditions, Bytes: p.Bytes,
+		Storyboard: optional(p.Storyboard), Chapters: optional(p.Chapters),
+		PublishedAt: p.PublishedAt, Duration: p.Duration, Renditions: p.Renditions, Bytes: p.Bytes,
 	}
 	for _, r := range p.Renditions {
 		if r.Height > v.Height {

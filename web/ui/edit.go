@@ -35,7 +35,8 @@ func doEdit(u *UI, ctx context.Context, r *http.Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	title, description := strings.TrimSpace(r.PostForm.Get("title")), strings.TrimSpace(strings.ReplaceAll(r.PostForm.Get("description"), "\r", ""))
+	title := strings.TrimSpace(r.PostForm.Get("title"))
+	description := strings.TrimSpace(strings.ReplaceAll(r.PostForm.Get("description"), "\r", ""))
 	visibility := r.PostForm.Get("visibility")
 	return "The video is changed.", u.o.Actions.Edit(ctx, id, video.Edit{Title: &title, Description: &description, Visibility: &visibility})
 }

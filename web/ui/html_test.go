@@ -141,12 +141,14 @@ func TestPages_ShowTheSeededData(t *testing.T) {
 	s := newTestSite(t, nil)
 	for path, want := range map[string][]string{
 		"/": {
-			"Symphony No. 9", "34%", "1.56×", "left", "attempt 3", "after 3 attempts", "storyboard", "Next page", "1:23 · 1080 × 1920 · 7.0 KiB · ready after 2 m",
+			"Symphony No. 9", "34%", "1.56×", "left", "attempt 3", "after 3 attempts", "storyboard", "Next page",
+			"1:23 · 1080 × 1920 · 7.0 KiB · ready after 2 m",
 			`<option value="">default profile</option><option>mobile</option>`,
 		},
 		"/?state=dead": {"flight-3.mov", "encrypted.mp4"},
 		"/videos/" + s.seeded.Published.String(): {
-			"holiday in norway.mp4", "1920 × 1080, h264, 25 frames/s", "1080p, 720p, 480p", "/play/x/master.m3u8", `<a href="/play/x/video.mp4" download>`,
+			"holiday in norway.mp4", "1920 × 1080, h264, 25 frames/s", "1080p, 720p, 480p", "/play/x/master.m3u8",
+			`<a href="/play/x/video.mp4" download>`,
 			`data-copy="&lt;iframe src=&#34;/embed/` + s.seeded.Published.String() + `&#34; width=&#34;640&#34; height=&#34;1137&#34;`,
 			"the sound ends 0.4 s before the picture", "<dt>Profile</dt><dd>mobile</dd>", "<dt>Settings</dt><dd>quality 28</dd>",
 		},
@@ -168,8 +170,9 @@ func TestPages_ShowTheSeededData(t *testing.T) {
 		},
 		"/videos/" + s.seeded.Deleted.String(): {"<h1>This video is deleted</h1>", "/videos/" + s.seeded.Deleted.String() + "/undelete"},
 		"/latency":                             {"Wake latency", "transcode", "<path class=\"p50\""},
-		"/profiles":                            {"<th scope=\"row\">mobile</th><td>renditions 480p 240p, quality 28</td>", "the defaults", "cuelight profiles set NAME"},
-		"/add":                                 {`<option value="">default</option><option>mobile</option>`},
+		"/profiles": {"<th scope=\"row\">mobile</th><td>renditions 480p 240p, quality 28</td>", "the defaults",
+			"cuelight profiles set NAME"},
+		"/add": {`<option value="">default</option><option>mobile</option>`},
 	} {
 		_, body, _ := s.get(path)
 		for _, w := range want {

@@ -51,8 +51,9 @@ func newTestSite(t *testing.T, change func(*ui.Options)) *testSite {
 			found := map[store.ID]*playback.Video{}
 			for _, t := range tasks {
 				v := &playback.Video{
-					HLS: base + "/play/x/master.m3u8", DASH: base + "/play/x/manifest.mpd", Embed: base + "/embed/" + t.ID.String(), Poster: base + "/poster.jpg",
-					MP4: base + "/play/x/video.mp4", Width: 1080, Height: 1920, Duration: 83, Bytes: 7168, PublishedAt: t.CreatedAt.Add(2 * time.Minute),
+					HLS: base + "/play/x/master.m3u8", DASH: base + "/play/x/manifest.mpd", Embed: base + "/embed/" + t.ID.String(),
+					Poster: base + "/poster.jpg",
+					MP4:    base + "/play/x/video.mp4", Width: 1080, Height: 1920, Duration: 83, Bytes: 7168, PublishedAt: t.CreatedAt.Add(2 * time.Minute),
 				}
 				if !video.IsPublic(t.Params) {
 					v.ExpiresAt = time.Now().Add(time.Hour)
@@ -105,7 +106,8 @@ func (s *testSite) pages() []string {
 		"/workers?stopped", "/login", "/login?failed=wrong&next=%2Fdead", "/login?failed=limited&wait=30",
 		video + "/retry", video + "/cancel", video + "/override", video + "/edit", "/dead/retry", "/dead/retry?selected=1", "/pause",
 		"/pause?stage=ingest", "/resume?host=a",
-		"/workers/" + s.seeded.Workers[0].String() + "/drain", "/add", "/nowhere", "/profiles", "/deleted", video + "/delete", "/videos/" + s.seeded.Deleted.String(),
+		"/workers/" + s.seeded.Workers[0].String() + "/drain", "/add", "/nowhere", "/profiles", "/deleted", video + "/delete",
+		"/videos/" + s.seeded.Deleted.String(),
 		"/videos/" + s.seeded.Deleted.String() + "/undelete",
 		"/keys/create", "/keys/" + s.seeded.Keys[0].ID.String() + "/disable", "/keys/" + s.seeded.Keys[2].ID.String() + "/enable",
 	}

@@ -58,6 +58,7 @@ var contentTypes = map[string]string{
 	".json": "application/json", ".LICENSE": "text/plain; charset=utf-8",
 }
 
+// ServeHTTP serves the file that the path value "name" names.
 func (a Files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	hash, ok := a.hashes[name]
