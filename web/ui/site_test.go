@@ -53,7 +53,8 @@ func newTestSite(t *testing.T, change func(*ui.Options)) *testSite {
 				v := &playback.Video{
 					HLS: base + "/play/x/master.m3u8", DASH: base + "/play/x/manifest.mpd", Embed: base + "/embed/" + t.ID.String(),
 					Poster: base + "/poster.jpg",
-					MP4:    base + "/play/x/video.mp4", Width: 1080, Height: 1920, Duration: 83, Bytes: 7168, PublishedAt: t.CreatedAt.Add(2 * time.Minute),
+					MP4:    base + "/play/x/video.mp4", Width: 1080, Height: 1920, Duration: 83, Bytes: 7168,
+					PublishedAt: t.CreatedAt.Add(2 * time.Minute),
 				}
 				if !video.IsPublic(t.Params) {
 					v.ExpiresAt = time.Now().Add(time.Hour)
