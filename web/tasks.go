@@ -14,7 +14,7 @@ import (
 // visibleTask returns a task as the principal may see it.
 func visibleTask(ctx context.Context, t store.Task) store.Task {
 	if !access.PrincipalOf(ctx).Scope.Allows(access.Admin) {
-		t.Source = redact.Source(t.Source)
+		t.Source = redact.Shown(t.Source)
 	}
 	return t
 }

@@ -43,7 +43,7 @@ func sourceOf(arg, workingDir string) (string, error) {
 var urlPattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
 
 // shownSource returns a source without secrets, printable.
-func shownSource(source string) string { return usererr.Printable(redact.Source(source)) }
+func shownSource(source string) string { return usererr.Printable(redact.Shown(source)) }
 
 // titleOf returns a task's title, or its source if it has none.
 func titleOf(t store.Task) string {

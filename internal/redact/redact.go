@@ -38,6 +38,17 @@ func Source(s string) string {
 	return s
 }
 
+// uploadPattern matches where uploaded files are stored, in a directory or a bucket.
+var uploadPattern = regexp.MustCompile(`^(?:/|s3://).*/uploads/([A-Z2-7]{26})/source(?:\.[^/]*)?$`)
+
+// Shown returns what users see of a source: its public form, or upload:ID for an uploaded file, whose path is internal.
+func Shown(s string) string {
+	if m := uploadPattern.FindStringSubmatch(s); m != nil {
+		return "upload:" + m[1]
+	}
+	return Source(s)
+}
+
 // withAuthority returns the public form of a URL with a host. It cuts the text instead of formatting the parsed URL, so
 // that the remaining characters are those of the source.
 func withAuthority(scheme, rest, s string) string {

@@ -12,6 +12,20 @@ import (
 	"github.com/cuelight/cuelight/internal/redact"
 )
 
+func TestShown_HidesWhereUploadedFilesAre(t *testing.T) {
+	t.Parallel()
+	for source, want := range map[string]string{
+		"/var/lib/cuelight/uploads/VOGKFFLRZJHMUZXUF3I2DZG3CR/source.mkv":   "upload:VOGKFFLRZJHMUZXUF3I2DZG3CR",
+		"s3://videos/data/uploads/VOGKFFLRZJHMUZXUF3I2DZG3CR/source":        "upload:VOGKFFLRZJHMUZXUF3I2DZG3CR",
+		"/films/uploads/film.mkv":                                           "/films/uploads/film.mkv",
+		"https://u:p@h/uploads/VOGKFFLRZJHMUZXUF3I2DZG3CR/source.mkv?sig=s": "https://h/uploads/VOGKFFLRZJHMUZXUF3I2DZG3CR/source.mkv",
+	} {
+		if got := redact.Shown(source); got != want {
+			t.Errorf("%s: %s, want %s", source, got, want)
+		}
+	}
+}
+
 func TestSource_RemovesSecretsForEveryScheme(t *testing.T) {
 	t.Parallel()
 	for source, want := range map[string]string{

@@ -92,7 +92,7 @@ func formatInt(n int) string {
 }
 
 // publicSource returns a source without its secrets.
-func publicSource(source string) string { return printable(redact.Source(source)) }
+func publicSource(source string) string { return printable(redact.Shown(source)) }
 
 // videoTitle returns the title that the submitter gave a task, or else the name of its
 // source.
