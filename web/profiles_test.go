@@ -86,7 +86,7 @@ func TestProfiles_InvalidOnesAreRefused(t *testing.T) {
 	b.do(call{method: "PUT", path: api + "/profiles/WEB", body: `{}`}).wantProblem(http.StatusUnprocessableEntity, "invalid")
 	for params, want := range map[string]string{
 		`{"profile":"web"}`: `params: there is no profile \"web\"; existing: balanced, default, quick, small`,
-		`{"qualty":20}`:     `params: unknown member \"qualty\"; allowed: title, start, end, profile`,
+		`{"qualty":20}`:     `params: unknown member \"qualty\"; allowed: title, description, start, end, profile`,
 	} {
 		got := b.post(api+"/tasks", `{"tasks":[{"source":"/a"},{"source":"/b","params":`+params+`}]}`).wantProblem(422, "invalid")
 		if !strings.Contains(string(got.body), want) {

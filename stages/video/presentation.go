@@ -2,6 +2,7 @@ package video
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"path"
 	"time"
@@ -66,12 +67,13 @@ func newPresentation(generation string, tr Transcode, as Assemble) Presentation 
 
 // firstPublished returns when a video was first published: now, unless an earlier result says it.
 func firstPublished(ctx context.Context, job *stages.Job) (time.Time, error) {
-	before, err := stages.Result[Publish](ctx, job, publishStage)
+	raw, err := job.Results(ctx, publishStage)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return time.Time{}, err
 	}
-	if err == nil && !before.PublishedAt.IsZero() {
+	var before Publish
+	if json.Unmarshal(raw, &before) == nil && !before.PublishedAt.IsZero() {
 		return before.PublishedAt, nil
 	}
-	return time.Now().UTC().Truncate(time.Millisecond), nil
+	return time.Now().UTC().Truncate(time.Millisecond), nil // an older version did not say it
 }
