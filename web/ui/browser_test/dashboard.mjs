@@ -417,6 +417,7 @@ await test("the player has sizes, speeds, captions and languages, and starts at 
   await choose("Quality", "90p");
   await page.evaluate(() => { const v = document.querySelector("video"); v.playbackRate = 1; v.play(); }); // from the next segment on
   await page.waitForFunction(() => document.querySelector("video").videoHeight === 90);
+  await page.evaluate(() => document.querySelector("video").pause()); // otherwise the controls hide
   await choose("Captions", "Norsk");
   await page.waitForFunction(() => [...document.querySelector("video").textTracks].some((t) => t.label === "Norsk" && t.mode === "showing" && t.cues?.[0]?.text === "Hei"));
   await choose("Language", "Deutsch");
