@@ -46,7 +46,7 @@ func TestParseParams_SaysWhatIsAllowed(t *testing.T) {
 	t.Parallel()
 	for params, want := range map[string]string{
 		`[]`:                                 `params: they must be a JSON object`,
-		`{"qualty": 20}`:                     `params: unknown member "qualty"; allowed: title, description, start, end, profile, profile_resolved_at, `,
+		`{"qualty": 20}`:                     `params: unknown member "qualty"; allowed: title, description, start, end, profile, `,
 		`{"Title": "a"}`:                     `params: unknown member "Title"; allowed: title`,
 		`{"title": 7}`:                       `params: title must be a text, not 7`,
 		`{"custom": 7}`:                      `params: custom must be an object, not 7`,

@@ -42,7 +42,10 @@ func TestNewPresentation_HasWhatPlayersShow(t *testing.T) {
 	t.Parallel()
 	_, m := newPublished(t)
 	p := newPresentation("01a2/gen-0001-a", m.tr, m.as)
-	if p.Duration <= 0 || len(p.Renditions) == 0 || p.Renditions[0].Height == 0 || p.Renditions[0].Codecs == "" || p.Renditions[0].Bandwidth == 0 {
-		t.Errorf("%+v", p)
+	if p.Duration <= 0 || len(p.Renditions) == 0 {
+		t.Fatalf("%+v", p)
+	}
+	if r := p.Renditions[0]; r.Height == 0 || r.Codecs == "" || r.Bandwidth == 0 {
+		t.Errorf("%+v", r)
 	}
 }
