@@ -121,7 +121,7 @@ func TestServe_PlaysFromABucketAsFromADirectory(t *testing.T) {
 			t.Errorf("play %s: %v: %s", name, err, out)
 		}
 	}
-	p.run(0, "visibility", task.String(), "public")
+	p.run(0, "edit", task.String(), "--visibility", "public")
 	out, err := exec.Command("ffmpeg", "-nostdin", "-v", "error", "-i", web.base+"/play/"+task.String()+"/master.m3u8", "-f", "null", "-").
 		CombinedOutput()
 	if err != nil || len(out) > 0 {
