@@ -21,7 +21,8 @@ func (b *testServer) publishResult(id store.ID, more string) (generation string)
 		values ($1, 'publish', 1, 'completed', gen_random_uuid(), now(), now(), $2)`, id,
 		`{"master": "`+id.String()+`/master.m3u8", "poster": "`+generation+`poster.jpg", "duration": 83.5, "bytes": 7000,
 		"renditions": [{"name": "480p", "width": 854, "height": 480}, {"name": "720p", "width": 1280, "height": 720}],
-		"captions": [{"language": "de", "name": "Deutsch", "file": "`+generation+`captions-de/captions.vtt"}]`+more+`}`)
+		"captions": [{"language": "de", "name": "Deutsch", "dir": "captions-de"}],
+		"generation": "`+strings.TrimSuffix(generation, "/")+`"`+more+`}`)
 	return generation
 }
 

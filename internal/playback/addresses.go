@@ -16,7 +16,7 @@ import (
 )
 
 // Video says how a published video is watched: its addresses and what a player shows. Of a version that was published early,
-// before the publish stage completed, only HLS is known.
+// before the publish stage completed, only HLS and Embed are known.
 type Video struct {
 	HLS  string `json:"hls"`
 	DASH string `json:"dash,omitempty"` // an encrypted video has none
@@ -42,7 +42,7 @@ type Video struct {
 	Bytes      int64                      `json:"bytes,omitempty"` // of all files
 }
 
-// Captions are a text track. Default, Forced and SDH are those of [video.PublishedCaptions].
+// Captions are a text track. Default, Forced and SDH are those of [media.Captions].
 type Captions struct {
 	Language string `json:"language,omitempty"` // a BCP 47 tag; empty if unknown
 	Name     string `json:"name"`
@@ -52,9 +52,9 @@ type Captions struct {
 	URL      string `json:"url"` // of a WebVTT file
 }
 
-// Describe returns how a published video is watched. The function returns the address of a file, whose name is a path relative to
+// describe returns how a published video is watched. The function returns the address of a file, whose name is a path relative to
 // the directory of published videos.
-func Describe(p video.Publish, address func(file string) string) *Video {
+func describe(p video.Publish, address func(file string) string) *Video {
 	optional := func(file string) string {
 		if file == "" {
 			return ""
@@ -72,7 +72,9 @@ func Describe(p video.Publish, address func(file string) string) *Video {
 		}
 	}
 	for _, c := range p.Captions {
-		v.Captions = append(v.Captions, Captions{c.Language, c.Name, c.Default, c.Forced, c.SDH, address(c.File)})
+		v.Captions = append(v.Captions, Captions{
+			c.Language, c.Name, c.Default, c.Forced, c.SDH, address(path.Join(p.Generation, c.Dir, media.CaptionsFile)),
+		})
 	}
 	return v
 }
@@ -106,8 +108,8 @@ const publishStage = "publish"
 // playPath and embedPath are where the server has the files of published videos, and pages with a player.
 const playPath, embedPath = "/play", "/embed"
 
-// Of returns how a published video is watched, given the params of its task.
-func (a Addresses) Of(task store.ID, params json.RawMessage, p video.Publish) *Video {
+// of returns how a published video is watched, given the params of its task.
+func (a Addresses) of(task store.ID, params json.RawMessage, p video.Publish) *Video {
 	token, expires := "", time.Time{}
 	if !video.IsPublic(params) {
 		if expires = a.until; expires.IsZero() {
@@ -115,7 +117,7 @@ func (a Addresses) Of(task store.ID, params json.RawMessage, p video.Publish) *V
 		}
 		token = a.Keys.Sign(task, expires)
 	}
-	v := Describe(p, func(file string) string {
+	v := describe(p, func(file string) string {
 		return a.URL + path.Join(playPath, token, task.String(), strings.TrimPrefix(file, task.String()+"/"))
 	})
 	v.Embed, v.ExpiresAt = a.URL+path.Join(embedPath, token, task.String()), expires
@@ -132,13 +134,13 @@ func (a Addresses) Find(ctx context.Context, st *store.Store, tasks ...store.Tas
 	for i, t := range tasks {
 		ids[i] = t.ID
 	}
-	published, err := Published(ctx, st, ids...)
+	results, err := published(ctx, st, ids...)
 	if err != nil {
 		return nil, err
 	}
-	found := make(map[store.ID]*Video, len(published))
+	found := make(map[store.ID]*Video, len(results))
 	for _, t := range tasks {
-		p, ok := published[t.ID]
+		p, ok := results[t.ID]
 		if !ok && a.IsThere != nil && video.IsWatchedEarly(t.Params) {
 			p.Master = path.Join(t.ID.String(), media.MasterName)
 			if ok, err = a.IsThere(ctx, p.Master); err != nil {
@@ -146,14 +148,14 @@ func (a Addresses) Find(ctx context.Context, st *store.Store, tasks ...store.Tas
 			}
 		}
 		if ok {
-			found[t.ID] = a.Of(t.ID, t.Params, p)
+			found[t.ID] = a.of(t.ID, t.Params, p)
 		}
 	}
 	return found, nil
 }
 
-// Published returns the results of the publish stage of tasks, the latest of each, by their ids.
-func Published(ctx context.Context, st *store.Store, tasks ...store.ID) (map[store.ID]video.Publish, error) {
+// published returns the results of the publish stage of tasks, the latest of each, by their ids.
+func published(ctx context.Context, st *store.Store, tasks ...store.ID) (map[store.ID]video.Publish, error) {
 	if len(tasks) == 0 {
 		return nil, nil
 	}
@@ -161,14 +163,14 @@ func Published(ctx context.Context, st *store.Store, tasks ...store.ID) (map[sto
 	if err != nil {
 		return nil, err
 	}
-	published := make(map[store.ID]video.Publish, len(results))
+	parsed := make(map[store.ID]video.Publish, len(results))
 	for id, raw := range results {
 		var p video.Publish
 		if json.Unmarshal(raw, &p) == nil && p.Master != "" { // otherwise, it is that of another pipeline
-			published[id] = p
+			parsed[id] = p
 		}
 	}
-	return published, nil
+	return parsed, nil
 }
 
 // DescribeEvents returns events of which those of type completed say how the videos are watched, as the member playback of their
@@ -183,13 +185,13 @@ func (a Addresses) DescribeEvents(ctx context.Context, st *store.Store, events [
 	if a.Keys == nil || len(completed) == 0 {
 		return events, nil
 	}
-	published, err := Published(ctx, st, completed...)
-	if err != nil || len(published) == 0 {
+	results, err := published(ctx, st, completed...)
+	if err != nil || len(results) == 0 {
 		return events, err
 	}
 	described := slices.Clone(events)
 	for i, e := range events {
-		p, ok := published[e.Task]
+		p, ok := results[e.Task]
 		if !ok || !isDescribable(e) {
 			continue
 		}
@@ -198,7 +200,7 @@ func (a Addresses) DescribeEvents(ctx context.Context, st *store.Store, events [
 			continue // it was deleted since
 		}
 		if err == nil {
-			described[i].Data, err = json.Marshal(map[string]any{"playback": a.Of(e.Task, params, p)})
+			described[i].Data, err = json.Marshal(map[string]any{"playback": a.of(e.Task, params, p)})
 		}
 		if err != nil {
 			return events, err

@@ -1,5 +1,5 @@
-// Package playback signs the addresses of published videos: who has one can watch until it expires, without an account. It also derives
-// the keys of encrypted videos, see [EncryptionKeys].
+// Package playback says how published videos are watched, see [Addresses.Find], and signs their addresses: who has one can watch until
+// it expires, without an account. It also derives the keys of encrypted videos, see [EncryptionKeys].
 //
 //	keys, err := playback.LoadKeys("/var/lib/cuelight/secrets/playback")
 //	token := keys.Sign(task, time.Now().Add(24*time.Hour))

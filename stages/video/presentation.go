@@ -20,7 +20,8 @@ type Presentation struct {
 	Duration float64 `json:"duration,omitempty"`
 	// Renditions are those with a picture, in the order of the master playlist.
 	Renditions []PublishedRendition `json:"renditions,omitempty"`
-	Captions   []PublishedCaptions  `json:"captions,omitempty"`
+	// Captions are in directories of the generation.
+	Captions []media.Captions `json:"captions,omitempty"`
 	// Chapters is a WebVTT file in the generation; empty if there are none.
 	Chapters string `json:"chapters,omitempty"`
 }
@@ -36,27 +37,11 @@ type PublishedRendition struct {
 	Bandwidth int64   `json:"bandwidth"`     // the highest, in bits per second
 }
 
-// PublishedCaptions are a text track.
-type PublishedCaptions struct {
-	Language string `json:"language,omitempty"` // a BCP 47 tag; empty if unknown
-	Name     string `json:"name"`
-	Default  bool   `json:"default,omitempty"`
-	Forced   bool   `json:"forced,omitempty"`
-	SDH      bool   `json:"sdh,omitempty"`
-	File     string `json:"file"` // WebVTT, in the generation
-}
-
 func newPresentation(generation string, tr Transcode, as Assemble) Presentation {
-	p := Presentation{Duration: tr.Output.Duration}
+	p := Presentation{Duration: tr.Output.Duration, Captions: as.Captions}
 	for _, r := range tr.Output.Video {
 		p.Renditions = append(p.Renditions, PublishedRendition{
 			Name: r.Name, Width: r.Width, Height: r.Height, FrameRate: r.FrameRate, Codecs: r.Codecs, HDR: r.HDR, Bandwidth: r.PeakBandwidth,
-		})
-	}
-	for _, c := range as.Captions {
-		p.Captions = append(p.Captions, PublishedCaptions{
-			Language: c.Language, Name: c.Name, Default: c.Default, Forced: c.Forced, SDH: c.SDH,
-			File: path.Join(generation, c.Dir, media.CaptionsFile),
 		})
 	}
 	if len(as.Chapters) > 0 {

@@ -1,12 +1,13 @@
-// Package ui is the dashboard: five pages, rendered on the server, that update
-// themselves while they are open.
+// Package ui is the dashboard: pages, rendered on the server, that update themselves
+// while they are open.
 //
 //	dashboard, err := ui.New(ui.Options{Store: ui.NewReader(st), Actions: actions, Subscribe: subscribe})
 //	mux.Handle("/", dashboard)   // behind a handler that authenticates
 //	err = dashboard.Run(ctx)     // next to the server: updates open pages
 //
 // The pages are the board (/), a video (/videos/{id}), workers (/workers), dead tasks
-// (/dead) and latency (/latency). /login is the sign-in form. Everything works without
+// (/dead) and latency (/latency), and, without updates, profiles (/profiles) and
+// deleted videos (/deleted). /login is the sign-in form. Everything works without
 // JavaScript: actions are posted forms that end in a redirect, and each confirmation
 // is a page.
 //
@@ -31,5 +32,5 @@
 //
 // It does not authenticate (Options.Viewer names the viewer), change tasks or write the
 // audit log (Options.Actions does), receive uploads (Options.Uploads is their address),
-// serve published files (Options.Playback and Options.Poster return addresses), or log.
+// serve published files or the player (Options.Playback returns addresses), or log.
 package ui
